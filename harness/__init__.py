@@ -1,0 +1,1 @@
+"""How a figure is measured and judged; see docs/architecture.md."""

@@ -1,0 +1,135 @@
+"""The CPU cores that a session may use: affinity, topology and the container's quota."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+# The process names of what starts ranks on a host. The kernel cuts names to 15 characters, and
+# orterun_wrapper is the mpirun of the openmpi package.
+_LAUNCHERS = {
+    "mpirun",
+    "mpiexec",
+    "orterun",
+    "orterun_wrapper",
+    "orted",
+    "prterun",
+    "prted",
+}
+
+
+def available_cores(
+    environment: Mapping[str, str] = os.environ, root: Path = Path("/")
+) -> tuple[int, ...]:
+    """Logical CPU numbers, one hardware thread of each physical core, socket by socket.
+
+    Replicas on two threads of one core would halve each other's speed, so a core is one slot at
+    most; this is how Open MPI counts its slots, too. A rank is bound to a part of the host by the
+    mpirun that started it, and its cores are those of that mpirun. A CPU quota of the container
+    leaves as many cores as it pays for, rounded down, one at least. root: where /proc and /sys
+    are mounted.
+    """
+    cores = physical_cores(_affinity(environment), root)
+    quota = cpu_quota(root)
+    return cores if quota is None else cores[: max(1, math.floor(quota))]
+
+
+def _affinity(environment: Mapping[str, str]) -> set[int]:
+    launcher = _launcher_pid() if "OMPI_COMM_WORLD_RANK" in environment else None
+    return os.sched_getaffinity(launcher or 0)
+
+
+def _launcher_pid() -> int | None:
+    """The nearest ancestor that starts ranks; it need not be the parent (sh, time, uv run)."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        except OSError:
+            return None
+        name, _, rest = stat.partition("(")[2].rpartition(")")
+        if name in _LAUNCHERS:
+            return pid
+        pid = int(rest.split()[1])
+    return None
+
+
+def physical_cores(cpus: Iterable[int], root: Path = Path("/")) -> tuple[int, ...]:
+    """Of every physical core among the logical CPUs the first thread, ordered by socket."""
+    cpus = sorted(cpus)
+    first_of_core: dict[tuple[int, ...], tuple[int, int]] = {}
+    for cpu in cpus:
+        topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        siblings = parse_cpu_list(_read(topology / "thread_siblings_list") or str(cpu))
+        socket = int(_read(topology / "physical_package_id") or 0)
+        first_of_core.setdefault(siblings, (socket, cpu))
+    return tuple(cpu for _, cpu in sorted(first_of_core.values()))
+
+
+def parse_cpu_list(text: str) -> tuple[int, ...]:
+    """The kernel's list format: "0-3,8" is (0, 1, 2, 3, 8). Raises ValueError for anything else."""
+    cpus: list[int] = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    return tuple(cpus)
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """How many cores' time the cgroups of this process allow; None if they set no limit.
+
+    The tightest limit on the way up to the root of the mounted hierarchy counts; version 2 keeps
+    it in cpu.max, version 1 in cpu.cfs_quota_us and cpu.cfs_period_us.
+    """
+    groups = _read(root / "proc/self/cgroup") or ""
+    mounts = _read(root / "proc/self/mountinfo") or ""
+    quotas = [
+        quota
+        for directory in _cpu_groups(groups, mounts, root)
+        if (quota := _quota_of(directory)) is not None
+    ]
+    return min(quotas, default=None)
+
+
+def _cpu_groups(groups: str, mounts: str, root: Path) -> list[Path]:
+    """The directories of this process's CPU cgroups, in both versions, and all above them."""
+    paths = {}
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "" or "cpu" in controllers.split(","):
+            paths["cgroup" if controllers else "cgroup2"] = path
+    directories = []
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        mount_root, mount_point = mount.split()[3:5]
+        version, _, options = kind.split()[:3]
+        if version not in paths or (version == "cgroup" and "cpu" not in options.split(",")):
+            continue
+        # In a container the group's path may be seen from the host: the mount shows only its end.
+        inside = paths[version].removeprefix(mount_root.rstrip("/")).strip("/")
+        top = root / mount_point.lstrip("/")
+        leaf = top / inside
+        directories.append(leaf)
+        directories.extend(above for above in leaf.parents if above.is_relative_to(top))
+    return directories
+
+
+def _quota_of(directory: Path) -> float | None:
+    limits = (_read(directory / "cpu.max") or "").split()
+    if not limits:
+        limits = [
+            _read(directory / "cpu.cfs_quota_us") or "max",
+            _read(directory / "cpu.cfs_period_us") or "100000",
+        ]
+    quota, period = limits
+    return None if quota in ("max", "-1") else int(quota) / int(period)
+
+
+def _read(path: Path) -> str | None:
+    """The file's text without the line's end; None if the kernel does not offer it."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,10 @@
+"""What goes wrong through no fault of the suite."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Bad input or a host that is not ready: shown as one line, before anything is launched.
+
+    The message says what is wrong, where, and what to do.
+    """

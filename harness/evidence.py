@@ -1,0 +1,85 @@
+"""Whether a launch may be believed: reasons why its figures must not be used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.measurement import Block, Launch
+from harness.plan import BlockKind, Strategy
+
+Arrays = Sequence[Any]
+
+
+def problems(launch: Launch) -> list[str]:
+    """Everything that is wrong with a launch, each in words; empty if it is sound.
+
+    Checked: the world size that the framework saw, a report from every process, finite times and
+    losses, the sample counts that the plan implies, and bit-equal weights on all replicas.
+    """
+    arm = launch.arm
+    found = []
+    sizes = {int(rank["world_size"]) for rank in launch.evidence}
+    if sizes != {arm.world_size}:
+        found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
+    digests = [digest for rank in launch.evidence for digest in rank["digests"]]
+    if len(digests) != arm.world_size:
+        found.append(f"{arm.name}: {len(digests)} of {arm.world_size} replicas gave a digest")
+    if len(set(digests)) > 1:
+        found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
+    for block in launch.blocks:
+        found += _block_problems(launch, block)
+    return found
+
+
+def _block_problems(launch: Launch, block: Block) -> list[str]:
+    arm, found = launch.arm, []
+    where = f"{arm.name}, {block.kind.value} block of turn {block.turn}"
+    processes = arm.world_size if arm.strategy is Strategy.HOROVOD else 1
+    if len(block.ranks) != processes:
+        found.append(f"{where}: {len(block.ranks)} of {processes} ranks reported")
+    for number, rank in enumerate(block.ranks):
+        figures = [rank["seconds"], rank["loss"], *rank["step_seconds"]]
+        if not all(math.isfinite(figure) for figure in figures) or rank["seconds"] <= 0:
+            found.append(f"{where}: rank {number} reported a figure that is not finite")
+    expected = expected_samples(launch, block)
+    if block.samples != expected:
+        found.append(f"{where}: {block.samples} samples were consumed instead of {expected}")
+    return found
+
+
+def expected_samples(launch: Launch, block: Block) -> int:
+    """Samples that all replicas together consume in a block."""
+    replicas = 1 if block.kind is BlockKind.SPLIT else launch.arm.world_size
+    return block.steps * launch.arm.workload.batch * replicas
+
+
+def _odd_ones(digests: Sequence[str]) -> str:
+    common = max(set(digests), key=digests.count)
+    odd = [str(rank) for rank, digest in enumerate(digests) if digest != common]
+    return f"weights of replica {', '.join(odd)} are not those of the others"
+
+
+def weights_differ(
+    ours: Mapping[str, Arrays], theirs: Mapping[str, Arrays], rtol: float = 1e-5, atol: float = 1e-6
+) -> str:
+    """In words, how two sets of trained weights differ by more than the tolerances; else empty.
+
+    The sets are as harness.worker.training.save_arrays writes them.
+    """
+    import numpy as np
+
+    if set(ours) != set(theirs):
+        return f"{len(ours)} weight tensors against {len(theirs)}"
+    worst, where = 0.0, ""
+    for name in ours:
+        a, b = np.asarray(ours[name]), np.asarray(theirs[name])
+        if a.shape != b.shape:
+            return f"tensor {name}: shape {a.shape} against {b.shape}"
+        excess = np.abs(a - b) - (atol + rtol * np.abs(b))
+        if not np.isfinite(excess).all():
+            return f"tensor {name} is not finite"
+        if excess.size and excess.max() > worst:
+            worst, where = float(excess.max()), name
+    return f"tensor {where} differs by {worst:.2g} more than tolerated" if where else ""

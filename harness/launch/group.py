@@ -1,0 +1,306 @@
+"""One launch of an arm: its ranks, driven in step, and the first cause when it fails."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.launch.hub import Hub
+from harness.launch.job import Job, Launcher, Order
+from harness.wire import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
+
+# How long the other ranks get to say what they saw once one has failed, in seconds.
+GRACE_S = 1.0
+# What a rank says that merely suffers from another one's end.
+ECHO = re.compile(
+    r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer|"
+    r"Socket closed|Broken pipe|gloo",
+    re.IGNORECASE,
+)
+# How much of an error message fits a line.
+MESSAGE_CHARACTERS = 300
+
+
+class GroupFailed(Exception):
+    """A launch failed. rank is None where no single rank can be named."""
+
+    def __init__(self, arm: str, rank: int | None, phase: str, cause: str, tail: Sequence[str]):
+        self.arm, self.rank, self.phase, self.cause, self.tail = arm, rank, phase, cause, tail
+        who = f"rank {rank}" if rank is not None else "the launch"
+        super().__init__(f"{arm}: {who} failed in phase '{phase}': {cause}")
+
+
+@dataclass
+class Rank:
+    """What the driver knows of one rank."""
+
+    connection: Connection | None = None
+    pid: int = 0
+    host: str = ""
+    phase: str = Phase.LAUNCH.value
+    marks: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    replies: list[dict[str, Any]] = field(default_factory=list)
+    standing: dict[str, Any] | None = None
+    error: dict[str, str] | None = None
+    left_at: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.phase == Phase.END.value
+
+
+class Group:
+    """Starts at once; the caller then waits until it is ready, gives orders, and closes it.
+
+    configs: one a rank, as harness.worker reads it. Every method that waits raises GroupFailed
+    as soon as a rank fails or the deadline (seconds) passes; the group has then been ended.
+    """
+
+    def __init__(
+        self, arm: str, launcher: Launcher, hub: Hub, order: Order, configs: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self.arm = arm
+        self.ranks = [Rank() for _ in configs]
+        self._configs = configs
+        self._hub = hub
+        self._address = hub.expect(self)
+        self._scratch = order.scratch
+        self._paused = False
+        self._began = time.monotonic()
+        self.launched_at = time.time()
+        environment = {**order.environment, DRIVER_VARIABLE: self._address}
+        self._job: Job | None = launcher.start(
+            Order(
+                order.processes,
+                order.slots,
+                order.interpreter,
+                environment,
+                order.scratch,
+                order.deadline_s,
+            )
+        )
+
+    # What the hub hands on -----------------------------------------------------------------
+
+    def joined(self, rank: int, connection: Connection, hello: Message) -> None:
+        if not 0 <= rank < len(self.ranks) or self.ranks[rank].connection is not None:
+            connection.close()
+            return
+        state = self.ranks[rank]
+        state.connection, state.pid, state.host = connection, hello["pid"], hello["host"]
+        self._tell(rank, dict(self._configs[rank]))
+
+    def received(self, rank: int, message: Message) -> None:
+        state = self.ranks[rank]
+        if "phase" in message:
+            state.phase = message["phase"]
+            state.marks.setdefault(message["phase"], message["at"])
+            state.facts.update(message.get("facts", {}))
+        elif "reply" in message:
+            state.replies.append(message["reply"])
+        elif "error" in message:
+            state.error = message["error"]
+        elif "status" in message:
+            state.standing = message["status"]
+        elif "share" in message:
+            for other in range(len(self.ranks)):
+                if other != rank:
+                    self._tell(other, {"shared": message["share"]})
+
+    def left(self, rank: int) -> None:
+        self.ranks[rank].left_at = time.monotonic()
+        self.ranks[rank].connection = None
+
+    def _tell(self, rank: int, message: Message) -> None:
+        connection = self.ranks[rank].connection
+        if connection is None:
+            return  # it has left; whoever waits for its answer will find out
+        try:
+            connection.send(message)
+        except OSError:
+            self.left(rank)
+
+    # What the session asks -----------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        return all(rank.phase == Phase.READY.value for rank in self.ranks)
+
+    @property
+    def failing(self) -> bool:
+        """Whether something has gone wrong that the next wait will raise."""
+        return bool(self._lost()) or (self._job is not None and self._job.ended() is not None)
+
+    def settled(self, deadline_s: float) -> bool:
+        """Whether waiting for its start-up would return, or raise, at once."""
+        return self.ready or self.failing or time.monotonic() > self._began + deadline_s
+
+    def wait_ready(self, deadline_s: float) -> None:
+        """Wait for the start-up of every rank; the deadline counts from the start."""
+        self._wait(lambda: self.ready, self._began + deadline_s)
+
+    def startup_seconds(self) -> list[dict[str, float]]:
+        """Per rank, how long each phase of its start-up took, in seconds."""
+        result = []
+        for rank in self.ranks:
+            phases = [*STARTUP, Phase.READY]
+            begins = [self.launched_at, *(rank.marks[phase.value] for phase in phases[1:])]
+            result.append(
+                {p.value: b - a for p, a, b in zip(STARTUP, begins, begins[1:], strict=False)}
+            )
+        return result
+
+    def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
+        """Give every rank the same order; their replies, by rank."""
+        for state in self.ranks:
+            state.replies.clear()
+        for rank in range(len(self.ranks)):
+            self._tell(rank, {"op": op, **arguments})
+        self._wait(
+            lambda: all(state.replies for state in self.ranks), time.monotonic() + deadline_s
+        )
+        return [state.replies[0] for state in self.ranks]
+
+    def pause(self) -> None:
+        """Stop every process: an idle Horovod group burns 13-42 % of a core per rank."""
+        if not self._paused:
+            self._signal(signal.SIGSTOP)
+            self._paused = True
+
+    def resume(self) -> None:
+        if self._paused:
+            self._signal(signal.SIGCONT)
+            self._paused = False
+
+    def _signal(self, signum: int) -> None:
+        if self._job is not None:
+            pids = {i: rank.pid for i, rank in enumerate(self.ranks) if rank.connection}
+            self._job.signal(signum, pids)
+
+    def close(self, deadline_s: float = 30.0) -> None:
+        """Let every rank end in its own way, then make sure that nothing is left."""
+        if self._job is None:
+            return
+        try:
+            self.resume()
+            for rank in range(len(self.ranks)):
+                self._tell(rank, {"op": "close"})
+            gone = lambda: all(rank.left_at is not None for rank in self.ranks)  # noqa: E731
+            self._hub.pump_until(gone, time.monotonic() + deadline_s)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Kill whatever still runs, and clean up after it."""
+        self._hub.forget(self._address)
+        job, self._job = self._job, None
+        if job is not None:
+            job.end({i: rank.pid for i, rank in enumerate(self.ranks) if rank.pid})
+        for rank in self.ranks:
+            if rank.connection is not None:
+                rank.connection.socket.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # When something goes wrong -------------------------------------------------------------
+
+    def _wait(self, done: Any, deadline: float) -> None:
+        if self._hub.pump_until(lambda: self.failing or done(), deadline):
+            if not self.failing:
+                return
+            failure = self._first_cause()
+        else:
+            failure = self._hang()
+        self.end()
+        raise failure
+
+    def _first_cause(self) -> GroupFailed:
+        """Which rank failed first, and not merely because another one had."""
+        self._hub.pump_until(
+            lambda: len(self._lost()) == len(self.ranks), time.monotonic() + GRACE_S
+        )
+        lost = self._lost()
+        if not lost:
+            ended = self._job.ended() if self._job is not None else None
+            return self._failure(None, f"it {ended or 'ended'} before the ranks connected")
+        first = min(lost, key=self._blame)
+        if self._echoes(first) and len(lost) < len(self.ranks):
+            return self._hang()  # Horovod gave up waiting for a rank that has not failed
+        error = self.ranks[first].error
+        if error is not None:
+            message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
+            return self._failure(first, f"{error['kind']}: {message}", error["phase"])
+        fate = self._job.fate(first) if self._job is not None else ""
+        return self._failure(first, f"the process ended without a word {fate}".rstrip())
+
+    def _lost(self) -> list[int]:
+        """The ranks that have failed or gone."""
+        return [
+            i
+            for i, rank in enumerate(self.ranks)
+            if rank.error or (rank.left_at is not None and not rank.finished)
+        ]
+
+    def _blame(self, rank: int) -> tuple[int, float]:
+        """Real errors before deaths without a word before echoes; then the earliest."""
+        left_at = self.ranks[rank].left_at
+        earliness = left_at if left_at is not None else float("inf")
+        if self.ranks[rank].error is None:
+            return (1, earliness)
+        return (2 if self._echoes(rank) else 0, earliness)
+
+    def _echoes(self, rank: int) -> bool:
+        """Whether its error is but the consequence of another rank's."""
+        error = self.ranks[rank].error
+        return error is not None and bool(ECHO.search(f"{error['kind']} {error['message']}"))
+
+    def _hang(self) -> GroupFailed:
+        """Ask every rank where it stands; name the one that the others wait for."""
+        for rank in range(len(self.ranks)):
+            self.ranks[rank].standing = None
+            self._tell(rank, {"op": "status"})
+        answered = lambda: all(rank.standing for rank in self.ranks if rank.connection)  # noqa: E731
+        self._hub.pump_until(answered, time.monotonic() + GRACE_S)
+        self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
+        self._hub.pump(0.5)
+        waited = f"no answer after {time.monotonic() - self._began:.0f} s"
+        missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
+        silent = [i for i, rank in enumerate(self.ranks) if rank.connection and not rank.standing]
+        if missing or silent:
+            what = "it never connected" if missing else "it does not even say where it is"
+            return self._failure((missing or silent)[0], f"{waited}: {what}")
+        suspects = self._suspects()
+        alone = suspects[0] if len(suspects) < len(self.ranks) else None
+        lines = [self._standing(i) for i in range(len(self.ranks))]
+        return self._failure(alone, f"{waited} ({'; '.join(lines)})")
+
+    def _suspects(self) -> list[int]:
+        """The ranks that are furthest behind; of these, those that do not wait for others."""
+        running = [i for i, rank in enumerate(self.ranks) if rank.error is None]
+        progress = {i: self._progress(self.ranks[i]) for i in running}
+        behind = [i for i in running if progress[i] == min(progress.values())]
+        return [i for i in behind if not (self.ranks[i].standing or {}).get("waits")] or behind
+
+    @staticmethod
+    def _progress(rank: Rank) -> tuple[int, int]:
+        standing = rank.standing or {}
+        order = [phase.value for phase in Phase]
+        return (order.index(standing["phase"]), standing["steps_begun"])
+
+    def _standing(self, rank: int) -> str:
+        standing = self.ranks[rank].standing or {}
+        return "rank {}: {phase}, step {steps_begun}, in {where}".format(rank, **standing)
+
+    def _failure(self, rank: int | None, cause: str, phase: str | None = None) -> GroupFailed:
+        where = phase or (self.ranks[rank].phase if rank is not None else self.ranks[0].phase)
+        tail: list[str] = []
+        if self._job is not None:
+            shown = [rank] if rank is not None else range(len(self.ranks))
+            for i in shown:
+                tail += [f"[rank {i}] {line}" for line in self._job.tail(i)]
+        return GroupFailed(self.arm, rank, where, cause, tail)

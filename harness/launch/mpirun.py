@@ -1,0 +1,147 @@
+"""Launcher `mpirun`: an inner mpirun starts the ranks, Horovod talks over MPI."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from harness.launch.environment import ROOT, rank_environment
+from harness.launch.job import LaunchError, Order
+from harness.placement import Slot
+
+# Seconds that mpirun gets to take its ranks down before it is killed.
+TERM_S = 5.0
+
+
+def command(order: Order, mpirun: str) -> list[str]:
+    """The inner mpirun's command line."""
+    scratch = str(order.scratch)
+    tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", "none"]
+    # More ranks than cores is for the suite to mark, not for mpirun to refuse.
+    tokens += ["--map-by", "slot", "--oversubscribe"]
+    tokens += ["--mca", "mpi_yield_when_idle", "1"]
+    # Whatever Open MPI keeps in files goes with the launch's own directory.
+    tokens += ["--mca", "orte_tmpdir_base", scratch]
+    tokens += ["--mca", "btl_vader_backing_directory", scratch]
+    per_host = Counter(slot.host for slot in order.slots[: order.processes])
+    if len(per_host) > 1:
+        tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
+        for name in sorted({*order.environment, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
+            tokens += ["-x", name]
+    return [*tokens, order.interpreter, "-u", "-m", "harness.worker"]
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process, or a thread of it, has not ended; one that waits to be reaped has."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X") or len(threads) > 1
+
+
+class MpirunJob:
+    """An mpirun process and the ranks below it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], scratch: Path, local: bool) -> None:
+        self._process = process
+        self._scratch = scratch
+        self._local = local
+
+    def ended(self) -> str | None:
+        status = self._process.poll()
+        return None if status is None else f"ended with status {status}"
+
+    def fate(self, rank: int) -> str:
+        """mpirun tells which signal or status ended the first rank that went wrong."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(TERM_S)
+        text = (self._scratch / "stderr").read_text(errors="replace")
+        found = re.search(rf"process rank {rank} .*\s+exited\s+on signal (\d+)", text)
+        if found:
+            return f"(killed by signal {found[1]}, {signal.Signals(int(found[1])).name})"
+        found = re.search(rf"\[\[\d+,\d+\],{rank}\]\s+Exit code:\s+(\d+)", text)
+        return f"(exit status {found[1]})" if found else ""
+
+    def signal(self, signum: int, pids: Mapping[int, int]) -> None:
+        if self._local:
+            for pid in pids.values():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signum)
+            return
+        # mpirun hands these on to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
+        self._process.send_signal(signal.SIGTSTP if signum == signal.SIGSTOP else signum)
+
+    def end(self, pids: Mapping[int, int]) -> None:
+        if not self._local:
+            # Let mpirun end the daemons on the other hosts.
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(TERM_S)
+        self._process.kill()
+        self._process.wait()
+        if self._local:
+            # Ranks die with mpirun (PR_SET_PDEATHSIG), stopped ones too.
+            deadline = time.monotonic() + TERM_S
+            while any(map(is_running, pids.values())) and time.monotonic() < deadline:
+                time.sleep(0.005)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def tail(self, rank: int, lines: int = 20) -> list[str]:
+        tag = re.compile(rf"^\[\d+,{rank}\]<stderr>:?\s?")
+        try:
+            text = (self._scratch / "stderr").read_text(errors="replace")
+        except FileNotFoundError:
+            return []
+        own = [tag.sub("", line) for line in text.splitlines() if tag.match(line)]
+        if not own:  # it did not get as far as to write anything; mpirun may have
+            own = [line for line in text.splitlines() if line.strip()]
+        return own[-lines:]
+
+
+class MpirunLauncher:
+    """See harness.launch.job.Launcher."""
+
+    name = "mpirun"
+
+    def __init__(self, mpirun: str) -> None:
+        """mpirun: path of the executable."""
+        self._mpirun = mpirun
+
+    def rendezvous(self, slots: Sequence[Slot]) -> None:
+        """MPI has its own."""
+
+    def start(self, order: Order) -> MpirunJob:
+        order.scratch.mkdir(parents=True, exist_ok=True)
+        environment = {**rank_environment(order.interpreter), **order.environment}
+        # The guard ends mpirun, and with it the ranks, when this process is killed.
+        guarded = [sys.executable, "-I", "-S", str(ROOT / "harness/launch/guard.py"), str(os.getpid())]
+        try:
+            with (
+                open(order.scratch / "stdout", "wb") as stdout,
+                open(order.scratch / "stderr", "wb") as stderr,
+            ):
+                process = subprocess.Popen(
+                    [*guarded, *command(order, self._mpirun)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=environment,
+                    cwd=ROOT,
+                    # Ctrl-C is for pytest: it ends the launches itself.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise LaunchError(f"mpirun could not be started: {error}") from error
+        hosts = {slot.host for slot in order.slots[: order.processes]}
+        return MpirunJob(process, order.scratch, local=len(hosts) <= 1)

@@ -1,0 +1,117 @@
+"""What was measured: blocks, launches, rounds, and the one observation that a round yields.
+
+Plain data with the arithmetic that turns clocks into ratios. No I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from harness.plan import Arm, BlockKind, Comparison, Schedule, Side
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of one launch, as every rank's own clock saw it.
+
+    turn numbers the sets of a launch, so that blocks of different arms taken back to back can be
+    paired. ranks holds harness.worker.loop.run_block's result, by process rank.
+    """
+
+    kind: BlockKind
+    turn: int
+    steps: int
+    ranks: Sequence[Mapping[str, Any]]
+
+    @property
+    def seconds(self) -> float:
+        """The slowest rank's: the job has not done its steps before that."""
+        return max(float(rank["seconds"]) for rank in self.ranks)
+
+    @property
+    def samples(self) -> int:
+        """Really consumed, by all ranks."""
+        return sum(int(rank["samples"]) for rank in self.ranks)
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.samples / self.seconds
+
+
+@dataclass
+class Launch:
+    """One start of an arm: its start-up, its blocks, and the evidence that they are sound."""
+
+    arm: Arm
+    round: int
+    startup_seconds: Sequence[Mapping[str, float]] = ()
+    facts: Sequence[Mapping[str, Any]] = ()
+    warm_up: list[Block] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    evidence: Sequence[Mapping[str, Any]] = ()
+    correctness: Sequence[Mapping[str, Any]] = ()
+
+    def of_kind(self, kind: BlockKind) -> list[Block]:
+        return [block for block in self.blocks if block.kind is kind]
+
+
+@dataclass
+class Round:
+    """Every arm of a workload once, under like conditions."""
+
+    number: int
+    schedule: Schedule
+    launches: dict[Arm, Launch] = field(default_factory=dict)
+
+
+def observation(comparison: Comparison, measured: Round) -> float:
+    """ln(speed of the candidate / speed of the reference / ideal ratio) of one round.
+
+    Where the arms took turns, the median over the turns' own ratios, so that what slowed both
+    sides of a turn cancels; otherwise the ratio of the two launches' medians.
+    Raises KeyError if a side was not measured in that round.
+    """
+    candidate = _blocks(comparison.candidate, measured)
+    reference = _blocks(comparison.reference, measured)
+    together = (
+        measured.schedule is Schedule.ALTERNATE
+        or comparison.candidate.arm == comparison.reference.arm
+    )
+    if together:
+        of_turn = {block.turn: block for block in reference}
+        logs = [
+            math.log(block.samples_per_second / of_turn[block.turn].samples_per_second)
+            for block in candidate
+            if block.turn in of_turn
+        ]
+        if not logs:
+            raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
+        ratio = median(logs)
+    else:
+        ratio = math.log(median_speed(candidate) / median_speed(reference))
+    return ratio - math.log(comparison.ideal_ratio)
+
+
+def _blocks(side: Side, measured: Round) -> list[Block]:
+    blocks = measured.launches[side.arm].of_kind(side.kind)
+    if not blocks:
+        raise KeyError(f"{side.arm.name}: no block of kind {side.kind.value}")
+    return blocks
+
+
+def median_speed(blocks: Iterable[Block]) -> float:
+    """Samples per second of a typical block."""
+    return median(block.samples_per_second for block in blocks)
+
+
+def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
+    """Whether a warm-up is over: the last two of at least three blocks differ by less than the
+    tolerance."""
+    if len(seconds) < 3:
+        return False
+    slower, faster = max(seconds[-2:]), min(seconds[-2:])
+    return slower <= (1 + tolerance) * faster

@@ -1,0 +1,246 @@
+"""What is to be measured: workloads, arms, sides, comparisons and profiles. Pure data, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class Strategy(Enum):
+    """How the replicas of a training run are spread over devices."""
+
+    HOROVOD = "horovod"
+    MIRRORED = "mirrored"
+
+
+class BlockKind(Enum):
+    """What one timed block trains.
+
+    FULL: every replica takes the workload's batch (weak scaling).
+    SPLIT: the workload's batch is divided among the replicas (strong scaling).
+    LOCAL: as FULL, but the gradients are not allreduced: the step's cost without communication.
+    """
+
+    FULL = "full"
+    SPLIT = "split"
+    LOCAL = "local"
+
+
+class Schedule(Enum):
+    """How the arms of a round take turns.
+
+    ALTERNATE: all arms live side by side and take turns block by block, the idle ones stopped.
+    FRESH: the arms are started one after the other, each alone on the machine.
+    """
+
+    ALTERNATE = "alternate"
+    FRESH = "fresh"
+
+
+class Question(Enum):
+    """What a case asks. The value is the key of its threshold in ci/thresholds/*.toml."""
+
+    WEAK_SCALING = "weak_scaling"
+    STRONG_SCALING = "strong_scaling"
+    COMMUNICATION = "communication"
+    PARITY = "parity"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training task, apart from how it is spread.
+
+    batch is the number of samples a replica takes per step; image_size is in pixels.
+    """
+
+    model: str
+    dataset: str
+    image_size: int
+    batch: int
+    optimizer: str = "adam"
+    precision: str = "float32"
+
+    @property
+    def name(self) -> str:
+        return f"{self.model}/{self.dataset}/{self.image_size}px/batch{self.batch}"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A workload run one way. One launch of an arm is one group of fresh processes."""
+
+    workload: Workload
+    strategy: Strategy
+    world_size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload.model} {self.label}"
+
+    @property
+    def label(self) -> str:
+        return f"{self.strategy.value}@{self.world_size}"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: the blocks of one kind of one arm."""
+
+    arm: Arm
+    kind: BlockKind = BlockKind.FULL
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A question about one workload at one world size.
+
+    Its figure is speed(candidate) / speed(reference) / ideal_ratio, speeds in samples per second
+    over all replicas, so that 1.0 is the ideal of an efficiency and equality of a parity.
+    """
+
+    question: Question
+    candidate: Side
+    reference: Side
+    ideal_ratio: float = 1.0
+
+    @property
+    def workload(self) -> Workload:
+        return self.candidate.arm.workload
+
+    @property
+    def world_size(self) -> int:
+        return self.candidate.arm.world_size
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        return tuple(dict.fromkeys((self.candidate.arm, self.reference.arm)))
+
+    @property
+    def name(self) -> str:
+        return f"{self.question.value}[{self.workload.model}-np{self.world_size}]"
+
+
+def weak_scaling(workload: Workload, world_size: int) -> Comparison:
+    """n replicas with a full batch each, against one replica: S_n / (n S_1)."""
+    return Comparison(
+        Question.WEAK_SCALING,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.HOROVOD, 1)),
+        ideal_ratio=world_size,
+    )
+
+
+def strong_scaling(workload: Workload, world_size: int) -> Comparison:
+    """One batch divided among n replicas, against one replica with the whole: S_n / (n S_1)."""
+    return Comparison(
+        Question.STRONG_SCALING,
+        Side(Arm(workload, Strategy.HOROVOD, world_size), BlockKind.SPLIT),
+        Side(Arm(workload, Strategy.HOROVOD, 1)),
+        ideal_ratio=world_size,
+    )
+
+
+def communication(workload: Workload, world_size: int) -> Comparison:
+    """The same group with and without allreduce: step time without / step time with."""
+    arm = Arm(workload, Strategy.HOROVOD, world_size)
+    return Comparison(Question.COMMUNICATION, Side(arm), Side(arm, BlockKind.LOCAL))
+
+
+def parity(workload: Workload, world_size: int) -> Comparison:
+    """Horovod against MirroredStrategy on the same devices: S_horovod / S_mirrored."""
+    return Comparison(
+        Question.PARITY,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.MIRRORED, world_size)),
+    )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How much evidence is taken, and how long one may wait for it.
+
+    looks: numbers of rounds after which a verdict is tried, ascending; a round is one launch of
+    every arm. sets_per_launch: how often the arms take turns within a launch. min_block_seconds
+    and min_block_steps bound a block from below. Deadlines are in seconds, an order each.
+    """
+
+    looks: tuple[int, ...] = (6, 12, 24)
+    sets_per_launch: int = 8
+    min_block_seconds: float = 0.3
+    min_block_steps: int = 10
+    startup_deadline_s: float = 240.0
+    block_deadline_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named amount of work: which workloads, at which sizes, for how long.
+
+    batch: samples per replica and step. world_sizes: empty for powers of two up to the slots,
+    plus all of them. budget_s: the session starts no further round past this.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    dataset: str
+    batch: int
+    budget_s: float
+    sampling: Sampling = Sampling()
+    schedule: Schedule = Schedule.ALTERNATE
+    world_sizes: tuple[int, ...] = ()
+
+
+def default_world_sizes(slots: int) -> tuple[int, ...]:
+    """Powers of two up to the number of slots, plus all of them: 6 -> (1, 2, 4, 6)."""
+    sizes = []
+    size = 1
+    while size < slots:
+        sizes.append(size)
+        size *= 2
+    return (*sizes, slots)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that one rank does wrong on purpose, to see whether the suite notices.
+
+    kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); or slow: every step
+    takes `factor` times as long.
+    """
+
+    kind: str
+    rank: int
+    phase: str = "block"
+    factor: float = 1.0
+    model: str = ""
+    world_size: int = 0
+
+    KINDS: ClassVar = ("raise", "exit", "kill", "hang", "slow")
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """From `slow:rank=1,factor=2`. Raises ValueError with one line that says what is wrong."""
+        kind, _, rest = text.partition(":")
+        if kind not in cls.KINDS:
+            raise ValueError(f"unknown fault {kind!r}; known: {', '.join(cls.KINDS)}")
+        types = {"rank": int, "phase": str, "factor": float, "model": str, "world_size": int}
+        values: dict[str, Any] = {"rank": 0}
+        for item in filter(None, rest.split(",")):
+            key, _, value = item.partition("=")
+            if key not in types:
+                raise ValueError(f"unknown key {key!r} of a fault; known: {', '.join(types)}")
+            values[key] = types[key](value)
+        return cls(kind, **values)
+
+    def strikes(self, arm: Arm) -> bool:
+        """Whether that arm is meant: of Horovod, and of the named model and size if any is."""
+        return (
+            arm.strategy is Strategy.HOROVOD
+            and self.model in ("", arm.workload.model)
+            and self.world_size in (0, arm.world_size)
+        )
+
+    def as_config(self) -> dict[str, Any]:
+        """As harness.worker.fault reads it."""
+        return {"kind": self.kind, "rank": self.rank, "phase": self.phase, "factor": self.factor}

@@ -1,0 +1,360 @@
+"""The pytest plugin: options, roles under mpirun, outcomes, exit status, summary."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import campaign as campaigns
+from harness import summary
+from harness.errors import UserError
+from harness.fingerprint import fingerprint
+from harness.launch.slots import Slots, outer_rank, outer_size, serve
+from harness.machine import local_machine
+from harness.placement import Offer, local_offers
+from harness.plan import Comparison, Schedule
+from harness.replay import ReplayedClock, record
+from harness.session import Outcome, Session
+from harness.stack import probe
+from harness.store import Store, session_name
+from harness.verdict import Verdict
+
+ROOT = Path(__file__).resolve().parents[1]
+USAGE_ERROR = 4
+
+_suite = pytest.StashKey["Suite"]()
+_outcome = pytest.StashKey[Outcome]()
+_clock = pytest.StashKey[ReplayedClock]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("hvdperf", "distributed training (hvdperf)")
+    add = group.addoption
+    add("--profile", default="default", help="smoke, default, nightly, or a TOML file")
+    add("--np", type=int, metavar="N", help="slots to use without mpirun (default: all)")
+    add("--oversubscribe", action="store_true", help="allow --np above the cores or devices")
+    add("--world-sizes", default="", metavar="1,2,4", help="instead of powers of two and all")
+    add("--models", default="", metavar="A,B", help="networks, instead of the profile's")
+    add("--dataset", default="", choices=["", "cifar10", "cifar100", "synthetic"], help="input")
+    add("--data-dir", default=os.environ.get("HVDPERF_DATA_DIR", ""), help="where the data is")
+    add("--batch-size", type=int, metavar="N", help="samples per replica and step")
+    add("--image-size", type=int, metavar="PX", help="instead of the network's own")
+    add("--launcher", default="mpirun", choices=campaigns.LAUNCHERS, help="what starts ranks")
+    add("--schedule", default="", choices=["", *(s.value for s in Schedule)], help="of the arms")
+    add("--budget", type=float, dest="budget_minutes", metavar="MIN", help="begin no round after")
+    add("--thresholds", default="", metavar="FILE", help="instead of the machine class's")
+    add("--propose-thresholds", metavar="FILE", help="write thresholds from what is measured")
+    add("--allow-inconclusive", action="store_true", help="-x goes on past INVALID, INCONCLUSIVE")
+    add("--results", default="results", metavar="DIR", help="where results go")
+    add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
+    add("--plant", default="", metavar="FAULT", help="such as slow:rank=1,factor=2")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "question(ask=..., smallest=2): what a case in perf/ measures")
+    config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
+    if config.option.dry_run:
+        config.option.collectonly = True
+    if outer_size() > 1 and getattr(config.option, "numprocesses", None):
+        raise pytest.UsageError(
+            "pytest-xdist (-n) and mpirun do not go together: under mpirun every rank is a slot; "
+            "leave out -n"
+        )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Ranks above 0 never collect: they lend their slot until rank 0 is done."""
+    if outer_rank() == 0:
+        return None
+    with tempfile.TemporaryDirectory(prefix="hvdperf-slot-") as scratch:
+        serve(Path(scratch), own_offer())
+    return 0
+
+
+def own_offer() -> Offer:
+    machine = local_machine()
+    return Offer(
+        outer_rank(), machine.host, machine.cores, tuple(gpu.uuid for gpu in machine.gpus)
+    )
+
+
+class Suite:
+    """One pytest session's campaign: planned while collecting, started by the first case."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        names = {field.name for field in fields(campaigns.Options)}
+        self.options = campaigns.Options(
+            **{name: getattr(config.option, name) for name in names}
+        )
+        self.machine = local_machine()
+        self.slots = Slots() if outer_size() > 1 else None
+        try:
+            self.campaign = campaigns.plan_campaign(self.options, self.machine, self._offers())
+        except BaseException:
+            self.release()
+            raise
+        self.selected: list[Comparison] = []
+        self.outcomes: dict[Comparison, Outcome] = {}
+        self.reported: list[Outcome] = []
+        self.began = time.monotonic()
+        self._session: Session | None = None
+        self._store: Store | None = None
+
+    def _offers(self) -> list[Offer] | tuple[Offer, ...]:
+        if self.slots is None:
+            return local_offers(self.machine, self.options.np, self.options.oversubscribe)
+        offers = self.slots.offers(own_offer())
+        if self.options.np is not None and self.options.np > len(offers):
+            raise UserError(f"--np {self.options.np}: mpirun started {len(offers)} ranks")
+        return offers[: self.options.np]
+
+    # Measuring -----------------------------------------------------------------------------
+
+    def outcome(self, comparison: Comparison) -> Outcome:
+        """Measured together with all other selected cases of the same workload."""
+        if comparison not in self.outcomes:
+            session = self._started()
+            workload = comparison.workload
+            together = [c for c in self.selected if c.workload == workload] or [comparison]
+            done = {c.workload for c in self.outcomes}
+            left = {c.workload for c in self.selected} - done
+            self.outcomes.update(session.measure(together, max(1, len(left))))
+        outcome = self.outcomes[comparison]
+        self.reported.append(outcome)
+        if self._store is not None:
+            self._store.write_case(outcome)
+        return outcome
+
+    def _started(self) -> Session:
+        if self._session is None:
+            interpreter = sys.executable
+            self._say("probe the installed stack")
+            stack = probe(interpreter, ROOT / ".cache")
+            starter = campaigns.make_starter(self.campaign, stack, interpreter, self.slots)
+            self._session = Session(
+                starter=starter,
+                profile=self.campaign.profile,
+                thresholds=self.campaign.thresholds,
+                progress=self._say,
+                seed=int(time.time()),
+            )
+            facts = fingerprint(
+                self.machine, stack, self.options.launcher, self.campaign.slots
+            )
+            self._store = Store(Path(self.options.results) / "runs", session_name(), facts)
+        return self._session
+
+    def _say(self, text: str) -> None:
+        """A progress line, past pytest's capture."""
+        capture = self.config.pluginmanager.getplugin("capturemanager")
+        reporter: Any = self.config.pluginmanager.getplugin("terminalreporter")
+        elapsed = time.monotonic() - self.began
+        with capture.global_and_fixture_disabled():
+            reporter.ensure_newline()
+            reporter.write_line(f"[{elapsed:6.1f} s] {text}")
+
+    # Ending --------------------------------------------------------------------------------
+
+    def finish(self, exit_status: int) -> None:
+        """Write the session's document."""
+        if self._store is None or self._session is None:
+            return
+        elapsed = time.monotonic() - self.began
+        self._store.write_session(
+            {
+                "profile": self.campaign.profile.name,
+                "world_sizes": list(self.campaign.world_sizes),
+                "oversubscribed_sizes": self.campaign.oversubscribed_sizes(),
+                "launcher": self.options.launcher,
+                "schedule": self.campaign.profile.schedule,
+                "exit_status": exit_status,
+                "elapsed_seconds": elapsed,
+                "timed_seconds": self._session.timed_seconds,
+                "verdicts": {o.comparison.name: o.judgement.verdict for o in self.reported},
+            }
+        )
+
+    def lines(self) -> list[str]:
+        """The end of the summary: where time and results went."""
+        if self._store is None or self._session is None:
+            return []
+        elapsed = time.monotonic() - self.began
+        share = 100 * self._session.timed_seconds / elapsed
+        return [
+            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in "
+            f"{os.path.relpath(self._store.directory)}"
+        ]
+
+    def release(self) -> None:
+        """Let the slots go and close what was opened."""
+        if getattr(self, "_session", None) is not None and self._session is not None:
+            campaigns.dispose(self._session.starter)
+            self._session = None
+        if self.slots is not None:
+            self.slots.release()
+            self.slots = None
+
+
+def suite_of(config: pytest.Config) -> Suite:
+    """The session's suite, planned on first use. Bad input ends pytest with one line."""
+    if _suite not in config.stash:
+        try:
+            config.stash[_suite] = Suite(config)
+        except UserError as error:
+            pytest.exit(str(error), returncode=USAGE_ERROR)
+    return config.stash[_suite]
+
+
+# Collecting ------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("question")
+    if marker is None:
+        return
+    comparisons = suite_of(metafunc.config).campaign.comparisons(
+        marker.kwargs["ask"], marker.kwargs.get("smallest", 2)
+    )
+    metafunc.parametrize(
+        "comparison", comparisons, ids=[f"{c.workload.model}-np{c.world_size}" for c in comparisons]
+    )
+
+
+def comparison_of(item: pytest.Item) -> Comparison | None:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("comparison") if callspec is not None else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Cases of one workload one after the other: they are judged from the same launches."""
+    workloads: dict[Any, int] = {}
+    for item in items:
+        comparison = comparison_of(item)
+        if comparison is not None:
+            workloads.setdefault(comparison.workload, len(workloads))
+            clock = item.stash[_clock] = ReplayedClock()
+            item.add_marker(
+                pytest.mark.benchmark(timer=clock.timer(), group=comparison.question.value)
+            )
+    order = {id(item): workloads.get(getattr(comparison_of(item), "workload", None), -1) for item in items}
+    items.sort(key=lambda item: order[id(item)])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    selected = [c for c in map(comparison_of, session.items) if c is not None]
+    if selected:
+        suite_of(session.config).selected = selected
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    if _suite not in config.stash:
+        return []
+    suite = config.stash[_suite]
+    arms = list(dict.fromkeys(arm.name for c in suite.selected for arm in c.arms))
+    lines = suite.campaign.describe()
+    if config.option.collectonly:
+        lines.append(f"arms: {', '.join(arms)}")
+    return lines
+
+
+# Running ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measure(
+    request: pytest.FixtureRequest, benchmark: Any
+) -> Callable[[Comparison], Outcome]:
+    """Measure a comparison and hand out its outcome; what is not judged is skipped."""
+
+    def measured(comparison: Comparison) -> Outcome:
+        try:
+            outcome = suite_of(request.config).outcome(comparison)
+        except UserError as error:
+            pytest.exit(str(error), returncode=USAGE_ERROR)
+        request.node.stash[_outcome] = outcome
+        record(request.node.stash[_clock], outcome, benchmark)
+        verdict = outcome.judgement.verdict
+        neutral = verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE)
+        if verdict is Verdict.NOT_JUDGED or (neutral and request.config.option.allow_inconclusive):
+            pytest.skip(f"{verdict.value}: {outcome.judgement.reason}")
+        return outcome
+
+    return measured
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[None]:
+    report: Any = yield
+    outcome = item.stash.get(_outcome, None)
+    if outcome is not None and report.when == "call":
+        report.verdict = outcome.judgement.verdict.value
+        report.user_properties.append(("verdict", report.verdict))
+        if report.failed and isinstance(call.excinfo and call.excinfo.value, AssertionError):
+            report.longrepr = summary.explanation(outcome)
+    return report
+
+
+def pytest_report_teststatus(report: Any) -> tuple[str, str, Any] | None:
+    word = getattr(report, "verdict", None)
+    if word is None or report.when != "call":
+        return None
+    colour = {"PASS": {"green": True}, "NOT JUDGED": {}}.get(word, {"red": True})
+    return word.lower(), word[0], (word, colour)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """The exit status is that of the worst verdict, unless something else went wrong."""
+    config = session.config
+    if _suite in config.stash:
+        suite = config.stash[_suite]
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = _exit_status(session, suite)
+        suite.finish(int(session.exitstatus))
+    return (yield)
+
+
+def _exit_status(session: pytest.Session, suite: Suite) -> int:
+    if session.config.option.collectonly:
+        return int(session.exitstatus)
+    verdicts = [outcome.judgement.verdict for outcome in suite.reported]
+    words = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+    failed = sum(verdict in words for verdict in verdicts)
+    if session.testsfailed > failed:
+        return 1  # something besides the verdicts failed
+    if not suite.selected:
+        return int(session.exitstatus)
+    return summary.exit_status(verdicts)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if _suite not in config.stash or config.option.collectonly:
+        return
+    suite = config.stash[_suite]
+    terminalreporter.section(f"hvdperf: {summary.counts(suite.reported)}")
+    for text in [*summary.table(suite.reported), *suite.lines()]:
+        terminalreporter.write_line(text)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _suite in config.stash:
+        config.stash[_suite].release()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # mpirun passes Ctrl-C on to its ranks as SIGTERM.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

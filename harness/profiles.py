@@ -1,0 +1,79 @@
+"""Named amounts of work, read from ci/profiles/*.toml."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from harness.errors import UserError
+from harness.plan import Profile, Sampling, Schedule
+from harness.tomlfile import Table, read_toml, shown
+
+PROFILES = Path(__file__).resolve().parents[1] / "ci" / "profiles"
+
+_KEYS = ("models", "dataset", "batch", "budget_s", "schedule", "world_sizes", "sampling")
+_SECONDS = ("min_block_seconds", "startup_deadline_s", "block_deadline_s")
+
+
+def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profile:
+    """The profile of a name (the file NAME.toml in the directory) or of a .toml file.
+
+    Raises UserError for a name that is not known and for anything malformed in the file.
+    """
+    path = _file_of(name_or_path, directory)
+    table = read_toml(path)
+    table.only(_KEYS)
+    return Profile(
+        name=path.stem,
+        models=_models(table),
+        dataset=table.string("dataset"),
+        batch=table.integer("batch"),
+        budget_s=table.positive("budget_s"),
+        sampling=_sampling(table.table("sampling")),
+        schedule=table.choice("schedule", Schedule) if "schedule" in table else Profile.schedule,
+        world_sizes=table.integers("world_sizes") if "world_sizes" in table else (),
+    )
+
+
+def _file_of(name_or_path: str | Path, directory: Path) -> Path:
+    path = Path(name_or_path)
+    if path.suffix == ".toml":
+        return path
+    known = sorted(file.stem for file in directory.glob("*.toml"))
+    if str(name_or_path) not in known:
+        raise UserError(
+            f"unknown profile {str(name_or_path)!r}: known are {', '.join(known) or 'none'} "
+            f"({shown(directory)}); or give the path of a .toml file"
+        )
+    return directory / f"{name_or_path}.toml"
+
+
+def _models(table: Table) -> tuple[str, ...]:
+    # Here and not above: plan, statistics and thresholds must load without the models.
+    from models.registry import UnknownNetwork, network
+
+    names = table.strings("models")
+    for name in names:
+        try:
+            network(name)
+        except UnknownNetwork as error:
+            raise table.error(str(error), "models") from None
+    return names
+
+
+def _sampling(table: Table) -> Sampling:
+    """What the table sets, over the defaults."""
+    known = [field.name for field in fields(Sampling)]
+    table.only(known)
+    values = {name: _sampling_value(table, name) for name in table.names}
+    return Sampling(**values)
+
+
+def _sampling_value(table: Table, name: str) -> Any:
+    if name == "looks":
+        looks = table.integers(name)
+        if not looks:
+            raise table.error("must name one number of rounds at least", name)
+        return looks
+    return table.positive(name) if name in _SECONDS else table.integer(name)

@@ -1,0 +1,71 @@
+"""Feeds pytest-benchmark from the workers' clocks: a timer that advances by measured durations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.measurement import median_speed
+from harness.plan import Side
+from harness.session import Outcome
+from harness.store import case_document
+
+
+class ReplayedClock:
+    """Stands still until a block is replayed, and then advances by what the block took."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def timer(self) -> Callable[[], float]:
+        """A function, since pytest-benchmark asks a timer for its name."""
+
+        def block_seconds() -> float:
+            return self._seconds
+
+        return block_seconds
+
+    def replay(self, durations: Sequence[float], benchmark: Any) -> None:
+        """Record the durations (seconds) as the rounds of a benchmark.
+
+        Only `pedantic`, one iteration a round: calibration could not read such a timer.
+        """
+        pending = iter(durations)
+
+        def advance() -> None:
+            self._seconds += next(pending)
+
+        benchmark.pedantic(advance, rounds=len(durations), iterations=1)
+
+
+def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """Record the candidate's blocks, with throughput and verdict as extra_info."""
+    side = outcome.comparison.candidate
+    blocks = [
+        block
+        for measured in outcome.rounds
+        for block in measured.launches[side.arm].of_kind(side.kind)
+    ]
+    if not blocks:
+        return
+    document = case_document(outcome)
+    benchmark.extra_info.update(
+        case=document["case"],
+        **{key: document["verdict"][key] for key in ("word", "figure", "threshold", "rounds")},
+        images_per_second=median_speed(blocks),
+        images_per_second_reference=_speed(outcome, outcome.comparison.reference),
+        steps_per_block=blocks[0].steps,
+        world_size=outcome.comparison.world_size,
+        gradient_bytes=outcome.rounds[0].launches[side.arm].facts[0]["gradient_bytes"],
+    )
+    clock.replay([block.seconds for block in blocks], benchmark)
+
+
+def _speed(outcome: Outcome, side: Side) -> float:
+    return median_speed(
+        [
+            block
+            for measured in outcome.rounds
+            for block in measured.launches[side.arm].of_kind(side.kind)
+        ]
+    )

@@ -1,0 +1,185 @@
+"""One round: every arm of a workload once, in one of the two schedules."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from harness.launch.group import Group, GroupFailed
+from harness.launch.job import LaunchError
+from harness.measurement import Block, Launch, Round, settled
+from harness.plan import Arm, BlockKind, Sampling, Schedule
+from harness.starter import Starter
+
+WARM_UP_STEPS = 5
+WARM_UP_BLOCKS_MAX = 8
+# Steps of the reproducible training that two strategies are compared by.
+CORRECTNESS_STEPS = 20
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Runner:
+    """Runs the rounds of one workload.
+
+    kinds: the kinds of blocks wanted of each arm. check: arms whose reproducible training is
+    wanted once; its weights go to `weights_directory`. Arms that fail are recorded in `failures`
+    and never started again.
+    """
+
+    starter: Starter
+    sampling: Sampling
+    schedule: Schedule
+    kinds: Mapping[Arm, Collection[BlockKind]]
+    check: Collection[Arm]
+    weights_directory: Path
+    progress: Progress
+    order: random.Random
+    failures: dict[Arm, GroupFailed] = field(default_factory=dict)
+    steps: dict[BlockKind, int] = field(default_factory=dict)
+    correctness: dict[Arm, Launch] = field(default_factory=dict)
+
+    def run(self, number: int, arms: Sequence[Arm]) -> Round:
+        """Launch every arm that has not failed; number counts from 0."""
+        result = Round(number, self.schedule)
+        living = [arm for arm in arms if arm not in self.failures]
+        self.order.shuffle(living)
+        if self.schedule is Schedule.ALTERNATE:
+            self._alternate(result, living)
+        else:
+            for arm in living:
+                self._alternate(result, [arm])
+        return result
+
+    def weights(self, arm: Arm) -> Path:
+        """Where the arm's reproducibly trained weights are."""
+        return self.weights_directory / f"{arm.workload.model}-{arm.label}.npz"
+
+    # A set of arms that live side by side; in the schedule `fresh`, of one -----------------
+
+    def _alternate(self, result: Round, arms: Sequence[Arm]) -> None:
+        groups: dict[Arm, Group] = {}
+        try:
+            self._start(result, arms, groups)
+            for arm in list(groups):
+                self._guarded(groups, arm, lambda arm=arm: self._warm_up(groups, result, arm))
+            self._settle_steps(result)
+            for turn in range(self.sampling.sets_per_launch):
+                order = list(groups) if turn % 2 == 0 else list(groups)[::-1]
+                for arm in order:
+                    self._guarded(
+                        groups, arm, lambda arm=arm, t=turn: self._turn(groups, result, arm, t)
+                    )
+            for arm in list(groups):
+                self._guarded(groups, arm, lambda arm=arm: self._finish(groups, result, arm))
+        finally:
+            for group in groups.values():
+                group.end()
+
+    def _guarded(self, groups: dict[Arm, Group], arm: Arm, act: Callable[[], None]) -> None:
+        """A launch that fails fails its own arm; the others go on without it."""
+        if arm not in groups:
+            return
+        try:
+            act()
+        except GroupFailed as failure:
+            self._failed(arm, failure)
+            groups.pop(arm).end()
+
+    def _failed(self, arm: Arm, failure: GroupFailed) -> None:
+        self.failures[arm] = failure
+        self.progress(f"FAILED {failure}")
+
+    def _start(self, result: Round, arms: Sequence[Arm], groups: dict[Arm, Group]) -> None:
+        self.progress("start " + ", ".join(arm.label for arm in arms))
+        for arm in arms:
+            try:
+                groups[arm] = self.starter.start(
+                    arm,
+                    self.kinds[arm],
+                    data_seed=1 + result.number,
+                    share_startup=len(arms) > 1,
+                )
+            except LaunchError as error:
+                self._failed(arm, GroupFailed(arm.name, None, "launch", str(error), []))
+        waiting = set(groups)
+        hub = self.starter.hub
+        while waiting:
+            hub.pump(0.1)
+            for arm in list(waiting):
+                if groups[arm].settled(self.sampling.startup_deadline_s):
+                    waiting.remove(arm)
+                    self._guarded(groups, arm, lambda arm=arm: self._started(groups, result, arm))
+
+    def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        group = groups[arm]
+        group.wait_ready(self.sampling.startup_deadline_s)
+        # It would burn what the others need to start.
+        group.pause()
+        result.launches[arm] = Launch(
+            arm,
+            result.number,
+            startup_seconds=group.startup_seconds(),
+            facts=[rank.facts for rank in group.ranks],
+        )
+
+    def _warm_up(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        group, launch = groups[arm], result.launches[arm]
+        group.resume()
+        for kind in self._shuffled(arm):
+            seconds: list[float] = []
+            while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
+                block = self._block(group, kind, len(seconds), WARM_UP_STEPS)
+                seconds.append(block.seconds)
+                launch.warm_up.append(block)
+        group.pause()
+
+    def _settle_steps(self, result: Round) -> None:
+        """How many steps a block has: long enough on the fastest arm, and the same from then on."""
+        for kind in BlockKind:
+            if kind in self.steps:
+                continue
+            step_seconds = [
+                median(b.seconds / b.steps for b in launch.warm_up if b.kind is kind)
+                for launch in result.launches.values()
+                if any(b.kind is kind for b in launch.warm_up)
+            ]
+            if step_seconds:
+                enough = math.ceil(self.sampling.min_block_seconds / min(step_seconds))
+                self.steps[kind] = max(self.sampling.min_block_steps, enough)
+
+    def _turn(self, groups: Mapping[Arm, Group], result: Round, arm: Arm, turn: int) -> None:
+        group = groups[arm]
+        group.resume()
+        for kind in self._shuffled(arm):
+            block = self._block(group, kind, turn, self.steps[kind])
+            result.launches[arm].blocks.append(block)
+        group.pause()
+
+    def _block(self, group: Group, kind: BlockKind, turn: int, steps: int) -> Block:
+        replies = group.ask("block", self.sampling.block_deadline_s, kind=kind.value, steps=steps)
+        return Block(kind, turn, steps, replies)
+
+    def _finish(self, groups: dict[Arm, Group], result: Round, arm: Arm) -> None:
+        group, launch = groups[arm], result.launches[arm]
+        group.resume()
+        launch.evidence = group.ask("evidence", self.sampling.block_deadline_s)
+        if arm in self.check and arm not in self.correctness:
+            launch.correctness = group.ask(
+                "correctness",
+                self.sampling.startup_deadline_s,
+                steps=CORRECTNESS_STEPS,
+                path=str(self.weights(arm)),
+            )
+            self.correctness[arm] = launch
+        group.close()
+
+    def _shuffled(self, arm: Arm) -> list[BlockKind]:
+        kinds = sorted(self.kinds[arm], key=lambda kind: kind.value)
+        self.order.shuffle(kinds)
+        return kinds

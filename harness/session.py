@@ -1,0 +1,275 @@
+"""Rounds of arms until every comparison of a workload has its verdict, or time is up."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from harness import evidence
+from harness.launch.group import GroupFailed
+from harness.measurement import Round, observation
+from harness.placement import is_oversubscribed, nodes
+from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Strategy, Workload
+from harness.rounds import Progress, Runner
+from harness.starter import Starter
+from harness.thresholds import Thresholds
+from harness.verdict import Judgement, Rule, Verdict, as_ratio, judge
+from harness.stats import hodges_lehmann
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A comparison with its judgement and everything that it rests on.
+
+    observations: ln of the figure, one a round. failure: the launch that failed, if one did.
+    """
+
+    comparison: Comparison
+    judgement: Judgement
+    observations: tuple[float, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    failure: GroupFailed | None = None
+    threshold_line: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.judgement.verdict is Verdict.PASS
+
+
+@dataclass
+class Session:
+    """Measures workloads one after the other and keeps what came out.
+
+    progress is told what is going on, a line at a time.
+    """
+
+    starter: Starter
+    profile: Profile
+    thresholds: Thresholds
+    progress: Progress
+    seed: int
+    began: float = field(default_factory=time.monotonic)
+    timed_seconds: float = 0.0
+
+    def measure(
+        self, comparisons: Sequence[Comparison], workloads_left: int
+    ) -> dict[Comparison, Outcome]:
+        """Judge all comparisons of one workload from common rounds.
+
+        workloads_left: how many workloads, this one included, share what is left of the budget.
+        """
+        work = _Work(self, comparisons, self._deadline(workloads_left))
+        return work.run()
+
+    def _deadline(self, workloads_left: int) -> float:
+        now = time.monotonic()
+        left = self.began + self.profile.budget_s - now
+        return now + max(left, 0.0) / max(workloads_left, 1)
+
+    def judged(self, comparison: Comparison) -> bool:
+        """Whether its speed is held against a threshold: not where replicas share a core, save
+        for what communication costs, which is measured within one launch."""
+        if comparison.question is Question.COMMUNICATION:
+            return True
+        return not is_oversubscribed(self.starter.slots, comparison.world_size)
+
+    def rule(self, comparison: Comparison) -> Rule | None:
+        return self.thresholds.rule(
+            comparison.question,
+            comparison.workload.model,
+            comparison.world_size,
+            nodes(self.starter.slots, comparison.world_size),
+        )
+
+
+class _Work:
+    """The rounds of one workload, and what has been decided so far."""
+
+    def __init__(
+        self, session: Session, comparisons: Sequence[Comparison], deadline: float
+    ) -> None:
+        self._session = session
+        self._comparisons = comparisons
+        self._deadline = deadline
+        self._rounds: list[Round] = []
+        self._decided: dict[Comparison, Outcome] = {}
+        self._seconds_of_round: list[float] = []
+        workload = comparisons[0].workload
+        self._prefix = workload.model
+        self._runner = Runner(
+            starter=session.starter,
+            sampling=session.profile.sampling,
+            schedule=session.profile.schedule,
+            kinds=kinds_of(comparisons),
+            check=[
+                arm
+                for comparison in comparisons
+                if comparison.question is Question.PARITY
+                for arm in comparison.arms
+            ],
+            weights_directory=session.starter.scratch,
+            progress=self._say,
+            order=random.Random(f"{session.seed} {workload.name}"),
+        )
+
+    def run(self) -> dict[Comparison, Outcome]:
+        looks = self._session.profile.sampling.looks
+        for number in range(looks[-1]):
+            arms = self._arms_wanted(number)
+            if not arms or (number > 0 and not self._time_for_another()):
+                break
+            self._number = number
+            began = time.monotonic()
+            measured = self._runner.run(number, arms)
+            self._seconds_of_round.append(time.monotonic() - began)
+            self._session.timed_seconds += sum(
+                block.seconds for launch in measured.launches.values() for block in launch.blocks
+            )
+            self._rounds.append(measured)
+            self._look(final=False, at_look=number + 1 in looks)
+        self._look(final=True, at_look=True)
+        return self._decided
+
+    # Which arms, and whether there is time -------------------------------------------------
+
+    def _arms_wanted(self, number: int) -> list[Arm]:
+        """Those of comparisons without a verdict. What is only shown is launched once."""
+        wanted: dict[Arm, None] = {}
+        for comparison in self._comparisons:
+            if comparison in self._decided:
+                continue
+            if number == 0 or self._session.judged(comparison):
+                wanted.update(dict.fromkeys(comparison.arms))
+        return list(wanted)
+
+    def _time_for_another(self) -> bool:
+        return time.monotonic() + self._seconds_of_round[-1] <= self._deadline
+
+    def _say(self, text: str) -> None:
+        looks = self._session.profile.sampling.looks
+        done = len(self._rounds)
+        aim = next((look for look in looks if look > done), looks[-1])
+        left = ""
+        if self._seconds_of_round:
+            average = sum(self._seconds_of_round) / len(self._seconds_of_round)
+            left = f", about {(aim - done) * average:.0f} s to the next look"
+        self._session.progress(f"{self._prefix}  round {done + 1} of {aim}{left}: {text}")
+
+    # Verdicts ------------------------------------------------------------------------------
+
+    def _look(self, final: bool, at_look: bool) -> None:
+        for comparison in self._comparisons:
+            if comparison in self._decided:
+                continue
+            outcome = self._outcome(comparison)
+            settled = outcome.judgement.verdict is not Verdict.INCONCLUSIVE
+            hopeless = outcome.failure is not None or outcome.judgement.verdict is Verdict.INVALID
+            if final or hopeless or (at_look and settled):
+                self._decided[comparison] = outcome
+
+    def _outcome(self, comparison: Comparison) -> Outcome:
+        rounds = tuple(
+            measured
+            for measured in self._rounds
+            if all(arm in measured.launches for arm in comparison.arms)
+        )
+        outcome = Outcome(comparison, self._nothing(comparison), rounds=rounds)
+        for arm in comparison.arms:
+            failure = self._runner.failures.get(arm)
+            if failure is not None:
+                judgement = replace(outcome.judgement, verdict=Verdict.FAIL, reason=str(failure))
+                return replace(outcome, judgement=judgement, failure=failure)
+        if not rounds:
+            return outcome
+        return self._judged(outcome)
+
+    def _nothing(self, comparison: Comparison) -> Judgement:
+        rule = self._session.rule(comparison)
+        return Judgement(Verdict.INCONCLUSIVE, None, rule, 0, "no round was completed in time")
+
+    def _judged(self, outcome: Outcome) -> Outcome:
+        comparison = outcome.comparison
+        problems = self._problems(outcome)
+        observations = []
+        try:
+            observations = [observation(comparison, measured) for measured in outcome.rounds]
+        except (KeyError, ValueError, ZeroDivisionError) as error:
+            problems.append(f"no figure: {error}")
+        outcome = replace(outcome, observations=tuple(observations))
+        rule = self._session.rule(comparison)
+        count = len(observations)
+        if problems:
+            text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
+            return self._with(outcome, Verdict.INVALID, rule, text)
+        if not self._session.judged(comparison):
+            reason = "more replicas than cores or devices"
+            return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
+        if rule is None:
+            line = self._session.thresholds.pasteable_line(
+                comparison.question,
+                comparison.workload.model,
+                comparison.world_size,
+                nodes(self._session.starter.slots, comparison.world_size),
+                observations,
+            )
+            outcome = replace(outcome, threshold_line=line)
+            reason = f"no threshold; add to {self._session.thresholds.path.name}: {line}"
+            verdict = Verdict.INVALID if count >= self._first_look else Verdict.INCONCLUSIVE
+            return self._with(outcome, verdict, None, reason)
+        return replace(outcome, judgement=judge(observations, rule))
+
+    @property
+    def _first_look(self) -> int:
+        return self._session.profile.sampling.looks[0]
+
+    def _with(
+        self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str
+    ) -> Outcome:
+        """A verdict that does not rest on the figure, with the figure where there is one."""
+        figure = None
+        if outcome.observations and np.isfinite(outcome.observations).all():
+            figure = as_ratio(hodges_lehmann(outcome.observations, alpha=0.025))
+        count = len(outcome.observations)
+        return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
+
+    def _problems(self, outcome: Outcome) -> list[str]:
+        launches = [
+            measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
+        ]
+        found = [problem for launch in launches for problem in evidence.problems(launch)]
+        if outcome.comparison.question is Question.PARITY:
+            found += self._parity_problems(outcome.comparison)
+        return found
+
+    def _parity_problems(self, comparison: Comparison) -> list[str]:
+        """Two strategies are compared only if they train the same thing."""
+        trained = []
+        for arm in comparison.arms:
+            if arm not in self._runner.correctness:
+                return [f"{arm.name}: its training was not checked"]
+            digests = [
+                digest
+                for rank in self._runner.correctness[arm].correctness
+                for digest in rank["digests"]
+            ]
+            if len(set(digests)) != 1:
+                return [f"{arm.name}: replicas differ after reproducible training"]
+            with np.load(self._runner.weights(arm)) as arrays:
+                trained.append(dict(arrays))
+        difference = evidence.weights_differ(*trained)
+        names = " and ".join(arm.label for arm in comparison.arms)
+        return [f"{names} trained different weights: {difference}"] if difference else []
+
+
+def kinds_of(comparisons: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
+    """The kinds of blocks that the comparisons want of each arm; full ones always."""
+    kinds: dict[Arm, set[BlockKind]] = {}
+    for comparison in comparisons:
+        for side in (comparison.candidate, comparison.reference):
+            kinds.setdefault(side.arm, {BlockKind.FULL}).add(side.kind)
+    return kinds

@@ -1,0 +1,119 @@
+"""From an arm to a running group: which slots, how many threads, what every rank is told."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.launch.group import Group
+from harness.launch.hub import Hub
+from harness.launch.job import Launcher, Order
+from harness.placement import Slot, cores_of, place_group, threads
+from harness.plan import Arm, BlockKind, Fault, Strategy
+
+SEED = 20181231
+# Below the deadlines of orders, so that Horovod itself names the missing ranks first.
+STALL_CHECK_S = 10
+STALL_SHUTDOWN_FACTOR = 0.8
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where the training data is. directory is empty for synthetic input."""
+
+    dataset: str
+    directory: str
+    classes: int
+
+
+@dataclass
+class Starter:
+    """Starts arms on the session's slots.
+
+    scratch: a directory that every launch gets a part of; interpreter: that of the ranks.
+    """
+
+    launcher: Launcher
+    hub: Hub
+    slots: Sequence[Slot]
+    interpreter: str
+    data: DataSource
+    scratch: Path
+    startup_deadline_s: float
+    order_deadline_s: float
+    fault: Fault | None = None
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+
+    def start(
+        self, arm: Arm, kinds: Collection[BlockKind], data_seed: int, share_startup: bool
+    ) -> Group:
+        """Start a group for the arm, without waiting for it.
+
+        kinds: of the blocks that will be asked for. share_startup: start up on all of the
+        session's cores instead of the arm's own, because other arms start at the same time.
+        """
+        placed = place_group(self.slots, arm.world_size)
+        struck = self.fault is not None and self.fault.strikes(arm)
+        alone = arm.strategy is Strategy.MIRRORED
+        hosts = [placed] if alone else [[slot] for slot in placed]
+        everywhere = cores_of(self.slots)
+        configs = []
+        for slots in hosts:
+            cores = cores_of(slots)
+            devices = [slot.device for slot in slots if slot.device is not None]
+            pools = threads(arm.strategy, slots)
+            configs.append(
+                {
+                    **self._workload(arm),
+                    "kinds": sorted(kind.value for kind in kinds),
+                    "data_seed": data_seed,
+                    "cores": cores,
+                    "share_startup": share_startup,
+                    "startup_cores": everywhere if share_startup else cores,
+                    "device": ",".join(devices) if devices else None,
+                    "intra_op": pools.intra_op,
+                    "inter_op": pools.inter_op,
+                    "input_threads": max(1, len(cores)),
+                    "rendezvous": None if alone else self.launcher.rendezvous(placed),
+                    "fault": self.fault.as_config() if self.fault and struck else None,
+                }
+            )
+        return Group(arm.name, self.launcher, self.hub, self._order(len(hosts), placed), configs)
+
+    def _workload(self, arm: Arm) -> dict[str, Any]:
+        workload = arm.workload
+        return {
+            "strategy": arm.strategy.value,
+            "world_size": arm.world_size,
+            "model": workload.model,
+            "image_size": workload.image_size,
+            "batch": workload.batch,
+            "optimizer": workload.optimizer,
+            "dataset": self.data.dataset,
+            "data_dir": self.data.directory,
+            "classes": self.data.classes,
+            "seed": SEED,
+        }
+
+    def _order(self, processes: int, slots: Sequence[Slot]) -> Order:
+        return Order(
+            processes=processes,
+            slots=slots,
+            interpreter=self.interpreter,
+            environment=self._environment(),
+            scratch=self.scratch / f"launch-{next(self._numbers)}",
+            deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Horovod's own watch over stalled collectives; the user's settings come first."""
+        shutdown = max(STALL_CHECK_S + 1, int(self.order_deadline_s * STALL_SHUTDOWN_FACTOR))
+        defaults = {
+            "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
+        }
+        return {name: os.environ.get(name, value) for name, value in defaults.items()}

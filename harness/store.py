@@ -1,0 +1,186 @@
+"""Results on disk: one JSON document a case and one a session, each written in one piece.
+
+The documents' form is results/schema/*.json. Figures that do not exist are null, never NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from harness.measurement import Block, Launch, Round
+from harness.plan import Comparison, Side
+from harness.session import Outcome
+from harness.stats import Interval
+from harness.verdict import Band, Floor, Rule
+
+FORMAT = 1
+
+Document = dict[str, Any]
+
+
+class Store:
+    """Writes below results/runs/<session>/."""
+
+    def __init__(self, directory: Path, session: str, fingerprint: Mapping[str, Any]) -> None:
+        """directory: results/runs. Raises OSError if it cannot be written."""
+        self.directory = directory / session
+        self.directory.mkdir(parents=True, exist_ok=False)
+        self._session = session
+        self._fingerprint = fingerprint
+
+    def write_case(self, outcome: Outcome) -> Path:
+        """Write what is known of a case, the moment that it is known."""
+        document = {
+            "format": FORMAT,
+            "session": self._session,
+            "written_at": now(),
+            "fingerprint": dict(self._fingerprint),
+            **case_document(outcome),
+        }
+        return write_json(self.directory / f"{file_name(outcome.comparison)}.json", document)
+
+    def write_session(self, document: Document) -> Path:
+        return write_json(
+            self.directory / "session.json",
+            {
+                "format": FORMAT,
+                "session": self._session,
+                "written_at": now(),
+                "fingerprint": dict(self._fingerprint),
+                **document,
+            },
+        )
+
+
+def session_name() -> str:
+    """Sortable by time and unique on this host: 20260131T235959Z-4711."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def file_name(comparison: Comparison) -> str:
+    return f"{comparison.question.value}-{comparison.workload.model}-np{comparison.world_size}"
+
+
+def write_json(path: Path, document: Document) -> Path:
+    """Write in one piece: readers see the whole document or none of it."""
+    partial = path.with_suffix(".partial")
+    with open(partial, "w") as stream:
+        json.dump(plain(document), stream, indent=1, allow_nan=False)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(partial, path)
+    return path
+
+
+def plain(value: Any) -> Any:
+    """As JSON knows it: enums by value, what is not finite as null."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return value
+
+
+def case_document(outcome: Outcome) -> Document:
+    """Everything about a case save where and when it was measured."""
+    comparison, judgement, failure = outcome.comparison, outcome.judgement, outcome.failure
+    return {
+        "case": comparison.name,
+        "plan": {
+            "question": comparison.question,
+            "workload": asdict(comparison.workload),
+            "world_size": comparison.world_size,
+            "candidate": _side(comparison.candidate),
+            "reference": _side(comparison.reference),
+            "ideal_ratio": comparison.ideal_ratio,
+        },
+        "verdict": {
+            "word": judgement.verdict,
+            "figure": _interval(judgement.figure),
+            "threshold": _rule(judgement.rule),
+            "rounds": judgement.rounds,
+            "reason": judgement.reason,
+            "threshold_line": outcome.threshold_line,
+        },
+        "observations": list(outcome.observations),
+        "failure": None
+        if failure is None
+        else {
+            "arm": failure.arm,
+            "rank": failure.rank,
+            "phase": failure.phase,
+            "cause": failure.cause,
+            "stderr_tail": list(failure.tail),
+        },
+        "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
+    }
+
+
+def _side(side: Side) -> Document:
+    return {
+        "strategy": side.arm.strategy,
+        "world_size": side.arm.world_size,
+        "block_kind": side.kind,
+    }
+
+
+def _interval(interval: Interval | None) -> Document | None:
+    return None if interval is None else asdict(interval)
+
+
+def _rule(rule: Rule | None) -> Document | None:
+    if isinstance(rule, Floor):
+        return {"kind": "floor", **asdict(rule)}
+    if isinstance(rule, Band):
+        return {"kind": "band", **asdict(rule)}
+    return None
+
+
+def _round(measured: Round, comparison: Comparison) -> Document:
+    return {
+        "number": measured.number,
+        "schedule": measured.schedule,
+        "launches": [_launch(measured.launches[arm]) for arm in comparison.arms],
+    }
+
+
+def _launch(launch: Launch) -> Document:
+    return {
+        "strategy": launch.arm.strategy,
+        "world_size": launch.arm.world_size,
+        "startup_seconds": [dict(rank) for rank in launch.startup_seconds],
+        "facts": [dict(rank) for rank in launch.facts],
+        "warm_up": [_block(block) for block in launch.warm_up],
+        "blocks": [_block(block) for block in launch.blocks],
+        "evidence": [dict(rank) for rank in launch.evidence],
+        "correctness": [dict(rank) for rank in launch.correctness],
+    }
+
+
+def _block(block: Block) -> Document:
+    return {
+        "kind": block.kind,
+        "turn": block.turn,
+        "steps": block.steps,
+        "seconds": block.seconds,
+        "samples": block.samples,
+        "samples_per_second": block.samples_per_second,
+        "ranks": [dict(rank) for rank in block.ranks],
+    }

@@ -1,0 +1,100 @@
+"""The summary at the end of a session: one line a case, aligned at 80 columns."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.plan import Question
+from harness.session import Outcome
+from harness.stats import Interval
+from harness.verdict import Verdict
+
+WIDTH = 80
+_NAMES = {
+    Question.WEAK_SCALING: "weak scaling",
+    Question.STRONG_SCALING: "strong scaling",
+    Question.COMMUNICATION: "communication",
+    Question.PARITY: "parity",
+}
+_HEADER = f"{'question':<14} {'model':<15} {'np':>3}  {'figure':>6} {'interval':<16}"
+_HEADER += f"{'must be':<14} verdict"
+
+# Exit statuses; the worst verdict of a session decides, in the order of harness.verdict.Verdict.
+EXIT_STATUS = {Verdict.FAIL: 1, Verdict.INVALID: 7, Verdict.INCONCLUSIVE: 6, Verdict.PASS: 0}
+NOTHING_MEASURED = 5
+
+
+def exit_status(verdicts: Sequence[Verdict]) -> int:
+    """0 only if something was measured and all of it passed; what is not judged counts for
+    nothing."""
+    for verdict, status in EXIT_STATUS.items():
+        if verdict in verdicts:
+            return status
+    return NOTHING_MEASURED
+
+
+def figure_text(figure: Interval | None) -> str:
+    """Estimate and interval, such as ` 0.873 [0.861, 0.884]`."""
+    if figure is None:
+        return f"{'-':>6} {'':<16}"
+    bounds = [
+        "-" if math.isinf(bound) or bound == 0 else f"{bound:.3f}"
+        for bound in (figure.lower, figure.upper)
+    ]
+    return f"{figure.estimate:>6.3f} {f'[{bounds[0]}, {bounds[1]}]':<16}"
+
+
+def line(outcome: Outcome) -> str:
+    """One case: question, model, world size, figure with interval, threshold, verdict, rounds."""
+    comparison, judgement = outcome.comparison, outcome.judgement
+    rule = str(judgement.rule) if judgement.rule is not None else ""
+    rounds = f" ({judgement.rounds})" if judgement.rounds else ""
+    return (
+        f"{_NAMES[comparison.question]:<14} {comparison.workload.model:<15} "
+        f"{comparison.world_size:>3}  {figure_text(judgement.figure)}"
+        f"{rule:<14} {judgement.verdict.value}{rounds}"
+    )
+
+
+def explanation(outcome: Outcome) -> str:
+    """What a person is to know of a case that did not pass: cause, and the end of the rank's
+    stderr where a launch failed."""
+    judgement, failure = outcome.judgement, outcome.failure
+    parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
+    if judgement.figure is not None:
+        confidence = 100 * (1 - 2 * judgement.figure.alpha)
+        parts.append(
+            f"  figure {figure_text(judgement.figure).strip()} ({confidence:.0f} % interval, "
+            f"{judgement.rounds} rounds){f', must be {judgement.rule}' if judgement.rule else ''}"
+        )
+    if judgement.reason:
+        parts.append(f"  {judgement.reason}")
+    if failure is not None and failure.tail:
+        parts.append("  the end of its stderr:")
+        parts += [f"    {text}" for text in failure.tail]
+    return "\n".join(parts)
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """The whole table, then a line for each verdict that the figure does not explain."""
+    lines = [_HEADER, *(line(outcome) for outcome in outcomes)]
+    notes = dict.fromkeys(
+        f"{outcome.judgement.verdict.value} {outcome.comparison.name}: {outcome.judgement.reason}"
+        for outcome in outcomes
+        if outcome.judgement.reason and outcome.judgement.verdict is not Verdict.NOT_JUDGED
+    )
+    for note in notes:
+        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
+    unjudged = [o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED]
+    if unjudged:
+        lines.append(f"NOT JUDGED: {unjudged[0].judgement.reason}; shown, and neutral")
+    return lines
+
+
+def counts(outcomes: Sequence[Outcome]) -> str:
+    """Such as `3 PASS, 1 FAIL`."""
+    found = Counter(outcome.judgement.verdict for outcome in outcomes)
+    return ", ".join(f"{found[v]} {v.value}" for v in Verdict if found[v]) or "nothing measured"

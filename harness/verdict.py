@@ -1,0 +1,118 @@
+"""From observations to a word: PASS, FAIL, INCONCLUSIVE, INVALID or NOT JUDGED.
+
+An observation is ln(speed_candidate / speed_reference / ideal) of one launch. The rules and their
+error rates are those of docs/measurement.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from harness.stats import Interval, NotMeasurable, hodges_lehmann
+
+
+class Verdict(Enum):
+    """The closed vocabulary of outcomes, in the order in which they decide the exit status."""
+
+    FAIL = "FAIL"
+    INVALID = "INVALID"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    PASS = "PASS"
+    NOT_JUDGED = "NOT JUDGED"
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The figure must not be below a floor: efficiencies.
+
+    FAIL if the upper bound is below fail_below, PASS if the lower bound reaches pass_from. For a
+    plain threshold the two are equal; for a regression against a reference they are 0.98 and 0.95.
+    """
+
+    fail_below: float
+    pass_from: float
+    alpha: float = 0.025
+
+    @classmethod
+    def at(cls, threshold: float) -> Floor:
+        return cls(threshold, threshold)
+
+    def decide(self, lower: float, upper: float) -> Verdict:
+        if upper < self.fail_below:
+            return Verdict.FAIL
+        return Verdict.PASS if lower >= self.pass_from else Verdict.INCONCLUSIVE
+
+    def __str__(self) -> str:
+        return f">= {self.pass_from:.3g}"
+
+
+@dataclass(frozen=True)
+class Band:
+    """The figure must lie in [low, high]: equivalence by two one-sided tests (TOST).
+
+    PASS if the 1 - 2 alpha interval lies inside the band, FAIL if it lies outside of it.
+    """
+
+    low: float
+    high: float
+    alpha: float = 0.05
+
+    def decide(self, lower: float, upper: float) -> Verdict:
+        if upper < self.low or lower > self.high:
+            return Verdict.FAIL
+        inside = self.low <= lower and upper <= self.high
+        return Verdict.PASS if inside else Verdict.INCONCLUSIVE
+
+    def __str__(self) -> str:
+        return f"in {self.low:.3g}..{self.high:.3g}"
+
+
+Rule = Floor | Band
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A verdict with the figure it rests on.
+
+    figure is on the scale of ratios, not of logarithms; None where nothing could be measured.
+    reason says why, for every verdict that the figure alone does not explain.
+    """
+
+    verdict: Verdict
+    figure: Interval | None
+    rule: Rule | None
+    rounds: int
+    reason: str = ""
+
+
+def as_ratio(interval: Interval) -> Interval:
+    """An interval of logarithms as an interval of ratios."""
+    return Interval(
+        math.exp(interval.estimate),
+        math.exp(interval.lower),
+        math.exp(interval.upper),
+        interval.alpha,
+        interval.observations,
+    )
+
+
+def judge(observations: Sequence[float], rule: Rule) -> Judgement:
+    """Hold the observations (one natural logarithm of a ratio per launch) against a rule."""
+    try:
+        figure = as_ratio(hodges_lehmann(observations, rule.alpha))
+    except NotMeasurable as error:
+        return Judgement(Verdict.INVALID, None, rule, len(observations), str(error))
+    verdict = rule.decide(figure.lower, figure.upper)
+    reason = ""
+    if math.isinf(figure.upper):
+        reason = f"{len(observations)} rounds bound nothing at a one-sided {rule.alpha}"
+    return Judgement(verdict, figure, rule, len(observations), reason)
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict that decides for all of them; NOT_JUDGED if there is none."""
+    order = list(Verdict)
+    return min(verdicts, key=order.index, default=Verdict.NOT_JUDGED)

@@ -1,0 +1,1 @@
+"""What runs inside a rank. Needs TensorFlow, Horovod, NumPy and Python 3.9, nothing else."""

@@ -1,0 +1,115 @@
+"""A rank: `python -m harness.worker`, started by a launcher, driven over a connection."""
+
+import time
+
+LAUNCHED = time.time()
+
+import faulthandler  # noqa: E402 - the clock is read before anything else
+import gc  # noqa: E402
+import importlib  # noqa: E402
+import os  # noqa: E402
+import signal  # noqa: E402
+import sys  # noqa: E402
+import traceback  # noqa: E402
+from typing import Any, Dict  # noqa: E402
+
+from harness.wire import Message, Phase  # noqa: E402
+from harness.worker import process, rendezvous  # noqa: E402
+from harness.worker.driver import Driver  # noqa: E402
+from harness.worker.fault import Fault  # noqa: E402
+
+# Strategy (harness.plan.Strategy) -> where it is implemented.
+TRAINERS = {
+    "horovod": ("harness.worker.horovod", "HorovodTrainer"),
+    "mirrored": ("harness.worker.mirrored", "MirroredTrainer"),
+}
+
+
+def rank_of_this_process() -> int:
+    """As the launcher says; a strategy of one process has rank 0."""
+    for name in ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
+
+
+def make_trainer(strategy: str, config: Dict[str, Any]) -> Any:
+    """Import TensorFlow and the strategy; which takes most of a start."""
+    module, name = TRAINERS[strategy]
+    return getattr(importlib.import_module(module), name)(config)
+
+
+def start_up(driver: Driver, fault: Fault, config: Dict[str, Any]) -> Any:
+    """Every phase up to the first training step and the broadcast; the trainer, ready to run."""
+    driver.enter(Phase.IMPORT)
+    fault.strike(Phase.IMPORT)
+    trainer = make_trainer(config["strategy"], config)
+    if config["rendezvous"]:
+        rendezvous.meet(driver, config["rendezvous"])
+    facts: Dict[str, Any] = {}
+    for phase, act in (
+        (Phase.INIT, trainer.init),
+        (Phase.BUILD, trainer.build),
+        (Phase.INPUT, trainer.open_input),
+        (Phase.TRACE, trainer.trace),
+        (Phase.FIRST_STEP, trainer.first_step),
+        (Phase.BROADCAST, trainer.broadcast),
+    ):
+        driver.enter(phase)
+        fault.strike(phase)
+        facts.update(act() or {})
+    gc.enable()
+    process.pin(config["cores"])
+    driver.enter(Phase.READY, facts=facts)
+    return trainer
+
+
+def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> Dict[str, Any]:
+    """Carry out one order; what it found."""
+    from harness.worker.loop import run_block
+
+    if order["op"] == "block":
+        return run_block(trainer, driver, fault, order["kind"], order["steps"])
+    phase = Phase(order["op"])
+    driver.enter(phase)
+    fault.strike(phase)
+    arguments = {key: value for key, value in order.items() if key != "op"}
+    return getattr(trainer, phase.value)(**arguments)  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    process.die_with_parent()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    driver = Driver(rank_of_this_process(), LAUNCHED)
+    config = driver.next_order()
+    fault = Fault(config["fault"], driver.rank)
+    try:
+        process.configure_environment(config)
+        if config["share_startup"]:
+            # This start-up is not timed, and without collections it takes a fifth less.
+            gc.disable()
+        process.pin(config["startup_cores"])
+        trainer = start_up(driver, fault, config)
+        while True:
+            order = driver.next_order()
+            if order["op"] == "close":
+                break
+            driver.reply(obey(trainer, driver, fault, order))
+            driver.enter(Phase.READY)
+    except Exception as error:  # whatever it is, the driver is to know which rank and phase
+        traceback.print_exc()
+        driver.fail(error)
+        leave(1)
+    driver.enter(Phase.END)
+    leave(0)
+
+
+def leave(status: int) -> None:
+    """End at once: destructors of TensorFlow and MPI would take most of a second."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    main()

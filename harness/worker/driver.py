@@ -1,0 +1,119 @@
+"""A rank's end of the connection to the driver (the pytest process)."""
+
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Dict
+
+from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase
+
+_HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+class Driver:
+    """Receives orders on a thread of its own, so that a busy or hanging rank still notices that
+    the driver is gone (and leaves) or asks where it stands (and answers)."""
+
+    def __init__(self, rank: int, launched: float) -> None:
+        """Connect to the address in the environment and say hello. launched: epoch seconds at
+        which this process began to run Python."""
+        host, port, token = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
+        self._connection = Connection(socket.create_connection((host, int(port)), timeout=30))
+        self._connection.socket.settimeout(None)
+        self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sending = threading.Lock()
+        self._orders: "queue.Queue[Message]" = queue.Queue()
+        self._main_thread = threading.get_ident()
+        self.rank = rank
+        self.phase = Phase.LAUNCH
+        self.steps_begun = 0
+        self._send(
+            {
+                "hello": rank,
+                "token": token,
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "at": launched,
+            }
+        )
+        threading.Thread(target=self._listen, name="driver", daemon=True).start()
+
+    def _listen(self) -> None:
+        while True:
+            try:
+                messages = self._connection.receive()
+            except OSError:
+                messages = None
+            if messages is None:
+                # Nobody is left to report to, and the main thread may hang in a collective.
+                os._exit(1)
+            for message in messages:
+                if message.get("op") == "status":
+                    self._send({"status": self.standing()})
+                else:
+                    self._orders.put(message)
+
+    def _send(self, message: Message) -> None:
+        with self._sending:
+            self._connection.send(message)
+
+    def next_order(self) -> Message:
+        """Wait for the next order; the first one is this rank's config."""
+        return self._orders.get()
+
+    def enter(self, phase: Phase, **facts: Any) -> None:
+        """Tell the driver which phase begins now."""
+        self.phase = phase
+        self._send({"phase": phase.value, "at": time.time(), **facts})
+
+    def share(self, value: str) -> None:
+        """Tell every other rank of the launch, each of which gets it by `shared`."""
+        self._send({"share": value})
+
+    def shared(self) -> str:
+        """Wait for what one rank shares with all."""
+        return str(self._orders.get()["shared"])
+
+    def reply(self, result: Dict[str, Any]) -> None:
+        self._send({"reply": result})
+
+    def fail(self, error: BaseException) -> None:
+        """Report what this rank raised, in the phase where it raised it; wait to be dismissed.
+
+        It must not end by itself: mpirun would then end the others before they have told whether
+        they caused this.
+        """
+        self._send(
+            {
+                "error": {
+                    "phase": self.phase.value,
+                    "kind": type(error).__name__,
+                    "message": str(error).strip() or repr(error),
+                }
+            }
+        )
+        while self.next_order()["op"] != "close":
+            pass
+
+    def standing(self) -> Dict[str, Any]:
+        """Where the main thread is: phase, steps begun, and its innermost frames."""
+        frame = sys._current_frames().get(self._main_thread)
+        where, waits = "?", False
+        if frame is not None:
+            inner = traceback.extract_stack(frame)[-1]
+            where = "{}:{} {}".format(os.path.basename(inner.filename), inner.lineno, inner.name)
+            # In a collective, as a rank is that waits for another one. Horovod's wrappers are
+            # generated code, of the file "<string>".
+            own = inner.filename.startswith(_HARNESS)
+            named = (inner.filename + inner.name).lower()
+            waits = not own and ("tensorflow" in named or "horovod" in named)
+        return {
+            "phase": self.phase.value,
+            "steps_begun": self.steps_begun,
+            "where": where,
+            "waits": waits,
+        }

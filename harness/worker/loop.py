@@ -1,0 +1,56 @@
+"""The timed loop: one block of consecutive training steps."""
+
+import time
+from typing import Any, Dict
+
+from harness.wire import Phase
+from harness.worker.driver import Driver
+from harness.worker.fault import Fault
+from harness.worker.process import cpu_seconds
+from harness.worker.trainer import Trainer
+
+
+def run_block(
+    trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int
+) -> Dict[str, Any]:
+    """Train `steps` steps from a barrier on, and read this rank's clock.
+
+    Returns seconds (of the whole block, until the last loss is there), step_seconds and
+    input_seconds (one a step, the latter being the part of it spent waiting for the batch),
+    samples (consumed by this process), cpu_seconds and loss (of the last step).
+    """
+    step_ends = []
+    input_seconds = []
+    samples = 0
+    clock = time.perf_counter
+    trainer.enter_block(kind)
+    driver.enter(Phase.BLOCK)
+    fault.strike(Phase.BLOCK)
+    last_step_seconds = 0.0
+    cpu_before = cpu_seconds()
+    trainer.barrier()
+    begin = step_begin = clock()
+    for _ in range(steps):
+        driver.steps_begun += 1
+        fault.slow_down(last_step_seconds)
+        undelayed = clock()
+        batch = trainer.next_batch(kind)
+        got_batch = clock()
+        loss = trainer.step(kind, batch)
+        step_end = clock()
+        input_seconds.append(got_batch - undelayed)
+        step_ends.append(step_end)
+        last_step_seconds = step_end - undelayed
+        samples += trainer.count(batch)
+    last_loss = float(loss)  # waits for whatever a GPU still has to do
+    end = clock()
+    cpu_after = cpu_seconds()
+    trainer.leave_block(kind)
+    return {
+        "seconds": end - begin,
+        "step_seconds": [b - a for a, b in zip([step_begin, *step_ends], step_ends)],
+        "input_seconds": input_seconds,
+        "samples": samples,
+        "cpu_seconds": cpu_after - cpu_before,
+        "loss": last_loss,
+    }

@@ -1,0 +1,41 @@
+"""A rank as an operating-system process: its parent, its cores, its environment."""
+
+import ctypes
+import os
+import signal
+from typing import Dict, Iterable
+
+PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends, even while it is stopped."""
+    parent = os.getppid()
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def pin(cores: Iterable[int]) -> None:
+    """Restrict every thread of this process to the cores; threads to come inherit it."""
+    wanted = set(cores)
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            os.sched_setaffinity(int(thread), wanted)
+        except ProcessLookupError:
+            continue  # the thread has ended since it was listed
+
+
+def configure_environment(config: Dict[str, object]) -> None:
+    """What TensorFlow reads from the environment, set before it is imported."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    device = config.get("device")
+    # An empty list hides the GPUs from a rank that is to use the CPU.
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(device) if device is not None else ""
+
+
+def cpu_seconds() -> float:
+    """CPU time that all threads of this process have used so far."""
+    times = os.times()
+    return times.user + times.system

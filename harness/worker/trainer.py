@@ -1,0 +1,59 @@
+"""What the rank's loop asks of a strategy. One file beside this one implements it per strategy."""
+
+from typing import Any, Dict, Protocol
+
+from harness.worker.training import Config
+
+Facts = Dict[str, Any]
+
+
+class Trainer(Protocol):
+    """The phases of start-up, in their order, then blocks of steps.
+
+    A batch is (images [n, size, size, 3] float32, labels [n]), in whatever form the strategy
+    spreads it over its replicas. Block kinds are the values of harness.plan.BlockKind.
+    """
+
+    def __init__(self, config: Config) -> None: ...
+
+    def init(self) -> Facts:
+        """Join the group: world size, this process's rank, the transport."""
+
+    def build(self) -> Facts:
+        """Model and optimizer: parameters, gradient tensors, gradient bytes."""
+
+    def open_input(self) -> None: ...
+
+    def trace(self) -> None:
+        """Trace every step function that the launch will need."""
+
+    def first_step(self) -> None: ...
+
+    def broadcast(self) -> None:
+        """Give every rank the state of rank 0."""
+
+    def barrier(self) -> None: ...
+
+    def enter_block(self, kind: str) -> None: ...
+
+    def leave_block(self, kind: str) -> None: ...
+
+    def next_batch(self, kind: str) -> Any: ...
+
+    def step(self, kind: str, batch: Any) -> Any:
+        """Train on one batch; the loss, a scalar tensor that may not have been computed yet."""
+
+    def count(self, batch: Any) -> int:
+        """How many samples this process trains on with that batch."""
+
+    def evidence(self) -> Facts:
+        """World size as the framework sees it, and a digest of every replica's weights."""
+
+    def correctness(self, steps: int, path: str) -> Facts:
+        """Train a second model by SGD from the same seed, reproducibly: this process's replicas
+        take contiguous slices of each global batch, in rank order. Rank 0 writes the trainable
+        weights to path (.npz)."""
+
+    def gradients(self, path: str) -> Facts:
+        """Write this rank's own gradients of one batch, and the reduced ones, to path (.npz, with
+        {rank} in its name)."""

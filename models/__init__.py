@@ -1,0 +1,1 @@
+"""What is trained: networks and inputs, each chosen by name."""

@@ -1,0 +1,373 @@
+"""CIFAR-10 and CIFAR-100 on disk: find the files, check them, read them. No TensorFlow here.
+
+Both data sets are published in two layouts (https://www.cs.toronto.edu/~kriz/cifar.html):
+
+- binary: records of label bytes (CIFAR-10: one; CIFAR-100: coarse, then fine) and 3072 pixel
+  bytes, the red, the green and the blue plane, each 32 x 32, row by row;
+- pickle: dictionaries of `data`, uint8 [n, 3072] in the same order of pixels, and `labels`
+  (CIFAR-100: `coarse_labels` and `fine_labels`), written by Python 2.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+PIXEL_BYTES = 3 * 32 * 32
+COARSE_CLASSES = 20
+
+
+class DataError(ValueError):
+    """A data set that cannot be used: one line with the file, the fault and what to do."""
+
+
+class Layout(Enum):
+    BINARY = "binary"
+    PICKLE = "pickle"
+
+
+class Split(Enum):
+    TRAIN = "train"
+    TEST = "test"
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a published archive unpacks to."""
+
+    folder: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Format:
+    """What is the same in every copy of a data set. The last label is the one to train on."""
+
+    dataset: str
+    classes: int
+    labels: tuple[str, ...]
+    limits: tuple[int, ...]
+    names: dict[Layout, Names]
+
+    @property
+    def record_bytes(self) -> int:
+        return len(self.labels) + PIXEL_BYTES
+
+
+FORMATS: dict[str, Format] = {
+    "cifar10": Format(
+        dataset="cifar10",
+        classes=10,
+        labels=("labels",),
+        limits=(10,),
+        names={
+            Layout.BINARY: Names(
+                "cifar-10-batches-bin",
+                tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+                ("test_batch.bin",),
+            ),
+            Layout.PICKLE: Names(
+                "cifar-10-batches-py",
+                tuple(f"data_batch_{i}" for i in range(1, 6)),
+                ("test_batch",),
+            ),
+        },
+    ),
+    "cifar100": Format(
+        dataset="cifar100",
+        classes=100,
+        labels=("coarse_labels", "fine_labels"),
+        limits=(COARSE_CLASSES, 100),
+        names={
+            Layout.BINARY: Names("cifar-100-binary", ("train.bin",), ("test.bin",)),
+            Layout.PICKLE: Names("cifar-100-python", ("train",), ("test",)),
+        },
+    ),
+}
+
+
+@dataclass(frozen=True)
+class CifarFiles:
+    """A data set that was found and checked.
+
+    record_bytes is the length of a record in the binary layout, labels included, whichever
+    layout the files have; train_records is how many records all training files hold.
+    """
+
+    dataset: str
+    layout: Layout
+    train: tuple[Path, ...]
+    test: tuple[Path, ...]
+    classes: int
+    record_bytes: int
+    train_records: int
+
+    @property
+    def label_bytes(self) -> int:
+        return self.record_bytes - PIXEL_BYTES
+
+
+def format_of(dataset: str) -> Format:
+    """Raises DataError unless it is "cifar10" or "cifar100"."""
+    if dataset not in FORMATS:
+        raise DataError(f"unknown data set {dataset!r}: known are {', '.join(FORMATS)}")
+    return FORMATS[dataset]
+
+
+def locate(data_dir: str | Path, dataset: str) -> CifarFiles:
+    """Find "cifar10" or "cifar100" in data_dir, or in the folder its archive unpacks to.
+
+    Every file is read once and checked. Where both layouts are there, the binary one is taken.
+    Raises DataError, in one line, for a directory without the whole data set and for a file
+    that is empty, cut short, of another format or with a label out of range.
+    """
+    form = format_of(dataset)
+    root = Path(data_dir)
+    if not os.path.isdir(root):
+        raise _fault(root, "no such directory", _make_samples(form))
+    incomplete = None
+    for layout, names in form.names.items():
+        for folder in (root, root / names.folder):
+            train = tuple(folder / name for name in names.train)
+            test = tuple(folder / name for name in names.test)
+            missing = [path for path in train + test if not os.path.isfile(path)]
+            if not missing:
+                return _checked(form, layout, train, test)
+            if incomplete is None and len(missing) < len(train + test):
+                incomplete = missing[0]
+    if incomplete is not None:
+        raise _fault(incomplete, f"missing, though other {dataset} files are there", _FETCH)
+    looked_for = " or ".join(names.train[0] for names in form.names.values())
+    raise _fault(root, f"holds no {dataset} (looked for {looked_for})", _make_samples(form))
+
+
+def records(files: CifarFiles, split: Split) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """(images uint8 [n, 32, 32, 3], labels int64 [n]) in the order of the files.
+
+    CIFAR-100's labels are the fine ones. Raises DataError as `locate` does.
+    """
+    table = rows(files, split)
+    planes = table[:, files.label_bytes :].reshape(-1, 3, 32, 32)
+    images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+    return images, table[:, files.label_bytes - 1].astype(np.int64)
+
+
+def rows(files: CifarFiles, split: Split) -> npt.NDArray[np.uint8]:
+    """Both layouts as records of the binary one, uint8 [n, record_bytes], in file order."""
+    form = format_of(files.dataset)
+    paths = files.train if split is Split.TRAIN else files.test
+    return np.concatenate([_rows(path, form, files.layout) for path in paths])
+
+
+_FETCH = "fetch and unpack the archive again"
+
+
+def _make_samples(form: Format) -> str:
+    return (
+        f"unpack {form.names[Layout.BINARY].folder} there, or write a small sample with "
+        f"python -m models.inputs.samples DIR --dataset {form.dataset}"
+    )
+
+
+def _fault(path: Path, fault: str, remedy: str) -> DataError:
+    return DataError(f"{path}: {fault}; {remedy}")
+
+
+def _checked(
+    form: Format, layout: Layout, train: tuple[Path, ...], test: tuple[Path, ...]
+) -> CifarFiles:
+    train_records = sum(len(_rows(path, form, layout)) for path in train)
+    for path in test:
+        _rows(path, form, layout)
+    return CifarFiles(
+        dataset=form.dataset,
+        layout=layout,
+        train=train,
+        test=test,
+        classes=form.classes,
+        record_bytes=form.record_bytes,
+        train_records=train_records,
+    )
+
+
+def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
+    """One file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _fault(path, f"unreadable ({error.strerror})", "check its permissions") from error
+    if not content:
+        raise _fault(path, "empty", _FETCH)
+    read = _binary_rows if layout is Layout.BINARY else _pickle_rows
+    table = read(path, content, form)
+    for column, (label, limit) in enumerate(zip(form.labels, form.limits)):
+        wrong = np.flatnonzero(table[:, column] >= limit)
+        if wrong.size:
+            where, value = wrong[0], table[wrong[0], column]
+            fault = f"record {where} has {value} for {label}, not 0..{limit - 1}"
+            raise _fault(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
+    return table
+
+
+def _binary_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
+    if len(content) % form.record_bytes:
+        fault = f"{len(content)} bytes is no whole number of {form.record_bytes}-byte records"
+        raise _fault(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
+    return np.frombuffer(content, np.uint8).reshape(-1, form.record_bytes)
+
+
+def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
+    try:
+        loaded = _Unpickler(io.BytesIO(content), encoding="bytes").load()
+    except Exception as error:
+        # Damaged bytes can make an unpickler raise almost anything, as its documentation warns.
+        reason = str(error) if isinstance(error, _Refused) else "cut short or no pickle"
+        raise _fault(path, f"cannot be unpickled ({reason})", _FETCH) from error
+    if not isinstance(loaded, dict):
+        raise _fault(path, "does not hold a dictionary", _FETCH)
+    fields = {_text(key): value for key, value in loaded.items()}
+    try:
+        pixels = _pixels(fields.get("data"))
+        labels = [_labels(fields.get(name), len(pixels)) for name in form.labels]
+    except _Refused as error:
+        raise _fault(path, str(error), f"is it really {form.dataset}? if so, {_FETCH}") from error
+    return np.concatenate([np.stack(labels, axis=1), pixels], axis=1)
+
+
+def _text(value: Any) -> Any:
+    """Python 2's str is bytes here; the fields may be named by either."""
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def _pixels(data: Any) -> npt.NDArray[np.uint8]:
+    if not isinstance(data, _Array):
+        raise _Refused("its data is no array")
+    pixels = data.values()
+    if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXEL_BYTES:
+        raise _Refused(f"its data is {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3072]")
+    if not len(pixels):
+        raise _Refused("its data has no record")
+    return pixels
+
+
+def _labels(values: Any, count: int) -> npt.NDArray[np.uint8]:
+    """The labels of all records, uint8 [count], whether they are a list or an array."""
+    if isinstance(values, _Array):
+        values = values.values().tolist()
+    if not isinstance(values, (list, tuple)) or len(values) != count:
+        raise _Refused(f"it has no list of {count} labels")
+    for record, value in enumerate(values):
+        if not isinstance(value, int):
+            raise _Refused(f"record {record} has a label that is no integer")
+        if not 0 <= value <= 255:
+            raise _Refused(f"record {record} has a label outside 0..255")
+    return np.array(values, np.uint8)
+
+
+class _Refused(pickle.UnpicklingError):
+    """A pickle that is sound but holds something else than a CIFAR batch."""
+
+
+class _Dtype:
+    """Stands in for numpy.dtype, so that no file gets to construct NumPy's own objects."""
+
+    __slots__ = ("_code", "_order")
+
+    def __init__(self, code: Any, *_: Any) -> None:
+        self._code = _text(code)
+        self._order = "|"
+
+    def __setstate__(self, state: Sequence[Any]) -> None:
+        self._order = _text(state[1])
+
+    def numpy(self) -> np.dtype[Any]:
+        if not re.fullmatch("[ui][1248]", self._code) or self._order not in ("|", "<", ">", "="):
+            raise _Refused(f"it holds an array of {self._code[:80]!r}")
+        return np.dtype(self._order + self._code)
+
+
+class _Array:
+    """Stands in for numpy.ndarray and for the function that makes an empty one of it."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, *_: Any) -> None:
+        self._values: npt.NDArray[Any] = np.empty(0, np.uint8)
+
+    def __setstate__(self, state: tuple[Any, tuple[int, ...], _Dtype, bool, bytes]) -> None:
+        _, shape, dtype, by_column, raw = state
+        flat = np.frombuffer(raw, dtype.numpy())
+        self._values = flat.reshape(shape, order="F" if by_column else "C")
+
+    def values(self) -> npt.NDArray[Any]:
+        return self._values
+
+
+class _Encode:
+    """Stands in for codecs.encode, by which Python 3 writes bytes for Python 2 to read."""
+
+    __slots__ = ()
+
+    def __call__(self, text: str, encoding: Any) -> bytes:
+        return text.encode("latin-1")
+
+
+_GLOBALS: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Dtype,
+    ("_codecs", "encode"): _Encode(),
+}
+
+# Sets, instances of classes, shared and external objects: nothing that a batch is made of.
+_FOREIGN_OPCODES = b"".join(
+    (
+        pickle.EMPTY_SET,
+        pickle.FROZENSET,
+        pickle.INST,
+        pickle.OBJ,
+        pickle.NEWOBJ,
+        pickle.NEWOBJ_EX,
+        pickle.PERSID,
+        pickle.BINPERSID,
+        pickle.EXT1,
+        pickle.EXT2,
+        pickle.EXT4,
+        pickle.BYTEARRAY8,
+        pickle.NEXT_BUFFER,
+        pickle.READONLY_BUFFER,
+    )
+)
+
+
+def _refuse_opcode(unpickler: Any) -> None:
+    raise _Refused("it holds other things than lists, dictionaries, numbers, text and arrays")
+
+
+# The unpickler written in Python: that in C allocates as much as damaged bytes ask for, gigabytes
+# if they look like a high memo index. It takes twice as long, some 60 ms a file.
+class _Unpickler(pickle._Unpickler):
+    """Loads dict, list, tuple, str, bytes, numbers and arrays of integers; refuses the rest."""
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        **{opcode: _refuse_opcode for opcode in _FOREIGN_OPCODES},
+    }
+
+    def find_class(self, module: Any, name: Any) -> Any:
+        found = _GLOBALS.get((_text(module), _text(name)))
+        if found is None:
+            raise _Refused(f"it refers to {f'{_text(module)}.{_text(name)}'[:80]!r}")
+        return found

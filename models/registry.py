@@ -1,0 +1,91 @@
+"""The networks by name. Importing this never imports TensorFlow; `build` does."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Traffic(Enum):
+    """What a network's gradients ask of an allreduce.
+
+    A small variant keeps the class of its full-size network.
+    """
+
+    FEW_HUGE = "few huge tensors"
+    MANY_TINY = "hundreds of tiny tensors"
+    MIXED = "in between"
+
+
+class Scale(Enum):
+    """FULL: as published. SMALL: the same topology with less width and depth, for CPUs."""
+
+    FULL = "full"
+    SMALL = "small"
+
+
+class UnknownNetwork(ValueError):
+    """No network has that name."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that can be built by name.
+
+    builder is "module:function", a function (image_size, classes) -> keras.Model;
+    image_size is the default input's height and width in pixels; gradient_tensors is how many
+    trainable variables there are, and so how many tensors a step allreduces.
+    """
+
+    name: str
+    builder: str
+    image_size: int
+    traffic: Traffic
+    scale: Scale
+    gradient_tensors: int
+
+
+_HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
+_FULL, _SMALL = Scale.FULL, Scale.SMALL
+_HOME = "models.networks."
+
+NETWORKS: dict[str, Network] = {
+    network.name: network
+    for network in (
+        Network("vgg_16", _HOME + "vgg:vgg_16", 224, _HUGE, _FULL, 32),
+        Network("vgg_19", _HOME + "vgg:vgg_19", 224, _HUGE, _FULL, 38),
+        Network("resnet_50", _HOME + "resnet:resnet_50", 224, _TINY, _FULL, 214),
+        Network("resnet_v2_101", _HOME + "resnet:resnet_v2_101", 224, _TINY, _FULL, 344),
+        Network("inception_v4", _HOME + "inception_v4:inception_v4", 299, _TINY, _FULL, 300),
+        Network("googlenet", _HOME + "googlenet:googlenet", 224, _MIXED, _FULL, 116),
+        Network("alexnet", _HOME + "alexnet:alexnet", 227, _HUGE, _FULL, 16),
+        Network("vgg_16_s", _HOME + "vgg:vgg_16_s", 32, _HUGE, _SMALL, 32),
+        Network("vgg_19_s", _HOME + "vgg:vgg_19_s", 32, _HUGE, _SMALL, 38),
+        Network("resnet_50_s", _HOME + "resnet:resnet_50_s", 32, _TINY, _SMALL, 54),
+        Network("resnet_v2_101_s", _HOME + "resnet:resnet_v2_101_s", 32, _TINY, _SMALL, 94),
+        Network("inception_v4_s", _HOME + "inception_v4:inception_v4_s", 75, _TINY, _SMALL, 98),
+        Network("googlenet_s", _HOME + "googlenet:googlenet_s", 64, _MIXED, _SMALL, 44),
+        Network("alexnet_s", _HOME + "alexnet:alexnet_s", 67, _HUGE, _SMALL, 16),
+    )
+}
+
+
+def network(name: str) -> Network:
+    """The network of that name. Raises UnknownNetwork, naming the known ones and the closest."""
+    if name in NETWORKS:
+        return NETWORKS[name]
+    close = difflib.get_close_matches(name, NETWORKS, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise UnknownNetwork(f"unknown network {name!r}: {hint}known are {', '.join(NETWORKS)}")
+
+
+def build(name: str, image_size: int, classes: int) -> Any:
+    """A new keras.Model, float32 images [n, image_size, image_size, 3] -> logits [n, classes].
+
+    Raises UnknownNetwork for a name, and ValueError for an image too small for the network.
+    """
+    module, function = network(name).builder.split(":")
+    return getattr(importlib.import_module(module), function)(image_size, classes)

@@ -1,0 +1,11 @@
+"""Is Horovod on a par with MirroredStrategy on the same devices?"""
+
+import pytest
+
+from harness.plan import parity
+
+
+@pytest.mark.question(ask=parity, smallest=1)
+def test_parity(comparison, measure):
+    """S_horovod / S_mirrored lies in the machine's band, once both train the same weights."""
+    assert measure(comparison).passed

@@ -1,0 +1,86 @@
+"""Real groups on this machine, over each of the launchers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.launch.agent import LocalAgent
+from harness.launch.agents import AgentsLauncher
+from harness.launch.group import Group
+from harness.launch.hub import Hub
+from harness.launch.mpirun import MpirunLauncher
+from harness.machine import local_machine
+from harness.placement import local_offers, place
+from harness.plan import Arm, BlockKind, Fault
+from harness.stack import find_mpirun
+from harness.starter import DataSource, Starter
+from models.inputs.cifar_files import Layout
+from models.inputs.samples import write_cifar
+from support.groups import DEADLINE_S, MakeStarter
+
+@pytest.fixture(scope="session")
+def cifar10(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("cifar10")
+    write_cifar(directory, "cifar10", Layout.BINARY, records_per_file=40, seed=1)
+    return directory
+
+
+@pytest.fixture(params=["mpirun", "agents"])
+def launcher(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make_starter(cifar10: Path, tmp_path: Path) -> Iterator[MakeStarter]:
+    """Starts arms on two slots of this machine; what is left of them is ended with the test."""
+    hubs = []
+
+    def make(
+        launcher: str, fault: Fault | None = None, order_deadline_s: float = DEADLINE_S
+    ) -> Starter:
+        slots = place(local_offers(local_machine(), 2, oversubscribe=True))
+        hub = Hub()
+        hubs.append(hub)
+        if launcher == "mpirun":
+            chosen: MpirunLauncher | AgentsLauncher = MpirunLauncher(
+                str(find_mpirun(Path(sys.executable)))
+            )
+        else:
+            chosen = AgentsLauncher([LocalAgent(tmp_path / f"agent-{i}") for i in range(2)])
+        return Starter(
+            launcher=chosen,
+            hub=hub,
+            slots=slots,
+            interpreter=sys.executable,
+            data=DataSource("cifar10", str(cifar10), 10),
+            scratch=tmp_path / "scratch",
+            startup_deadline_s=DEADLINE_S,
+            order_deadline_s=order_deadline_s,
+            fault=fault,
+        )
+
+    yield make
+    for hub in hubs:
+        hub.close()
+
+
+@pytest.fixture
+def start(make_starter: MakeStarter) -> Iterator[Callable[..., Group]]:
+    """Start one group and wait until it is ready."""
+    groups = []
+
+    def started(
+        launcher: str, arm: Arm, kinds: tuple[BlockKind, ...] = (BlockKind.FULL,), **more: object
+    ) -> Group:
+        group = make_starter(launcher, **more).start(arm, kinds, data_seed=1, share_startup=False)
+        groups.append(group)
+        group.wait_ready(DEADLINE_S)
+        return group
+
+    yield started
+    for group in groups:
+        group.end()

@@ -1,0 +1,38 @@
+"""Start a group, pause it, print its process ids, and wait to be killed."""
+
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from harness.launch.agent import LocalAgent  # noqa: E402
+from harness.launch.agents import AgentsLauncher  # noqa: E402
+from harness.launch.hub import Hub  # noqa: E402
+from harness.launch.mpirun import MpirunLauncher  # noqa: E402
+from harness.machine import local_machine  # noqa: E402
+from harness.placement import local_offers, place  # noqa: E402
+from harness.plan import Arm, BlockKind, Strategy, Workload  # noqa: E402
+from harness.stack import find_mpirun  # noqa: E402
+from harness.starter import DataSource, Starter  # noqa: E402
+
+launcher, data, scratch = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+starter = Starter(
+    launcher=MpirunLauncher(str(find_mpirun(Path(sys.executable))))
+    if launcher == "mpirun"
+    else AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(2)]),
+    hub=Hub(),
+    slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
+    interpreter=sys.executable,
+    data=DataSource("cifar10", data, 10),
+    scratch=scratch / "scratch",
+    startup_deadline_s=60,
+    order_deadline_s=60,
+)
+arm = Arm(Workload("alexnet_s", "cifar10", 67, 8), Strategy.HOROVOD, 2)
+group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+group.wait_ready(60)
+group.pause()
+print(*(rank.pid for rank in group.ranks), flush=True)
+time.sleep(600)

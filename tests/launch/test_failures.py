@@ -1,0 +1,134 @@
+"""A rank that raises, exits, is killed or hangs: named, explained, and nothing stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from support.groups import DEADLINE_S, MakeStarter, horovod
+
+from harness.launch.group import Group, GroupFailed
+from harness.launch.mpirun import is_running
+from harness.plan import BlockKind, Fault
+
+pytestmark = pytest.mark.mpirun
+
+CAUSES = {
+    "raise": "PlantedFault: planted fault: this rank raises",
+    "exit": "the process ended without a word (exit status 3)",
+    "kill": "the process ended without a word (killed by signal 9, SIGKILL)",
+    "hang": "no answer after",
+}
+# Long enough for Horovod's own watch (11 s) to speak first where it does, over MPI.
+HANG_DEADLINE_S = 14.0
+
+
+def open_sockets(pids: Iterable[int]) -> set[str]:
+    """The TCP sockets of the processes and of whatever started them, as the kernel numbers them."""
+    parents = [int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids]
+    found = set()
+    for pid in {*pids, *parents} - {os.getpid()}:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.update(re.findall(r"socket:\[(\d+)\]", os.readlink(descriptor)))
+    return found & all_sockets()
+
+
+def all_sockets() -> set[str]:
+    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    # Those that wait out a connection's end belong to no process any more and have number 0.
+    return {row[9] for row in rows} - {"0"}
+
+
+@pytest.mark.parametrize("kind", sorted(CAUSES))
+def test_the_failing_rank_is_named_and_nothing_stays(
+    make_starter: MakeStarter, launcher: str, kind: str, tmp_path: Path
+) -> None:
+    shared_memory = set(os.listdir("/dev/shm"))
+    starter = make_starter(launcher, Fault(kind, rank=1), order_deadline_s=HANG_DEADLINE_S)
+    group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
+    group.wait_ready(DEADLINE_S)
+    pids = [rank.pid for rank in group.ranks]
+    sockets = open_sockets(pids)
+    assert sockets
+    with pytest.raises(GroupFailed) as caught:
+        group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
+    failure = caught.value
+    assert (failure.rank, failure.phase) == (1, "block")
+    assert CAUSES[kind] in failure.cause
+    assert not any(map(is_running, pids))
+    assert set(os.listdir("/dev/shm")) == shared_memory
+    assert not sockets & all_sockets()
+    assert not list(starter.scratch.glob("*"))
+
+
+def test_a_failure_shows_the_end_of_that_ranks_stderr(
+    make_starter: MakeStarter, launcher: str
+) -> None:
+    starter = make_starter(launcher, Fault("raise", rank=1, phase="trace"))
+    group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
+    with pytest.raises(GroupFailed) as caught:
+        group.wait_ready(DEADLINE_S)
+    assert caught.value.phase == "trace"
+    assert any("PlantedFault" in line for line in caught.value.tail)
+    assert all(line.startswith("[rank 1]") for line in caught.value.tail)
+
+
+def test_a_hang_during_start_up_is_named(make_starter: MakeStarter, launcher: str) -> None:
+    starter = make_starter(launcher, Fault("hang", rank=1, phase="build"))
+    group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
+    with pytest.raises(GroupFailed) as caught:
+        group.wait_ready(15.0)
+    assert (caught.value.rank, caught.value.phase) == (1, "build")
+
+
+def test_a_stopped_rank_is_named(start: Callable[..., Group], launcher: str) -> None:
+    import signal
+
+    group = start(launcher, horovod(2), order_deadline_s=HANG_DEADLINE_S)
+    os.kill(group.ranks[0].pid, signal.SIGSTOP)
+    with pytest.raises(GroupFailed) as caught:
+        group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
+    assert caught.value.rank == 0
+
+
+def test_a_stopped_group_dies_with_the_session(cifar10: Path, tmp_path: Path, launcher: str) -> None:
+    """SIGKILL of the driver while a group is paused: the kernel ends the ranks all the same."""
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    script = Path(__file__).with_name("pause_a_group.py")
+    driver = subprocess.Popen(
+        [sys.executable, str(script), launcher, str(cifar10), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stdout is not None
+    pids = [int(pid) for pid in driver.stdout.readline().split()]
+    assert len(pids) == 2
+    assert all(map(is_running, pids))
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    deadline = time.monotonic() + 10
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, pids))
+
+
+def test_a_stranger_cannot_join(make_starter: MakeStarter) -> None:
+    starter = make_starter("mpirun")
+    address = starter.hub._server.getsockname()
+    with socket.create_connection(address) as stranger:
+        stranger.sendall(b'{"hello": 0, "token": "guessed", "pid": 1, "host": "x", "at": 0}\n')
+        stranger.settimeout(5)
+        starter.hub.pump(1.0)
+        starter.hub.pump(1.0)
+        assert stranger.recv(100) == b""

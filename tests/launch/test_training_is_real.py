@@ -1,0 +1,95 @@
+"""Real gradients, really averaged, over each launcher."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.groups import DEADLINE_S, WORKLOAD, horovod, mirrored
+
+from harness import evidence
+from harness.launch.group import Group
+from harness.measurement import Block, Launch
+from harness.plan import BlockKind
+
+pytestmark = pytest.mark.mpirun
+
+Start = Callable[..., Group]
+
+
+def test_reduced_gradients_are_the_mean_of_the_ranks_own(
+    start: Start, launcher: str, tmp_path: Path
+) -> None:
+    group = start(launcher, horovod(2))
+    replies = group.ask("gradients", DEADLINE_S, path=str(tmp_path / "gradients-{rank}.npz"))
+    tensors = replies[0]["tensors"]
+    ranks = [np.load(tmp_path / f"gradients-{rank}.npz") for rank in range(2)]
+    own = [[arrays[f"a{i}"] for i in range(tensors)] for arrays in ranks]
+    reduced = [[arrays[f"a{i}"] for i in range(tensors, 2 * tensors)] for arrays in ranks]
+    assert tensors == 16
+    assert not np.allclose(own[0][0], own[1][0]), "the ranks were fed the same data"
+    for i in range(tensors):
+        np.testing.assert_allclose(
+            reduced[0][i], (own[0][i] + own[1][i]) / 2, rtol=1e-5, atol=1e-7
+        )
+        np.testing.assert_array_equal(reduced[0][i], reduced[1][i])
+
+
+def test_horovod_and_mirrored_train_the_same_weights(
+    start: Start, launcher: str, tmp_path: Path
+) -> None:
+    trained = []
+    for arm in (horovod(2), mirrored(2)):
+        path = tmp_path / f"{arm.label}.npz"
+        group = start(launcher, arm)
+        replies = group.ask("correctness", DEADLINE_S, steps=10, path=str(path))
+        group.close()
+        digests = {digest for reply in replies for digest in reply["digests"]}
+        assert len(digests) == 1
+        with np.load(path) as arrays:
+            trained.append(dict(arrays))
+    assert evidence.weights_differ(*trained) == ""
+
+
+@pytest.mark.parametrize("kind", list(BlockKind))
+def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
+    start: Start, launcher: str, kind: BlockKind
+) -> None:
+    group = start(launcher, horovod(2), tuple(BlockKind))
+    blocks = [
+        Block(kind, turn, 5, group.ask("block", DEADLINE_S, kind=kind.value, steps=5))
+        for turn in range(2)
+    ]
+    launch = Launch(horovod(2), 0, blocks=blocks, evidence=group.ask("evidence", DEADLINE_S))
+    assert evidence.problems(launch) == []
+    expected = 5 * WORKLOAD.batch * (1 if kind is BlockKind.SPLIT else 2)
+    assert [block.samples for block in blocks] == [expected, expected]
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_stopped_group_goes_on_where_it_was(start: Start, launcher: str) -> None:
+    group = start(launcher, horovod(2))
+    before = group.ask("block", DEADLINE_S, kind="full", steps=3)
+    group.pause()
+    deadline = time.monotonic() + 10
+    while not all(is_stopped(rank.pid) for rank in group.ranks):
+        assert time.monotonic() < deadline, "a rank goes on although it was stopped"
+        time.sleep(0.01)
+    group.resume()
+    after = group.ask("block", DEADLINE_S, kind="full", steps=3)
+    assert [reply["samples"] for reply in before] == [reply["samples"] for reply in after]
+
+
+def test_ranks_are_pinned_to_their_own_cores(start: Start, launcher: str) -> None:
+    group = start(launcher, horovod(2))
+    for config, rank in zip(group._configs, group.ranks, strict=True):
+        threads = os.listdir(f"/proc/{rank.pid}/task")
+        masks = {tuple(sorted(os.sched_getaffinity(int(thread)))) for thread in threads}
+        assert masks == {tuple(config["cores"])}

@@ -1,0 +1,345 @@
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.inputs.cifar_files import CifarFiles, DataError, Layout, Split, locate, records, rows
+from models.inputs.samples import write_cifar
+
+Damage = Callable[[str, Layout, bytes], Path]
+
+BINARY_RECORD = 1 + 3072
+
+
+def complaint(directory: Path, dataset: str = "cifar10") -> str:
+    """The message with which the directory is refused: one line with something to do."""
+    with pytest.raises(DataError) as raised:
+        locate(directory, dataset)
+    message = str(raised.value)
+    assert "\n" not in message and "; " in message
+    return message
+
+
+def known_planes() -> bytes:
+    """A record's pixels: red is 8 times the row, green 8 times the column, blue is 7."""
+    row, column = np.mgrid[0:32, 0:32]
+    planes = (8 * row, 8 * column, np.full((32, 32), 7))
+    return b"".join(plane.astype(np.uint8).tobytes() for plane in planes)
+
+
+def python2_batch(labels: dict[str, list[int]], pixels: bytes, by_column: bool = False) -> bytes:
+    """The opcodes that Python 2's cPickle wrote for the published batches, protocol 2."""
+
+    def text(value: str) -> bytes:
+        return b"U" + bytes([len(value)]) + value.encode()
+
+    def numbers(values: list[int]) -> bytes:
+        return b"](" + b"".join(b"K" + bytes([value]) for value in values) + b"e"
+
+    count = len(pixels) // 3072
+    dtype = b"cnumpy\ndtype\n" + text("u1") + b"K\x00K\x01\x87R"
+    dtype += b"(K\x03" + text("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    array = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text("b")
+    array += b"\x87R(K\x01M" + struct.pack("<H", count) + b"M\x00\x0c\x86" + dtype
+    array += b"\x88" if by_column else b"\x89"
+    array += b"T" + struct.pack("<i", len(pixels)) + pixels + b"tb"
+    fields = text("batch_label") + text("training batch 1 of 5")
+    for name, values in labels.items():
+        fields += text(name) + numbers(values)
+    return b"\x80\x02}(" + fields + text("data") + array + b"u."
+
+
+def test_every_layout_is_found_and_described(sample: CifarFiles) -> None:
+    ten = sample.dataset == "cifar10"
+    assert (sample.classes, sample.record_bytes, sample.label_bytes) == (
+        (10, 3073, 1) if ten else (100, 3074, 2)
+    )
+    assert sample.train_records == 100
+    assert (len(sample.train), len(sample.test)) == ((5, 1) if ten else (1, 1))
+    assert all(path.is_file() for path in sample.train + sample.test)
+
+
+def test_records_of_both_layouts_are_the_same(tmp_path: Path) -> None:
+    for dataset in ("cifar10", "cifar100"):
+        for layout in Layout:
+            write_cifar(tmp_path / layout.value, dataset, layout, seed=3)
+        for split in Split:
+            binary = records(locate(tmp_path / "binary", dataset), split)
+            pickled = records(locate(tmp_path / "pickle", dataset), split)
+            np.testing.assert_array_equal(binary[0], pickled[0])
+            np.testing.assert_array_equal(binary[1], pickled[1])
+            assert binary[0].dtype == np.uint8 and binary[0].shape[1:] == (32, 32, 3)
+            assert binary[1].dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "dataset, layout, folder",
+    [
+        ("cifar10", Layout.BINARY, "cifar-10-batches-bin"),
+        ("cifar10", Layout.PICKLE, "cifar-10-batches-py"),
+        ("cifar100", Layout.BINARY, "cifar-100-binary"),
+        ("cifar100", Layout.PICKLE, "cifar-100-python"),
+    ],
+)
+def test_folder_of_the_archive_is_found_within(
+    tmp_path: Path, dataset: str, layout: Layout, folder: str
+) -> None:
+    write_cifar(tmp_path / folder, dataset, layout)
+    found = locate(tmp_path, dataset)
+    assert found.layout is layout
+    assert {path.parent for path in found.train + found.test} == {tmp_path / folder}
+    assert locate(str(tmp_path / folder), dataset) == found
+
+
+def test_binary_layout_is_preferred(tmp_path: Path) -> None:
+    write_cifar(tmp_path, "cifar10", Layout.PICKLE)
+    write_cifar(tmp_path, "cifar10", Layout.BINARY)
+    assert locate(tmp_path, "cifar10").layout is Layout.BINARY
+
+
+def test_whole_layout_is_preferred_to_half_of_another(tmp_path: Path) -> None:
+    write_cifar(tmp_path, "cifar10", Layout.BINARY)[3].unlink()
+    write_cifar(tmp_path, "cifar10", Layout.PICKLE)
+    assert locate(tmp_path, "cifar10").layout is Layout.PICKLE
+
+
+def test_planes_are_red_green_blue_row_by_row(damaged: Damage) -> None:
+    row, column = np.mgrid[0:32, 0:32]
+    for layout, content in (
+        (Layout.BINARY, b"\x04" + known_planes()),
+        (Layout.PICKLE, python2_batch({"labels": [4]}, known_planes())),
+    ):
+        path = damaged("cifar10", layout, content)
+        files = locate(path.parent, "cifar10")
+        assert files.layout is layout
+        images, labels = records(files, Split.TRAIN)
+        assert labels[0] == 4
+        np.testing.assert_array_equal(images[0, :, :, 0], 8 * row)
+        np.testing.assert_array_equal(images[0, :, :, 1], 8 * column)
+        np.testing.assert_array_equal(images[0, :, :, 2], 7)
+        for other in files.train + files.test:
+            other.unlink()
+
+
+def test_labels_of_cifar100_are_the_fine_ones(damaged: Damage) -> None:
+    path = damaged("cifar100", Layout.BINARY, bytes([3, 77]) + known_planes())
+    _, labels = records(locate(path.parent, "cifar100"), Split.TRAIN)
+    assert labels.tolist() == [77]
+
+
+def test_labels_of_pickled_cifar100_are_the_fine_ones(damaged: Damage) -> None:
+    content = python2_batch({"coarse_labels": [3], "fine_labels": [77]}, known_planes())
+    path = damaged("cifar100", Layout.PICKLE, content)
+    files = locate(path.parent, "cifar100")
+    assert records(files, Split.TRAIN)[1].tolist() == [77]
+    assert rows(files, Split.TRAIN)[0, :2].tolist() == [3, 77]
+
+
+def test_array_stored_column_by_column_is_read(damaged: Damage) -> None:
+    pixels = np.frombuffer(known_planes() + bytes(3072), np.uint8).reshape(2, 3072)
+    content = python2_batch({"labels": [1, 2]}, pixels.tobytes(order="F"), by_column=True)
+    path = damaged("cifar10", Layout.PICKLE, content)
+    table = rows(locate(path.parent, "cifar10"), Split.TRAIN)
+    np.testing.assert_array_equal(table[:2, 1:], pixels)
+
+
+@pytest.mark.parametrize("protocol", range(5))
+@pytest.mark.parametrize("keys", [str, str.encode], ids=["text keys", "bytes keys"])
+def test_pickles_of_python_3_are_read(
+    damaged: Damage, protocol: int, keys: Callable[[str], Any]
+) -> None:
+    pixels = np.frombuffer(known_planes(), np.uint8).reshape(1, 3072)
+    batch = {keys("data"): pixels, keys("labels"): np.array([5]), keys("filenames"): [b"a.png"]}
+    path = damaged("cifar10", Layout.PICKLE, pickle.dumps(batch, protocol=protocol))
+    table = rows(locate(path.parent, "cifar10"), Split.TRAIN)
+    assert table[0].tobytes() == b"\x05" + known_planes()
+
+
+def test_missing_directory(tmp_path: Path) -> None:
+    message = complaint(tmp_path / "nowhere")
+    assert "nowhere: no such directory" in message and "models.inputs.samples" in message
+
+
+def test_empty_directory(tmp_path: Path) -> None:
+    message = complaint(tmp_path, "cifar100")
+    assert f"{tmp_path}: holds no cifar100" in message
+    assert "--dataset cifar100" in message
+
+
+def test_directory_of_the_other_data_set(tmp_path: Path) -> None:
+    write_cifar(tmp_path, "cifar100", Layout.BINARY)
+    assert "holds no cifar10 " in complaint(tmp_path)
+
+
+def test_unknown_data_set(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cifar10, cifar100"):
+        locate(tmp_path, "cifar1000")
+
+
+def test_one_file_of_several_missing(tmp_path: Path) -> None:
+    victim = write_cifar(tmp_path, "cifar10", Layout.BINARY)[2]
+    victim.unlink()
+    assert f"{victim}: missing" in complaint(tmp_path)
+
+
+def test_test_file_is_checked_too(tmp_path: Path) -> None:
+    victim = write_cifar(tmp_path, "cifar10", Layout.BINARY)[-1]
+    victim.write_bytes(b"\x0b" + bytes(3072))
+    assert f"{victim}: record 0 has 11 for labels, not 0..9" in complaint(tmp_path)
+
+
+def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    victim = write_cifar(tmp_path, "cifar10", Layout.BINARY)[0]
+
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert f"{victim}: unreadable (Permission denied)" in complaint(tmp_path)
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_empty_file(damaged: Damage, layout: Layout) -> None:
+    victim = damaged("cifar10", layout, b"")
+    assert f"{victim}: empty" in complaint(victim.parent)
+
+
+@pytest.mark.parametrize("size", [1, 3072, 3074, 20 * BINARY_RECORD - 1])
+def test_binary_file_of_a_wrong_size(damaged: Damage, size: int) -> None:
+    victim = damaged("cifar10", Layout.BINARY, bytes(size))
+    message = complaint(victim.parent)
+    assert f"{victim}: {size} bytes is no whole number of 3073-byte records" in message
+
+
+@pytest.mark.parametrize(
+    "labels, reason", [((20, 0), "20 for coarse_labels"), ((0, 100), "100 for fine_labels")]
+)
+def test_label_out_of_range(damaged: Damage, labels: tuple[int, int], reason: str) -> None:
+    content = (bytes(2) + bytes(3072)) * 2 + bytes(labels) + bytes(3072)
+    victim = damaged("cifar100", Layout.BINARY, content)
+    assert f"{victim}: record 2 has {reason}" in complaint(victim.parent, "cifar100")
+
+
+PIXELS = np.zeros((2, 3072), np.uint8)
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        ([1, 2], "dictionary"),
+        ({"labels": [0, 1]}, "its data is no array"),
+        ({"data": [0] * 3072, "labels": [0]}, "its data is no array"),
+        ({"data": PIXELS}, "no list of 2 labels"),
+        ({"data": PIXELS, "labels": [0]}, "no list of 2 labels"),
+        ({"data": PIXELS, "labels": [0, "1"]}, "no integer"),
+        ({"data": PIXELS, "labels": [0, 10]}, "record 1 has 10 for labels"),
+        ({"data": PIXELS, "labels": [0, -1]}, "record 1 has a label outside 0..255"),
+        ({"data": PIXELS, "labels": [0, 10**30]}, "record 1 has a label outside 0..255"),
+        ({"data": PIXELS[:, 1:], "labels": [0, 0]}, "uint8 [2, 3071]"),
+        ({"data": PIXELS.astype(np.int32), "labels": [0, 0]}, "int32"),
+        ({"data": PIXELS.astype(np.float32), "labels": [0, 0]}, "'f4'"),
+        ({"data": PIXELS.astype(object), "labels": [0, 0]}, "'O8'"),
+        ({"data": PIXELS, "labels": [0, 0], "more": {1, 2}}, "other things"),
+        ({"data": PIXELS, "labels": [0, 0], "more": OrderedDict()}, "collections.OrderedDict"),
+        ({"data": PIXELS, "labels": [0, 0], "more": Layout.PICKLE}, "cifar_files.Layout"),
+        ({"data": PIXELS, "labels": [0, 0], "more": np.float32(1)}, "multiarray.scalar"),
+    ],
+)
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_pickle_of_something_else(
+    damaged: Damage, content: object, reason: str, protocol: int
+) -> None:
+    victim = damaged("cifar10", Layout.PICKLE, pickle.dumps(content, protocol=protocol))
+    message = complaint(victim.parent)
+    assert message.startswith(f"{victim}: ")
+    # Protocol 2 has no opcode for a set: there it is a reference to a class.
+    assert reason in message or (reason == "other things" and "refers to" in message)
+
+
+def test_pickle_without_records(damaged: Damage) -> None:
+    victim = damaged("cifar10", Layout.PICKLE, python2_batch({"labels": []}, b""))
+    assert "has no record" in complaint(victim.parent)
+
+
+class Intruder:
+    def __init__(self, target: Path) -> None:
+        self._target = target
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.mkdir, (str(self._target),)
+
+
+@pytest.mark.parametrize("protocol", range(5))
+def test_pickle_cannot_run_code(tmp_path: Path, damaged: Damage, protocol: int) -> None:
+    target = tmp_path / "intruder"
+    content = {"data": Intruder(target), "labels": [0]}
+    victim = damaged("cifar10", Layout.PICKLE, pickle.dumps(content, protocol=protocol))
+    assert "refers to" in complaint(victim.parent)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"(i__main__\nIntruder\n.",  # INST
+        b"Psomewhere\n.",  # PERSID
+        b"\x82\x01.",  # EXT1
+        b"\x80\x02cnumpy\nndarray\n)\x81.",  # NEWOBJ
+        b"N\x72\xff\xff\xff\xff.",  # LONG_BINPUT at the highest index
+        b"\x80\x05\x96\xff\xff\xff\xff\xff\xff\xff\x0f.",  # BYTEARRAY8 of an exabyte
+        b"c_codecs\nencode\n}(X\x01\x00\x00\x00aK\x01ub.",  # BUILD on a stand-in
+        b"\x80\x02" + b"]" * 5000 + b"a" * 4999 + b".",  # nested beyond any recursion limit
+    ],
+)
+def test_pickle_with_foreign_opcodes(damaged: Damage, content: bytes) -> None:
+    victim = damaged("cifar10", Layout.PICKLE, content)
+    assert complaint(victim.parent).startswith(f"{victim}: ")
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("layout", Layout)
+def test_random_bytes_are_refused(damaged: Damage, layout: Layout, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    victim = damaged("cifar10", layout, b"N")
+    for size in (1, 2, 40, 3073, 30730):
+        for start in (b"", b"\x80\x02}(", b"\x80\x04\x95"):
+            victim.write_bytes((start + rng.bytes(size))[:size])
+            assert complaint(victim.parent).startswith(f"{victim}: ")
+
+
+def test_pickle_cut_short_anywhere_is_refused(damaged: Damage) -> None:
+    whole = python2_batch({"labels": [1, 2]}, known_planes() * 2)
+    victim = damaged("cifar10", Layout.PICKLE, whole)
+    locate(victim.parent, "cifar10")
+    for size in [*range(1, 300, 3), *range(300, len(whole), 501), len(whole) - 1]:
+        victim.write_bytes(whole[:size])
+        assert "cannot be unpickled" in complaint(victim.parent)
+    assert "cut short" in complaint(victim.parent)
+
+
+def test_pickle_with_one_byte_changed_is_refused_or_sound(damaged: Damage) -> None:
+    whole = python2_batch({"labels": [1, 2]}, known_planes() * 2)
+    victim = damaged("cifar10", Layout.PICKLE, whole)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for position in range(len(whole) - 2 * 3072):
+        changed = bytearray(whole)
+        changed[position] = rng.integers(256)
+        victim.write_bytes(changed)
+        try:
+            table = rows(locate(victim.parent, "cifar10"), Split.TRAIN)
+        except DataError as error:
+            refused += 1
+            assert str(error).startswith(f"{victim}: ") and "\n" not in str(error)
+        else:
+            assert table.shape[1] == BINARY_RECORD and table[:, 0].max() < 10
+    assert refused > 50
