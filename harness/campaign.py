@@ -5,6 +5,7 @@ Everything that can be wrong with the input is found here, before anything is la
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
@@ -35,9 +36,11 @@ from harness.stack import Stack
 from harness.starter import DataSource, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
 from models import inputs, registry
-from models.inputs import cifar_files
+from models.inputs import cifar_files, samples
 
 ROOT = Path(__file__).resolve().parents[1]
+# Records per file: 5,000 for training in all, so that a shuffle has something to do.
+SAMPLE_RECORDS = {"cifar10": 1000, "cifar100": 5000}
 LAUNCHERS = ("mpirun", "agents")
 
 
@@ -211,6 +214,16 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
     )
 
 
+def make_samples(dataset: str) -> Path:
+    """Small valid files in the data set's own format, written once below data/samples."""
+    directory = ROOT / "data" / "samples" / dataset
+    if not directory.exists():
+        partial = directory.with_name(f"{dataset}.{os.getpid()}")
+        samples.write_cifar(partial, dataset, cifar_files.Layout.BINARY, SAMPLE_RECORDS[dataset])
+        partial.replace(directory)
+    return directory
+
+
 def open_data(dataset: str, directory: str) -> DataSource:
     """Find and check the training data. Raises UserError naming the file that is wrong."""
     try:
@@ -218,10 +231,7 @@ def open_data(dataset: str, directory: str) -> DataSource:
         if not source.needs_data:
             return DataSource(dataset, "", source.classes)
         if not directory:
-            raise UserError(
-                f"{dataset} needs --data-dir DIRECTORY; `make data` writes small samples to "
-                "data/samples, --dataset synthetic does without"
-            )
+            directory = str(make_samples(dataset))
         cifar_files.locate(directory, dataset)
     except (inputs.UnknownInput, cifar_files.DataError) as error:
         raise UserError(f"--data-dir: {error}") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields
@@ -18,7 +17,7 @@ from harness import campaign as campaigns
 from harness import summary
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
-from harness.launch.slots import Slots, outer_rank, outer_size, serve
+from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
 from harness.placement import Offer, local_offers
 from harness.plan import Comparison, Schedule
@@ -29,7 +28,6 @@ from harness.store import Store, session_name
 from harness.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
-USAGE_ERROR = 4
 
 _suite = pytest.StashKey["Suite"]()
 _outcome = pytest.StashKey[Outcome]()
@@ -71,23 +69,6 @@ def pytest_configure(config: pytest.Config) -> None:
         )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Ranks above 0 never collect: they lend their slot until rank 0 is done."""
-    if outer_rank() == 0:
-        return None
-    with tempfile.TemporaryDirectory(prefix="hvdperf-slot-") as scratch:
-        serve(Path(scratch), own_offer())
-    return 0
-
-
-def own_offer() -> Offer:
-    machine = local_machine()
-    return Offer(
-        outer_rank(), machine.host, machine.cores, tuple(gpu.uuid for gpu in machine.gpus)
-    )
-
-
 class Suite:
     """One pytest session's campaign: planned while collecting, started by the first case."""
 
@@ -114,7 +95,7 @@ class Suite:
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
         if self.slots is None:
             return local_offers(self.machine, self.options.np, self.options.oversubscribe)
-        offers = self.slots.offers(own_offer())
+        offers = self.slots.offers()
         if self.options.np is not None and self.options.np > len(offers):
             raise UserError(f"--np {self.options.np}: mpirun started {len(offers)} ranks")
         return offers[: self.options.np]
@@ -124,7 +105,7 @@ class Suite:
     def outcome(self, comparison: Comparison) -> Outcome:
         """Measured together with all other selected cases of the same workload."""
         if comparison not in self.outcomes:
-            session = self._started()
+            session = self.prepare()
             workload = comparison.workload
             together = [c for c in self.selected if c.workload == workload] or [comparison]
             done = {c.workload for c in self.outcomes}
@@ -136,7 +117,8 @@ class Suite:
             self._store.write_case(outcome)
         return outcome
 
-    def _started(self) -> Session:
+    def prepare(self) -> Session:
+        """Check the stack and open what measuring needs, once. Raises UserError."""
         if self._session is None:
             interpreter = sys.executable
             self._say("probe the installed stack")
@@ -212,11 +194,25 @@ def suite_of(config: pytest.Config) -> Suite:
         try:
             config.stash[_suite] = Suite(config)
         except UserError as error:
-            pytest.exit(str(error), returncode=USAGE_ERROR)
+            raise pytest.UsageError(str(error)) from None
     return config.stash[_suite]
 
 
 # Collecting ------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Plan before collecting, where bad input is one line and no collection error."""
+    if any(map(holds_cases, session.config.args)):
+        suite_of(session.config)
+
+
+def holds_cases(argument: str) -> bool:
+    """Whether a command-line argument (a path, maybe with ::names) is or contains perf/."""
+    path = Path(argument.partition("::")[0]).absolute()
+    cases = ROOT / "perf"
+    return path.is_relative_to(cases) or cases.is_relative_to(path)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -272,6 +268,18 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 # Running ---------------------------------------------------------------------------------------
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Look at the installed stack before the first case."""
+    if _suite in session.config.stash and not session.config.option.collectonly:
+        suite = session.config.stash[_suite]
+        if suite.selected:
+            try:
+                suite.prepare()
+            except UserError as error:
+                raise pytest.UsageError(str(error)) from None
+
+
 @pytest.fixture
 def measure(
     request: pytest.FixtureRequest, benchmark: Any
@@ -279,10 +287,7 @@ def measure(
     """Measure a comparison and hand out its outcome; what is not judged is skipped."""
 
     def measured(comparison: Comparison) -> Outcome:
-        try:
-            outcome = suite_of(request.config).outcome(comparison)
-        except UserError as error:
-            pytest.exit(str(error), returncode=USAGE_ERROR)
+        outcome = suite_of(request.config).outcome(comparison)
         request.node.stash[_outcome] = outcome
         record(request.node.stash[_clock], outcome, benchmark)
         verdict = outcome.judgement.verdict
@@ -353,6 +358,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _suite in config.stash:
         config.stash[_suite].release()
+    elif outer_size() > 1:
+        Slots().release()  # they wait, although nothing was asked of them
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

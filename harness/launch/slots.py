@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from harness.errors import UserError
 from harness.launch.agent import LocalAgent
+from harness.machine import local_machine
+from harness.placement import Offer
 
 # Seconds between two looks: while a worker runs, orders such as "stop" must be quick.
 IDLE_SLEEP_S = 0.05
@@ -49,9 +54,9 @@ class Slots:
     def size(self) -> int:
         return int(self._comm.Get_size())
 
-    def offers(self, own: Any) -> list[Any]:
-        """What every rank has to lend, by rank; own is this rank's."""
-        return [own, *(self.call(rank, "offer") for rank in range(1, self.size))]
+    def offers(self) -> list[Offer]:
+        """What every rank has to lend, by rank."""
+        return [own_offer(), *(self.call(rank, "offer") for rank in range(1, self.size))]
 
     def agent(self, rank: int) -> RemoteAgent:
         return RemoteAgent(self, rank)
@@ -65,7 +70,7 @@ class Slots:
             if answer is not None:
                 kind, value = answer
                 if kind == "error":
-                    raise OSError(f"slot {rank}: {value}")
+                    raise OSError(f"slot of rank {rank}: {value}")
                 return value
             time.sleep(0.0005)
         raise SlotGone(f"slot {rank} did not answer {method!r} within {ANSWER_S:.0f} s")
@@ -115,18 +120,30 @@ class RemoteAgent:
         self._slots.call(self._rank, "end", launch)
 
 
-def serve(scratch: Path, offer: Any) -> None:
-    """What a rank above 0 does: lend its slot until rank 0 lets it go.
+def own_offer() -> Offer:
+    """What this rank has to lend."""
+    machine = local_machine()
+    gpus = tuple(gpu.uuid for gpu in machine.gpus)
+    return Offer(outer_rank(), machine.host, machine.cores, gpus)
 
-    scratch: directory for the output of the workers it starts. offer: what it has to lend.
-    """
-    from mpi4py import MPI
 
+def lend_slot() -> NoReturn:
+    """What a rank above 0 does instead of running pytest; ends the process."""
     # mpirun passes Ctrl-C on as SIGTERM. Rank 0 reports and then lets the slots go.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    with tempfile.TemporaryDirectory(prefix="hvdperf-slot-") as scratch:
+        agent = LocalAgent(Path(scratch))
+        _serve(agent)
+        agent.end_all()
+    sys.exit(0)
+
+
+def _serve(agent: LocalAgent) -> None:
+    """Do what rank 0 asks until it lets this slot go."""
+    from mpi4py import MPI
+
     comm = MPI.COMM_WORLD
-    agent = LocalAgent(scratch)
     reported: set[str] = set()
     while True:
         while not comm.iprobe(source=0):
@@ -137,15 +154,12 @@ def serve(scratch: Path, offer: Any) -> None:
                 comm.send(("exited", news), dest=0)
         kind, method, arguments = comm.recv(source=0)
         if kind == "leave":
-            break
-        comm.send(_carry_out(agent, offer, method, arguments), dest=0)
-    agent.end_all()
+            return
+        comm.send(_carry_out(agent, method, arguments), dest=0)
 
 
-def _carry_out(agent: LocalAgent, offer: Any, method: str, arguments: Any) -> tuple[str, Any]:
-    if method == "offer":
-        return "value", offer
+def _carry_out(agent: LocalAgent, method: str, arguments: Any) -> tuple[str, Any]:
     try:
-        return "value", getattr(agent, method)(*arguments)
-    except OSError as error:
+        return "value", own_offer() if method == "offer" else getattr(agent, method)(*arguments)
+    except (OSError, UserError) as error:
         return "error", str(error)
