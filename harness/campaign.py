@@ -214,12 +214,13 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
     )
 
 
-def make_samples(dataset: str) -> Path:
-    """Small valid files in the data set's own format, written once below data/samples."""
-    directory = ROOT / "data" / "samples" / dataset
+def make_samples() -> Path:
+    """Small valid files in the formats of both data sets, written once to data/samples."""
+    directory = ROOT / "data" / "samples"
     if not directory.exists():
-        partial = directory.with_name(f"{dataset}.{os.getpid()}")
-        samples.write_cifar(partial, dataset, cifar_files.Layout.BINARY, SAMPLE_RECORDS[dataset])
+        partial = directory.with_name(f"samples.{os.getpid()}")
+        for dataset, records in SAMPLE_RECORDS.items():
+            samples.write_cifar(partial, dataset, cifar_files.Layout.BINARY, records)
         partial.replace(directory)
     return directory
 
@@ -231,7 +232,7 @@ def open_data(dataset: str, directory: str) -> DataSource:
         if not source.needs_data:
             return DataSource(dataset, "", source.classes)
         if not directory:
-            directory = str(make_samples(dataset))
+            directory = str(make_samples())
         cifar_files.locate(directory, dataset)
     except (inputs.UnknownInput, cifar_files.DataError) as error:
         raise UserError(f"--data-dir: {error}") from None

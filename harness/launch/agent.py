@@ -53,7 +53,8 @@ class LocalAgent:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env={**rank_environment(interpreter), **environment},
+                # TensorFlow leaves temporary files behind; they go with the launch.
+                env={**rank_environment(interpreter), **environment, "TMPDIR": str(directory)},
                 cwd=ROOT,
                 start_new_session=True,
             )

@@ -124,6 +124,8 @@ class MpirunLauncher:
     def start(self, order: Order) -> MpirunJob:
         order.scratch.mkdir(parents=True, exist_ok=True)
         environment = {**rank_environment(order.interpreter), **order.environment}
+        # What TensorFlow leaves in temporary files, too.
+        environment["TMPDIR"] = str(order.scratch)
         # The guard ends mpirun, and with it the ranks, when this process is killed.
         guarded = [sys.executable, "-I", "-S", str(ROOT / "harness/launch/guard.py"), str(os.getpid())]
         try:

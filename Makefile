@@ -1,0 +1,71 @@
+# make help
+
+PROFILE  ?= default
+DATA_DIR ?= $(HVDPERF_DATA_DIR)
+ARGS     ?=
+
+# One environment for CPUs and one for GPUs, side by side. Where the one for GPUs has been built it
+# is used without saying GPU=1 again; GPU=0 turns to the other.
+GPU  ?= $(if $(wildcard .venv-gpu/.ready),1,0)
+MPI  ?=
+VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv)
+# The only TensorFlow so far is that of pyproject.toml; another one would be another VENV.
+ifeq ($(origin TF),command line)
+$(error TF=$(TF): only the TensorFlow of pyproject.toml can be built)
+endif
+
+READY    := $(VENV)/.ready
+SAMPLES  := data/samples
+DATA     := $(or $(DATA_DIR),$(SAMPLES))
+ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help env data perf test lint bench clean distclean
+
+help: ## list the targets
+	@echo 'make TARGET [GPU=1] [ARGS="..."]'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo 'PROFILE=smoke|default|nightly|FILE  what perf measures (now $(PROFILE))'
+	@echo 'DATA_DIR=DIR                        real data instead of samples'
+	@echo 'ARGS="..."                          more options for pytest, or for bench'
+	@echo 'GPU=1 [MPI=system]                  the environment for GPUs, see ci/setup_gpu.sh'
+
+env: $(READY) ## build the environment: uv, TensorFlow, Open MPI, Horovod
+
+$(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
+	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) bash ci/setup.sh
+
+# `env` is order-only: it is always done first, but does not make the samples old.
+$(SAMPLES): | env
+	@rm -rf $@.part
+	@$(ACTIVATE); \
+	python -m models.inputs.samples $@.part --dataset cifar10 --records-per-file 1000 && \
+	python -m models.inputs.samples $@.part --dataset cifar100 --records-per-file 5000
+	@mv $@.part $@
+
+data: $(SAMPLES) ## write small CIFAR-10 and CIFAR-100 files to data/samples, if there are none
+
+perf: env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/
+	@$(ACTIVATE); status=0; \
+	echo 'perf: pytest perf/ --profile $(PROFILE) --data-dir $(DATA) $(ARGS)'; \
+	pytest perf/ --profile '$(PROFILE)' --data-dir '$(DATA)' $(ARGS) || status=$$?; \
+	echo "perf: pytest ended with status $$status"; \
+	exit $$status
+
+test: env lint ## check the suite itself: lint, then pytest tests/
+	@$(ACTIVATE); pytest tests/ $(ARGS)
+
+lint: env ## ruff and mypy
+	@$(ACTIVATE); ruff check && ruff format --check && mypy
+
+bench: env ## benchmark the suite itself: python -m bench
+	@$(ACTIVATE); python -m bench $(ARGS)
+
+clean: ## remove samples and caches
+	rm -rf $(SAMPLES) $(SAMPLES).part .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove the environments too
+	rm -rf .venv .venv-gpu .uv uv.lock

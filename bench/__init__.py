@@ -1,0 +1,1 @@
+"""What the suite itself costs: paired measurements, in one session; `make bench` runs them."""

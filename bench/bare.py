@@ -1,0 +1,71 @@
+"""Drives bench.bare_loop as one more group that can be stopped and resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from harness.launch.environment import ROOT, rank_environment
+
+
+class BareLoop:
+    """An mpirun of the plain script. cores: one for each rank."""
+
+    def __init__(
+        self,
+        mpirun: str,
+        interpreter: str,
+        arguments: Sequence[str],
+        cores: Sequence[int],
+    ) -> None:
+        script = [interpreter, "-m", "bench.bare_loop", *arguments]
+        self._process = subprocess.Popen(
+            [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
+            + ["--mca", "mpi_yield_when_idle", "1"]
+            + [*script, ",".join(map(str, cores))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**rank_environment(interpreter), "TF_CPP_MIN_LOG_LEVEL": "2"},
+            cwd=ROOT,
+            text=True,
+        )
+        if self._line() != "ready":
+            raise RuntimeError("the bare loop did not start")
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def block(self, steps: int) -> float:
+        """Seconds that the slowest rank took for the steps."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, signum: int) -> None:
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
+        for pid in children.read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signum)
+
+    def close(self) -> None:
+        self.resume()
+        assert self._process.stdin is not None
+        self._process.stdin.write("0\n")
+        self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(20)
+        self._process.kill()
+        self._process.wait()

@@ -1,0 +1,38 @@
+"""What a launch costs before its first block."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from harness.plan import Arm, BlockKind
+from harness.starter import Starter
+from harness.wire import STARTUP, Phase
+
+LAUNCHES = 5
+# What the suite answers for; the rest is TensorFlow, Keras and Horovod at work.
+OWN = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
+
+
+def measure(starter: Starter, arm: Arm) -> list[dict[str, float]]:
+    """Seconds a phase of the slowest rank, one entry a launch, each alone on the machine."""
+    result = []
+    for _ in range(LAUNCHES):
+        group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+        group.wait_ready(starter.startup_deadline_s)
+        ranks = group.startup_seconds()
+        result.append({phase.value: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
+        group.close()
+    return result
+
+
+def report(arm: Arm, launches: list[dict[str, float]]) -> list[str]:
+    own = [sum(launch[phase.value] for phase in OWN) for launch in launches]
+    phases = ", ".join(
+        f"{phase.value} {median(launch[phase.value] for launch in launches):.2f}"
+        for phase in STARTUP
+    )
+    return [
+        f"{arm.name}: start-up of a launch, seconds, median of {len(launches)}",
+        f"  launcher, init, pipe and input: {median(own):.2f} (max {max(own):.2f})",
+        f"  by phase: {phases}",
+    ]

@@ -1,0 +1,567 @@
+"""Setting up: `activate`, the Makefile, ci/setup.sh and the pins of pyproject.toml.
+
+Most tests run the real files in a copy of the checkout with a stand-in for the environment. Those
+that need the real one take the environment that the tests run in.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = Path(sys.prefix)
+SHELLS = ("sh", "bash")
+
+packaged_mpi = pytest.mark.skipif(
+    not (ENVIRONMENT / "bin/mpirun").exists(), reason="built with MPI=system"
+)
+
+
+def script(path: Path, text: str) -> Path:
+    """Write an executable sh script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def run(
+    command: list[str], cwd: Path, variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run in the machine's environment less what `activate`, make and an outer mpirun put there."""
+    ours = ("OMPI_", "PMIX_", "OPAL_", "HVDPERF_", "MAKE", "MFLAGS", "GNUMAKEFLAGS")
+    environment = {n: v for n, v in os.environ.items() if not n.startswith(ours)}
+    environment.pop("LD_LIBRARY_PATH", None)
+    path = environment["PATH"].split(":")
+    environment["PATH"] = ":".join(d for d in path if not d.startswith(str(ENVIRONMENT)))
+    environment.update(variables or {})
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the files that set up, with a stand-in environment that counts as built."""
+    root = tmp_path / "check out"
+    for name in ("activate", "Makefile", "pyproject.toml", "ci/setup.sh", "ci/setup_gpu.sh"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    shutil.copytree(ROOT / ".ci", root / ".ci")
+    for name in ("mpirun", "horovodrun"):
+        script(root / ".venv/bin" / name, "")
+    set_dates(root, ".venv/.ready", 2000)
+    for name in ("pyproject.toml", "ci/setup.sh", "ci/setup_gpu.sh"):
+        set_dates(root, name, 1000)
+    return root
+
+
+def set_dates(root: Path, name: str, seconds: int) -> None:
+    path = root / name
+    path.touch()
+    os.utime(path, (seconds, seconds))
+
+
+# --- activate
+
+
+def activated(
+    shell: str, checkout: Path, show: str, times: int = 1, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Source `activate` from another directory, by its absolute path, then run `show`."""
+    source = f". '{checkout}/activate' && " * times
+    return run([shell, "-c", source + show], Path("/"), variables)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_finds_the_environments_own_mpirun(shell: str, checkout: Path) -> None:
+    elsewhere = script(checkout.parent / "other/mpirun", "").parent
+    path = f"{elsewhere}:{os.environ['PATH']}"
+    result = activated(shell, checkout, "command -v mpirun", PATH=path)
+    assert result.stdout.strip() == f"{checkout}/.venv/bin/mpirun"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_works_by_a_relative_path(shell: str, checkout: Path) -> None:
+    result = run([shell, "-c", ". ../activate && command -v mpirun"], checkout / "ci")
+    assert result.stdout.strip() == f"{checkout}/.venv/bin/mpirun"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("", ""), ("/a:/b", ":/a:/b"), ("/a:{lib}:/b", ":/a:/b"), ("{lib}:{lib}", "")],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_activate_puts_the_library_path_first_and_once(
+    shell: str, checkout: Path, before: str, after: str, times: int
+) -> None:
+    lib = f"{checkout}/.venv/lib"
+    given = before.format(lib=lib)
+    result = activated(shell, checkout, 'echo "$LD_LIBRARY_PATH"', times, LD_LIBRARY_PATH=given)
+    assert result.stdout.strip() == lib + after
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_twice_is_activate_once(shell: str, checkout: Path) -> None:
+    once = activated(shell, checkout, "export -p")
+    twice = activated(shell, checkout, "export -p", times=2)
+    assert once.returncode == 0
+    assert once.stdout == twice.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_leaves_no_names_of_its_own(shell: str, checkout: Path) -> None:
+    result = activated(shell, checkout, "set")
+    assert "OPAL_PREFIX=" in result.stdout
+    assert "_hvdperf" not in result.stdout.replace("BASH_EXECUTION_STRING", "")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(("uid", "expected"), [(0, "1 1"), (1000, "unset unset")])
+def test_only_root_is_told_to_run_as_root(
+    shell: str, checkout: Path, uid: int, expected: str
+) -> None:
+    fake = script(checkout.parent / "fake/id", f"echo {uid}").parent
+    names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    show = f'echo "{" ".join("${" + name + ":-unset}" for name in names)}"'
+    result = activated(shell, checkout, show, PATH=f"{fake}:{os.environ['PATH']}")
+    assert result.stdout.strip() == expected
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_names_what_to_do_when_nothing_is_built(shell: str, checkout: Path) -> None:
+    shutil.rmtree(checkout / ".venv")
+    result = run([shell, "-c", f". '{checkout}/activate'; echo status $?"], Path("/"))
+    assert f"make -C {checkout} env" in result.stdout
+    assert result.stdout.endswith("status 1\n")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"), [("", ".venv-gpu"), (".venv", ".venv"), (".venv-gpu", ".venv-gpu")]
+)
+def test_the_gpu_environment_comes_first_where_it_is_built(
+    checkout: Path, chosen: str, expected: str
+) -> None:
+    for name in ("mpirun", "horovodrun"):
+        script(checkout / ".venv-gpu/bin" / name, "")
+    result = activated("sh", checkout, "command -v mpirun", HVDPERF_VENV=chosen)
+    assert result.stdout.strip() == f"{checkout}/{expected}/bin/mpirun"
+
+
+@packaged_mpi
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_real_environment_is_activated(shell: str) -> None:
+    show = 'command -v mpirun && echo "$LD_LIBRARY_PATH" && echo "$OPAL_PREFIX"'
+    result = activated(shell, ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))
+    expected = [f"{ENVIRONMENT}/bin/mpirun", f"{ENVIRONMENT}/lib", f"{ENVIRONMENT}"]
+    assert result.stdout.splitlines() == expected
+
+
+# --- the real Open MPI
+
+
+@packaged_mpi
+def test_open_mpi_starts_more_ranks_than_cores() -> None:
+    ranks = (os.cpu_count() or 1) + 2
+    show = f"mpirun -np {ranks} echo a rank"
+    result = activated("sh", ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))
+    assert result.stdout.splitlines().count("a rank") == ranks, result.stdout
+
+
+@packaged_mpi
+def test_open_mpi_reads_its_settings_from_the_environment() -> None:
+    show = "ompi_info --param rmaps base --level 9 --parsable"
+    result = activated("sh", ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))
+    found = re.search(r"rmaps_base_oversubscribe:source:file \((.*)\)", result.stdout)
+    assert found, result.stdout
+    assert Path(found[1].partition(":")[0]) == ENVIRONMENT / "etc/openmpi-mca-params.conf"
+
+
+@packaged_mpi
+def test_mpi_starts_without_mpirun() -> None:
+    show = 'python -c "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"'
+    result = activated("sh", ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))
+    assert result.stdout == "1\n"
+
+
+# --- Makefile and .ci/run
+
+
+def make(checkout: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run(["make", *arguments], checkout, variables)
+
+
+def test_make_help_lists_every_target_and_is_the_default(checkout: Path) -> None:
+    text = (ROOT / "Makefile").read_text()
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    shown = make(checkout, "help").stdout
+    assert set(targets.split()) == set(re.findall(r"^  (\w+)  ", shown, re.MULTILINE))
+    assert make(checkout).stdout == shown
+
+
+def test_an_environment_newer_than_its_description_is_left_alone(checkout: Path) -> None:
+    assert "Nothing to be done" in make(checkout, "env").stdout
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", "ci/setup.sh", "ci/setup_gpu.sh"])
+def test_a_changed_description_builds_the_environment_again(checkout: Path, changed: str) -> None:
+    set_dates(checkout, changed, 3000)
+    assert "ci/setup.sh" in make(checkout, "-n", "env").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "built", "expected"),
+    [
+        ([], [".venv"], ".venv"),
+        ([], [".venv", ".venv-gpu"], ".venv-gpu"),
+        (["GPU=0"], [".venv", ".venv-gpu"], ".venv"),
+        (["GPU=1"], [".venv"], ".venv-gpu"),
+    ],
+)
+def test_make_chooses_the_environment(
+    checkout: Path, arguments: list[str], built: list[str], expected: str
+) -> None:
+    for name in built:
+        (checkout / name).mkdir(exist_ok=True)
+        set_dates(checkout, f"{name}/.ready", 2000)
+    assert f"HVDPERF_VENV={expected};" in make(checkout, "-n", "perf", *arguments).stdout
+
+
+def test_make_perf_writes_samples_and_measures_on_them(checkout: Path) -> None:
+    lines = make(checkout, "-n", "perf").stdout
+    assert "models.inputs.samples data/samples.part --dataset cifar10 " in lines
+    assert "models.inputs.samples data/samples.part --dataset cifar100 " in lines
+    assert "pytest perf/ --profile 'smoke' --data-dir 'data/samples'" in lines
+
+
+def test_make_perf_keeps_the_samples_that_are_there(checkout: Path) -> None:
+    (checkout / "data/samples").mkdir(parents=True)
+    assert "models.inputs.samples" not in make(checkout, "-n", "perf").stdout
+
+
+def test_make_perf_takes_a_profile_data_and_options(checkout: Path) -> None:
+    options = ("PROFILE=nightly", "DATA_DIR=/data/cifar10", "ARGS=-k scaling -x")
+    lines = make(checkout, "-n", "perf", *options).stdout
+    assert "models.inputs.samples" not in lines
+    assert "pytest perf/ --profile 'nightly' --data-dir '/data/cifar10' -k scaling -x" in lines
+
+
+@pytest.mark.parametrize("status", [0, 1, 4])
+def test_make_perf_tells_the_status_of_pytest(checkout: Path, status: int) -> None:
+    script(checkout / ".venv/bin/pytest", f"exit {status}")
+    result = make(checkout, "perf", "DATA_DIR=/nowhere")
+    assert f"pytest ended with status {status}" in result.stdout
+    assert (result.returncode == 0) == (status == 0)
+
+
+@pytest.mark.parametrize("failing", ["cifar10", "cifar100"])
+def test_samples_that_could_not_be_written_are_not_taken_for_samples(
+    checkout: Path, failing: str
+) -> None:
+    write = f'mkdir -p "$3"; case "$* " in *" {failing} "*) exit 1 ;; esac'
+    script(checkout / ".venv/bin/python", write)
+    assert make(checkout, "data").returncode != 0
+    assert not (checkout / "data/samples").exists()
+
+
+def test_make_test_checks_before_it_tests(checkout: Path) -> None:
+    for name in ("ruff", "mypy", "pytest"):
+        script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
+    lines = make(checkout, "test").stdout.splitlines()
+    assert lines == ["ruff check", "ruff format --check", "mypy", "pytest tests/"]
+
+
+@pytest.mark.parametrize("broken", ["ruff check", "ruff format --check", "mypy"])
+def test_make_test_stops_at_the_first_failure(checkout: Path, broken: str) -> None:
+    for name in ("ruff", "mypy", "pytest"):
+        fail = f'case "$*" in "{broken.partition(" ")[2]}") exit 1 ;; esac'
+        text = f"echo {name}; " + (fail if broken.startswith(name) else "")
+        script(checkout / ".venv/bin" / name, text)
+    result = make(checkout, "test")
+    assert result.returncode != 0
+    assert "pytest" not in result.stdout
+
+
+@pytest.mark.parametrize("status", [0, 2])
+def test_ci_runs_make_test_from_anywhere(checkout: Path, status: int) -> None:
+    fake = script(checkout.parent / "fake/make", f'echo "$PWD: make $*"; exit {status}').parent
+    path = f"{fake}:{os.environ['PATH']}"
+    result = run(["bash", str(checkout / ".ci/run")], Path("/"), {"PATH": path})
+    assert result.stdout == f"{checkout}: make test\n"
+    assert result.returncode == status
+
+
+# --- ci/setup.sh: what the machine lacks
+
+PROGRAMS = (
+    "awk bash cat cp dirname env grep head id mkdir mv nproc readlink rm sed sh sleep tail timeout "
+    "touch tr uname"
+)
+
+
+@pytest.fixture
+def machine(checkout: Path) -> Path:
+    """A directory to be the whole PATH: what every Debian has, a Python 3.11, and a compiler."""
+    programs = checkout.parent / "programs"
+    programs.mkdir()
+    for name in PROGRAMS.split():
+        found = shutil.which(name)
+        assert found
+        (programs / name).symlink_to(found)
+    script(programs / "python3.11", f'exec "{sys.executable}" "$@"')
+    script(programs / "g++", "echo g++")
+    script(programs / "make", "")
+    return programs
+
+
+def set_up(checkout: Path, machine: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    result = run(
+        ["bash", "ci/setup.sh"], checkout, {"PATH": str(machine), "CXX": "g++", **variables}
+    )
+    assert result.returncode != 0
+    assert not (checkout / ".uv").exists(), "went on without what is missing"
+    return result
+
+
+def test_another_python_is_not_enough(checkout: Path, machine: Path) -> None:
+    (machine / "python3.11").unlink()
+    script(machine / "python3", "case $1 in -V) echo Python 3.12.1 ;; *) exit 1 ;; esac")
+    result = set_up(checkout, machine)
+    assert result.stdout == (
+        "env: Python 3.11 is missing (python3 is Python 3.12.1): "
+        "apt-get install python3.11 python3.11-venv\n"
+    )
+
+
+def test_a_shim_of_an_absent_python_is_passed_over(checkout: Path, machine: Path) -> None:
+    script(machine / "python3.11", "echo no version is set >&2; exit 127")
+    assert "apt-get install python3.11" in set_up(checkout, machine).stdout
+
+
+def test_a_python_without_venv_is_named(checkout: Path, machine: Path) -> None:
+    answers = 'case $* in *ensurepip*) exit 1 ;; *_base_executable*) echo "$0" ;; esac'
+    script(machine / "python3.11", answers)
+    expected = "env: Python's venv module is missing: apt-get install python3.11-venv\n"
+    assert set_up(checkout, machine).stdout == expected
+
+
+@pytest.mark.parametrize(("program", "package"), [("g++", "g++"), ("make", "make")])
+def test_a_missing_program_is_named(
+    checkout: Path, machine: Path, program: str, package: str
+) -> None:
+    (machine / program).unlink()
+    (line,) = set_up(checkout, machine).stdout.splitlines()
+    assert line.endswith(f"is missing: apt-get install {package}")
+
+
+def test_gpus_need_a_cuda_compiler(checkout: Path, machine: Path) -> None:
+    (line,) = set_up(checkout, machine, GPU="1", CUDA_HOME="/nowhere").stdout.splitlines()
+    assert line.startswith("env: /nowhere/bin/nvcc is missing: apt-get install nvidia-cuda-toolkit")
+
+
+# --- ci/setup.sh: what it does
+
+
+@pytest.fixture
+def stand_ins(checkout: Path, machine: Path) -> Path:
+    """A checkout in which uv, Open MPI and Horovod answer as the real ones do."""
+    version = re.search(r"^UV_VERSION=(.*)$", (checkout / "ci/setup.sh").read_text(), re.MULTILINE)
+    assert version
+    uv = f"""case $1 in
+        --version) echo 'uv {version[1]} (stand-in)' ;;
+        sync) echo "$UV_DEFAULT_INDEX" >index
+            echo "src.cc:1: error: no such thing"
+            for line in $(awk 'BEGIN {{ for (i = 0; i < 99; i++) print i }}'); do echo $line; done
+            exit ${{UV_STATUS:-0}} ;;
+        pip) echo '[{{}}, {{}}, {{}}]' ;;
+    esac"""
+    script(checkout / ".uv/bin/uv", uv)
+    script(checkout / ".uv/bin/python", "exit 1")
+    script(checkout / ".venv/bin/python", f'exec "{sys.executable}" "$@"')
+    script(checkout / ".venv/bin/mpirun", 'echo "$OPAL_PREFIX: 2 ranks"; exit ${MPI_STATUS:-0}')
+    read = 'sed -n "s/^\\(rmaps_base_oversubscribe\\) = 1/mca:\\1:value:true/p"'
+    settings = checkout / ".venv/etc/openmpi-mca-params.conf"
+    script(checkout / ".venv/bin/ompi_info", f'{read} "$OPAL_PREFIX/etc/{settings.name}"')
+    settings.parent.mkdir()
+    settings.write_text("# defaults\n")
+    os.link(settings, checkout / "cached.conf")
+    return checkout
+
+
+def build(checkout: Path, machine: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return run(["bash", "ci/setup.sh"], checkout, {"PATH": str(machine), "CXX": "g++", **variables})
+
+
+def settings_of(checkout: Path) -> list[str]:
+    lines = (checkout / ".venv/etc/openmpi-mca-params.conf").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_set_up_ends_with_an_environment_that_make_leaves_alone(
+    stand_ins: Path, machine: Path
+) -> None:
+    set_dates(stand_ins, "pyproject.toml", 3000)
+    result = build(stand_ins, machine)
+    assert result.returncode == 0, result.stdout
+    assert f"env: {stand_ins}/.venv: 2 ranks" in result.stdout
+    assert "Nothing to be done" in make(stand_ins, "env").stdout
+
+
+def test_set_up_allows_more_ranks_than_cores_once(stand_ins: Path, machine: Path) -> None:
+    script(machine / "ssh", "")
+    for _ in range(2):
+        assert build(stand_ins, machine).returncode == 0
+    assert settings_of(stand_ins) == ["rmaps_base_oversubscribe = 1"]
+
+
+def test_set_up_leaves_the_package_cache_as_it_is(stand_ins: Path, machine: Path) -> None:
+    assert build(stand_ins, machine).returncode == 0
+    assert (stand_ins / "cached.conf").read_text() == "# defaults\n"
+
+
+def test_set_up_makes_do_without_ssh(stand_ins: Path, machine: Path) -> None:
+    result = build(stand_ins, machine)
+    assert "apt-get install openssh-client" in result.stdout
+    assert "plm_rsh_agent = ssh : rsh : false" in settings_of(stand_ins)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "https://pip.example/simple"),
+        ({"UV_DEFAULT_INDEX": "https://uv.example/simple"}, "https://uv.example/simple"),
+        ({"PIP_INDEX_URL": "https://env.example/simple"}, "https://env.example/simple"),
+    ],
+)
+def test_uv_takes_the_index_of_pip_unless_it_has_its_own(
+    stand_ins: Path, machine: Path, variables: dict[str, str], expected: str
+) -> None:
+    script(stand_ins / ".uv/bin/python", 'echo "https://pip.example/simple"')
+    given = {"UV_DEFAULT_INDEX": "", "UV_INDEX_URL": "", "PIP_INDEX_URL": "", **variables}
+    assert build(stand_ins, machine, **given).returncode == 0
+    assert (stand_ins / "index").read_text() == f"{expected}\n"
+
+
+def test_set_up_that_fails_shows_the_error_and_does_not_count(
+    stand_ins: Path, machine: Path
+) -> None:
+    set_dates(stand_ins, "pyproject.toml", 3000)
+    result = build(stand_ins, machine, UV_STATUS="3")
+    assert result.returncode == 1
+    assert "src.cc:1: error: no such thing" in result.stdout
+    assert "uv sync failed with status 3" in result.stdout
+    assert "ci/setup.sh" in make(stand_ins, "-n", "env").stdout
+
+
+def test_a_horovod_that_does_not_run_does_not_count(stand_ins: Path, machine: Path) -> None:
+    set_dates(stand_ins, "pyproject.toml", 3000)
+    result = build(stand_ins, machine, MPI_STATUS="1")
+    assert result.returncode == 1
+    assert "Horovod does not run on 2 ranks" in result.stdout
+    assert "ci/setup.sh" in make(stand_ins, "-n", "env").stdout
+
+
+# --- pins
+
+
+def pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def normalized(name: str) -> str:
+    """The name as the index spells it, without extras."""
+    return re.sub(r"[-_.]+", "-", name.partition("[")[0]).lower()
+
+
+def requirements() -> Iterator[str]:
+    """Every requirement of pyproject.toml that does not take the version of another one."""
+    content = pyproject()
+    yield from content["project"]["dependencies"]
+    for group in content["dependency-groups"].values():
+        yield from group
+    yield from content["tool"]["uv"]["constraint-dependencies"]
+    for needed in content["tool"]["uv"]["extra-build-dependencies"].values():
+        for requirement in needed:
+            if isinstance(requirement, str):
+                yield requirement
+            else:
+                assert requirement["match-runtime"] is True
+
+
+@pytest.mark.parametrize("requirement", list(requirements()))
+def test_requirements_name_one_version(requirement: str) -> None:
+    assert re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?==\d+(\.\d+)*", requirement)
+
+
+def test_what_is_installed_is_what_is_pinned() -> None:
+    pins = {normalized(name): version for name, version in (r.split("==") for r in requirements())}
+    installed = {normalized(d.name): d.version for d in importlib.metadata.distributions()}
+    assert {name: pins.get(name) for name in installed} == installed
+
+
+# --- nothing tracked says where packages come from
+
+
+def registries(text: str) -> list[str]:
+    """What in the text points to a package registry or to a file on one."""
+    hosts = set(re.findall(r"https?://([^/\"\s]+)", lock_text()))
+    found = [host for host in hosts if host in text]
+    found += re.findall(r"(?:--(?:extra-|default-)?index-url|--default-index)[ =]\S+", text)
+    found += re.findall(r"https?://[^\s\"']+/simple\b", text)
+    return found + re.findall(r"\"resolved\": *\"https?:[^\"]*", text)
+
+
+def lock_text() -> str:
+    """uv.lock, which is not tracked and does name hosts."""
+    lock = ROOT / "uv.lock"
+    return lock.read_text() if lock.exists() else ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install --index-url=//a.b/c x",
+        'index = "https' + '://mirror.example/simple"',
+        '"resolved"' + ': "https://mirror.example/x.tgz"',
+    ],
+)
+def test_a_registry_is_recognized(text: str) -> None:
+    assert registries(text)
+
+
+def test_the_hosts_of_the_lock_file_are_recognized() -> None:
+    hosts = re.findall(r"https?://([^/\"\s]+)", lock_text())
+    assert all(registries(f"see {host}") for host in hosts)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
+def test_no_tracked_file_names_a_registry() -> None:
+    listed = run(["git", "ls-files", "-z", "-co", "--exclude-standard"], ROOT)
+    assert listed.returncode == 0, listed.stdout
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name and name != OWN_NAME]
+    texts = {path: path.read_text(errors="replace") for path in paths if path.is_file()}
+    assert ROOT / "pyproject.toml" in texts
+    assert {str(path): found for path, text in texts.items() if (found := registries(text))} == {}
+
+
+# Holds examples of what is looked for.
+OWN_NAME = str(Path(__file__).resolve().relative_to(ROOT))
