@@ -138,15 +138,19 @@ class Campaign:
         self, ask: Callable[[Workload, int], Comparison], smallest: int
     ) -> list[Comparison]:
         """One comparison a workload and world size, from the smallest size on that makes sense."""
-        sizes = [size for size in self.world_sizes if size >= smallest]
-        asked = [ask(workload, size) for workload in self.workloads for size in sizes]
+        asked = [
+            ask(workload, size)
+            for workload in self.workloads
+            for size in self.world_sizes
+            if size >= smallest
+        ]
         return [comparison for comparison in asked if self._possible(comparison)]
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         if comparison.question is Question.PARITY:
             # MirroredStrategy is one process, and so has one host.
-            return nodes(self.slots, size) == 1
+            return size >= self.profile.parity_from and nodes(self.slots, size) == 1
         if comparison.question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
         return True
@@ -167,8 +171,8 @@ class Campaign:
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
             f"{self.options.launcher}, schedule {self.profile.schedule.value}",
             f"looks after {'/'.join(map(str, sampling.looks))} rounds of "
-            f"{sampling.sets_per_launch} turns; no round is begun after "
-            f"{self.profile.budget_s / 60:.0f} min",
+            f"{sampling.turns_min} to {sampling.turns_max} turns; budget "
+            f"{self.profile.budget_s / 60:.3g} min",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]
 

@@ -161,12 +161,14 @@ class Sampling:
     """How much evidence is taken, and how long one may wait for it.
 
     looks: numbers of rounds after which a verdict is tried, ascending; a round is one launch of
-    every arm. sets_per_launch: how often the arms take turns within a launch. min_block_seconds
-    and min_block_steps bound a block from below. Deadlines are in seconds, an order each.
+    every arm. turns_min, turns_max: how often the arms take turns within a launch: as often as
+    the budget allows, within these. min_block_seconds and min_block_steps bound a block from
+    below. Deadlines are in seconds, an order each.
     """
 
     looks: tuple[int, ...] = (6, 12, 24)
-    sets_per_launch: int = 8
+    turns_min: int = 3
+    turns_max: int = 8
     min_block_seconds: float = 0.3
     min_block_steps: int = 10
     startup_deadline_s: float = 240.0
@@ -178,7 +180,8 @@ class Profile:
     """A named amount of work: which workloads, at which sizes, for how long.
 
     batch: samples per replica and step. world_sizes: empty for powers of two up to the slots,
-    plus all of them. budget_s: the session starts no further round past this.
+    plus all of them. parity_from: the smallest world size that parity is asked at. budget_s: the
+    session begins no round that would end past this.
     """
 
     name: str
@@ -189,6 +192,7 @@ class Profile:
     sampling: Sampling = Sampling()
     schedule: Schedule = Schedule.ALTERNATE
     world_sizes: tuple[int, ...] = ()
+    parity_from: int = 1
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:

@@ -12,7 +12,16 @@ from harness.tomlfile import Table, read_toml, shown
 
 PROFILES = Path(__file__).resolve().parents[1] / "ci" / "profiles"
 
-_KEYS = ("models", "dataset", "batch", "budget_s", "schedule", "world_sizes", "sampling")
+_KEYS = (
+    "models",
+    "dataset",
+    "batch",
+    "budget_s",
+    "schedule",
+    "world_sizes",
+    "parity_from",
+    "sampling",
+)
 _SECONDS = ("min_block_seconds", "startup_deadline_s", "block_deadline_s")
 
 
@@ -33,6 +42,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         sampling=_sampling(table.table("sampling")),
         schedule=table.choice("schedule", Schedule) if "schedule" in table else Profile.schedule,
         world_sizes=table.integers("world_sizes") if "world_sizes" in table else (),
+        parity_from=table.integer("parity_from") if "parity_from" in table else 1,
     )
 
 
@@ -67,7 +77,10 @@ def _sampling(table: Table) -> Sampling:
     known = [field.name for field in fields(Sampling)]
     table.only(known)
     values = {name: _sampling_value(table, name) for name in table.names}
-    return Sampling(**values)
+    sampling = Sampling(**values)
+    if sampling.turns_min > sampling.turns_max:
+        raise table.error(f"must not be above turns_max = {sampling.turns_max}", "turns_min")
+    return sampling
 
 
 def _sampling_value(table: Table, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,8 @@ class Runner:
 
     kinds: the kinds of blocks wanted of each arm. check: arms whose reproducible training is
     wanted once; its weights go to `weights_directory`. Arms that fail are recorded in `failures`
-    and never started again.
+    and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
+    long such a turn of all arms took last.
     """
 
     starter: Starter
@@ -43,6 +45,8 @@ class Runner:
     failures: dict[Arm, GroupFailed] = field(default_factory=dict)
     steps: dict[BlockKind, int] = field(default_factory=dict)
     correctness: dict[Arm, Launch] = field(default_factory=dict)
+    turns: int = 0
+    turn_seconds: float = 0.0
 
     def run(self, number: int, arms: Sequence[Arm]) -> Round:
         """Launch every arm that has not failed; number counts from 0."""
@@ -69,12 +73,14 @@ class Runner:
             for arm in list(groups):
                 self._guarded(groups, arm, lambda arm=arm: self._warm_up(groups, result, arm))
             self._settle_steps(result)
-            for turn in range(self.sampling.sets_per_launch):
+            began = time.monotonic()
+            for turn in range(self.turns):
                 order = list(groups) if turn % 2 == 0 else list(groups)[::-1]
                 for arm in order:
                     self._guarded(
                         groups, arm, lambda arm=arm, t=turn: self._turn(groups, result, arm, t)
                     )
+            self.turn_seconds = (time.monotonic() - began) / self.turns
             for arm in list(groups):
                 self._guarded(groups, arm, lambda arm=arm: self._finish(groups, result, arm))
         finally:

@@ -105,7 +105,7 @@ class _Work:
             starter=session.starter,
             sampling=session.profile.sampling,
             schedule=session.profile.schedule,
-            kinds=kinds_of(comparisons),
+            kinds=kinds_of([c for c in comparisons if session.judged(c)], comparisons),
             check=[
                 arm
                 for comparison in comparisons
@@ -123,7 +123,7 @@ class _Work:
             arms = self._arms_wanted(number)
             if not arms or (number > 0 and not self._time_for_another()):
                 break
-            self._number = number
+            self._runner.turns = self._turns(number)
             began = time.monotonic()
             measured = self._runner.run(number, arms)
             self._seconds_of_round.append(time.monotonic() - began)
@@ -147,8 +147,23 @@ class _Work:
                 wanted.update(dict.fromkeys(comparison.arms))
         return list(wanted)
 
+    def _turns(self, number: int) -> int:
+        """As many turns as leave time for the rounds up to the first look."""
+        sampling = self._session.profile.sampling
+        if number == 0:
+            return sampling.turns_min
+        rounds_left = max(1, sampling.looks[0] - number)
+        per_round = (self._deadline - time.monotonic()) / rounds_left
+        turn_seconds = max(self._runner.turn_seconds, 1e-3)
+        apart_from_turns = self._seconds_of_round[-1] - self._runner.turns * turn_seconds
+        affordable = int((per_round - apart_from_turns) / turn_seconds)
+        return min(max(affordable, sampling.turns_min), sampling.turns_max)
+
     def _time_for_another(self) -> bool:
-        return time.monotonic() + self._seconds_of_round[-1] <= self._deadline
+        """Whether a round as short as may be would end within the budget."""
+        fewest = self._session.profile.sampling.turns_min
+        saved = (self._runner.turns - fewest) * self._runner.turn_seconds
+        return time.monotonic() + self._seconds_of_round[-1] - saved <= self._deadline
 
     def _say(self, text: str) -> None:
         looks = self._session.profile.sampling.looks
@@ -194,19 +209,21 @@ class _Work:
 
     def _judged(self, outcome: Outcome) -> Outcome:
         comparison = outcome.comparison
+        judged = self._session.judged(comparison)
         problems = self._problems(outcome)
         observations = []
         try:
             observations = [observation(comparison, measured) for measured in outcome.rounds]
         except (KeyError, ValueError, ZeroDivisionError) as error:
-            problems.append(f"no figure: {error}")
+            if judged:
+                problems.append(f"no figure: {error}")
         outcome = replace(outcome, observations=tuple(observations))
         rule = self._session.rule(comparison)
         count = len(observations)
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return self._with(outcome, Verdict.INVALID, rule, text)
-        if not self._session.judged(comparison):
+        if not judged:
             reason = "more replicas than cores or devices"
             return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
         if rule is None:
@@ -266,10 +283,12 @@ class _Work:
         return [f"{names} trained different weights: {difference}"] if difference else []
 
 
-def kinds_of(comparisons: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
-    """The kinds of blocks that the comparisons want of each arm; full ones always."""
-    kinds: dict[Arm, set[BlockKind]] = {}
-    for comparison in comparisons:
+def kinds_of(
+    judged: Sequence[Comparison], shown: Sequence[Comparison]
+) -> dict[Arm, set[BlockKind]]:
+    """The kinds of blocks wanted of each arm: full ones always, others only to be judged."""
+    kinds = {arm: {BlockKind.FULL} for comparison in shown for arm in comparison.arms}
+    for comparison in judged:
         for side in (comparison.candidate, comparison.reference):
-            kinds.setdefault(side.arm, {BlockKind.FULL}).add(side.kind)
+            kinds[side.arm].add(side.kind)
     return kinds

@@ -15,7 +15,8 @@ world_sizes = [1, 2, 8]
 
 [sampling]
 looks = [4, 8]
-sets_per_launch = 3
+turns_min = 2
+turns_max = 3
 min_block_seconds = 0.5
 min_block_steps = 7
 startup_deadline_s = 100
@@ -56,7 +57,8 @@ def test_every_setting_is_read(write):
     assert profile.world_sizes == (1, 2, 8)
     assert profile.sampling == Sampling(
         looks=(4, 8),
-        sets_per_launch=3,
+        turns_min=2,
+        turns_max=3,
         min_block_seconds=0.5,
         min_block_steps=7,
         startup_deadline_s=100.0,
