@@ -24,9 +24,19 @@ class BareLoop:
     ) -> None:
         script = [interpreter, "-m", "bench.bare_loop", *arguments]
         self._process = subprocess.Popen(
-            [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
-            + ["--mca", "mpi_yield_when_idle", "1"]
-            + [*script, ",".join(map(str, cores))],
+            [
+                mpirun,
+                "-np",
+                str(len(cores)),
+                "--oversubscribe",
+                "--bind-to",
+                "none",
+                "--mca",
+                "mpi_yield_when_idle",
+                "1",
+                *script,
+                ",".join(map(str, cores)),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

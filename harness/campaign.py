@@ -243,9 +243,7 @@ def open_data(dataset: str, directory: str) -> DataSource:
     return DataSource(dataset, str(Path(directory).resolve()), source.classes)
 
 
-def make_launcher(
-    campaign: Campaign, stack: Stack, scratch: Path, slots: Slots | None
-) -> Launcher:
+def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots | None) -> Launcher:
     """The launcher that the options name; slots: the other ranks under an outer mpirun."""
     if campaign.options.launcher == "mpirun":
         return MpirunLauncher(str(stack.mpirun))
@@ -264,7 +262,9 @@ def make_starter(
     """Everything that is needed to start arms: a listening socket and a scratch directory."""
     scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
     one_host = len({slot.host for slot in campaign.slots}) == 1
-    hub = Hub() if one_host else Hub("0.0.0.0", advertised=socket.gethostbyname(socket.gethostname()))
+    hub = (
+        Hub() if one_host else Hub("0.0.0.0", advertised=socket.gethostbyname(socket.gethostname()))
+    )
     sampling = campaign.profile.sampling
     return Starter(
         launcher=make_launcher(campaign, stack, scratch, slots),

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "question(ask=..., smallest=2): what a case in perf/ measures")
+    config.addinivalue_line("markers", "question(ask, smallest=2): what a case measures")
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
@@ -75,9 +75,7 @@ class Suite:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         names = {field.name for field in fields(campaigns.Options)}
-        self.options = campaigns.Options(
-            **{name: getattr(config.option, name) for name in names}
-        )
+        self.options = campaigns.Options(**{name: getattr(config.option, name) for name in names})
         self.machine = local_machine()
         self.slots = Slots() if outer_size() > 1 else None
         try:
@@ -131,9 +129,7 @@ class Suite:
                 progress=self._say,
                 seed=int(time.time()),
             )
-            facts = fingerprint(
-                self.machine, stack, self.options.launcher, self.campaign.slots
-            )
+            facts = fingerprint(self.machine, stack, self.options.launcher, self.campaign.slots)
             self._store = Store(Path(self.options.results) / "runs", session_name(), facts)
         return self._session
 
@@ -243,7 +239,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(
                 pytest.mark.benchmark(timer=clock.timer(), group=comparison.question.value)
             )
-    order = {id(item): workloads.get(getattr(comparison_of(item), "workload", None), -1) for item in items}
+    order = {
+        id(item): workloads.get(getattr(comparison_of(item), "workload", None), -1)
+        for item in items
+    }
     items.sort(key=lambda item: order[id(item)])
 
 
@@ -281,9 +280,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def measure(
-    request: pytest.FixtureRequest, benchmark: Any
-) -> Callable[[Comparison], Outcome]:
+def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Comparison], Outcome]:
     """Measure a comparison and hand out its outcome; what is not judged is skipped."""
 
     def measured(comparison: Comparison) -> Outcome:
@@ -302,12 +299,13 @@ def measure(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None]:
-    report: Any = yield
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
     outcome = item.stash.get(_outcome, None)
     if outcome is not None and report.when == "call":
-        report.verdict = outcome.judgement.verdict.value
-        report.user_properties.append(("verdict", report.verdict))
+        word = outcome.judgement.verdict.value
+        report.verdict = word  # type: ignore[attr-defined]
+        report.user_properties.append(("verdict", word))
         if report.failed and isinstance(call.excinfo and call.excinfo.value, AssertionError):
             report.longrepr = summary.explanation(outcome)
     return report

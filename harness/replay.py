@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.measurement import median_speed
+from harness.measurement import Block, median_speed
 from harness.plan import Side
 from harness.session import Outcome
-from harness.store import case_document
+from harness.store import case_document, plain
 
 
 class ReplayedClock:
@@ -41,19 +41,16 @@ class ReplayedClock:
 def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """Record the candidate's blocks, with throughput and verdict as extra_info."""
     side = outcome.comparison.candidate
-    blocks = [
-        block
-        for measured in outcome.rounds
-        for block in measured.launches[side.arm].of_kind(side.kind)
-    ]
+    blocks = _blocks(outcome, side)
     if not blocks:
         return
-    document = case_document(outcome)
+    reference = _blocks(outcome, outcome.comparison.reference)
+    document = plain(case_document(outcome))
     benchmark.extra_info.update(
         case=document["case"],
         **{key: document["verdict"][key] for key in ("word", "figure", "threshold", "rounds")},
         images_per_second=median_speed(blocks),
-        images_per_second_reference=_speed(outcome, outcome.comparison.reference),
+        images_per_second_reference=median_speed(reference) if reference else None,
         steps_per_block=blocks[0].steps,
         world_size=outcome.comparison.world_size,
         gradient_bytes=outcome.rounds[0].launches[side.arm].facts[0]["gradient_bytes"],
@@ -61,11 +58,9 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     clock.replay([block.seconds for block in blocks], benchmark)
 
 
-def _speed(outcome: Outcome, side: Side) -> float:
-    return median_speed(
-        [
-            block
-            for measured in outcome.rounds
-            for block in measured.launches[side.arm].of_kind(side.kind)
-        ]
-    )
+def _blocks(outcome: Outcome, side: Side) -> list[Block]:
+    return [
+        block
+        for measured in outcome.rounds
+        for block in measured.launches[side.arm].of_kind(side.kind)
+    ]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -14,12 +13,12 @@ from harness import evidence
 from harness.launch.group import GroupFailed
 from harness.measurement import Round, observation
 from harness.placement import is_oversubscribed, nodes
-from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Strategy, Workload
+from harness.plan import Arm, BlockKind, Comparison, Profile, Question
 from harness.rounds import Progress, Runner
 from harness.starter import Starter
+from harness.stats import hodges_lehmann
 from harness.thresholds import Thresholds
 from harness.verdict import Judgement, Rule, Verdict, as_ratio, judge
-from harness.stats import hodges_lehmann
 
 
 @dataclass(frozen=True)
@@ -244,9 +243,7 @@ class _Work:
     def _first_look(self) -> int:
         return self._session.profile.sampling.looks[0]
 
-    def _with(
-        self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str
-    ) -> Outcome:
+    def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
         """A verdict that does not rest on the figure, with the figure where there is one."""
         figure = None
         if outcome.observations and np.isfinite(outcome.observations).all():
@@ -278,7 +275,7 @@ class _Work:
                 return [f"{arm.name}: replicas differ after reproducible training"]
             with np.load(self._runner.weights(arm)) as arrays:
                 trained.append(dict(arrays))
-        difference = evidence.weights_differ(*trained)
+        difference = evidence.weights_differ(trained[0], trained[1])
         names = " and ".join(arm.label for arm in comparison.arms)
         return [f"{names} trained different weights: {difference}"] if difference else []
 

@@ -181,6 +181,6 @@ def _block(block: Block) -> Document:
         "steps": block.steps,
         "seconds": block.seconds,
         "samples": block.samples,
-        "samples_per_second": block.samples_per_second,
+        "samples_per_second": block.samples_per_second if block.seconds > 0 else None,
         "ranks": [dict(rank) for rank in block.ranks],
     }

@@ -14,13 +14,13 @@ from harness.verdict import Verdict
 
 WIDTH = 80
 _NAMES = {
-    Question.WEAK_SCALING: "weak scaling",
-    Question.STRONG_SCALING: "strong scaling",
-    Question.COMMUNICATION: "communication",
+    Question.WEAK_SCALING: "weak",
+    Question.STRONG_SCALING: "strong",
+    Question.COMMUNICATION: "comm.",
     Question.PARITY: "parity",
 }
-_HEADER = f"{'question':<14} {'model':<15} {'np':>3}  {'figure':>6} {'interval':<16}"
-_HEADER += f"{'must be':<14} verdict"
+_HEADER = f"{'case':<6} {'model':<15} {'np':>3} {'figure':>6} {'interval':<14} "
+_HEADER += f"{'must be':<13} {'n':>2} verdict"
 
 # Exit statuses; the worst verdict of a session decides, in the order of harness.verdict.Verdict.
 EXIT_STATUS = {Verdict.FAIL: 1, Verdict.INVALID: 7, Verdict.INCONCLUSIVE: 6, Verdict.PASS: 0}
@@ -39,23 +39,22 @@ def exit_status(verdicts: Sequence[Verdict]) -> int:
 def figure_text(figure: Interval | None) -> str:
     """Estimate and interval, such as ` 0.873 [0.861, 0.884]`."""
     if figure is None:
-        return f"{'-':>6} {'':<16}"
+        return f"{'-':>6} {'':<14}"
     bounds = [
-        "-" if math.isinf(bound) or bound == 0 else f"{bound:.3f}"
+        "-" if math.isinf(bound) or bound == 0 else f"{bound:.3f}"[:5]
         for bound in (figure.lower, figure.upper)
     ]
-    return f"{figure.estimate:>6.3f} {f'[{bounds[0]}, {bounds[1]}]':<16}"
+    return f"{figure.estimate:>6.3f} {f'[{bounds[0]}, {bounds[1]}]':<14}"
 
 
 def line(outcome: Outcome) -> str:
-    """One case: question, model, world size, figure with interval, threshold, verdict, rounds."""
+    """One case: question, model, world size, figure with interval, threshold, rounds, verdict."""
     comparison, judgement = outcome.comparison, outcome.judgement
     rule = str(judgement.rule) if judgement.rule is not None else ""
-    rounds = f" ({judgement.rounds})" if judgement.rounds else ""
     return (
-        f"{_NAMES[comparison.question]:<14} {comparison.workload.model:<15} "
-        f"{comparison.world_size:>3}  {figure_text(judgement.figure)}"
-        f"{rule:<14} {judgement.verdict.value}{rounds}"
+        f"{_NAMES[comparison.question]:<6} {comparison.workload.model:<15} "
+        f"{comparison.world_size:>3} {figure_text(judgement.figure)} "
+        f"{rule:<13} {judgement.rounds:>2} {judgement.verdict.value}"
     )
 
 
@@ -90,7 +89,8 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
     unjudged = [o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED]
     if unjudged:
-        lines.append(f"NOT JUDGED: {unjudged[0].judgement.reason}; shown, and neutral")
+        note = f"NOT JUDGED: {unjudged[0].judgement.reason}; shown, and neutral"
+        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
     return lines
 
 

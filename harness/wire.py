@@ -9,9 +9,9 @@ answers orders one by one until it is told to close. A rank that fails says ``er
 import json
 import socket
 from enum import Enum
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
-Message = Dict[str, Any]
+Message = dict[str, Any]
 
 # host:port:token of the driver, in the environment of every rank.
 DRIVER_VARIABLE = "HVDPERF_DRIVER"
@@ -58,7 +58,7 @@ class Connection:
     def send(self, message: Message) -> None:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def receive(self) -> Optional[List[Message]]:
+    def receive(self) -> Optional[list[Message]]:
         """The complete messages that have arrived, after one read; None at the end of the stream.
 
         Raises ValueError if the peer does not speak this protocol.

@@ -39,7 +39,9 @@ def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
     return plan
 
 
-def horovod_environment(own: Mapping[str, Any], one_host: bool, deadline_s: float) -> dict[str, str]:
+def horovod_environment(
+    own: Mapping[str, Any], one_host: bool, deadline_s: float
+) -> dict[str, str]:
     """What Horovod's Gloo controller reads, as horovod.runner.gloo_run sets it.
 
     own: this rank's entry of the rendezvous plan.

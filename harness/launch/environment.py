@@ -18,7 +18,6 @@ _OUTER_MCA = (
     "orte_",
     "ess",
     "pmix",
-    "plm",
     "initial_wdir",
     "shmem_RUNTIME",
     "mpi_oversubscribe",

@@ -63,7 +63,12 @@ class Group:
     """
 
     def __init__(
-        self, arm: str, launcher: Launcher, hub: Hub, order: Order, configs: Sequence[Mapping[str, Any]]
+        self,
+        arm: str,
+        launcher: Launcher,
+        hub: Hub,
+        order: Order,
+        configs: Sequence[Mapping[str, Any]],
     ) -> None:
         self.arm = arm
         self.ranks = [Rank() for _ in configs]
@@ -90,7 +95,7 @@ class Group:
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         if not 0 <= rank < len(self.ranks) or self.ranks[rank].connection is not None:
-            connection.close()
+            self._hub.drop(connection)
             return
         state = self.ranks[rank]
         state.connection, state.pid, state.host = connection, hello["pid"], hello["host"]
@@ -204,7 +209,7 @@ class Group:
             job.end({i: rank.pid for i, rank in enumerate(self.ranks) if rank.pid})
         for rank in self.ranks:
             if rank.connection is not None:
-                rank.connection.socket.close()
+                self._hub.drop(rank.connection)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # When something goes wrong -------------------------------------------------------------
@@ -275,7 +280,7 @@ class Group:
             what = "it never connected" if missing else "it does not even say where it is"
             return self._failure((missing or silent)[0], f"{waited}: {what}")
         suspects = self._suspects()
-        alone = suspects[0] if len(suspects) < len(self.ranks) else None
+        alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
         lines = [self._standing(i) for i in range(len(self.ranks))]
         return self._failure(alone, f"{waited} ({'; '.join(lines)})")
 

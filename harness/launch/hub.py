@@ -82,25 +82,32 @@ class Hub:
             return
         rank: int = hello["hello"]
         self._selector.register(
-            connection.socket, selectors.EVENT_READ, lambda: self._deliver(listener, rank, connection)
+            connection.socket,
+            selectors.EVENT_READ,
+            lambda: self._deliver(listener, rank, connection),
         )
         listener.joined(rank, connection, hello)
 
     def _listener(self, token: str) -> Listener | None:
         for expected, listener in self._listeners.items():
-            if hmac.compare_digest(expected, token):
+            if hmac.compare_digest(expected.encode(), token.encode()):
                 return listener
         return None
 
     def _deliver(self, listener: Listener, rank: int, connection: Connection) -> None:
         messages = self._read(connection)
         if messages is None:
-            self._selector.unregister(connection.socket)
-            connection.close()
+            self.drop(connection)
             listener.left(rank)
             return
         for message in messages:
             listener.received(rank, message)
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection, and listen to it no more."""
+        if connection.socket.fileno() >= 0 and connection.socket in self._selector.get_map():
+            self._selector.unregister(connection.socket)
+        connection.close()
 
     @staticmethod
     def _read(connection: Connection) -> list[Message] | None:

@@ -127,7 +127,13 @@ class MpirunLauncher:
         # What TensorFlow leaves in temporary files, too.
         environment["TMPDIR"] = str(order.scratch)
         # The guard ends mpirun, and with it the ranks, when this process is killed.
-        guarded = [sys.executable, "-I", "-S", str(ROOT / "harness/launch/guard.py"), str(os.getpid())]
+        guarded = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(ROOT / "harness/launch/guard.py"),
+            str(os.getpid()),
+        ]
         try:
             with (
                 open(order.scratch / "stdout", "wb") as stdout,

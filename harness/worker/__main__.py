@@ -11,7 +11,7 @@ import os  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
-from typing import Any, Dict  # noqa: E402
+from typing import Any  # noqa: E402
 
 from harness.wire import Message, Phase  # noqa: E402
 from harness.worker import process, rendezvous  # noqa: E402
@@ -33,20 +33,20 @@ def rank_of_this_process() -> int:
     return 0
 
 
-def make_trainer(strategy: str, config: Dict[str, Any]) -> Any:
+def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
     """Import TensorFlow and the strategy; which takes most of a start."""
     module, name = TRAINERS[strategy]
     return getattr(importlib.import_module(module), name)(config)
 
 
-def start_up(driver: Driver, fault: Fault, config: Dict[str, Any]) -> Any:
+def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
     """Every phase up to the first training step and the broadcast; the trainer, ready to run."""
     driver.enter(Phase.IMPORT)
     fault.strike(Phase.IMPORT)
     trainer = make_trainer(config["strategy"], config)
     if config["rendezvous"]:
         rendezvous.meet(driver, config["rendezvous"])
-    facts: Dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for phase, act in (
         (Phase.INIT, trainer.init),
         (Phase.BUILD, trainer.build),
@@ -64,7 +64,7 @@ def start_up(driver: Driver, fault: Fault, config: Dict[str, Any]) -> Any:
     return trainer
 
 
-def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> Dict[str, Any]:
+def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str, Any]:
     """Carry out one order; what it found."""
     from harness.worker.loop import run_block
 
@@ -96,7 +96,7 @@ def main() -> None:
                 break
             driver.reply(obey(trainer, driver, fault, order))
             driver.enter(Phase.READY)
-    except Exception as error:  # whatever it is, the driver is to know which rank and phase
+    except Exception as error:  # noqa: BLE001 - whatever it is, the driver is to know
         traceback.print_exc()
         driver.fail(error)
         leave(1)

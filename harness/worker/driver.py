@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Dict
+from typing import Any
 
 from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase
 
@@ -26,7 +26,7 @@ class Driver:
         self._connection.socket.settimeout(None)
         self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sending = threading.Lock()
-        self._orders: "queue.Queue[Message]" = queue.Queue()
+        self._orders: queue.Queue[Message] = queue.Queue()
         self._main_thread = threading.get_ident()
         self.rank = rank
         self.phase = Phase.LAUNCH
@@ -78,7 +78,7 @@ class Driver:
         """Wait for what one rank shares with all."""
         return str(self._orders.get()["shared"])
 
-    def reply(self, result: Dict[str, Any]) -> None:
+    def reply(self, result: dict[str, Any]) -> None:
         self._send({"reply": result})
 
     def fail(self, error: BaseException) -> None:
@@ -99,13 +99,13 @@ class Driver:
         while self.next_order()["op"] != "close":
             pass
 
-    def standing(self) -> Dict[str, Any]:
+    def standing(self) -> dict[str, Any]:
         """Where the main thread is: phase, steps begun, and its innermost frames."""
         frame = sys._current_frames().get(self._main_thread)
         where, waits = "?", False
         if frame is not None:
             inner = traceback.extract_stack(frame)[-1]
-            where = "{}:{} {}".format(os.path.basename(inner.filename), inner.lineno, inner.name)
+            where = f"{os.path.basename(inner.filename)}:{inner.lineno} {inner.name}"
             # In a collective, as a rank is that waits for another one. Horovod's wrappers are
             # generated code, of the file "<string>".
             own = inner.filename.startswith(_HARNESS)

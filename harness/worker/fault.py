@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Optional
 
 from harness.wire import Phase
 
@@ -21,7 +21,7 @@ def _hang() -> None:
         time.sleep(3600)
 
 
-_ACTS: Dict[str, Callable[[], None]] = {
+_ACTS: dict[str, Callable[[], None]] = {
     "raise": _raise,
     "exit": lambda: os._exit(3),
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -32,7 +32,7 @@ _ACTS: Dict[str, Callable[[], None]] = {
 class Fault:
     """What this rank was asked to do wrong: nothing, unless its config names it."""
 
-    def __init__(self, config: Optional[Dict[str, Any]], rank: int) -> None:
+    def __init__(self, config: Optional[dict[str, Any]], rank: int) -> None:
         """config: kind (raise, exit, kill, hang, slow), rank, phase, factor (of slow)."""
         mine = config is not None and config["rank"] == rank
         self._kind: Optional[str] = config["kind"] if config is not None and mine else None

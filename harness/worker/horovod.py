@@ -1,6 +1,7 @@
 """Strategy `horovod`: one process a replica, gradients averaged by DistributedGradientTape."""
 
-from typing import Any, Callable, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import Any, Callable
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -20,9 +21,9 @@ class HorovodTrainer:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._steps: Dict[str, Callable[..., tf.Tensor]] = {}
-        self._batches: Dict[str, Iterator[Any]] = {}
-        self._saved: List[tf.Tensor] = []
+        self._steps: dict[str, Callable[..., tf.Tensor]] = {}
+        self._batches: dict[str, Iterator[Any]] = {}
+        self._saved: list[tf.Tensor] = []
 
     def init(self) -> Facts:
         training.set_up_devices(self._config)
@@ -80,7 +81,7 @@ class HorovodTrainer:
         # After the first step, as Horovod's examples do: by then the optimizer has its state.
         hvd.broadcast_variables(self._state(), root_rank=0)
 
-    def _state(self) -> List[tf.Variable]:
+    def _state(self) -> list[tf.Variable]:
         return training.tf_variables([*self._model.variables, *self._optimizer.variables])
 
     def barrier(self) -> None:

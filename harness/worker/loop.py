@@ -1,7 +1,7 @@
 """The timed loop: one block of consecutive training steps."""
 
 import time
-from typing import Any, Dict
+from typing import Any
 
 from harness.wire import Phase
 from harness.worker.driver import Driver
@@ -12,7 +12,7 @@ from harness.worker.trainer import Trainer
 
 def run_block(
     trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Train `steps` steps from a barrier on, and read this rank's clock.
 
     Returns seconds (of the whole block, until the last loss is there), step_seconds and

@@ -1,6 +1,7 @@
 """Strategy `mirrored`: one process, a replica a device, tf.distribute.MirroredStrategy."""
 
-from typing import Any, Callable, Dict, Iterator, List
+from collections.abc import Iterator
+from typing import Any, Callable
 
 import tensorflow as tf
 
@@ -25,9 +26,7 @@ class MirroredTrainer:
         return {
             "rank": 0,
             "world_size": self._strategy.num_replicas_in_sync,
-            "transport": type(
-                self._strategy.extended._get_cross_device_ops(tf.zeros([]))
-            ).__name__,
+            "transport": type(self._strategy.extended._get_cross_device_ops(tf.zeros([]))).__name__,
         }
 
     def build(self) -> Facts:
@@ -96,7 +95,7 @@ class MirroredTrainer:
             "digests": [training.digest(weights) for weights in self._by_replica(self._model)],
         }
 
-    def _by_replica(self, model: Any) -> List[List[tf.Variable]]:
+    def _by_replica(self, model: Any) -> list[list[tf.Variable]]:
         """Every replica's copies of the trainable weights."""
         copies = [
             self._strategy.experimental_local_results(variable)

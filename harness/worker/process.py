@@ -3,7 +3,7 @@
 import ctypes
 import os
 import signal
-from typing import Dict, Iterable
+from collections.abc import Iterable
 
 PR_SET_PDEATHSIG = 1
 
@@ -27,7 +27,7 @@ def pin(cores: Iterable[int]) -> None:
             continue  # the thread has ended since it was listed
 
 
-def configure_environment(config: Dict[str, object]) -> None:
+def configure_environment(config: dict[str, object]) -> None:
     """What TensorFlow reads from the environment, set before it is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     device = config.get("device")

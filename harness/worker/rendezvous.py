@@ -3,13 +3,13 @@
 import os
 import socket
 import threading
-from typing import Any, Dict, List
+from typing import Any
 
 from harness.wire import DRIVER_VARIABLE
 from harness.worker.driver import Driver
 
 
-def meet(driver: Driver, plan: List[Dict[str, Any]]) -> None:
+def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
     """Rank 0 opens a server and shares its address; every rank tells Horovod of it.
 
     plan: one entry a rank, the fields of horovod.runner.common.util.hosts.SlotInfo.
@@ -24,7 +24,7 @@ def meet(driver: Driver, plan: List[Dict[str, Any]]) -> None:
     os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"] = port
 
 
-def _open_server(plan: List[Dict[str, Any]]) -> str:
+def _open_server(plan: list[dict[str, Any]]) -> str:
     """Start the server on a thread of its own, which ends with this process; its address.
 
     Not RendezvousServer.start(): that one listens on every interface and picks its port at random.
@@ -36,7 +36,7 @@ def _open_server(plan: List[Dict[str, Any]]) -> str:
     server = RendezvousHTTPServer((host, 0), RendezvousHandler, 0)
     server.init([SlotInfo(**entry) for entry in plan])
     threading.Thread(target=server.serve_forever, name="rendezvous", daemon=True).start()
-    return "{}:{}".format(host, server.server_port)
+    return f"{host}:{server.server_port}"
 
 
 def own_address() -> str:

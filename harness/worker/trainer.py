@@ -1,10 +1,10 @@
 """What the rank's loop asks of a strategy. One file beside this one implements it per strategy."""
 
-from typing import Any, Dict, Protocol
+from typing import Any, Protocol
 
 from harness.worker.training import Config
 
-Facts = Dict[str, Any]
+Facts = dict[str, Any]
 
 
 class Trainer(Protocol):

@@ -1,14 +1,15 @@
 """What every strategy trains alike: model, loss, optimizer and input of a workload."""
 
 import hashlib
-from typing import Any, Dict, Iterable, List, Tuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from models import inputs, registry
 
-Config = Dict[str, Any]
+Config = dict[str, Any]
 
 
 def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
@@ -44,7 +45,7 @@ def make_optimizer(name: str) -> Any:
         return tf.keras.optimizers.Adam(learning_rate=1e-3)
     if name == "sgd":
         return tf.keras.optimizers.SGD(learning_rate=1e-2)
-    raise ValueError("unknown optimizer: {}".format(name))
+    raise ValueError(f"unknown optimizer: {name}")
 
 
 def prepare(optimizer: Any, model: Any) -> Any:
@@ -54,7 +55,7 @@ def prepare(optimizer: Any, model: Any) -> Any:
 
 
 def open_dataset(
-    config: Config, batch: int, shard: Tuple[int, int] = (0, 1), augment: bool = True
+    config: Config, batch: int, shard: tuple[int, int] = (0, 1), augment: bool = True
 ) -> tf.data.Dataset:
     """(images [batch, size, size, 3] float32, labels [batch]) for ever; in file order and as
     they are in the files unless augmented."""
@@ -71,7 +72,7 @@ def open_dataset(
     )
 
 
-def step_signature(config: Config) -> List[tf.TensorSpec]:
+def step_signature(config: Config) -> list[tf.TensorSpec]:
     """Any batch size, so that one trace serves full and split batches."""
     size = config["image_size"]
     return [
@@ -92,7 +93,7 @@ def losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
-def tf_variables(variables: Iterable[Any]) -> List[tf.Variable]:
+def tf_variables(variables: Iterable[Any]) -> list[tf.Variable]:
     """Keras 3 wraps the TensorFlow variables that Horovod needs; Keras 2 hands them out."""
     return [v if isinstance(v, tf.Variable) else v.value for v in variables]
 
@@ -107,11 +108,11 @@ def digest(variables: Iterable[tf.Variable]) -> str:
 
 def save_arrays(path: str, arrays: Iterable[Any]) -> None:
     """Write tensors or variables to an .npz file, in order, as a0, a1, ..."""
-    values = {"a{}".format(i): np.asarray(array) for i, array in enumerate(arrays)}
-    np.savez(path, **values)  # type: ignore[arg-type]
+    values = {f"a{i}": np.asarray(array) for i, array in enumerate(arrays)}
+    np.savez(path, **values)
 
 
-def size_of(model: Any) -> Dict[str, int]:
+def size_of(model: Any) -> dict[str, int]:
     """What the optimizer trains and Horovod reduces: counts, and bytes of the gradients."""
     weights = tf_variables(model.trainable_variables)
     return {

@@ -363,7 +363,7 @@ class _Unpickler(pickle._Unpickler):
 
     dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,
-        **{opcode: _refuse_opcode for opcode in _FOREIGN_OPCODES},
+        **dict.fromkeys(_FOREIGN_OPCODES, _refuse_opcode),
     }
 
     def find_class(self, module: Any, name: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.groups import DEADLINE_S, MakeStarter
 
 from harness.launch.agent import LocalAgent
 from harness.launch.agents import AgentsLauncher
@@ -20,7 +21,7 @@ from harness.stack import find_mpirun
 from harness.starter import DataSource, Starter
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
-from support.groups import DEADLINE_S, MakeStarter
+
 
 @pytest.fixture(scope="session")
 def cifar10(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -30,7 +30,9 @@ HANG_DEADLINE_S = 14.0
 
 def open_sockets(pids: Iterable[int]) -> set[str]:
     """The TCP sockets of the processes and of whatever started them, as the kernel numbers them."""
-    parents = [int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids]
+    parents = [
+        int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids
+    ]
     found = set()
     for pid in {*pids, *parents} - {os.getpid()}:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
@@ -98,7 +100,9 @@ def test_a_stopped_rank_is_named(start: Callable[..., Group], launcher: str) -> 
     assert caught.value.rank == 0
 
 
-def test_a_stopped_group_dies_with_the_session(cifar10: Path, tmp_path: Path, launcher: str) -> None:
+def test_a_stopped_group_dies_with_the_session(
+    cifar10: Path, tmp_path: Path, launcher: str
+) -> None:
     """SIGKILL of the driver while a group is paused: the kernel ends the ranks all the same."""
     import signal
     import subprocess

@@ -33,9 +33,7 @@ def test_reduced_gradients_are_the_mean_of_the_ranks_own(
     assert tensors == 16
     assert not np.allclose(own[0][0], own[1][0]), "the ranks were fed the same data"
     for i in range(tensors):
-        np.testing.assert_allclose(
-            reduced[0][i], (own[0][i] + own[1][i]) / 2, rtol=1e-5, atol=1e-7
-        )
+        np.testing.assert_allclose(reduced[0][i], (own[0][i] + own[1][i]) / 2, rtol=1e-5, atol=1e-7)
         np.testing.assert_array_equal(reduced[0][i], reduced[1][i])
 
 

@@ -38,4 +38,4 @@ def damaged(tmp_path: Path) -> Iterator[Callable[[str, Layout, bytes], Path]]:
         victim.write_bytes(content)
         return victim
 
-    yield write
+    return write

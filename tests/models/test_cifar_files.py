@@ -25,7 +25,8 @@ def complaint(directory: Path, dataset: str = "cifar10") -> str:
     with pytest.raises(DataError) as raised:
         locate(directory, dataset)
     message = str(raised.value)
-    assert "\n" not in message and "; " in message
+    assert "\n" not in message
+    assert "; " in message
     return message
 
 
@@ -77,12 +78,13 @@ def test_records_of_both_layouts_are_the_same(tmp_path: Path) -> None:
             pickled = records(locate(tmp_path / "pickle", dataset), split)
             np.testing.assert_array_equal(binary[0], pickled[0])
             np.testing.assert_array_equal(binary[1], pickled[1])
-            assert binary[0].dtype == np.uint8 and binary[0].shape[1:] == (32, 32, 3)
+            assert binary[0].dtype == np.uint8
+            assert binary[0].shape[1:] == (32, 32, 3)
             assert binary[1].dtype == np.int64
 
 
 @pytest.mark.parametrize(
-    "dataset, layout, folder",
+    ("dataset", "layout", "folder"),
     [
         ("cifar10", Layout.BINARY, "cifar-10-batches-bin"),
         ("cifar10", Layout.PICKLE, "cifar-10-batches-py"),
@@ -166,7 +168,8 @@ def test_pickles_of_python_3_are_read(
 
 def test_missing_directory(tmp_path: Path) -> None:
     message = complaint(tmp_path / "nowhere")
-    assert "nowhere: no such directory" in message and "models.inputs.samples" in message
+    assert "nowhere: no such directory" in message
+    assert "models.inputs.samples" in message
 
 
 def test_empty_directory(tmp_path: Path) -> None:
@@ -221,7 +224,7 @@ def test_binary_file_of_a_wrong_size(damaged: Damage, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "labels, reason", [((20, 0), "20 for coarse_labels"), ((0, 100), "100 for fine_labels")]
+    ("labels", "reason"), [((20, 0), "20 for coarse_labels"), ((0, 100), "100 for fine_labels")]
 )
 def test_label_out_of_range(damaged: Damage, labels: tuple[int, int], reason: str) -> None:
     content = (bytes(2) + bytes(3072)) * 2 + bytes(labels) + bytes(3072)
@@ -233,7 +236,7 @@ PIXELS = np.zeros((2, 3072), np.uint8)
 
 
 @pytest.mark.parametrize(
-    "content, reason",
+    ("content", "reason"),
     [
         ([1, 2], "dictionary"),
         ({"labels": [0, 1]}, "its data is no array"),
@@ -339,7 +342,9 @@ def test_pickle_with_one_byte_changed_is_refused_or_sound(damaged: Damage) -> No
             table = rows(locate(victim.parent, "cifar10"), Split.TRAIN)
         except DataError as error:
             refused += 1
-            assert str(error).startswith(f"{victim}: ") and "\n" not in str(error)
+            assert str(error).startswith(f"{victim}: ")
+            assert "\n" not in str(error)
         else:
-            assert table.shape[1] == BINARY_RECORD and table[:, 0].max() < 10
+            assert table.shape[1] == BINARY_RECORD
+            assert table[:, 0].max() < 10
     assert refused > 50

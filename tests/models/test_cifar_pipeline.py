@@ -25,7 +25,7 @@ def stream(files: CifarFiles, batches: int | None = None, **options: Any) -> tup
     """All images and labels of the first so many batches, at 32 px from seed 0 by default."""
     arguments = {"shard": (0, 1), "batch": 10, "image_size": 32, "seed": 0, **options}
     dataset = train_dataset(files, **arguments)
-    images, labels = zip(*islice(dataset.as_numpy_iterator(), batches))
+    images, labels = zip(*islice(dataset.as_numpy_iterator(), batches), strict=False)
     return np.concatenate(images), np.concatenate(labels)
 
 
@@ -34,7 +34,8 @@ def pixels(files: CifarFiles, images: Images) -> npt.NDArray[np.uint8]:
     exact = images * STANDARD_DEVIATION[files.dataset] + MEAN[files.dataset]
     rounded = np.rint(exact)
     assert np.abs(exact - rounded).max() < 1e-3
-    assert rounded.min() >= 0 and rounded.max() <= 255
+    assert rounded.min() >= 0
+    assert rounded.max() <= 255
     whole: npt.NDArray[np.uint8] = rounded.astype(np.uint8)
     return whole
 
@@ -49,7 +50,7 @@ def write_records(folder: Path, images: npt.NDArray[np.uint8]) -> CifarFiles:
     planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
     labels = np.arange(len(images))[:, None] % 10
     table = np.concatenate([labels, planes], axis=1).astype(np.uint8)
-    for path, part in zip(paths, [table[:-4], *np.split(table[-4:], 4)]):
+    for path, part in zip(paths, [table[:-4], *np.split(table[-4:], 4)], strict=False):
         path.write_bytes(part.tobytes())
     return locate(folder, "cifar10")
 
@@ -99,7 +100,7 @@ def test_every_epoch_is_the_whole_shard_in_a_new_order(sample: CifarFiles) -> No
     epochs = names[:50], names[50:]
     assert sorted(epochs[0]) == sorted(epochs[1]) == sorted(everything[1::2])
     assert epochs[0] != epochs[1]
-    by_name = dict(zip(everything, records(sample, Split.TRAIN)[1]))
+    by_name = dict(zip(everything, records(sample, Split.TRAIN)[1], strict=False))
     assert [by_name[name] for name in names] == labels.tolist()
 
 
@@ -137,10 +138,12 @@ def test_augmented_images_are_crops_and_mirror_images(sample: CifarFiles) -> Non
     images, labels = stream(sample, batches=4, batch=100, shuffle=False)
     np.testing.assert_array_equal(labels, np.tile(expected_labels, 4))
     found = []
-    for original, image in zip(np.tile(originals, (4, 1, 1, 1)), pixels(sample, images)):
+    for original, image in zip(
+        np.tile(originals, (4, 1, 1, 1)), pixels(sample, images), strict=False
+    ):
         (choice,) = choices(original, image)
         found.append(choice)
-    tops, lefts, mirrored = zip(*found)
+    tops, lefts, mirrored = zip(*found, strict=False)
     assert set(tops) == set(lefts) == set(range(9))
     assert 140 < sum(mirrored) < 260
     # A new draw for every image and every batch: no epoch repeats another.
@@ -161,7 +164,7 @@ def test_augmentation_differs_by_rank_and_by_seed(tmp_path: Path) -> None:
     reseeded, _ = stream(files, shard=(0, 2), seed=1, **options)
     # One augmentation in 162 is the same by chance.
     for other in (second, reseeded):
-        same = sum(np.array_equal(a, b) for a, b in zip(first, other))
+        same = sum(np.array_equal(a, b) for a, b in zip(first, other, strict=False))
         assert same < 5
 
 
@@ -256,8 +259,10 @@ def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
         np.testing.assert_array_equal(images, first[0])
         np.testing.assert_array_equal(labels, first[1])
     assert not np.array_equal(batches(1)[0][0], first[0])
-    assert abs(first[0].mean()) < 0.1 and abs(first[0].std() - 1) < 0.1
-    assert 0 <= first[1].min() and 500 < first[1].max() < 1000
+    assert abs(first[0].mean()) < 0.1
+    assert abs(first[0].std() - 1) < 0.1
+    assert first[1].min() >= 0
+    assert 500 < first[1].max() < 1000
 
 
 def test_synthetic_input_refuses_a_shard_without_sense() -> None:

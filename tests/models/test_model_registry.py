@@ -61,7 +61,7 @@ def test_inputs_have_the_classes_of_their_data_sets() -> None:
 
 
 def test_unknown_input_suggests_the_closest() -> None:
-    with pytest.raises(inputs.UnknownInput, match="did you mean cifar10?"):
+    with pytest.raises(inputs.UnknownInput, match=r"did you mean cifar10\?"):
         inputs.find("cifar-10")
 
 

@@ -86,7 +86,7 @@ def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize("position, classes", [(0, 1000), (1, 100), (2, 10)])
+@pytest.mark.parametrize(("position", "classes"), [(0, 1000), (1, 100), (2, 10)])
 @pytest.mark.parametrize("name", FULL)
 def test_full_size_network_has_the_published_counts(name: str, position: int, classes: int) -> None:
     model = registry.build(name, NETWORKS[name].image_size, classes)
@@ -102,7 +102,7 @@ def test_full_size_network_has_the_published_counts(name: str, position: int, cl
 
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(
-    "classes, count", [(1000, 46_006_800), (100, 43_931_400), (10, 43_723_860)]
+    ("classes", "count"), [(1000, 46_006_800), (100, 43_931_400), (10, 43_723_860)]
 )
 def test_auxiliary_head_of_inception_v4(classes: int, count: int) -> None:
     model = inception_v4(299, classes, auxiliary=True)
@@ -162,7 +162,7 @@ ALEXNET_GRIDS = [[(27, 27, 64)], [(13, 13, 192)], [(6, 6, 256)]]
 
 @pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(
-    "name, layer, grids",
+    ("name", "layer", "grids"),
     [
         ("inception_v4", keras.layers.Concatenate, INCEPTION_GRIDS),
         ("googlenet", keras.layers.Concatenate, GOOGLENET_GRIDS),
@@ -188,7 +188,8 @@ def test_small_network_is_as_registered_and_gives_logits(name: str) -> None:
     logits = model(images, training=False)
 
     assert len(model.trainable_variables) == network.gradient_tensors
-    assert logits.shape == (3, 10) and logits.dtype == tf.float32
+    assert logits.shape == (3, 10)
+    assert logits.dtype == tf.float32
     assert np.ptp(np.asarray(logits)) > 0
     # Probabilities would add up to one, and none would be negative.
     assert not np.allclose(np.asarray(logits).sum(axis=1), 1.0)
@@ -222,7 +223,7 @@ def test_dropout_can_be_switched_off_before_tracing() -> None:
     np.testing.assert_allclose(step(images), model(images, training=False), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name, rate", [("googlenet_s", 0.4), ("inception_v4_s", 0.2)])
+@pytest.mark.parametrize(("name", "rate"), [("googlenet_s", 0.4), ("inception_v4_s", 0.2)])
 def test_dropout_is_a_layer_of_keras(name: str, rate: float) -> None:
     model = registry.build(name, NETWORKS[name].image_size, 10)
     rates = [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
@@ -230,7 +231,7 @@ def test_dropout_is_a_layer_of_keras(name: str, rate: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, smallest", [("alexnet_s", 67), ("inception_v4_s", 75), ("vgg_16_s", 32)]
+    ("name", "smallest"), [("alexnet_s", 67), ("inception_v4_s", 75), ("vgg_16_s", 32)]
 )
 def test_image_too_small_is_refused(name: str, smallest: int) -> None:
     registry.build(name, smallest, 10)

@@ -32,7 +32,7 @@ def test_classes_can_be_told_by_their_colour(sample: CifarFiles) -> None:
     images, labels = records(sample, Split.TRAIN)
     colours = images.mean(axis=(1, 2))
     centres = {label: colours[labels == label].mean(axis=0) for label in np.unique(labels)}
-    for colour, label in zip(colours, labels):
+    for colour, label in zip(colours, labels, strict=False):
         nearest = min(centres, key=lambda other: float(np.abs(centres[other] - colour).max()))
         assert nearest == label
 
@@ -56,7 +56,7 @@ def test_existing_files_are_never_overwritten(tmp_path: Path) -> None:
     assert precious.read_bytes() == b"precious"
 
 
-@pytest.mark.parametrize("count, seed", [(0, 0), (-1, 0), (5, -1)])
+@pytest.mark.parametrize(("count", "seed"), [(0, 0), (-1, 0), (5, -1)])
 def test_numbers_without_sense_are_refused(tmp_path: Path, count: int, seed: int) -> None:
     with pytest.raises(DataError):
         write_cifar(tmp_path, "cifar10", Layout.BINARY, count, seed)
@@ -72,4 +72,5 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert "exists already" in error and error.count("\n") == 1
+    assert "exists already" in error
+    assert error.count("\n") == 1

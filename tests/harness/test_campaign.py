@@ -1,0 +1,168 @@
+"""Bad input is one line, before anything is launched; good input says what will be measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.campaign import Campaign, Options, parse_world_sizes, plan_campaign, resolve_profile
+from harness.errors import UserError
+from harness.machine import Machine
+from harness.placement import Offer
+from harness.plan import Fault, Schedule, communication, parity, strong_scaling, weak_scaling
+from models.inputs.cifar_files import Layout
+from models.inputs.samples import write_cifar
+
+MACHINE = Machine("host", (0, 1, 2, 3), cpu_model="Some CPU")
+BASE = Options(dataset="synthetic", models="resnet_50_s")
+
+
+def campaign(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> Campaign:
+    offers = [
+        Offer(rank, f"host{rank * hosts // slots}", tuple(range(cores))) for rank in range(slots)
+    ]
+    return plan_campaign(replace(BASE, **changes), MACHINE, offers)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"profile": "huge"}, "unknown profile 'huge'"),
+        ({"models": "resnet_51"}, "--models: "),
+        ({"models": "vgg_16_s,alexnet_x"}, "alexnet_x"),
+        ({"world_sizes": "1,8"}, "mpirun -np 8, or add --np 8 --oversubscribe"),
+        ({"world_sizes": "two"}, "--world-sizes two: give positive whole numbers"),
+        ({"world_sizes": "0,2"}, "--world-sizes 0,2"),
+        ({"world_sizes": ","}, "--world-sizes ,"),
+        ({"batch_size": 0}, "--batch-size 0: must be above zero"),
+        ({"batch_size": -8}, "--batch-size -8"),
+        ({"budget_minutes": 0.0}, "--budget 0: must be above zero"),
+        ({"dataset": "cifar10", "data_dir": "/nowhere/at/all"}, "/nowhere/at/all"),
+        ({"dataset": "imagenet"}, "unknown input 'imagenet'"),
+        ({"plant": "explode"}, "--plant explode: unknown fault 'explode'"),
+        ({"plant": "slow:rank=x"}, "--plant slow:rank=x"),
+        ({"thresholds": "/nowhere/thresholds.toml"}, "/nowhere/thresholds.toml"),
+    ],
+)
+def test_bad_input_is_one_line(changes, said):
+    with pytest.raises(UserError) as refused:
+        campaign(**changes)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_data_that_is_cut_short_is_named(tmp_path):
+    write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=5, seed=1)
+    (cut,) = tmp_path.rglob("data_batch_3.bin")
+    cut.write_bytes(cut.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"data_batch_3\.bin"):
+        campaign(dataset="cifar10", data_dir=str(tmp_path))
+
+
+def test_data_is_found_where_it_is(tmp_path):
+    write_cifar(tmp_path, "cifar100", Layout.BINARY, records_per_file=5, seed=1)
+    data = campaign(dataset="cifar100", data_dir=str(tmp_path)).data
+    assert (data.dataset, data.directory, data.classes) == ("cifar100", str(tmp_path), 100)
+
+
+def test_synthetic_input_needs_no_data():
+    assert campaign().data.directory == ""
+
+
+# What is measured ------------------------------------------------------------------------------
+
+
+def test_the_command_line_comes_before_the_profile():
+    options = Options(
+        models="vgg_16_s, resnet_50_s",
+        world_sizes="2,1",
+        dataset="synthetic",
+        batch_size=7,
+        schedule="fresh",
+        budget_minutes=1.5,
+    )
+    profile = resolve_profile(options)
+    assert profile.models == ("vgg_16_s", "resnet_50_s")
+    assert profile.world_sizes == (1, 2)
+    assert (profile.dataset, profile.batch, profile.budget_s) == ("synthetic", 7, 90.0)
+    assert profile.schedule is Schedule.FRESH
+
+
+def test_world_sizes_are_sorted_and_given_once():
+    assert parse_world_sizes("4,1,2,2") == (1, 2, 4)
+
+
+def test_world_sizes_are_powers_of_two_up_to_the_slots():
+    assert campaign(slots=3).world_sizes == (1, 2, 3)
+    assert campaign(slots=4, world_sizes="1,3").world_sizes == (1, 3)
+
+
+def test_images_have_the_networks_size_unless_told():
+    assert campaign().workloads[0].image_size == 32
+    assert campaign(image_size=64).workloads[0].image_size == 64
+
+
+def test_a_fault_is_planted():
+    assert campaign(plant="slow:rank=1,factor=2").fault == Fault("slow", 1, factor=2.0)
+    assert campaign().fault is None
+
+
+def sizes(planned: Campaign, ask: Any, smallest: int = 1) -> list[int]:
+    return [comparison.world_size for comparison in planned.comparisons(ask, smallest)]
+
+
+def test_a_question_is_asked_of_every_workload_at_every_size():
+    planned = campaign(models="vgg_16_s,resnet_50_s", world_sizes="1,2,4")
+    asked = [(c.workload.model, c.world_size) for c in planned.comparisons(weak_scaling, 2)]
+    assert asked == [("vgg_16_s", 2), ("vgg_16_s", 4), ("resnet_50_s", 2), ("resnet_50_s", 4)]
+
+
+def test_strong_scaling_leaves_every_replica_a_sample():
+    planned = campaign(batch_size=2)
+    assert sizes(planned, strong_scaling) == [1, 2]
+    assert sizes(planned, weak_scaling) == [1, 2, 4]
+
+
+def test_parity_begins_where_the_profile_says():
+    planned = campaign()
+    late = replace(planned, profile=replace(planned.profile, parity_from=2))
+    assert sizes(late, parity) == [2, 4]
+    assert sizes(late, communication) == [1, 2, 4]
+
+
+def test_parity_stays_on_one_host():
+    planned = campaign(hosts=2)
+    assert sizes(planned, parity) == [1, 2]
+    assert sizes(planned, weak_scaling) == [1, 2, 4]
+
+
+def test_sizes_above_the_cores_are_told():
+    planned = campaign(cores=2)
+    assert planned.oversubscribed_sizes() == [4]
+    assert any("4 (oversubscribed)" in text for text in planned.describe())
+
+
+def test_a_campaign_describes_itself_in_a_few_lines():
+    planned = campaign(batch_size=16, budget_minutes=2.5, world_sizes="1,2", launcher="agents")
+    text = "\n".join(planned.describe())
+    for part in (
+        "profile default: resnet_50_s",
+        "synthetic, batch 16 per replica",
+        "world sizes 1, 2 on 4 slots",
+        "launcher agents",
+        "budget 2.5 min",
+        "thresholds: ",
+    ):
+        assert part in text
+    assert len(planned.describe()) <= 6
+
+
+def test_thresholds_come_from_the_file_that_is_named(tmp_path: Path):
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'label = "mine"\n[match]\ndevice = "gpu"\n[thresholds]\n"weak_scaling/*/*/*" = 0.5\n'
+    )
+    assert campaign(thresholds=str(file)).thresholds.label == "mine"

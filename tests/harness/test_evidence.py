@@ -1,0 +1,150 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
+
+from harness.evidence import expected_samples, problems, weights_differ
+from harness.plan import Arm, BlockKind, Strategy
+
+HOROVOD_4 = Arm(WORKLOAD, Strategy.HOROVOD, 4)
+SPEEDS = {BlockKind.FULL: 1000.0}
+
+
+def changed(sound, position, **values):
+    """The launch with something else in the report of one rank, of its first block."""
+    first = sound.blocks[0]
+    ranks = [dict(rank) for rank in first.ranks]
+    ranks[position].update(values)
+    sound.blocks[0] = replace(first, ranks=ranks)
+    return sound
+
+
+@pytest.mark.parametrize("arm", [HOROVOD_1, HOROVOD_2, HOROVOD_4])
+def test_a_sound_launch_has_no_problems(arm):
+    assert problems(launch(arm, dict.fromkeys(BlockKind, 1000.0))) == []
+
+
+def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
+    sound = launch(MIRRORED_2, SPEEDS)
+    assert len(sound.blocks[0].ranks) == 1
+    assert problems(sound) == []
+    sound.evidence = [{"world_size": 2, "digests": ["a1b2"]}]
+    assert problems(sound) == ["resnet_50_s mirrored@2: 1 of 2 replicas gave a digest"]
+
+
+def test_another_world_size_than_asked_for_is_a_problem():
+    one = launch(HOROVOD_2, SPEEDS)
+    one.evidence = [{"world_size": 1, "digests": ["a1b2"]} for _ in range(2)]
+    assert problems(one) == ["resnet_50_s horovod@2: the framework saw world size [1]"]
+
+
+def test_ranks_that_disagree_on_the_world_size_are_a_problem():
+    torn = launch(HOROVOD_2, SPEEDS)
+    torn.evidence = [{"world_size": size, "digests": ["a1b2"]} for size in (2, 1)]
+    assert problems(torn) == ["resnet_50_s horovod@2: the framework saw world size [1, 2]"]
+
+
+def test_no_evidence_at_all_is_a_problem():
+    silent = launch(HOROVOD_2, SPEEDS)
+    silent.evidence = ()
+    assert len(problems(silent)) == 2
+
+
+def test_the_replica_with_other_weights_is_named():
+    torn = launch(HOROVOD_4, SPEEDS)
+    torn.evidence = [{"world_size": 4, "digests": [digest]} for digest in ("a", "a", "b", "a")]
+    (problem,) = problems(torn)
+    assert "replica 2 are not those of the others" in problem
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_rank_that_reports_nothing_is_a_problem(missing):
+    short = launch(HOROVOD_2, SPEEDS)
+    first = short.blocks[0]
+    ranks = [rank for number, rank in enumerate(first.ranks) if number != missing]
+    short.blocks[0] = replace(first, ranks=ranks)
+    found = problems(short)
+    assert "full block of turn 0: 1 of 2 ranks reported" in found[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"loss": math.nan},
+        {"loss": math.inf},
+        {"seconds": math.inf},
+        {"seconds": math.nan},
+        {"seconds": 0.0},
+        {"seconds": -1.0},
+        {"step_seconds": [0.1, math.nan]},
+    ],
+)
+def test_a_figure_that_cannot_be_is_a_problem_of_its_rank(values):
+    (problem,) = problems(changed(launch(HOROVOD_2, SPEEDS), 1, **values))
+    assert "full block of turn 0: rank 1 reported a figure that is not finite" in problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(BlockKind.FULL, 640), (BlockKind.LOCAL, 640), (BlockKind.SPLIT, 320)],
+)
+def test_every_kind_of_block_consumes_what_the_plan_says(kind, expected):
+    sound = launch(HOROVOD_2, {kind: 1000.0})
+    assert expected_samples(sound, sound.blocks[0]) == expected
+    assert problems(sound) == []
+    own = sound.blocks[0].ranks[0]["samples"]
+    (problem,) = problems(changed(sound, 0, samples=own - 1))
+    assert f"{expected - 1} samples were consumed instead of {expected}" in problem
+
+
+def test_mirrored_consumes_a_batch_a_replica():
+    sound = launch(MIRRORED_2, SPEEDS)
+    assert expected_samples(sound, sound.blocks[0]) == 640
+    assert len(problems(changed(sound, 0, samples=320))) == 1
+
+
+WEIGHTS: dict[str, Any] = {"a0": np.array([[1.0, -2.0]]), "a1": np.array([0.0])}
+
+
+def weights(**other: Any) -> dict[str, Any]:
+    return {**WEIGHTS, **other}
+
+
+def test_equal_weights_do_not_differ():
+    assert weights_differ(WEIGHTS, weights()) == ""
+
+
+@pytest.mark.parametrize("off", [1e-6, -1e-6])
+def test_weights_within_the_tolerances_do_not_differ(off):
+    # 1e-6 + 1e-5 * 2 at -2, and 1e-6 at 0.
+    near = weights(a0=WEIGHTS["a0"] + 10 * off, a1=WEIGHTS["a1"] + 0.9 * off)
+    assert weights_differ(near, WEIGHTS) == ""
+
+
+@pytest.mark.parametrize("off", [1e-6, -1e-6])
+def test_the_tensor_that_differs_most_is_named(off):
+    far = weights(a0=WEIGHTS["a0"] + 1e6 * off, a1=WEIGHTS["a1"] + 2 * off)
+    assert weights_differ(far, WEIGHTS).startswith("tensor a0 differs by 1 ")
+    assert "tensor a1" in weights_differ(weights(a1=WEIGHTS["a1"] + 2 * off), WEIGHTS)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in subtract")
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("both", [True, False])
+def test_weights_that_are_not_numbers_never_agree(bad, both):
+    broken = weights(a1=np.array([bad]))
+    assert weights_differ(broken, broken if both else WEIGHTS) == "tensor a1 is not finite"
+    assert weights_differ(WEIGHTS, broken) == "tensor a1 is not finite"
+
+
+def test_weights_of_another_shape_differ():
+    assert "shape (2, 1) against (1, 2)" in weights_differ(
+        weights(a0=WEIGHTS["a0"].reshape(2, 1)), WEIGHTS
+    )
+
+
+def test_other_numbers_of_tensors_differ():
+    assert weights_differ(WEIGHTS, {"a0": WEIGHTS["a0"]}) == "2 weight tensors against 1"

@@ -1,0 +1,131 @@
+import math
+from dataclasses import replace
+
+import pytest
+from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, block, one_round, rank_report
+
+from harness.measurement import Block, Launch, Round, median_speed, observation, settled
+from harness.plan import BlockKind, Schedule, communication, parity, strong_scaling, weak_scaling
+
+FULL = BlockKind.FULL
+
+
+def launched(arm, seconds, kind=FULL):
+    blocks = [block(arm, value, kind, turn) for turn, value in enumerate(seconds)]
+    return Launch(arm, 0, blocks=blocks)
+
+
+def test_a_block_takes_as_long_as_its_slowest_rank():
+    ranks = [rank_report(0.8, 320), rank_report(1.25, 320), rank_report(1.0, 320)]
+    measured = Block(FULL, 0, 10, ranks)
+    assert measured.seconds == 1.25
+    assert measured.samples == 960
+    assert measured.samples_per_second == 960 / 1.25
+
+
+def test_blocks_of_one_kind_are_found_among_others():
+    mixed = Launch(HOROVOD_2, 0, blocks=[block(HOROVOD_2), block(HOROVOD_2, kind=BlockKind.LOCAL)])
+    assert mixed.of_kind(BlockKind.LOCAL) == mixed.blocks[1:]
+    assert mixed.of_kind(BlockKind.SPLIT) == []
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+@pytest.mark.parametrize("ask", [weak_scaling, strong_scaling, communication, parity])
+def test_an_observation_is_the_logarithm_of_the_ratio_over_its_ideal(ask, schedule):
+    comparison = ask(WORKLOAD, 2)
+    measured = one_round(comparison, 0.9, schedule=schedule)
+    assert observation(comparison, measured) == pytest.approx(math.log(0.9))
+
+
+def two_arms(schedule):
+    """Mirrored doubles its speed from turn to turn, Horovod halves it, save in one turn."""
+    return Round(
+        0,
+        schedule,
+        {
+            HOROVOD_2: launched(HOROVOD_2, [1.0, 2.0, 4.0]),
+            MIRRORED_2: launched(MIRRORED_2, [1.0, 8.0, 2.0]),
+        },
+    )
+
+
+def test_arms_that_take_turns_are_compared_within_each_turn():
+    # Ratios of the turns: 1, 4 and 1/2. The ratio of the medians would be 1.
+    measured = two_arms(Schedule.ALTERNATE)
+    measured.launches[MIRRORED_2].blocks.reverse()  # whatever order they were written in
+    assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(math.log(1.0))
+    measured.launches[HOROVOD_2].blocks.pop(0)
+    assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(
+        (math.log(4.0) + math.log(0.5)) / 2
+    )
+
+
+def test_arms_that_run_apart_are_compared_by_their_medians():
+    measured = two_arms(Schedule.FRESH)
+    measured.launches[HOROVOD_2].blocks.pop(0)
+    # Medians of the speeds: (320 + 160) / 2 and 320.
+    assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(math.log(0.75))
+
+
+def test_two_kinds_of_one_arm_are_paired_in_either_schedule():
+    for schedule in Schedule:
+        one = launched(HOROVOD_2, [1.0, 4.0, 2.0])
+        one.blocks += launched(HOROVOD_2, [2.0, 1.0, 2.0], BlockKind.LOCAL).blocks
+        measured = Round(0, schedule, {HOROVOD_2: one})
+        # Turns: 2, 1/4, 1. Medians apart would give 320 / 320 = 1 too, so take one away.
+        one.blocks.pop(2)
+        logs = (math.log(2.0) + math.log(0.25)) / 2
+        assert observation(communication(WORKLOAD, 2), measured) == pytest.approx(logs)
+
+
+def test_the_ideal_of_n_replicas_is_n_times_one():
+    measured = Round(
+        0,
+        Schedule.ALTERNATE,
+        {HOROVOD_1: launched(HOROVOD_1, [1.0]), HOROVOD_2: launched(HOROVOD_2, [1.0])},
+    )
+    comparison = weak_scaling(WORKLOAD, 2)
+    assert observation(comparison, measured) == pytest.approx(0.0)
+    assert observation(replace(comparison, ideal_ratio=1.0), measured) == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+@pytest.mark.parametrize("missing", [HOROVOD_1, HOROVOD_2])
+def test_a_side_that_was_not_measured_is_an_error(schedule, missing):
+    comparison = weak_scaling(WORKLOAD, 2)
+    measured = one_round(comparison, 0.9, schedule=schedule)
+    measured.launches[missing].blocks.clear()
+    with pytest.raises(KeyError, match="no block of kind full"):
+        observation(comparison, measured)
+    del measured.launches[missing]
+    with pytest.raises(KeyError):
+        observation(comparison, measured)
+
+
+def test_sides_that_share_no_turn_are_an_error():
+    comparison = weak_scaling(WORKLOAD, 2)
+    measured = one_round(comparison, 0.9, turns=2)
+    measured.launches[HOROVOD_1].blocks.pop(0)
+    measured.launches[HOROVOD_2].blocks.pop(1)
+    with pytest.raises(KeyError, match="no turn"):
+        observation(comparison, measured)
+
+
+def test_the_median_speed_is_of_speeds():
+    speeds = [block(HOROVOD_1, seconds) for seconds in (1.0, 2.0, 100.0)]
+    assert median_speed(speeds) == 160.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "over"),
+    [
+        ([], False),
+        ([1.0, 1.0], False),
+        ([9.0, 1.0, 1.09], True),
+        ([9.0, 1.09, 1.0], True),
+        ([9.0, 1.0, 1.11], False),
+        ([1.0, 1.0, 2.0], False),
+    ],
+)
+def test_a_warm_up_is_over_when_the_last_two_of_three_blocks_agree(seconds, over):
+    assert settled(seconds) is over

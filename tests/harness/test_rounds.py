@@ -1,0 +1,378 @@
+"""Rounds over groups that only pretend: who is asked for what, and in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, processes, rank_report
+
+from harness.launch.group import GroupFailed
+from harness.launch.job import LaunchError
+from harness.plan import Arm, BlockKind, Sampling, Schedule
+from harness.rounds import CORRECTNESS_STEPS, WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Runner
+
+FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
+ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
+
+
+@dataclass
+class Stage:
+    """What groups do, and a log of what they were asked: (arm, what, details)."""
+
+    step_seconds: dict[Arm, float] = field(default_factory=dict)
+    warm_up_steps_of: list[float] = field(default_factory=list)
+    raises: dict[tuple[Arm, str], BaseException] = field(default_factory=dict)
+    log: list[tuple[Arm, str, dict[str, Any]]] = field(default_factory=list)
+    groups: list[FakeGroup] = field(default_factory=list)
+    clock: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.clock
+
+    def start(
+        self, arm: Arm, kinds: Collection[BlockKind], data_seed: int, share_startup: bool
+    ) -> FakeGroup:
+        self.note(arm, "start", kinds=kinds, data_seed=data_seed, share_startup=share_startup)
+        group = FakeGroup(arm, self)
+        self.groups.append(group)
+        return group
+
+    def note(self, arm: Arm, what: str, **details: Any) -> None:
+        self.log.append((arm, what, details))
+        error = self.raises.get((arm, what))
+        if error is not None:
+            raise error
+
+    def of(self, what: str) -> list[tuple[Arm, dict[str, Any]]]:
+        return [(arm, details) for arm, did, details in self.log if did == what]
+
+    def alive(self) -> int:
+        return sum(not group.ended for group in self.groups)
+
+
+class FakeGroup:
+    """The methods of harness.launch.group.Group that a round uses."""
+
+    def __init__(self, arm: Arm, stage: Stage) -> None:
+        self.arm = arm
+        self.ranks = [SimpleNamespace(facts={"rank": i}) for i in range(processes(arm))]
+        self.paused = False
+        self.ended = False
+        self._stage = stage
+        self._blocks = 0
+
+    def settled(self, deadline_s: float) -> bool:
+        return True
+
+    def wait_ready(self, deadline_s: float) -> None:
+        self._stage.note(self.arm, "wait_ready")
+
+    def startup_seconds(self) -> list[dict[str, float]]:
+        return [{"import": 1.0} for _ in self.ranks]
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        others = [g for g in self._stage.groups if g is not self and not g.paused and not g.ended]
+        assert not others, "two groups run at the same time"
+        self.paused = False
+
+    def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
+        assert not self.paused
+        assert not self.ended
+        self._stage.note(self.arm, op, **arguments)
+        if op != "block":
+            return [{"digests": ["a1b2"], "world_size": self.arm.world_size} for _ in self.ranks]
+        split = arguments["kind"] == SPLIT.value
+        seconds = self._stage.step_seconds.get(self.arm, 0.01) / (2 if split else 1)
+        if self._blocks < len(self._stage.warm_up_steps_of):
+            seconds = self._stage.warm_up_steps_of[self._blocks]
+        self._blocks += 1
+        self._stage.clock += seconds * arguments["steps"]
+        steps = arguments["steps"]
+        return [rank_report(seconds * steps, 32 * steps, steps) for _ in self.ranks]
+
+    def close(self) -> None:
+        self._stage.note(self.arm, "close")
+        self.ended = True
+
+    def end(self) -> None:
+        if not self.ended:
+            self._stage.note(self.arm, "end")
+        self.ended = True
+
+
+def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
+    starter: Any = SimpleNamespace(start=stage.start, hub=SimpleNamespace(pump=lambda s: None))
+    given: dict[str, Any] = {
+        "starter": starter,
+        "sampling": Sampling(),
+        "schedule": Schedule.ALTERNATE,
+        "kinds": {arm: {FULL} for arm in ARMS},
+        "check": [],
+        "weights_directory": Path("scratch"),
+        "progress": lambda text: None,
+        "order": random.Random(seed),
+        "turns": 3,
+        **changes,
+    }
+    return Runner(**given)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def failure(arm: Arm) -> GroupFailed:
+    return GroupFailed(arm.name, 0, "block", "it broke", [])
+
+
+def turns(measured: Any) -> dict[Arm, list[int]]:
+    return {a: [b.turn for b in launch.blocks] for a, launch in measured.launches.items()}
+
+
+def timed(stage: Stage) -> list[Arm]:
+    """The arms in the order of their timed blocks, warm-up left out."""
+    return [arm for arm, details in stage.of("block") if details["steps"] != WARM_UP_STEPS]
+
+
+# Order -----------------------------------------------------------------------------------------
+
+
+def test_arms_take_turns_forwards_and_backwards(stage):
+    make_runner(stage, turns=4).run(0, [HOROVOD_2, MIRRORED_2])
+    first, second = [arm for arm, _ in stage.of("start")]
+    assert timed(stage) == [first, second, second, first, first, second, second, first]
+
+
+def test_arms_start_in_random_order():
+    orders = set()
+    for seed in range(20):
+        stage = Stage()
+        make_runner(stage, seed).run(0, ARMS)
+        orders.add(tuple(arm.label for arm, _ in stage.of("start")))
+    assert len(orders) > 3
+
+
+def test_the_order_is_drawn_anew_every_round(stage):
+    runner = make_runner(stage)
+    orders = set()
+    for number in range(12):
+        stage.log.clear()
+        runner.run(number, ARMS)
+        orders.add(tuple(arm.label for arm, _ in stage.of("start")))
+    assert len(orders) > 1
+
+
+def test_kinds_of_blocks_are_shuffled_within_a_turn(stage):
+    make_runner(stage, turns=20, kinds={HOROVOD_2: {FULL, LOCAL}}).run(0, [HOROVOD_2])
+    blocks = [d["kind"] for _, d in stage.of("block") if d["steps"] != WARM_UP_STEPS]
+    pairs = {tuple(blocks[i : i + 2]) for i in range(0, len(blocks), 2)}
+    assert pairs == {("full", "local"), ("local", "full")}
+
+
+def test_every_block_carries_its_turn(stage):
+    measured = make_runner(stage).run(4, ARMS)
+    assert measured.number == 4
+    assert turns(measured) == {arm: [0, 1, 2] for arm in ARMS}
+
+
+def test_arms_live_side_by_side_in_schedule_alternate(stage):
+    make_runner(stage).run(0, ARMS)
+    assert [what for _, what, _ in stage.log[:3]] == ["start"] * 3
+    assert all(details["share_startup"] for _, details in stage.of("start"))
+
+
+def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
+    alive_at_start = []
+    start = stage.start
+
+    def watched(*args: Any, **given: Any) -> FakeGroup:
+        alive_at_start.append(stage.alive())
+        group: FakeGroup = start(*args, **given)
+        return group
+
+    runner = make_runner(stage, schedule=Schedule.FRESH)
+    runner.starter.start = watched  # type: ignore[method-assign, assignment]
+    measured = runner.run(0, ARMS)
+    assert alive_at_start == [0, 0, 0]
+    assert not any(details["share_startup"] for _, details in stage.of("start"))
+    assert set(measured.launches) == set(ARMS)
+
+
+def test_every_round_reads_the_data_in_another_order(stage):
+    runner = make_runner(stage)
+    runner.run(0, [HOROVOD_1])
+    runner.run(1, [HOROVOD_1])
+    assert [details["data_seed"] for _, details in stage.of("start")] == [1, 2]
+
+
+# How long a block is ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step_seconds", "steps"),
+    [
+        # At least 0.3 s, and at least 10 steps.
+        ({HOROVOD_1: 0.01, HOROVOD_2: 0.01}, 30),
+        ({HOROVOD_1: 0.2, HOROVOD_2: 0.2}, 10),
+        ({HOROVOD_1: 0.2, HOROVOD_2: 0.007}, 43),
+    ],
+)
+def test_a_block_is_long_enough_on_the_fastest_arm(stage, step_seconds, steps):
+    stage.step_seconds = step_seconds
+    measured = make_runner(stage).run(0, [HOROVOD_1, HOROVOD_2])
+    blocks = [block for launch in measured.launches.values() for block in launch.blocks]
+    assert {block.steps for block in blocks} == {steps}
+    assert all(block.seconds >= 0.3 for block in blocks)
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
+    for seed in range(6):
+        stage = Stage(step_seconds={HOROVOD_1: 0.01, HOROVOD_2: 0.2, MIRRORED_2: 0.02})
+        measured = make_runner(stage, seed, schedule=schedule).run(0, ARMS)
+        blocks = [block for launch in measured.launches.values() for block in launch.blocks]
+        assert all(block.seconds >= 0.3 for block in blocks)
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatch):
+    monkeypatch.setattr("harness.rounds.time", stage)
+    runner = make_runner(stage, schedule=schedule)
+    runner.run(0, ARMS)
+    # 30 steps of 0.01 s on each of three arms.
+    assert runner.turn_seconds == pytest.approx(0.9)
+
+
+def test_each_kind_of_block_has_its_own_number_of_steps(stage):
+    runner = make_runner(stage, kinds={HOROVOD_2: {FULL, SPLIT}})
+    runner.run(0, [HOROVOD_2])
+    assert runner.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
+
+
+def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
+    runner = make_runner(stage)
+    runner.run(0, [HOROVOD_1])
+    stage.step_seconds = {HOROVOD_1: 0.001}
+    measured = runner.run(1, [HOROVOD_1])
+    assert {block.steps for block in measured.launches[HOROVOD_1].blocks} == {30}
+
+
+def test_a_warm_up_goes_on_until_block_times_have_settled(stage):
+    stage.warm_up_steps_of = [0.9, 0.5, 0.2, 0.1, 0.01]
+    measured = make_runner(stage).run(0, [HOROVOD_1])
+    assert len(measured.launches[HOROVOD_1].warm_up) == 6
+    assert len(measured.launches[HOROVOD_1].blocks) == 3
+
+
+def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
+    stage.warm_up_steps_of = [2.0**-i for i in range(20)]
+    measured = make_runner(stage).run(0, [HOROVOD_1])
+    assert len(measured.launches[HOROVOD_1].warm_up) == WARM_UP_BLOCKS_MAX
+
+
+# Failures --------------------------------------------------------------------------------------
+
+
+def test_an_arm_that_fails_in_the_middle_does_not_stop_the_others(stage):
+    stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
+    told: list[str] = []
+    runner = make_runner(stage, progress=told.append)
+    measured = runner.run(0, ARMS)
+    assert list(runner.failures) == [HOROVOD_2]
+    assert len(measured.launches[HOROVOD_1].blocks) == 3
+    assert len(measured.launches[MIRRORED_2].blocks) == 3
+    assert measured.launches[HOROVOD_2].blocks == []
+    assert any("FAILED resnet_50_s horovod@2" in text for text in told)
+    assert stage.alive() == 0
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+@pytest.mark.parametrize("what", ["wait_ready", "block", "evidence", "close"])
+def test_an_arm_may_fail_at_any_point(stage, what, schedule):
+    stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
+    runner = make_runner(stage, schedule=schedule)
+    runner.run(0, ARMS)
+    assert list(runner.failures) == [HOROVOD_2]
+    assert len(stage.of("evidence")) >= 2
+    assert stage.alive() == 0
+
+
+def test_an_arm_that_cannot_be_started_fails_and_says_why(stage):
+    stage.raises[MIRRORED_2, "start"] = LaunchError("no such file: mpirun")
+    runner = make_runner(stage)
+    measured = runner.run(0, ARMS)
+    assert "no such file: mpirun" in str(runner.failures[MIRRORED_2])
+    assert runner.failures[MIRRORED_2].phase == "launch"
+    assert set(measured.launches) == {HOROVOD_1, HOROVOD_2}
+
+
+def test_an_arm_that_has_failed_is_never_started_again(stage):
+    stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
+    runner = make_runner(stage)
+    runner.run(0, ARMS)
+    stage.log.clear()
+    stage.raises.clear()
+    measured = runner.run(1, ARMS)
+    assert {arm for arm, _ in stage.of("start")} == {HOROVOD_1, MIRRORED_2}
+    assert HOROVOD_2 not in measured.launches
+
+
+@pytest.mark.parametrize("what", ["start", "wait_ready", "block", "evidence"])
+def test_nothing_is_left_running_after_ctrl_c(stage, what):
+    stage.raises[MIRRORED_2, what] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        make_runner(stage).run(0, ARMS)
+    assert stage.alive() == 0
+
+
+# What a launch brings --------------------------------------------------------------------------
+
+
+def test_correctness_is_asked_once_of_each_arm_to_be_checked(stage):
+    runner = make_runner(stage, check=[HOROVOD_2, MIRRORED_2])
+    for number in range(3):
+        runner.run(number, ARMS)
+    asked = stage.of("correctness")
+    assert sorted(arm.label for arm, _ in asked) == ["horovod@2", "mirrored@2"]
+    assert {details["path"] for _, details in asked} == {
+        "scratch/resnet_50_s-horovod@2.npz",
+        "scratch/resnet_50_s-mirrored@2.npz",
+    }
+    assert all(details["steps"] == CORRECTNESS_STEPS for _, details in asked)
+    assert runner.correctness[HOROVOD_2].round == 0
+    assert runner.correctness[HOROVOD_2].correctness
+
+
+def test_a_check_that_failed_is_not_taken_for_one_that_was_made(stage):
+    stage.raises[HOROVOD_2, "correctness"] = failure(HOROVOD_2)
+    runner = make_runner(stage, check=[HOROVOD_2])
+    runner.run(0, [HOROVOD_2])
+    assert runner.correctness == {}
+    assert list(runner.failures) == [HOROVOD_2]
+
+
+def test_a_launch_brings_startup_facts_and_evidence_of_every_rank(stage):
+    launch = make_runner(stage).run(0, [HOROVOD_2]).launches[HOROVOD_2]
+    assert launch.facts == [{"rank": 0}, {"rank": 1}]
+    assert len(launch.startup_seconds) == len(launch.evidence) == 2
+    assert all(len(block.ranks) == 2 for block in launch.blocks)
+
+
+def sequence(stage: Stage, arm: Arm) -> Sequence[str]:
+    return [what for asked, what, _ in stage.log if asked == arm]
+
+
+def test_evidence_is_taken_after_the_last_block(stage):
+    make_runner(stage).run(0, [HOROVOD_1])
+    assert sequence(stage, HOROVOD_1)[-2:] == ["evidence", "close"]
+    assert sequence(stage, HOROVOD_1)[-3] == "block"

@@ -1,0 +1,437 @@
+"""Sessions whose rounds are made up: what is decided, when, and which arms are launched for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
+
+from harness.launch.group import GroupFailed
+from harness.measurement import Launch, Round
+from harness.placement import Offer, place
+from harness.plan import (
+    Arm,
+    BlockKind,
+    Comparison,
+    Profile,
+    Sampling,
+    Side,
+    communication,
+    parity,
+    strong_scaling,
+    weak_scaling,
+)
+from harness.session import Outcome, Session, kinds_of
+from harness.thresholds import Line, Thresholds
+from harness.verdict import Band, Floor, Verdict
+
+WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
+COMMUNICATION, PARITY = communication(WORKLOAD, 2), parity(WORKLOAD, 2)
+ALL = (WEAK, STRONG, COMMUNICATION, PARITY)
+
+Speed = Callable[[Side, int], float]
+
+
+def level(side: Side, number: int) -> float:
+    """Samples per second: no overhead at all, so that every figure is 1."""
+    replicas = side.arm.world_size
+    return 1000.0 * replicas
+
+
+def noisy(ratio: float, spread: float) -> Speed:
+    """Horovod on two replicas at a ratio that goes up and down by the spread."""
+    offsets = (1.0, 1 + spread, 1 - spread, 1 + spread / 2, 1 - spread / 2, 1 + spread / 3)
+
+    def speed(side: Side, number: int) -> float:
+        own = ratio * offsets[number % len(offsets)] if side.arm == HOROVOD_2 else 1.0
+        return level(side, number) * (own if side.kind is not BlockKind.LOCAL else 1.0)
+
+    return speed
+
+
+@dataclass
+class Script:
+    """What the made-up machine does. Seconds pass only while a round is measured."""
+
+    scratch: Path
+    speed: Speed = level
+    round_seconds: float = 10.0
+    turn_seconds: float = 1.0
+    failing: dict[Arm, int] = field(default_factory=dict)
+    spoil: Callable[[Launch], None] = lambda launched: None
+    trained: dict[Arm, list[float]] = field(default_factory=dict)
+    digests: dict[Arm, list[str]] = field(default_factory=dict)
+    clock: float = 0.0
+    launched: list[list[Arm]] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.clock
+
+
+class MadeUpRunner:
+    """In place of harness.rounds.Runner."""
+
+    def __init__(self, script: Script, **arguments: Any) -> None:
+        self._script = script
+        self.kinds = arguments["kinds"]
+        self.check = arguments["check"]
+        self.schedule = arguments["schedule"]
+        self.failures: dict[Arm, GroupFailed] = {}
+        self.correctness: dict[Arm, Launch] = {}
+        self.turns = 0
+        self.turn_seconds = 0.0
+        self._say = arguments["progress"]
+
+    def run(self, number: int, arms: Sequence[Arm]) -> Round:
+        script = self._script
+        self._say("start")
+        living = [arm for arm in arms if arm not in self.failures]
+        script.launched.append(living)
+        script.turns.append(self.turns)
+        script.clock += script.round_seconds + self.turns * script.turn_seconds
+        self.turn_seconds = script.turn_seconds
+        return Round(number, self.schedule, {a: self._launch(a, number) for a in living})
+
+    def _launch(self, arm: Arm, number: int) -> Launch:
+        script = self._script
+        if script.failing.get(arm) == number:
+            self.failures[arm] = GroupFailed(arm.name, 1, "block", "it broke", ["last words"])
+            broken: Launch = launch(arm, {}, number)
+            return broken
+        speeds = {kind: script.speed(Side(arm, kind), number) for kind in self.kinds[arm]}
+        launched: Launch = launch(arm, speeds, number, turns=max(1, self.turns))
+        if arm in self.check and arm not in self.correctness:
+            digests = script.digests.get(arm, ["c0de"] * arm.world_size)
+            launched.correctness = [{"loss": 0.5, "digests": [digest]} for digest in digests]
+            np.savez(self.weights(arm), a0=np.array(script.trained.get(arm, [1.0, 2.0])))
+            self.correctness[arm] = launched
+        script.spoil(launched)
+        return launched
+
+    def weights(self, arm: Arm) -> Path:
+        return self._script.scratch / f"{arm.label}.npz"
+
+
+LINES = (
+    Line(("*_scaling", "*", "*", "*"), Floor.at(0.9)),
+    Line(("communication", "*", "*", "*"), Floor.at(0.5)),
+    Line(("parity", "*", "*", "*"), Band(0.9, 1.1)),
+)
+ENOUGH = 1e6
+
+
+@dataclass
+class Stage:
+    """Measures comparisons on the made-up machine."""
+
+    script: Script
+    cores: int = 2
+    budget_s: float = ENOUGH
+    sampling: Sampling = field(default_factory=Sampling)
+    lines: tuple[Line, ...] = LINES
+    workloads_left: int = 1
+    said: list[str] = field(default_factory=list)
+    session: Session = field(init=False)
+
+    def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
+        offers = [Offer(rank, "host", tuple(range(self.cores))) for rank in range(2)]
+        starter: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
+        self.session = Session(
+            starter=starter,
+            profile=Profile(
+                "made-up", (WORKLOAD.model,), WORKLOAD.dataset, 32, self.budget_s, self.sampling
+            ),
+            thresholds=Thresholds("made up", Path("cpu-made-up.toml"), self.lines),
+            progress=self.said.append,
+            seed=1,
+            began=self.script.clock,
+        )
+        return self.session.measure(comparisons, self.workloads_left)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    script = Script(tmp_path)
+    monkeypatch.setattr("harness.session.Runner", lambda **given: MadeUpRunner(script, **given))
+    monkeypatch.setattr("harness.session.time", script)
+    return Stage(script)
+
+
+def verdicts(outcomes: dict[Comparison, Outcome]) -> dict[Comparison, Verdict]:
+    return {comparison: outcome.judgement.verdict for comparison, outcome in outcomes.items()}
+
+
+# Looks -----------------------------------------------------------------------------------------
+
+
+def test_what_is_clear_passes_at_the_first_look(stage):
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes) == dict.fromkeys(ALL, Verdict.PASS)
+    assert all(outcome.judgement.rounds == 6 for outcome in outcomes.values())
+    assert len(stage.script.launched) == 6
+    assert all(outcome.passed for outcome in outcomes.values())
+
+
+def test_what_is_clearly_below_fails_at_the_first_look(stage):
+    stage.script.speed = noisy(0.7, 0.01)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert outcome.judgement.rounds == 6
+    assert outcome.judgement.figure.estimate == pytest.approx(0.7, rel=0.01)
+    assert not outcome.passed
+
+
+def test_what_is_too_close_to_call_is_looked_at_again_and_then_left_open(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
+    assert outcome.judgement.rounds == len(stage.script.launched) == 24
+
+
+def test_a_second_look_decides_what_the_first_could_not(stage):
+    # One of the first six is far below, which alone holds the lower bound down.
+    def speed(side: Side, number: int) -> float:
+        slow = side.arm == HOROVOD_2 and number == 2
+        return level(side, number) * (0.5 if slow else 1.0)
+
+    stage.script.speed = speed
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert outcome.judgement.rounds == 12
+
+
+def test_no_verdict_is_taken_between_looks(stage):
+    stage.sampling = Sampling(looks=(8, 9))
+    assert stage.measure(WEAK)[WEAK].judgement.rounds == 8
+
+
+# Which arms are launched -----------------------------------------------------------------------
+
+
+def test_arms_of_what_is_decided_are_not_launched_again(stage):
+    def speed(side: Side, number: int) -> float:
+        if side.arm == MIRRORED_2:
+            return level(side, number) * (1.3, 1.0, 0.75)[number % 3]
+        return level(side, number)
+
+    stage.script.speed = speed
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes)[PARITY] is Verdict.INCONCLUSIVE
+    assert set(stage.script.launched[5]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
+    assert len(stage.script.launched) == 24
+    assert all(set(arms) == {HOROVOD_2, MIRRORED_2} for arms in stage.script.launched[6:])
+    assert outcomes[WEAK].judgement.rounds == 6
+
+
+def test_an_arm_is_launched_once_a_round_however_many_need_it(stage):
+    stage.measure(*ALL)
+    assert [len(arms) for arms in stage.script.launched] == [3] * 6
+
+
+def test_local_and_split_blocks_are_taken_only_where_they_are_judged():
+    kinds = kinds_of([COMMUNICATION, PARITY], ALL)
+    assert kinds == {
+        HOROVOD_1: {BlockKind.FULL},
+        HOROVOD_2: {BlockKind.FULL, BlockKind.LOCAL},
+        MIRRORED_2: {BlockKind.FULL},
+    }
+
+
+def test_replicas_that_share_a_core_are_judged_by_communication_alone(stage):
+    stage.cores = 1
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes) == {
+        WEAK: Verdict.NOT_JUDGED,
+        STRONG: Verdict.NOT_JUDGED,
+        COMMUNICATION: Verdict.PASS,
+        PARITY: Verdict.NOT_JUDGED,
+    }
+    assert outcomes[WEAK].judgement.figure is not None
+    assert outcomes[WEAK].judgement.rounds == 1
+    assert outcomes[STRONG].judgement.figure is None
+    assert set(stage.script.launched[0]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
+    assert all(arms == [HOROVOD_2] for arms in stage.script.launched[1:])
+    assert len(stage.script.launched) == 6
+
+
+def test_what_is_only_shown_needs_no_second_round(stage):
+    stage.cores = 1
+    assert verdicts(stage.measure(WEAK)) == {WEAK: Verdict.NOT_JUDGED}
+    assert len(stage.script.launched) == 1
+
+
+# Budget ----------------------------------------------------------------------------------------
+
+
+def test_no_round_begins_that_would_end_past_the_budget(stage):
+    # A round takes 10 s and three turns of 1 s.
+    stage.sampling = Sampling(turns_min=3, turns_max=3)
+    stage.budget_s = 60.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
+    assert outcome.judgement.rounds == len(stage.script.launched) == 4
+    assert "4 rounds bound nothing" in outcome.judgement.reason
+
+
+def test_one_round_is_measured_however_small_the_budget(stage):
+    stage.budget_s = 1.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.rounds == len(stage.script.launched) == 1
+
+
+def test_workloads_share_what_is_left_of_the_budget(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=3)
+    stage.budget_s = 120.0
+    stage.workloads_left = 2
+    stage.measure(WEAK)
+    assert len(stage.script.launched) == 4
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "expected"),
+    [
+        # The first round takes turns_min, the others what is left: 5 rounds of 10 s and turns.
+        (13 + 5 * (10 + 8), [3, 8, 8, 8, 8, 8]),
+        (13 + 5 * (10 + 5), [3, 5, 5, 5, 5, 5]),
+        (13 + 5 * (10 + 3), [3, 3, 3, 3, 3, 3]),
+        (ENOUGH, [3, 8, 8, 8, 8, 8]),
+    ],
+)
+def test_a_launch_takes_as_many_turns_as_the_budget_allows(stage, budget_s, expected):
+    stage.budget_s = budget_s
+    assert stage.measure(WEAK)[WEAK].judgement.verdict is Verdict.PASS
+    assert stage.script.turns == expected
+
+
+def test_the_fewest_turns_are_kept_where_the_budget_is_short(stage):
+    stage.budget_s = 40.0
+    stage.measure(WEAK)
+    assert stage.script.turns == [3, 3, 3]
+
+
+def test_progress_names_round_and_next_look(stage):
+    stage.measure(WEAK)
+    assert stage.said[0] == "resnet_50_s  round 1 of 6: start"
+    assert stage.said[1].startswith("resnet_50_s  round 2 of 6, about 65 s to the next look")
+
+
+# Failures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arm", "hurt"),
+    [
+        (MIRRORED_2, {PARITY}),
+        (HOROVOD_1, {WEAK, STRONG}),
+        (HOROVOD_2, set(ALL)),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_launch_that_fails_fails_what_needs_it_and_nothing_else(stage, arm, hurt, number):
+    stage.script.failing[arm] = number
+    outcomes = stage.measure(*ALL)
+    for comparison, outcome in outcomes.items():
+        if comparison in hurt:
+            assert outcome.judgement.verdict is Verdict.FAIL
+            assert outcome.failure is not None
+            assert outcome.failure.rank == 1
+            assert "rank 1 failed in phase 'block': it broke" in outcome.judgement.reason
+        else:
+            assert outcome.judgement.verdict is Verdict.PASS
+            assert outcome.failure is None
+
+
+def test_other_arms_of_what_has_failed_are_not_launched_again(stage):
+    stage.script.failing[MIRRORED_2] = 1
+    stage.measure(WEAK, PARITY)
+    assert all(MIRRORED_2 not in arms for arms in stage.script.launched[2:])
+    stage.script.launched.clear()
+    stage.measure(PARITY)
+    assert len(stage.script.launched) == 2
+
+
+# Evidence --------------------------------------------------------------------------------------
+
+
+def test_bad_evidence_is_invalid_at_once(stage):
+    def spoil(launched: Launch) -> None:
+        if launched.arm == HOROVOD_2 and launched.round == 1:
+            launched.evidence = [{"world_size": 2, "digests": [digest]} for digest in "ab"]
+
+    stage.script.spoil = spoil
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "replicas differ" in outcome.judgement.reason
+    assert outcome.judgement.rounds == len(stage.script.launched) == 2
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0])
+def test_a_clock_that_reads_nonsense_is_invalid(stage, seconds):
+    def spoil(launched: Launch) -> None:
+        if launched.arm == HOROVOD_2:
+            first = launched.blocks[0]
+            ranks = [{**rank, "seconds": seconds} for rank in first.ranks]
+            launched.blocks[0] = replace(first, ranks=ranks)
+
+    stage.script.spoil = spoil
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "not finite" in outcome.judgement.reason
+
+
+def test_a_missing_threshold_is_invalid_with_a_line_to_paste(stage):
+    stage.lines = ()
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert outcome.judgement.rounds == 6
+    assert outcome.threshold_line == '"weak_scaling/resnet_50_s/np2/one-node" = 0.97'
+    assert outcome.judgement.reason == (
+        f"no threshold; add to cpu-made-up.toml: {outcome.threshold_line}"
+    )
+    assert outcome.judgement.figure is not None
+
+
+def test_strategies_that_train_alike_are_compared(stage):
+    # The tolerance is 1e-5 relative.
+    stage.script.trained = {HOROVOD_2: [1.0, 2.0], MIRRORED_2: [1.0, 2.00001]}
+    assert verdicts(stage.measure(PARITY)) == {PARITY: Verdict.PASS}
+
+
+def test_strategies_that_train_other_weights_are_not_compared(stage):
+    stage.script.trained = {HOROVOD_2: [1.0, 2.0], MIRRORED_2: [1.0, 2.1]}
+    outcomes = stage.measure(WEAK, PARITY)
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, PARITY: Verdict.INVALID}
+    assert outcomes[PARITY].judgement.reason.startswith(
+        "horovod@2 and mirrored@2 trained different weights: tensor a0 differs by 0.1"
+    )
+
+
+@pytest.mark.parametrize("arm", [HOROVOD_2, MIRRORED_2])
+def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm):
+    stage.script.digests = {arm: ["c0de", "dead"]}
+    outcome = stage.measure(PARITY)[PARITY]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert f"{arm.name}: replicas differ after reproducible training" in outcome.judgement.reason
+
+
+def test_rounds_of_a_case_are_those_with_all_of_its_arms(stage):
+    outcome = stage.measure(*ALL)[PARITY]
+    assert [measured.number for measured in outcome.rounds] == [0, 1, 2, 3, 4, 5]
+    assert all(set(PARITY.arms) <= set(measured.launches) for measured in outcome.rounds)
+    assert len(outcome.observations) == 6
+
+
+def test_timed_seconds_are_those_of_all_blocks(stage):
+    outcome = stage.measure(WEAK)[WEAK]
+    blocks = itertools.chain.from_iterable(
+        launched.blocks for measured in outcome.rounds for launched in measured.launches.values()
+    )
+    assert stage.session.timed_seconds == pytest.approx(sum(block.seconds for block in blocks))

@@ -1,0 +1,399 @@
+"""What is written is what was measured, whole, and of the form that results/schema promises."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch, one_round, outcome
+
+from harness.fingerprint import fingerprint
+from harness.launch.group import GroupFailed
+from harness.machine import Machine
+from harness.placement import Offer, place
+from harness.plan import (
+    BlockKind,
+    Comparison,
+    Question,
+    Schedule,
+    Strategy,
+    communication,
+    parity,
+    strong_scaling,
+    weak_scaling,
+)
+from harness.session import Outcome
+from harness.stack import Stack
+from harness.store import Store, plain, session_name, write_json
+from harness.verdict import Band, Judgement, Verdict, judge
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "results" / "schema"
+WEAK = weak_scaling(WORKLOAD, 2)
+RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
+
+
+def schema(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    return loaded
+
+
+CASE = jsonschema.Draft202012Validator(schema("case"))
+SESSION = jsonschema.Draft202012Validator(schema("session"))
+
+
+@pytest.fixture
+def store(tmp_path: Path, make_fingerprint: dict[str, Any]) -> Store:
+    return Store(tmp_path / "runs", "20260131T235959Z-4711", make_fingerprint)
+
+
+@pytest.fixture
+def make_fingerprint() -> dict[str, Any]:
+    """Of a machine and a stack that tell as little as they may."""
+    machine = Machine("host", (0, 1))
+    stack = Stack(
+        interpreter="python",
+        mpirun="mpirun",
+        mpirun_version="mpirun (Open MPI) 4.1.8",
+        python="3.11.7",
+        tensorflow="2.18.1",
+        tensorflow_git="v2.18.0-14-gcb64295ec73",
+        keras="3.15.1",
+        numpy="2.0.2",
+        horovod="0.28.1",
+        horovod_flags=("mpi", "gloo"),
+        packages_sha256="0072b31e",
+        settings={},
+    )
+    slots = place([Offer(rank, "host", (0, 1)) for rank in range(2)])
+    return dict(fingerprint(machine, stack, "mpirun", slots, {}))
+
+
+def written(store: Store, measured: Outcome) -> dict[str, Any]:
+    text = store.write_case(measured).read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    document: dict[str, Any] = json.loads(text)
+    CASE.validate(document)
+    return document
+
+
+@pytest.mark.parametrize("ask", [weak_scaling, strong_scaling, communication, parity])
+def test_a_case_that_passed(store, ask):
+    comparison = ask(WORKLOAD, 2)
+    rule = Band(0.75, 1.33) if ask is parity else None
+    document = written(store, outcome(comparison, RATIOS, rule))
+    assert document["verdict"]["word"] == "PASS"
+    assert document["plan"]["question"] == comparison.question.value
+    assert document["observations"] == pytest.approx([math.log(ratio) for ratio in RATIOS])
+    assert [measured["number"] for measured in document["rounds"]] == [0, 1, 2, 3, 4, 5]
+    assert document["failure"] is None
+
+
+def test_the_name_of_the_file_is_that_of_the_case(store):
+    path = store.write_case(outcome(WEAK, RATIOS))
+    assert path == store.directory / "weak_scaling-resnet_50_s-np2.json"
+
+
+def test_every_block_of_every_rank_is_written(store):
+    (measured,) = written(store, outcome(WEAK, RATIOS[:1]))["rounds"]
+    two, one = measured["launches"]
+    assert (two["strategy"], two["world_size"]) == ("horovod", 2)
+    assert (one["strategy"], one["world_size"]) == ("horovod", 1)
+    assert [block["turn"] for block in two["blocks"]] == [0, 1, 2]
+    assert [len(block["ranks"]) for block in two["blocks"]] == [2, 2, 2]
+    block = two["blocks"][0]
+    assert block["samples"] == 640
+    assert block["seconds"] == max(rank["seconds"] for rank in block["ranks"])
+    assert block["samples_per_second"] == pytest.approx(640 / block["seconds"])
+
+
+def test_both_kinds_of_one_arm_are_one_launch(store):
+    document = written(store, outcome(communication(WORKLOAD, 2), RATIOS))
+    (launched,) = document["rounds"][0]["launches"]
+    assert {block["kind"] for block in launched["blocks"]} == {"full", "local"}
+
+
+def test_a_mirrored_launch_with_its_check(store):
+    comparison = parity(WORKLOAD, 2)
+    measured = outcome(comparison, RATIOS, Band(0.75, 1.33))
+    checked = measured.rounds[0].launches[MIRRORED_2]
+    checked.correctness = [{"loss": 0.5, "digests": ["c0de", "c0de"]}]
+    document = written(store, measured)
+    reference = document["rounds"][0]["launches"][1]
+    assert reference["correctness"] == [{"loss": 0.5, "digests": ["c0de", "c0de"]}]
+    assert len(reference["facts"]) == 1
+    assert document["verdict"]["threshold"]["kind"] == "band"
+
+
+@pytest.mark.parametrize("rank", [1, None])
+def test_a_case_whose_launch_failed(store, rank):
+    failure = GroupFailed(HOROVOD_2.name, rank, "first step", "it broke", ["[rank 1] last words"])
+    measured = Outcome(WEAK, Judgement(Verdict.FAIL, None, None, 0, str(failure)), failure=failure)
+    document = written(store, measured)
+    assert document["failure"] == {
+        "arm": "resnet_50_s horovod@2",
+        "rank": rank,
+        "phase": "first step",
+        "cause": "it broke",
+        "stderr_tail": ["[rank 1] last words"],
+    }
+    assert document["verdict"]["figure"] is None
+
+
+def test_a_launch_that_failed_before_its_first_block(store):
+    broken = one_round(WEAK, 0.9)
+    broken.launches[HOROVOD_2] = launch(HOROVOD_2, {})
+    broken.launches[HOROVOD_2].evidence = ()
+    failure = GroupFailed(HOROVOD_2.name, 1, "block", "it broke", [])
+    judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
+    document = written(store, Outcome(WEAK, judgement, rounds=(broken,), failure=failure))
+    assert document["rounds"][0]["launches"][0]["blocks"] == []
+
+
+def test_bounds_that_are_infinite_are_null(store):
+    measured = outcome(WEAK, RATIOS[:2], verdict=Verdict.INVALID, reason="replicas differ")
+    document = written(store, measured)
+    assert document["verdict"]["figure"]["upper"] is None
+    assert document["verdict"]["figure"]["lower"] == 0.0
+    assert document["verdict"]["word"] == "INVALID"
+
+
+def test_a_case_that_is_not_judged(store):
+    shown = outcome(WEAK, RATIOS[:1], verdict=Verdict.NOT_JUDGED, reason="they share a core")
+    shown = replace(shown, judgement=replace(shown.judgement, rule=None))
+    document = written(store, shown)
+    assert document["verdict"]["word"] == "NOT JUDGED"
+    assert document["verdict"]["threshold"] is None
+
+
+def test_what_is_not_a_number_is_null(store):
+    measured = outcome(WEAK, RATIOS[:1])
+    ranks: Any = measured.rounds[0].launches[HOROVOD_2].blocks[0].ranks
+    ranks[1].update(loss=math.nan, seconds=math.inf)
+    measured = replace(measured, observations=(math.nan, -math.inf))
+    document = written(store, measured)
+    first = document["rounds"][0]["launches"][0]["blocks"][0]
+    assert first["ranks"][1]["loss"] is None
+    assert first["seconds"] is None
+    assert document["observations"] == [None, None]
+
+
+def test_a_clock_that_stood_still_has_no_speed(store):
+    measured = outcome(WEAK, RATIOS[:1], verdict=Verdict.INVALID, reason="not finite")
+    ranks: Any = measured.rounds[0].launches[HOROVOD_2].blocks[0].ranks
+    for rank in ranks:
+        rank["seconds"] = 0.0
+    block = written(store, measured)["rounds"][0]["launches"][0]["blocks"][0]
+    assert block["seconds"] == 0.0
+    assert block["samples_per_second"] is None
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_every_verdict_is_in_the_schema(store, verdict):
+    document = written(store, outcome(WEAK, RATIOS[:1], verdict=verdict))
+    assert document["verdict"]["word"] == verdict.value
+
+
+def test_every_question_is_in_the_schema():
+    known = schema("case")["properties"]["plan"]["properties"]["question"]["enum"]
+    assert known == [question.value for question in Question]
+
+
+def session_document() -> dict[str, Any]:
+    return {
+        "profile": "smoke",
+        "world_sizes": [1, 2],
+        "oversubscribed_sizes": [],
+        "launcher": "mpirun",
+        "schedule": Schedule.FRESH,
+        "exit_status": 6,
+        "elapsed_seconds": 12.5,
+        "timed_seconds": 3.5,
+        "verdicts": {WEAK.name: Verdict.INCONCLUSIVE},
+    }
+
+
+def test_a_session(store):
+    document = json.loads(store.write_session(session_document()).read_text())
+    SESSION.validate(document)
+    assert document["verdicts"] == {"weak_scaling[resnet_50_s-np2]": "INCONCLUSIVE"}
+    assert document["schedule"] == "fresh"
+    assert document["session"] == store.directory.name
+
+
+# The schema itself -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["case", "session"])
+def test_the_schemas_are_schemas(name):
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+
+
+def fields(node: Any, where: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every subschema that stands for a field of a document."""
+    if isinstance(node, dict):
+        for name, field in node.get("properties", {}).items():
+            yield f"{where}/{name}", field
+        for key, child in node.items():
+            yield from fields(child, f"{where}/{key}")
+    elif isinstance(node, list):
+        for child in node:
+            yield from fields(child, where)
+
+
+@pytest.mark.parametrize("name", ["case", "session"])
+def test_every_field_is_described(name):
+    undescribed = [where for where, field in fields(schema(name)) if not field.get("description")]
+    assert undescribed == []
+
+
+@pytest.mark.parametrize("name", ["case", "session"])
+def test_every_time_and_size_says_its_unit(name):
+    units = {"seconds": "second", "bytes": "bytes", "_ms": "ms", "_mib": "MiB", "_gib": "GiB"}
+    silent = [
+        where
+        for where, field in fields(schema(name))
+        for ending, unit in units.items()
+        if where.endswith(ending) and "$ref" not in field and unit not in field["description"]
+    ]
+    assert [where for where in silent if not where.endswith("startup_seconds")] == []
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where in a document there are objects."""
+    if isinstance(document, dict):
+        yield path
+        for key, child in document.items():
+            yield from places(child, (*path, key))
+    elif isinstance(document, list) and document:
+        yield from places(document[0], (*path, 0))
+
+
+def at(document: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def test_an_extra_field_is_refused_wherever_it_is(store):
+    document = written(store, checked())
+    for path in places(document):
+        broken = copy.deepcopy(document)
+        at(broken, path)["surprise"] = 1
+        assert not CASE.is_valid(broken), f"an extra field in {path} is accepted"
+
+
+def test_a_missing_field_is_refused_wherever_it_is(store):
+    document = written(store, checked())
+    for path in places(document):
+        for name in at(document, path):
+            if name == "nccl" and path[-2:] == ("facts", 0):
+                continue  # MirroredStrategy does not say
+            broken = copy.deepcopy(document)
+            del at(broken, path)[name]
+            assert not CASE.is_valid(broken), f"{path} may lack {name}"
+
+
+def checked() -> Outcome:
+    """An outcome with something in every part of its document."""
+    failure = GroupFailed(HOROVOD_1.name, 0, "block", "it broke", ["last words"])
+    measured: Outcome = outcome(WEAK, RATIOS, failure=failure)
+    sound = measured.rounds[0].launches[HOROVOD_2]
+    sound.correctness = [{"loss": 0.5, "digests": ["c0de"]} for _ in range(2)]
+    return measured
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["verdict"].update(word="FINE"),
+        lambda d: d["plan"].update(world_size=0),
+        lambda d: d["verdict"]["threshold"].update(kind="ceiling"),
+        lambda d: d.update(format=2),
+        lambda d: d["rounds"][0].update(launches=[]),
+        lambda d: d["rounds"][0]["launches"][0]["blocks"][0].update(samples=0.5),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(store, change):
+    document = written(store, outcome(WEAK, RATIOS))
+    change(document)
+    assert not CASE.is_valid(document)
+
+
+def test_a_session_with_another_field_or_one_less_is_refused(store):
+    document = json.loads(store.write_session(session_document()).read_text())
+    assert not SESSION.is_valid({**document, "surprise": 1})
+    for name in document:
+        assert not SESSION.is_valid({key: document[key] for key in document if key != name})
+
+
+# Writing ---------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_write_leaves_the_earlier_document(tmp_path, monkeypatch):
+    path = tmp_path / "case.json"
+    write_json(path, {"written": 1})
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.store.os.fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_json(path, {"written": 2})
+    assert json.loads(path.read_text()) == {"written": 1}
+
+
+def test_a_document_appears_only_when_it_is_whole(tmp_path, monkeypatch):
+    path = tmp_path / "case.json"
+    seen = []
+    monkeypatch.setattr("harness.store.os.fsync", lambda descriptor: seen.append(path.exists()))
+    write_json(path, {"written": 1})
+    assert seen == [False]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["case.json"]
+
+
+def test_a_document_that_cannot_be_written_leaves_the_earlier_one(tmp_path):
+    path = tmp_path / "case.json"
+    write_json(path, {"written": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"written": object()})
+    assert json.loads(path.read_text()) == {"written": 1}
+
+
+def test_a_session_never_writes_into_another_ones_directory(store, tmp_path):
+    with pytest.raises(FileExistsError):
+        Store(tmp_path / "runs", store.directory.name, {})
+
+
+def test_session_names_sort_by_time():
+    assert session_name()[8] == "T"
+    assert session_name().partition("-")[0].endswith("Z")
+
+
+def test_values_become_what_json_knows():
+    value = {"a": (1, Strategy.MIRRORED), "b": [math.inf, {"c": math.nan}], 3: BlockKind.FULL}
+    assert plain(value) == {"a": [1, "mirrored"], "b": [None, {"c": None}], "3": "full"}
+
+
+def test_judgements_are_written_as_they_were_made(store):
+    logs = [math.log(ratio) for ratio in RATIOS]
+    rule = Band(0.95, 1.05)
+    judged: Comparison = parity(WORKLOAD, 2)
+    measured = replace(outcome(judged, RATIOS, rule), judgement=judge(logs, rule))
+    document = written(store, measured)
+    figure = measured.judgement.figure
+    assert figure is not None
+    assert document["verdict"]["figure"]["estimate"] == figure.estimate
+    assert document["verdict"]["threshold"] == {
+        "kind": "band",
+        "low": 0.95,
+        "high": 1.05,
+        "alpha": 0.05,
+    }

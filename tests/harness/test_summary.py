@@ -1,0 +1,174 @@
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from support.rounds import WORKLOAD, outcome
+
+from harness.launch.group import GroupFailed
+from harness.plan import communication, parity, strong_scaling, weak_scaling
+from harness.stats import Interval
+from harness.summary import (
+    NOTHING_MEASURED,
+    WIDTH,
+    counts,
+    exit_status,
+    explanation,
+    figure_text,
+    line,
+    table,
+)
+from harness.verdict import Band, Floor, Verdict
+from models.registry import NETWORKS
+
+RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
+LONGEST = replace(WORKLOAD, model=max(NETWORKS, key=len))
+WEAK = weak_scaling(WORKLOAD, 2)
+
+
+def interval(estimate, lower, upper):
+    return Interval(estimate, lower, upper, 0.025, 6)
+
+
+# Exit status -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        ([Verdict.PASS], 0),
+        ([Verdict.PASS, Verdict.NOT_JUDGED], 0),
+        ([Verdict.INCONCLUSIVE, Verdict.PASS], 6),
+        ([Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 7),
+        ([Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 1),
+        ([], NOTHING_MEASURED),
+        ([Verdict.NOT_JUDGED], NOTHING_MEASURED),
+    ],
+)
+def test_the_worst_verdict_decides_the_exit_status(verdicts, status):
+    for order in itertools.permutations(verdicts):
+        assert exit_status(order) == status
+
+
+def test_every_verdict_has_its_own_exit_status():
+    statuses = [exit_status([verdict]) for verdict in Verdict]
+    assert len(set(statuses)) == len(Verdict)
+    assert NOTHING_MEASURED == 5
+
+
+# Figures ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (interval(0.873, 0.861, 0.884), "0.873 [0.861, 0.884]"),
+        (interval(1.0289, 0.99949, 1.0511), "1.029 [0.999, 1.051]"),
+        (interval(0.93, 0.0, math.inf), "0.930 [-, -]"),
+        (None, "-"),
+    ],
+)
+def test_figures_are_shown_with_three_decimals(figure, text):
+    assert figure_text(figure).strip() == text
+
+
+def test_figures_are_aligned():
+    figures = [None, interval(0.5, 0.0, math.inf), interval(10.5, 10.123, 10.876)]
+    assert len({len(figure_text(figure)) for figure in figures}) == 1
+
+
+# The table -------------------------------------------------------------------------------------
+
+
+def all_sorts():
+    """Every question and verdict, each with the longest name there is."""
+    asks = (weak_scaling, strong_scaling, communication, parity)
+    rules = (Floor.at(0.875), Band(0.75, 1.3333))
+    for ask, verdict, rule in itertools.product(asks, Verdict, rules):
+        reason = "" if verdict is Verdict.PASS else "some reason that takes a while to say " * 3
+        short = outcome(ask(LONGEST, 128), RATIOS[:1], rule, verdict, reason)
+        long = replace(short.judgement, figure=interval(0.935, 0.912, 0.958), rounds=24)
+        yield from (short, replace(short, judgement=long))
+
+
+def test_no_line_of_the_table_is_wider_than_a_terminal():
+    wide = [text for text in table(list(all_sorts())) if len(text) > WIDTH]
+    assert wide == []
+
+
+def test_columns_are_aligned():
+    header, *lines = table(list(all_sorts()))
+    column = header.index("verdict")
+    rows = [text for text in lines if "horovod" not in text and text.startswith("parity ")]
+    assert rows
+    assert all(text[column - 1] == " " and text[column] != " " for text in rows)
+
+
+def test_a_line_tells_question_model_size_figure_threshold_and_verdict():
+    words = line(outcome(WEAK, RATIOS)).split()
+    assert words[:3] == ["weak", "resnet_50_s", "2"]
+    assert "[0.910," in words
+    assert ">=" in words
+    assert words[-2:] == ["6", "PASS"]
+
+
+def test_a_case_without_a_figure_still_has_its_line():
+    text = line(outcome(WEAK, (), verdict=Verdict.FAIL))
+    assert "FAIL" in text
+    assert " - " in text
+
+
+def test_notes_give_the_reason_of_whatever_the_figure_does_not_explain():
+    lines = table(
+        [
+            outcome(WEAK, RATIOS),
+            outcome(parity(WORKLOAD, 2), RATIOS, None, Verdict.INVALID, "replicas differ"),
+        ]
+    )
+    notes = [text for text in lines if ": " in text]
+    assert notes == ["INVALID parity[resnet_50_s-np2]: replicas differ"]
+
+
+def test_a_note_that_two_cases_share_is_given_once():
+    twice = [outcome(WEAK, RATIOS, None, Verdict.INVALID, "no threshold")] * 2
+    assert sum("no threshold" in text for text in table(twice)) == 1
+
+
+def test_a_long_note_is_wrapped_and_a_line_to_paste_stays_whole():
+    pasteable = '"weak_scaling/resnet_50_s/np2/one-node" = 0.97'
+    reason = f"no threshold; add to cpu-unknown.toml: {pasteable}"
+    lines = table([outcome(WEAK, RATIOS, None, Verdict.INVALID, reason)])
+    assert all(len(text) <= WIDTH for text in lines[2:])
+    assert any('"weak_scaling/resnet_50_s/np2/one-node"' in text for text in lines)
+
+
+def test_what_is_not_judged_is_explained_once():
+    cases = [
+        outcome(ask(WORKLOAD, 2), RATIOS[:1], None, Verdict.NOT_JUDGED, "more replicas than cores")
+        for ask in (weak_scaling, parity)
+    ]
+    notes = [text for text in table(cases) if text.startswith("NOT JUDGED: ")]
+    assert notes == ["NOT JUDGED: more replicas than cores; shown, and neutral"]
+
+
+def test_counts_are_in_the_order_of_severity():
+    verdicts = [Verdict.PASS, Verdict.FAIL, Verdict.PASS, Verdict.PASS]
+    assert counts([outcome(WEAK, RATIOS, None, v) for v in verdicts]) == "1 FAIL, 3 PASS"
+    assert counts([]) == "nothing measured"
+
+
+def test_an_explanation_shows_cause_and_the_end_of_stderr():
+    failure = GroupFailed("resnet_50_s horovod@2", 1, "block", "it broke", ["[rank 1] last words"])
+    text = explanation(outcome(WEAK, (), None, Verdict.FAIL, str(failure), failure=failure))
+    assert text.splitlines() == [
+        "FAIL  weak_scaling[resnet_50_s-np2]",
+        "  resnet_50_s horovod@2: rank 1 failed in phase 'block': it broke",
+        "  the end of its stderr:",
+        "    [rank 1] last words",
+    ]
+
+
+@pytest.mark.parametrize(("rule", "confidence"), [(Floor.at(0.9), 95), (Band(0.9, 1.1), 90)])
+def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
+    text = explanation(outcome(WEAK, RATIOS, rule, Verdict.INCONCLUSIVE))
+    assert f"{confidence} % interval, 6 rounds), must be {rule}" in text

@@ -1,0 +1,148 @@
+"""Who is who for Horovod over Gloo, on one host and on several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from harness.launch.agents import AgentsLauncher, horovod_environment, rendezvous_plan
+from harness.launch.job import LaunchError, Order
+from harness.placement import Slot
+
+
+def slots(*hosts: str) -> list[Slot]:
+    return [Slot(rank, host, hosts[:rank].count(host), (rank,)) for rank, host in enumerate(hosts)]
+
+
+def columns(plan: list[dict[str, object]], *names: str) -> list[tuple[object, ...]]:
+    return [tuple(entry[name] for name in names) for entry in plan]
+
+
+LOCAL = ("local_rank", "local_size")
+CROSS = ("cross_rank", "cross_size")
+
+
+def test_two_ranks_on_one_host():
+    plan = rendezvous_plan(slots("a", "a"))
+    assert columns(plan, "hostname", "rank", "size") == [("a", 0, 2), ("a", 1, 2)]
+    assert columns(plan, *LOCAL) == [(0, 2), (1, 2)]
+    assert columns(plan, *CROSS) == [(0, 1), (0, 1)]
+
+
+def test_four_ranks_on_each_of_two_hosts():
+    plan = rendezvous_plan(slots(*"aaaabbbb"))
+    assert columns(plan, *LOCAL) == [(rank, 4) for rank in (0, 1, 2, 3)] * 2
+    assert columns(plan, *CROSS) == [(0, 2)] * 4 + [(1, 2)] * 4
+    assert {entry["size"] for entry in plan} == {8}
+
+
+def test_ranks_that_alternate_between_hosts():
+    plan = rendezvous_plan(slots(*"abab"))
+    assert columns(plan, *LOCAL) == [(0, 2), (0, 2), (1, 2), (1, 2)]
+    assert columns(plan, *CROSS) == [(0, 2), (1, 2), (0, 2), (1, 2)]
+
+
+def test_hosts_with_unequal_numbers_of_ranks():
+    # Of the third local rank there is one on host b alone.
+    plan = rendezvous_plan(slots(*"aabbbc"))
+    assert columns(plan, *LOCAL) == [(0, 2), (1, 2), (0, 3), (1, 3), (2, 3), (0, 1)]
+    assert columns(plan, *CROSS) == [(0, 3), (0, 2), (1, 3), (1, 2), (0, 1), (2, 3)]
+
+
+OWN = rendezvous_plan(slots("a", "a"))[1]
+
+
+def test_horovod_is_told_all_of_its_own_entry():
+    environment = horovod_environment(OWN, one_host=True, deadline_s=60)
+    assert environment["HOROVOD_HOSTNAME"] == "a"
+    assert environment["HOROVOD_RANK"] == "1"
+    assert environment["HOROVOD_SIZE"] == "2"
+    assert environment["HOROVOD_LOCAL_RANK"] == "1"
+    assert environment["HOROVOD_LOCAL_SIZE"] == "2"
+    assert environment["HOROVOD_CROSS_RANK"] == "0"
+    assert environment["HOROVOD_CROSS_SIZE"] == "1"
+
+
+def test_horovod_talks_over_gloo_alone():
+    environment = horovod_environment(OWN, one_host=True, deadline_s=60)
+    assert environment["HOROVOD_CONTROLLER"] == environment["HOROVOD_CPU_OPERATIONS"] == "gloo"
+
+
+def test_gloo_waits_longer_than_a_paused_group_may_be_stopped():
+    environment = horovod_environment(OWN, one_host=True, deadline_s=60)
+    assert int(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) > 60
+
+
+@pytest.mark.parametrize(("one_host", "interface"), [(True, "lo"), (False, None)])
+def test_one_host_stays_on_loopback(one_host, interface):
+    environment = horovod_environment(OWN, one_host, deadline_s=60)
+    assert environment.get("HOROVOD_GLOO_IFACE") == interface
+
+
+class FakeAgent:
+    """An agent whose process never runs."""
+
+    def __init__(self, broken: bool = False, status: int | None = None) -> None:
+        self.environment: Mapping[str, str] = {}
+        self.running: set[str] = set()
+        self._broken = broken
+        self._status = status
+
+    def start(self, launch: str, interpreter: str, environment: Mapping[str, str]) -> None:
+        if self._broken:
+            raise OSError("no such file: python")
+        self.environment = environment
+        self.running.add(launch)
+
+    def status(self, launch: str) -> int | None:
+        return self._status
+
+    def signal(self, launch: str, signum: int) -> None: ...
+
+    def tail(self, launch: str, lines: int) -> list[str]:
+        return []
+
+    def end(self, launch: str) -> None:
+        self.running.discard(launch)
+
+
+def order(processes: int) -> Order:
+    return Order(processes, slots("a", "a"), "python", {"MINE": "1"}, Path("scratch/launch-3"), 60)
+
+
+def test_every_rank_is_started_by_its_own_agent():
+    agents = [FakeAgent(), FakeAgent()]
+    AgentsLauncher(agents).start(order(2))
+    assert [agent.environment["HOROVOD_RANK"] for agent in agents] == ["0", "1"]
+    assert [agent.environment["MINE"] for agent in agents] == ["1", "1"]
+    assert [agent.running for agent in agents] == [{"launch-3"}, {"launch-3"}]
+
+
+def test_a_strategy_of_one_process_starts_one():
+    agents = [FakeAgent(), FakeAgent()]
+    AgentsLauncher(agents).start(order(1))
+    assert agents[1].running == set()
+    assert agents[0].environment["HOROVOD_SIZE"] == "1"
+
+
+def test_ranks_already_started_end_when_one_cannot_be():
+    agents = [FakeAgent(), FakeAgent(broken=True)]
+    with pytest.raises(LaunchError, match="rank 1 could not be started: no such file"):
+        AgentsLauncher(agents).start(order(2))
+    assert agents[0].running == set()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "ended", "fate"),
+    [
+        ((None, None), None, ""),
+        ((3, None), None, "(exit status 3)"),
+        ((-9, 0), "ended with status [-9, 0]", "(killed by signal 9, SIGKILL)"),
+    ],
+)
+def test_how_ranks_ended_is_told_in_words(statuses, ended, fate):
+    job = AgentsLauncher([FakeAgent(status=status) for status in statuses]).start(order(2))
+    assert job.ended() == ended
+    assert job.fate(0) == fate

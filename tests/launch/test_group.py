@@ -1,0 +1,422 @@
+"""A group whose ranks are threads with real sockets: who is blamed when it goes wrong."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.launch.group import Group, GroupFailed
+from harness.launch.hub import Hub
+from harness.launch.job import Order
+from harness.wire import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
+
+SOON = 5.0
+SHUT_DOWN = {"kind": "InternalError", "message": "Horovod has been shut down. This was caused by"}
+
+
+class FakeJob:
+    """Processes that end only when the test says so."""
+
+    def __init__(self) -> None:
+        self.status: str | None = None
+        self.signals: list[tuple[int, dict[int, int]]] = []
+        self.ends = 0
+
+    def ended(self) -> str | None:
+        return self.status
+
+    def fate(self, rank: int) -> str:
+        return f"(killed by signal 9, as rank {rank})"
+
+    def signal(self, signum: int, pids: Mapping[int, int]) -> None:
+        self.signals.append((signum, dict(pids)))
+
+    def end(self, pids: Mapping[int, int]) -> None:
+        self.ends += 1
+
+    def tail(self, rank: int, lines: int = 20) -> list[str]:
+        return [f"last words of {rank}"]
+
+
+class FakeLauncher:
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.job = FakeJob()
+        self.order: Order | None = None
+
+    def rendezvous(self, slots: object) -> None: ...
+
+    def start(self, order: Order) -> FakeJob:
+        self.order = order
+        return self.job
+
+
+Answer = Callable[["FakeRank", Message], None]
+
+
+class FakeRank:
+    """A rank on a thread: says hello, starts up, and then answers each order as it is told to."""
+
+    def __init__(self, address: str, rank: int, answer: Answer, start_up: bool = True) -> None:
+        self.rank = rank
+        self.orders: list[Message] = []
+        host, port, self._token = address.rsplit(":", 2)
+        self.connection = Connection(socket.create_connection((host, int(port)), timeout=SOON))
+        self._answer = answer
+        self._start_up = start_up
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def say(self, **message: Any) -> None:
+        self.connection.send(message)
+
+    def enter(self, phase: Phase, at: float = 0.0, **facts: Any) -> None:
+        self.say(phase=phase.value, at=at, **facts)
+
+    def leave(self) -> None:
+        self.connection.socket.shutdown(socket.SHUT_RDWR)
+
+    def _run(self) -> None:
+        try:
+            self.say(hello=self.rank, token=self._token, pid=1000 + self.rank, host="host")
+            while True:
+                for order in self.connection.receive() or self._closed():
+                    self.orders.append(order)
+                    if "op" in order:
+                        self._answer(self, order)
+                    elif self._start_up:
+                        self._ready()
+        except OSError:
+            return
+
+    def _closed(self) -> list[Message]:
+        raise ConnectionResetError
+
+    def _ready(self) -> None:
+        for second, phase in enumerate([*STARTUP[1:], Phase.READY]):
+            self.enter(phase, at=1e9 + second, facts={"rank": self.rank})
+
+    def join(self) -> None:
+        self._thread.join(SOON)
+        self.connection.close()
+
+
+def obedient(rank: FakeRank, order: Message) -> None:
+    """Answers every order, and leaves when it is told to close."""
+    if order["op"] == "close":
+        rank.enter(Phase.END)
+        rank.leave()
+    elif order["op"] == "status":
+        rank.say(status=standing("ready"))
+    else:
+        rank.say(reply={"rank": rank.rank, **order})
+
+
+def standing(phase: str, steps: int = 0, waits: bool = False) -> dict[str, Any]:
+    where = "ops.py:1 execute" if waits else "fault.py:22 _hang"
+    return {"phase": phase, "steps_begun": steps, "where": where, "waits": waits}
+
+
+def fails(error: Mapping[str, str], phase: str = "block", then: Answer | None = None) -> Answer:
+    def answer(rank: FakeRank, order: Message) -> None:
+        if order["op"] == "block":
+            rank.say(error={"phase": phase, **error})
+            if then is not None:
+                then(rank, order)
+
+    return answer
+
+
+def leaves(rank: FakeRank, order: Message) -> None:
+    rank.leave()
+
+
+def stands(status: dict[str, Any]) -> Answer:
+    """Never answers, but says where it is."""
+
+    def answer(rank: FakeRank, order: Message) -> None:
+        if order["op"] == "status":
+            rank.say(status=status)
+
+    return answer
+
+
+def silent(rank: FakeRank, order: Message) -> None:
+    """Does not say a word."""
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def launcher() -> FakeLauncher:
+    return FakeLauncher()
+
+
+@pytest.fixture
+def start(
+    hub: Hub, launcher: FakeLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """Start a group with a thread for each rank that has an answer."""
+    monkeypatch.setattr("harness.launch.group.GRACE_S", 0.2)
+    ranks: list[FakeRank] = []
+
+    def started(*answers: Answer | None, start_up: bool = True) -> tuple[Group, list[FakeRank]]:
+        order = Order(len(answers), (), "python", {"MINE": "1"}, tmp_path / "launch-0", SOON)
+        configs = [{"rank": rank} for rank in range(len(answers))]
+        group = Group("resnet_50_s horovod@2", launcher, hub, order, configs)
+        assert launcher.order is not None
+        address = launcher.order.environment[DRIVER_VARIABLE]
+        for rank, answer in enumerate(answers):
+            if answer is not None:
+                ranks.append(FakeRank(address, rank, answer, start_up))
+        return group, ranks
+
+    yield started
+    for rank in ranks:
+        rank.connection.close()
+        rank.join()
+
+
+def failure_of(group: Group, deadline_s: float = SOON) -> GroupFailed:
+    group.wait_ready(SOON)
+    with pytest.raises(GroupFailed) as failed:
+        group.ask("block", deadline_s, kind="full", steps=10)
+    return failed.value
+
+
+# What goes well --------------------------------------------------------------------------------
+
+
+def test_every_rank_gets_its_config_and_starts_up(start, launcher):
+    group, ranks = start(obedient, obedient)
+    group.wait_ready(SOON)
+    assert [rank.orders[0] for rank in ranks] == [{"rank": 0}, {"rank": 1}]
+    assert [rank.facts for rank in group.ranks] == [{"rank": 0}, {"rank": 1}]
+    assert [rank.pid for rank in group.ranks] == [1000, 1001]
+    assert launcher.order.environment["MINE"] == "1"
+    group.end()
+
+
+def test_the_start_up_is_told_phase_by_phase(start):
+    group, _ = start(obedient)
+    group.launched_at = 1e9 - 3.5
+    group.wait_ready(SOON)
+    (seconds,) = group.startup_seconds()
+    assert list(seconds) == [phase.value for phase in STARTUP]
+    assert seconds["launch"] == 3.5
+    assert seconds["broadcast"] == 1.0
+    group.end()
+
+
+def test_replies_are_in_the_order_of_ranks(start):
+    group, _ = start(obedient, obedient, obedient)
+    group.wait_ready(SOON)
+    replies = group.ask("block", SOON, kind="full", steps=10)
+    assert [reply["rank"] for reply in replies] == [0, 1, 2]
+    assert replies[0] == {"rank": 0, "op": "block", "kind": "full", "steps": 10}
+    assert group.ask("evidence", SOON)[0]["op"] == "evidence"
+    group.end()
+
+
+def test_what_one_rank_shares_reaches_all_others(start, hub):
+    def shares(rank: FakeRank, order: Message) -> None:
+        rank.say(share="127.0.0.1:4711")
+        rank.say(reply={})
+
+    group, ranks = start(shares, obedient)
+    group.wait_ready(SOON)
+    group.ask("block", SOON)
+    group.ask("evidence", SOON)
+    group.end()
+    assert {"shared": "127.0.0.1:4711"} in ranks[1].orders
+    assert {"shared": "127.0.0.1:4711"} not in ranks[0].orders
+
+
+def test_pausing_stops_every_process_and_resuming_continues_it(start, launcher):
+    group, _ = start(obedient, obedient)
+    group.wait_ready(SOON)
+    pids = {0: 1000, 1: 1001}
+    group.resume()
+    assert launcher.job.signals == []
+    group.pause()
+    group.pause()
+    assert launcher.job.signals == [(signal.SIGSTOP, pids)]
+    group.resume()
+    assert launcher.job.signals[1:] == [(signal.SIGCONT, pids)]
+    group.end()
+
+
+def test_closing_lets_every_rank_end_in_its_own_way(start, launcher, hub, tmp_path):
+    group, ranks = start(obedient, obedient)
+    (tmp_path / "launch-0").mkdir()
+    group.wait_ready(SOON)
+    group.pause()
+    group.close()
+    assert [rank.orders[-1] for rank in ranks] == [{"op": "close"}] * 2
+    assert launcher.job.signals[-1][0] == signal.SIGCONT
+    assert launcher.job.ends == 1
+    assert not (tmp_path / "launch-0").exists()
+    group.close()
+    group.end()
+    assert launcher.job.ends == 1
+
+
+def test_a_rank_that_does_not_leave_is_ended(start, launcher):
+    group, _ = start(silent)
+    group.wait_ready(SOON)
+    group.close(deadline_s=0.2)
+    assert launcher.job.ends == 1
+
+
+def test_a_second_rank_of_the_same_number_is_turned_away(start, hub, launcher):
+    group, _ = start(obedient)
+    group.wait_ready(SOON)
+    other = FakeRank(launcher.order.environment[DRIVER_VARIABLE], 0, obedient)
+    hub.pump(0.2)
+    hub.pump(0.2)
+    other.join()
+    assert other.orders == []
+    assert group.ask("block", SOON)[0]["rank"] == 0
+    group.end()
+
+
+# What goes wrong -------------------------------------------------------------------------------
+
+
+def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
+    error = {"kind": "ValueError", "message": "bad\n  shape"}
+    group, _ = start(obedient, fails(error, "first step"))
+    failed = failure_of(group)
+    assert (failed.rank, failed.phase) == (1, "first step")
+    assert failed.cause == "ValueError: bad shape"
+    assert failed.tail == ["[rank 1] last words of 1"]
+    assert str(failed).startswith("resnet_50_s horovod@2: rank 1 failed in phase 'first step'")
+    assert launcher.job.ends == 1
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_first_cause_is_told_and_not_its_echo(start, first):
+    answers: list[Answer] = [fails(SHUT_DOWN)] * 2
+    answers[first] = fails({"kind": "ValueError", "message": "bad shape"})
+    group, _ = start(*answers)
+    failed = failure_of(group)
+    assert failed.rank == first
+    assert failed.cause == "ValueError: bad shape"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_rank_that_died_without_a_word_comes_before_echoes(start, first):
+    answers: list[Answer] = [fails(SHUT_DOWN)] * 2
+    answers[first] = leaves
+    group, _ = start(*answers)
+    failed = failure_of(group)
+    assert failed.rank == first
+    assert failed.cause == (
+        f"the process ended without a word (killed by signal 9, as rank {first})"
+    )
+
+
+def test_a_rank_that_raised_comes_before_one_that_died(start):
+    group, _ = start(leaves, fails({"kind": "ValueError", "message": "bad shape"}, then=leaves))
+    failed = failure_of(group)
+    assert failed.rank == 1
+
+
+def test_a_hang_that_horovod_gave_up_on_names_who_hangs(start):
+    def gives_up(rank: FakeRank, order: Message) -> None:
+        if order["op"] == "block":
+            rank.say(error={"phase": "block", **SHUT_DOWN})
+        else:
+            rank.say(status=standing("block", 4, waits=True))
+
+    group, _ = start(gives_up, stands(standing("block", 3)))
+    failed = failure_of(group)
+    assert failed.rank == 1
+    assert "rank 1: block, step 3, in fault.py:22 _hang" in failed.cause
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_of_ranks_that_hang_the_one_behind_is_named(start, launcher, behind):
+    answers = [stands(standing("block", 7, waits=True))] * 2
+    answers[behind] = stands(standing("block", 6))
+    group, _ = start(*answers)
+    failed = failure_of(group, deadline_s=0.2)
+    assert failed.rank == behind
+    assert "no answer after" in failed.cause
+    assert f"rank {behind}: block, step 6, in fault.py:22 _hang" in failed.cause
+    assert f"rank {1 - behind}: block, step 7, in ops.py:1 execute" in failed.cause
+    assert signal.SIGUSR1 in [signum for signum, _ in launcher.job.signals]
+    assert launcher.job.ends == 1
+
+
+def test_of_ranks_at_the_same_step_the_one_that_waits_for_nobody_is_named(start):
+    waits = stands(standing("block", 7, waits=True))
+    group, _ = start(waits, stands(standing("block", 7)), waits)
+    assert failure_of(group, deadline_s=0.2).rank == 1
+
+
+def test_of_ranks_that_all_wait_none_is_named(start):
+    waits = stands(standing("block", 7, waits=True))
+    group, _ = start(waits, waits)
+    failed = failure_of(group, deadline_s=0.2)
+    assert failed.rank is None
+    assert "the launch failed in phase" in str(failed)
+    assert failed.tail == ["[rank 0] last words of 0", "[rank 1] last words of 1"]
+
+
+def test_a_rank_that_does_not_even_say_where_it_is_is_named(start):
+    group, _ = start(stands(standing("block", 7, waits=True)), silent)
+    failed = failure_of(group, deadline_s=0.2)
+    assert failed.rank == 1
+    assert "does not even say where it is" in failed.cause
+
+
+def test_a_rank_that_never_connects_is_named(start):
+    group, _ = start(obedient, None)
+    with pytest.raises(GroupFailed) as failed:
+        group.wait_ready(0.3)
+    assert failed.value.rank == 1
+    assert "it never connected" in failed.value.cause
+    assert failed.value.phase == "launch"
+
+
+def test_processes_that_end_before_they_connect_fail_at_once(start, launcher):
+    launcher.job.status = "ended with status 1"
+    group, _ = start(None, None)
+    assert group.failing
+    assert group.settled(SOON)
+    with pytest.raises(GroupFailed, match="it ended with status 1 before the ranks connected"):
+        group.wait_ready(SOON)
+
+
+def test_a_group_is_not_settled_while_it_starts_up(start):
+    group, _ = start(None)
+    assert not group.settled(SOON)
+    assert group.settled(-1.0)
+    group.end()
+
+
+def test_a_long_error_message_is_cut(start):
+    group, _ = start(fails({"kind": "ValueError", "message": "x" * 10_000}))
+    assert len(failure_of(group).cause) < 400
+
+
+def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start, launcher):
+    group, _ = start(fails({"kind": "ValueError", "message": "bad shape"}), silent)
+    failure_of(group)
+    again, _ = start(obedient, obedient)
+    again.wait_ready(SOON)
+    assert len(again.ask("block", SOON)) == 2
+    again.end()

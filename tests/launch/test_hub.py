@@ -1,0 +1,207 @@
+"""The driver's end of the connections, over real sockets on loopback."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.launch.hub import Hub
+from harness.wire import Connection, Message
+
+SOON = 5.0
+
+
+class Recorder:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.connections: dict[int, Connection] = {}
+        self.hellos: list[Message] = []
+        self.messages: list[tuple[int, Message]] = []
+        self.gone: list[int] = []
+
+    def joined(self, rank: int, connection: Connection, hello: Message) -> None:
+        self.connections[rank] = connection
+        self.hellos.append(hello)
+
+    def received(self, rank: int, message: Message) -> None:
+        self.messages.append((rank, message))
+
+    def left(self, rank: int) -> None:
+        self.gone.append(rank)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def connect() -> Iterator[Any]:
+    """Connect to an address that the hub gave; a rank's end of it."""
+    sockets = []
+
+    def connected(address: str) -> socket.socket:
+        host, port, _ = address.rsplit(":", 2)
+        sock = socket.create_connection((host, int(port)), timeout=SOON)
+        sockets.append(sock)
+        return sock
+
+    yield connected
+    for sock in sockets:
+        sock.close()
+
+
+def hello(address: str, rank: int = 0, **changes: Any) -> bytes:
+    token = address.rsplit(":", 1)[1]
+    message = {"hello": rank, "token": token, "pid": 4711, "host": "host", **changes}
+    return json.dumps(message).encode() + b"\n"
+
+
+def until(hub: Hub, done: Any) -> None:
+    assert hub.pump_until(done, time.monotonic() + SOON), "it never came"
+
+
+def closed_by_hub(hub: Hub, sock: socket.socket) -> bool:
+    """Whether the hub has closed its end; pumps until it has."""
+    sock.setblocking(False)
+    for _ in range(100):
+        hub.pump(0.05)
+        try:
+            return sock.recv(1) == b""
+        except BlockingIOError:
+            continue
+        except ConnectionResetError:
+            return True
+    return False
+
+
+def test_a_rank_with_the_token_joins(hub, connect):
+    listener = Recorder()
+    address = hub.expect(listener)
+    connect(address).sendall(hello(address, rank=3))
+    until(hub, lambda: listener.hellos)
+    assert list(listener.connections) == [3]
+    assert listener.hellos[0]["pid"] == 4711
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        {"token": "0" * 32},
+        {"token": ""},
+        {"token": None},
+        {"hello": "zero"},
+        {"hello": None},
+    ],
+)
+def test_a_stranger_is_closed(hub, connect, opening):
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(hello(address, **opening))
+    assert closed_by_hub(hub, sock)
+    assert listener.hellos == []
+
+
+def test_a_token_that_is_not_ascii_is_closed_like_any_other(hub, connect):
+    address = hub.expect(Recorder())
+    sock = connect(address)
+    sock.sendall(hello(address, token="\u00fc" * 32))
+    assert closed_by_hub(hub, sock)
+
+
+@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\n", b"[]\n"])
+def test_whoever_speaks_something_else_is_closed(hub, connect, garbage):
+    sock = connect(hub.expect(Recorder()))
+    sock.sendall(garbage)
+    assert closed_by_hub(hub, sock)
+
+
+def test_a_hello_may_come_in_pieces(hub, connect):
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    opening = hello(address)
+    sock.sendall(opening[:10])
+    for _ in range(3):
+        hub.pump(0.05)
+    assert listener.hellos == []
+    sock.sendall(opening[10:])
+    until(hub, lambda: listener.hellos)
+
+
+def test_messages_go_to_the_listener_of_their_launch(hub, connect):
+    one, two = Recorder(), Recorder()
+    for listener, rank in ((one, 0), (two, 7)):
+        address = hub.expect(listener)
+        sock = connect(address)
+        sock.sendall(hello(address, rank))
+        until(hub, lambda listener=listener: listener.hellos)
+        sock.sendall(b'{"reply": %d}\n{"phase": "ready"}\n' % rank)
+    until(hub, lambda: len(one.messages) == len(two.messages) == 2)
+    assert one.messages == [(0, {"reply": 0}), (0, {"phase": "ready"})]
+    assert two.messages == [(7, {"reply": 7}), (7, {"phase": "ready"})]
+
+
+@pytest.mark.parametrize("ending", [b"", b"this is no JSON\n"])
+def test_a_rank_has_left_when_its_connection_ends(hub, connect, ending):
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(hello(address, 1))
+    until(hub, lambda: listener.hellos)
+    sock.sendall(ending)
+    sock.shutdown(socket.SHUT_WR)
+    until(hub, lambda: listener.gone)
+    assert listener.gone == [1]
+
+
+def test_ranks_of_a_forgotten_launch_are_not_let_in(hub, connect):
+    forgotten, expected = Recorder(), Recorder()
+    address = hub.expect(forgotten)
+    other = hub.expect(expected)
+    hub.forget(address)
+    late = connect(address)
+    late.sendall(hello(address))
+    assert closed_by_hub(hub, late)
+    connect(other).sendall(hello(other))
+    until(hub, lambda: expected.hellos)
+    assert forgotten.hellos == []
+    hub.forget(address)  # twice is fine
+
+
+def test_a_connection_closed_by_its_group_makes_room_for_the_next(hub, connect):
+    """The next connection gets the file descriptor of the one that was closed."""
+    first, second = Recorder(), Recorder()
+    address = hub.expect(first)
+    connect(address).sendall(hello(address))
+    until(hub, lambda: first.hellos)
+    address = hub.expect(second)
+    waiting = connect(address)
+    hub.drop(first.connections[0])
+    waiting.sendall(hello(address))
+    until(hub, lambda: second.hellos)
+
+
+def test_waiting_ends_at_the_deadline(hub):
+    assert hub.pump_until(lambda: False, time.monotonic() - 1) is False
+    assert hub.pump_until(lambda: True, time.monotonic() - 1) is True
+
+
+def test_addresses_carry_a_token_of_their_own():
+    hub = Hub("127.0.0.1", advertised="node1")
+    try:
+        one, two = hub.expect(Recorder()), hub.expect(Recorder())
+    finally:
+        hub.close()
+    assert one.startswith("node1:")
+    assert one.rsplit(":", 1)[0] == two.rsplit(":", 1)[0]
+    assert one != two
