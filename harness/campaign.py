@@ -5,6 +5,7 @@ Everything that can be wrong with the input is found here, before anything is la
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import socket
@@ -70,8 +71,11 @@ def resolve_profile(options: Options) -> Profile:
     profile = load_profile(options.profile)
     if options.models:
         names = tuple(name.strip() for name in options.models.split(",") if name.strip())
+        if not names:
+            raise UserError(f"--models {options.models}: names no network")
         for name in names:
             known_model(name)
+        names = tuple(dict.fromkeys(names))
         profile = replace(profile, models=names)
     if options.world_sizes:
         profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
@@ -80,6 +84,8 @@ def resolve_profile(options: Options) -> Profile:
     if options.batch_size is not None:
         positive("--batch-size", options.batch_size)
         profile = replace(profile, batch=options.batch_size)
+    if options.image_size is not None:
+        positive("--image-size", options.image_size)
     if options.schedule:
         profile = replace(profile, schedule=Schedule(options.schedule))
     if options.budget_minutes is not None:
@@ -96,7 +102,7 @@ def known_model(name: str) -> registry.Network:
 
 
 def positive(option: str, value: float) -> None:
-    if value <= 0:
+    if not 0 < value < math.inf:
         raise UserError(f"{option} {value:g}: must be above zero")
 
 
@@ -191,6 +197,11 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
             f"with mpirun -np {max(sizes)}, or add --np {max(sizes)} --oversubscribe"
         )
     sizes = tuple(size for size in sizes if size <= len(slots))
+    if not sizes:
+        raise UserError(
+            f"profile {profile.name}: none of its world sizes {profile.world_sizes} fits the "
+            f"{len(slots)} slots of this session"
+        )
     return Campaign(
         options=options,
         profile=profile,
@@ -238,7 +249,9 @@ def open_data(dataset: str, directory: str) -> DataSource:
         if not directory:
             directory = str(make_samples())
         cifar_files.locate(directory, dataset)
-    except (inputs.UnknownInput, cifar_files.DataError) as error:
+    except inputs.UnknownInput as error:
+        raise UserError(f"--dataset: {error}") from None
+    except cifar_files.DataError as error:
         raise UserError(f"--data-dir: {error}") from None
     return DataSource(dataset, str(Path(directory).resolve()), source.classes)
 

@@ -235,6 +235,8 @@ class Fault:
             if key not in types:
                 raise ValueError(f"unknown key {key!r} of a fault; known: {', '.join(types)}")
             values[key] = types[key](value)
+        if not values.get("factor", 1.0) >= 1.0:
+            raise ValueError(f"factor {values['factor']} would speed the rank up; give 1 or more")
         return cls(kind, **values)
 
     def strikes(self, arm: Arm) -> bool:

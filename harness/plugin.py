@@ -19,17 +19,21 @@ from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
-from harness.placement import Offer, local_offers
+from harness.placement import Offer, local_offers, nodes
 from harness.plan import Comparison, Schedule
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome, Session
 from harness.stack import probe
 from harness.store import Store, session_name
+from harness.thresholds import propose
 from harness.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
+# Rounds that a bound of 0.025 needs, and so a floor that can be passed.
+FEWEST_FOR_PROPOSAL = 6
 
 _suite = pytest.StashKey["Suite"]()
+_slots = pytest.StashKey[Slots]()
 _outcome = pytest.StashKey[Outcome]()
 _clock = pytest.StashKey[ReplayedClock]()
 
@@ -62,11 +66,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
-    if outer_size() > 1 and getattr(config.option, "numprocesses", None):
-        raise pytest.UsageError(
-            "pytest-xdist (-n) and mpirun do not go together: under mpirun every rank is a slot; "
-            "leave out -n"
-        )
+    if outer_size() > 1:
+        if getattr(config.option, "numprocesses", None):
+            raise pytest.UsageError(
+                "pytest-xdist (-n) and mpirun do not go together: under mpirun every rank is a "
+                "slot; leave out -n"
+            )
+        # At once, whatever the session is about: slots that wait in MPI_Init do not sleep.
+        config.stash[_slots] = Slots()
 
 
 class Suite:
@@ -77,12 +84,8 @@ class Suite:
         names = {field.name for field in fields(campaigns.Options)}
         self.options = campaigns.Options(**{name: getattr(config.option, name) for name in names})
         self.machine = local_machine()
-        self.slots = Slots() if outer_size() > 1 else None
-        try:
-            self.campaign = campaigns.plan_campaign(self.options, self.machine, self._offers())
-        except BaseException:
-            self.release()
-            raise
+        self.slots = config.stash.get(_slots, None)
+        self.campaign = campaigns.plan_campaign(self.options, self.machine, self._offers())
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
         self.reported: list[Outcome] = []
@@ -163,25 +166,41 @@ class Suite:
             }
         )
 
+    def propose_thresholds(self, path: Path) -> str:
+        """Write thresholds that what was measured would PASS; in words, what was done."""
+        slots = self.campaign.slots
+        measured = {
+            (c.question, c.workload.model, c.world_size, nodes(slots, c.world_size)): values
+            for c, values in ((o.comparison, o.observations) for o in self.reported)
+            if len(values) >= FEWEST_FOR_PROPOSAL
+        }
+        if not measured:
+            return f"no thresholds proposed: no case has {FEWEST_FOR_PROPOSAL} rounds"
+        try:
+            path.write_text(propose(measured, self.campaign.profile.sampling.looks[0]))
+        except (OSError, UserError) as error:
+            return f"no thresholds proposed: {error}"
+        return f"thresholds for {len(measured)} cases proposed in {path}"
+
     def lines(self) -> list[str]:
         """The end of the summary: where time and results went."""
         if self._store is None or self._session is None:
             return []
+        proposal = self.config.option.propose_thresholds
+        proposed = [self.propose_thresholds(Path(proposal))] if proposal else []
         elapsed = time.monotonic() - self.began
         share = 100 * self._session.timed_seconds / elapsed
         return [
             f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in "
-            f"{os.path.relpath(self._store.directory)}"
+            f"{os.path.relpath(self._store.directory)}",
+            *proposed,
         ]
 
-    def release(self) -> None:
-        """Let the slots go and close what was opened."""
-        if getattr(self, "_session", None) is not None and self._session is not None:
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._session is not None:
             campaigns.dispose(self._session.starter)
             self._session = None
-        if self.slots is not None:
-            self.slots.release()
-            self.slots = None
 
 
 def suite_of(config: pytest.Config) -> Suite:
@@ -355,9 +374,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _suite in config.stash:
-        config.stash[_suite].release()
-    elif outer_size() > 1:
-        Slots().release()  # they wait, although nothing was asked of them
+        config.stash[_suite].close()
+    if _slots in config.stash:
+        config.stash[_slots].release()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

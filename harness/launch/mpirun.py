@@ -122,7 +122,6 @@ class MpirunLauncher:
         """MPI has its own."""
 
     def start(self, order: Order) -> MpirunJob:
-        order.scratch.mkdir(parents=True, exist_ok=True)
         environment = {**rank_environment(order.interpreter), **order.environment}
         # What TensorFlow leaves in temporary files, too.
         environment["TMPDIR"] = str(order.scratch)
@@ -135,6 +134,7 @@ class MpirunLauncher:
             str(os.getpid()),
         ]
         try:
+            order.scratch.mkdir(parents=True, exist_ok=True)
             with (
                 open(order.scratch / "stdout", "wb") as stdout,
                 open(order.scratch / "stderr", "wb") as stderr,

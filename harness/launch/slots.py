@@ -37,7 +37,7 @@ def outer_size() -> int:
     return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
 
 
-class SlotGone(Exception):
+class SlotGone(OSError):
     """A slot did not answer in time."""
 
 

@@ -1,0 +1,278 @@
+"""Whole sessions as a user starts them: exit status, reports, interruption, slots."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from harness.launch.environment import rank_environment
+from harness.launch.mpirun import is_running
+from harness.stack import find_mpirun
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+MPIRUN = str(find_mpirun(Path(sys.executable)))
+
+# One network of 16 tensors, and one round within the budget.
+PROFILE = """\
+models = ["alexnet_s"]
+dataset = "cifar10"
+batch = 8
+budget_s = 1
+world_sizes = [1, 2]
+
+[sampling]
+looks = [6]
+turns_min = 1
+turns_max = 1
+min_block_seconds = 0.05
+startup_deadline_s = 60
+block_deadline_s = 20
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def command(arguments: Sequence[str], ranks: int) -> list[str]:
+    outer = [MPIRUN, "-np", str(ranks), "--oversubscribe"] if ranks else []
+    return [*outer, str(BIN / "pytest"), *arguments]
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> list[str]:
+    profile = tmp_path / "tiny.toml"
+    profile.write_text(PROFILE)
+    return [
+        f"--profile={profile}",
+        f"--results={tmp_path / 'results'}",
+        "--np=2",
+        "--oversubscribe",
+    ]
+
+
+@pytest.fixture
+def run(options: list[str]) -> Run:
+    def session(*arguments: str, ranks: int = 0) -> subprocess.CompletedProcess[str]:
+        environment = rank_environment(sys.executable)
+        environment["PATH"] = f"{BIN}:{environment['PATH']}"
+        environment.setdefault("OPAL_PREFIX", str(BIN.parent))
+        return subprocess.run(
+            command(["perf/", *options, *arguments], ranks),
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return session
+
+
+def documents(tmp_path: Path) -> dict[str, dict]:
+    paths = (tmp_path / "results" / "runs").glob("*/*.json")
+    return {path.name: json.loads(path.read_text()) for path in paths}
+
+
+@pytest.mark.mpirun
+def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    done = run("--plant=raise:rank=1", "-k", "parity or communication", f"--junitxml={junit}")
+    assert done.returncode == 1, done.stdout
+    words = {
+        name: found["verdict"]["word"]
+        for name, found in documents(tmp_path).items()
+        if "verdict" in found
+    }
+    assert words == {
+        "communication-alexnet_s-np2.json": "FAIL",
+        "parity-alexnet_s-np2.json": "FAIL",
+        "parity-alexnet_s-np1.json": "INCONCLUSIVE",
+    }
+    assert "rank 1 failed in phase 'block': PlantedFault" in done.stdout
+    suite = ET.parse(junit).getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "3")
+
+
+@pytest.mark.mpirun
+def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -> None:
+    record = tmp_path / "benchmark.json"
+    done = run("-k", "communication or strong", f"--benchmark-json={record}")
+    assert done.returncode == 6, done.stdout
+    assert done.stdout.count("INCONCLUSIVE") >= 2
+    benchmarks = json.loads(record.read_text())["benchmarks"]
+    case = documents(tmp_path)["communication-alexnet_s-np2.json"]
+    blocks = [b for b in case["rounds"][0]["launches"][0]["blocks"] if b["kind"] == "full"]
+    recorded = next(b for b in benchmarks if "communication" in b["name"])
+    assert recorded["stats"]["data"] == pytest.approx([b["seconds"] for b in blocks])
+    assert recorded["extra_info"]["word"] == "INCONCLUSIVE"
+
+
+@pytest.mark.mpirun
+def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
+    stopped = run("-x", "-k", "communication or strong")
+    assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 1)
+    allowed = run("-x", "-k", "communication or strong", "--allow-inconclusive")
+    assert (allowed.returncode, cases_in_table(allowed.stdout)) == (6, 2)
+
+
+def cases_in_table(output: str) -> int:
+    return sum(line.startswith(("strong ", "comm. ")) for line in output.splitlines())
+
+
+@pytest.mark.mpirun
+@pytest.mark.parametrize("launcher", ["mpirun", "agents"])
+def test_a_session_under_mpirun_has_one_report(run: Run, launcher: str, tmp_path: Path) -> None:
+    done = run("-k", "communication", "--plant=kill:rank=1", f"--launcher={launcher}", ranks=2)
+    assert done.returncode == 1, done.stdout
+    assert done.stdout.count("test session starts") == 1
+    assert "rank 1 failed in phase 'block'" in done.stdout
+    assert "SIGKILL" in done.stdout
+
+
+def test_sizes_above_the_cores_are_marked(run: Run) -> None:
+    ranks = 2 * len(os.sched_getaffinity(0))
+    done = run("--collect-only", "-q", "--np", str(ranks), f"--world-sizes=1,{ranks}", ranks=ranks)
+    assert done.returncode == 0, done.stdout
+    assert f"world sizes 1, {ranks} (oversubscribed)" in done.stdout
+    assert done.stdout.count(f"test_weak_scaling[alexnet_s-np{ranks}]") == 1
+
+
+def test_nothing_selected_is_no_pass(run: Run) -> None:
+    assert run("-k", "no_such_case").returncode == 5
+
+
+def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> None:
+    done = run("--dry-run")
+    assert done.returncode == 0
+    assert "alexnet_s horovod@2" in done.stdout
+    assert documents(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--data-dir=/no/such/place"], "--data-dir: /no/such/place"),
+        (["--models=vgg_17"], "unknown network 'vgg_17'"),
+        (["--profile=hourly"], "unknown profile 'hourly'"),
+        (["--thresholds=pytest.ini"], "pytest.ini:"),
+        (["--world-sizes=0"], "--world-sizes 0"),
+        (["--world-sizes=64"], "--world-sizes 64"),
+        (["--batch-size=0"], "--batch-size 0"),
+        (["--plant=tickle"], "unknown fault 'tickle'"),
+    ],
+)
+@pytest.mark.parametrize("ranks", [0, 2])
+def test_bad_input_is_one_line_before_anything_is_launched(
+    run: Run, arguments: list[str], told: str, ranks: int, tmp_path: Path
+) -> None:
+    done = run(*arguments, ranks=ranks)
+    assert done.returncode == 4
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    assert len(lines) == 1
+    assert told in lines[0]
+    assert "Traceback" not in done.stderr + done.stdout
+    assert documents(tmp_path) == {}
+
+
+def test_more_slots_than_cores_must_be_asked_for(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command(["perf/", "--np=999"], 0), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 4
+    assert "--oversubscribe" in done.stderr
+
+
+@pytest.mark.mpirun
+def test_an_interrupted_session_still_reports_and_leaves_nothing(
+    options: list[str], tmp_path: Path
+) -> None:
+    environment = rank_environment(sys.executable)
+    environment.setdefault("OPAL_PREFIX", str(BIN.parent))
+    process = subprocess.Popen(
+        command(["perf/", *options, "-k", "communication", "--plant=hang:rank=1"], 0),
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    workers: list[int] = []
+    deadline = time.monotonic() + 60
+    while len(workers) < 2 and time.monotonic() < deadline:
+        workers = workers_below(process.pid)
+        time.sleep(0.2)
+    assert len(workers) == 2
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in output
+    assert "hvdperf:" in output, "no summary was written"
+    assert documents(tmp_path)["session.json"]["exit_status"] == 2
+    deadline = time.monotonic() + 10
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(is_running, workers))
+
+
+def workers_below(pid: int) -> list[int]:
+    """Ranks (`python -m harness.worker`) among the descendants of a process."""
+    found, pending = [], [pid]
+    while pending:
+        parent = pending.pop()
+        try:
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+            arguments = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if arguments[0].endswith(b"python") and b"harness.worker" in arguments:
+            found.append(parent)
+        pending += map(int, children)
+    return found
+
+
+@pytest.mark.mpirun
+def test_an_idle_slot_uses_less_than_a_hundredth_of_a_core() -> None:
+    environment = rank_environment(sys.executable)
+    environment.setdefault("OPAL_PREFIX", str(BIN.parent))
+    process = subprocess.Popen(
+        command(["tests/support/sleeping_case.py", "-q"], 2),
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        time.sleep(4)
+        slot = max(int(pid) for pid in children_of(process.pid))
+        rank = Path(f"/proc/{slot}/environ").read_bytes()
+        assert b"OMPI_COMM_WORLD_RANK=1" in rank
+        before, began = cpu_seconds(slot), time.monotonic()
+        time.sleep(3)
+        share = (cpu_seconds(slot) - before) / (time.monotonic() - began)
+    finally:
+        process.wait(60)
+    assert process.returncode == 0
+    assert share < 0.01
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def cpu_seconds(pid: int) -> float:
+    """In nanoseconds as the scheduler counts them, of all threads."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        total += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[0])
+    return total / 1e9
