@@ -41,6 +41,13 @@ def open_sockets(pids: Iterable[int]) -> set[str]:
     return found & all_sockets()
 
 
+def shared_memory_files(pids: Iterable[int]) -> set[Path]:
+    """The files through which the ranks share memory."""
+    lines = [line for pid in pids for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    paths = {Path(line.split(maxsplit=5)[5]) for line in lines if line.count("/") and "s " in line}
+    return {path for path in paths if "vader" in path.name or path.is_relative_to("/dev/shm")}
+
+
 def all_sockets() -> set[str]:
     tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
     rows = [line.split() for table in tables for line in table.splitlines()[1:]]
@@ -52,20 +59,22 @@ def all_sockets() -> set[str]:
 def test_the_failing_rank_is_named_and_nothing_stays(
     make_starter: MakeStarter, launcher: str, kind: str, tmp_path: Path
 ) -> None:
-    shared_memory = set(os.listdir("/dev/shm"))
     starter = make_starter(launcher, Fault(kind, rank=1), order_deadline_s=HANG_DEADLINE_S)
     group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     group.wait_ready(DEADLINE_S)
     pids = [rank.pid for rank in group.ranks]
-    sockets = open_sockets(pids)
+    sockets, shared_files = open_sockets(pids), shared_memory_files(pids)
     assert sockets
+    # Open MPI's are in the launch's own directory; Gloo has none.
+    assert not [path for path in shared_files if path.is_relative_to("/dev/shm")]
+    assert bool(shared_files) == (launcher == "mpirun")
     with pytest.raises(GroupFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
     failure = caught.value
     assert (failure.rank, failure.phase) == (1, "block")
     assert CAUSES[kind] in failure.cause
     assert not any(map(is_running, pids))
-    assert set(os.listdir("/dev/shm")) == shared_memory
+    assert not [path for path in shared_files if path.exists()]
     assert not sockets & all_sockets()
     assert not list(starter.scratch.glob("*"))
 
