@@ -36,6 +36,7 @@ from harness.profiles import load_profile
 from harness.stack import Stack
 from harness.starter import DataSource, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
+from harness.wire import Phase
 from models import inputs, registry
 from models.inputs import cifar_files, samples
 
@@ -117,13 +118,18 @@ def parse_world_sizes(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def parse_fault(text: str) -> Fault | None:
+def parse_fault(text: str, slots: int) -> Fault | None:
+    """Raises UserError also for a fault that could never strike."""
     if not text:
         return None
     try:
-        return Fault.parse(text)
+        fault = Fault.parse(text)
+        Phase(fault.phase)
     except ValueError as error:
         raise UserError(f"--plant {text}: {error}") from None
+    if not 0 <= fault.rank < slots:
+        raise UserError(f"--plant {text}: the ranks of this session are 0 to {slots - 1}")
+    return fault
 
 
 @dataclass(frozen=True)
@@ -155,8 +161,10 @@ class Campaign:
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         if comparison.question is Question.PARITY:
-            # MirroredStrategy is one process, and so has one host.
-            return size >= self.profile.parity_from and nodes(self.slots, size) == 1
+            # MirroredStrategy is one process, so has one host, and takes no GPU twice.
+            shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, size)
+            one_host = nodes(self.slots, size) == 1
+            return size >= self.profile.parity_from and one_host and not shares_gpu
         if comparison.question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
         return True
@@ -215,7 +223,7 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
             if options.thresholds
             else select(machine, ROOT / "ci" / "thresholds")
         ),
-        fault=parse_fault(options.plant),
+        fault=parse_fault(options.plant, len(slots)),
     )
 
 

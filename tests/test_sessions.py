@@ -170,6 +170,8 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["--world-sizes=64"], "--world-sizes 64"),
         (["--batch-size=0"], "--batch-size 0"),
         (["--plant=tickle"], "unknown fault 'tickle'"),
+        (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
+        (["--plant=kill:phase=lunch"], "'lunch' is not a valid Phase"),
     ],
 )
 @pytest.mark.parametrize("ranks", [0, 2])
