@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -250,7 +251,7 @@ def test_make_perf_writes_samples_and_measures_on_them(checkout: Path) -> None:
     lines = make(checkout, "-n", "perf").stdout
     assert "models.inputs.samples data/samples.part --dataset cifar10 " in lines
     assert "models.inputs.samples data/samples.part --dataset cifar100 " in lines
-    assert "pytest perf/ --profile 'smoke' --data-dir 'data/samples'" in lines
+    assert "pytest perf/ --profile 'default' --data-dir 'data/samples'" in lines
 
 
 def test_make_perf_keeps_the_samples_that_are_there(checkout: Path) -> None:
@@ -514,7 +515,10 @@ def test_requirements_name_one_version(requirement: str) -> None:
 
 def test_what_is_installed_is_what_is_pinned() -> None:
     pins = {normalized(name): version for name, version in (r.split("==") for r in requirements())}
-    installed = {normalized(d.name): d.version for d in importlib.metadata.distributions()}
+    # Not all of sys.path: setuptools, once imported, adds what it carries within itself.
+    here = [sysconfig.get_path("purelib")]
+    found = importlib.metadata.distributions(path=here)
+    installed = {normalized(d.name): d.version for d in found}
     assert {name: pins.get(name) for name in installed} == installed
 
 

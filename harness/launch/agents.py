@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 from harness.launch.agent import Agent
 from harness.launch.job import LaunchError, Order
 from harness.placement import Slot
+
+# Seconds within which a slot reports the end of a process.
+NEWS_S = 2.0
 
 
 def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
@@ -73,9 +77,12 @@ class AgentsJob:
         return f"ended with status {statuses}"
 
     def fate(self, rank: int) -> str:
-        status = self._agents[rank].status(self._launch)
-        if status is None:
-            return ""
+        # A slot tells within moments that its process has ended.
+        deadline = time.monotonic() + NEWS_S
+        while (status := self._agents[rank].status(self._launch)) is None:
+            if time.monotonic() > deadline:
+                return ""
+            time.sleep(0.01)
         if status < 0:
             return f"(killed by signal {-status}, {signal.Signals(-status).name})"
         return f"(exit status {status})"
