@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from harness.launch.environment import ROOT, rank_environment
+from harness.environment import ROOT, rank_environment
 
 
 class BareLoop:

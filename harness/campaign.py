@@ -77,7 +77,7 @@ def resolve_profile(options: Options) -> Profile:
         for name in names:
             known_model(name)
         names = tuple(dict.fromkeys(names))
-        profile = replace(profile, models=names)
+        profile = replace(profile, models=names, oversubscribed=())
     if options.world_sizes:
         profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
     if options.dataset:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from harness.measurement import Block, Launch
-from harness.plan import BlockKind, Strategy
+from harness.plan import BlockKind
 
 Arrays = Sequence[Any]
 
@@ -36,9 +36,8 @@ def problems(launch: Launch) -> list[str]:
 def _block_problems(launch: Launch, block: Block) -> list[str]:
     arm, found = launch.arm, []
     where = f"{arm.name}, {block.kind.value} block of turn {block.turn}"
-    processes = arm.world_size if arm.strategy is Strategy.HOROVOD else 1
-    if len(block.ranks) != processes:
-        found.append(f"{where}: {len(block.ranks)} of {processes} ranks reported")
+    if len(block.ranks) != arm.processes:
+        found.append(f"{where}: {len(block.ranks)} of {arm.processes} ranks reported")
     for number, rank in enumerate(block.ranks):
         figures = [rank["seconds"], rank["loss"], *rank["step_seconds"]]
         if not all(math.isfinite(figure) for figure in figures) or rank["seconds"] <= 0:
@@ -71,7 +70,8 @@ def weights_differ(
     import numpy as np
 
     if set(ours) != set(theirs):
-        return f"{len(ours)} weight tensors against {len(theirs)}"
+        alone = _shown(set(ours) - set(theirs)), _shown(set(theirs) - set(ours))
+        return f"tensors of the first alone: {alone[0]}; of the second alone: {alone[1]}"
     worst, where = 0.0, ""
     for name in ours:
         a, b = np.asarray(ours[name]), np.asarray(theirs[name])
@@ -83,3 +83,9 @@ def weights_differ(
         if excess.size and excess.max() > worst:
             worst, where = float(excess.max()), name
     return f"tensor {where} differs by {worst:.2g} more than tolerated" if where else ""
+
+
+def _shown(names: Collection[str]) -> str:
+    """At most three of the names, in order."""
+    ordered = sorted(names)
+    return (", ".join(ordered[:3]) + (", ..." if ordered[3:] else "")) or "none"

@@ -82,6 +82,11 @@ class Arm:
     def label(self) -> str:
         return f"{self.strategy.value}@{self.world_size}"
 
+    @property
+    def processes(self) -> int:
+        """How many a launch starts."""
+        return self.world_size if self.strategy is Strategy.HOROVOD else 1
+
 
 @dataclass(frozen=True)
 class Side:
@@ -180,8 +185,9 @@ class Profile:
     """A named amount of work: which workloads, at which sizes, for how long.
 
     batch: samples per replica and step. world_sizes: empty for powers of two up to the slots,
-    plus all of them. parity_from: the smallest world size that parity is asked at. budget_s: the
-    session begins no round that would end past this.
+    plus all of them. parity_from: the smallest world size that parity is asked at. oversubscribed:
+    the networks whose communication is judged where replicas share cores; empty for all. budget_s:
+    the session begins no round that would end past this.
     """
 
     name: str
@@ -193,6 +199,7 @@ class Profile:
     schedule: Schedule = Schedule.ALTERNATE
     world_sizes: tuple[int, ...] = ()
     parity_from: int = 1
+    oversubscribed: tuple[str, ...] = ()
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:

@@ -109,9 +109,9 @@ class Suite:
             session = self.prepare()
             workload = comparison.workload
             together = [c for c in self.selected if c.workload == workload] or [comparison]
-            done = {c.workload for c in self.outcomes}
-            left = {c.workload for c in self.selected} - done
-            self.outcomes.update(session.measure(together, max(1, len(left))))
+            done = {workload, *(c.workload for c in self.outcomes)}
+            later = [c for c in self.selected if c.workload not in done]
+            self.outcomes.update(session.measure(together, later))
         outcome = self.outcomes[comparison]
         self.reported.append(outcome)
         if self._store is not None:

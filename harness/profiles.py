@@ -20,6 +20,7 @@ _KEYS = (
     "schedule",
     "world_sizes",
     "parity_from",
+    "oversubscribed",
     "sampling",
 )
 _SECONDS = ("min_block_seconds", "startup_deadline_s", "block_deadline_s")
@@ -35,7 +36,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
     table.only(_KEYS)
     return Profile(
         name=path.stem,
-        models=_models(table),
+        models=_models(table, "models"),
         dataset=table.string("dataset"),
         batch=table.integer("batch"),
         budget_s=table.positive("budget_s"),
@@ -43,6 +44,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         schedule=table.choice("schedule", Schedule) if "schedule" in table else Profile.schedule,
         world_sizes=table.integers("world_sizes") if "world_sizes" in table else (),
         parity_from=table.integer("parity_from") if "parity_from" in table else 1,
+        oversubscribed=_models(table, "oversubscribed") if "oversubscribed" in table else (),
     )
 
 
@@ -59,16 +61,16 @@ def _file_of(name_or_path: str | Path, directory: Path) -> Path:
     return directory / f"{name_or_path}.toml"
 
 
-def _models(table: Table) -> tuple[str, ...]:
+def _models(table: Table, key: str) -> tuple[str, ...]:
     # Here and not above: plan, statistics and thresholds must load without the models.
     from models.registry import UnknownNetwork, network
 
-    names = table.strings("models")
+    names = table.strings(key)
     for name in names:
         try:
             network(name)
         except UnknownNetwork as error:
-            raise table.error(str(error), "models") from None
+            raise table.error(str(error), key) from None
     return names
 
 

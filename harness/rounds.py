@@ -86,6 +86,9 @@ class Runner:
             for arm in list(groups):
                 self._guarded(groups, arm, partial(self._finish, groups, result, arm))
         finally:
+            # All at once: after Ctrl-C mpirun gives the whole session one second.
+            for group in groups.values():
+                group.kill()
             for group in groups.values():
                 group.end()
 

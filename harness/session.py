@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -56,26 +56,36 @@ class Session:
     timed_seconds: float = 0.0
 
     def measure(
-        self, comparisons: Sequence[Comparison], workloads_left: int
+        self, comparisons: Sequence[Comparison], later: Sequence[Comparison] = ()
     ) -> dict[Comparison, Outcome]:
         """Judge all comparisons of one workload from common rounds.
 
-        workloads_left: how many workloads, this one included, share what is left of the budget.
+        later: those of other workloads, to be measured from the same budget after these.
         """
-        work = _Work(self, comparisons, self._deadline(workloads_left))
+        work = _Work(self, comparisons, self._deadline(comparisons, later))
         return work.run()
 
-    def _deadline(self, workloads_left: int) -> float:
+    def _deadline(self, comparisons: Sequence[Comparison], later: Sequence[Comparison]) -> float:
+        """What is left of the budget is shared by what a round of each workload has to start."""
         now = time.monotonic()
         left = self.began + self.profile.budget_s - now
-        return now + max(left, 0.0) / max(workloads_left, 1)
+        own = self._processes_of_a_round(comparisons)
+        return now + max(left, 0.0) * own / (own + self._processes_of_a_round(later))
+
+    def _processes_of_a_round(self, comparisons: Sequence[Comparison]) -> int:
+        """Past the first round, in which also what is only shown is launched."""
+        judged = [comparison for comparison in comparisons if self.judged(comparison)]
+        arms = {arm for comparison in judged or comparisons for arm in comparison.arms}
+        return sum(arm.processes for arm in arms)
 
     def judged(self, comparison: Comparison) -> bool:
         """Whether its speed is held against a threshold: not where replicas share a core, save
         for what communication costs, which is measured within one launch."""
-        if comparison.question is Question.COMMUNICATION:
+        if not is_oversubscribed(self.starter.slots, comparison.world_size):
             return True
-        return not is_oversubscribed(self.starter.slots, comparison.world_size)
+        return comparison.question is Question.COMMUNICATION and comparison.workload.model in (
+            self.profile.oversubscribed or self.profile.models
+        )
 
     def rule(self, comparison: Comparison) -> Rule | None:
         return self.thresholds.rule(
@@ -104,7 +114,7 @@ class _Work:
             starter=session.starter,
             sampling=session.profile.sampling,
             schedule=session.profile.schedule,
-            kinds=kinds_of([c for c in comparisons if session.judged(c)], comparisons),
+            kinds=kinds_of(comparisons, session.judged),
             check=[
                 arm
                 for comparison in comparisons
@@ -281,11 +291,12 @@ class _Work:
 
 
 def kinds_of(
-    judged: Sequence[Comparison], shown: Sequence[Comparison]
+    comparisons: Sequence[Comparison], judged: Callable[[Comparison], bool]
 ) -> dict[Arm, set[BlockKind]]:
-    """The kinds of blocks wanted of each arm: full ones always, others only to be judged."""
-    kinds = {arm: {BlockKind.FULL} for comparison in shown for arm in comparison.arms}
-    for comparison in judged:
+    """The kinds of blocks wanted of each arm: full ones always, split ones only to be judged."""
+    kinds = {arm: {BlockKind.FULL} for comparison in comparisons for arm in comparison.arms}
+    for comparison in comparisons:
         for side in (comparison.candidate, comparison.reference):
-            kinds[side.arm].add(side.kind)
+            if side.kind is not BlockKind.SPLIT or judged(comparison):
+                kinds[side.arm].add(side.kind)
     return kinds

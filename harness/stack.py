@@ -13,10 +13,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from harness.environment import ROOT, rank_environment
 from harness.errors import UserError
 from harness.worker.probe import SETTINGS
 
-_ROOT = Path(__file__).resolve().parents[1]
 _PROBE = "harness.worker.probe"
 _DEADLINE_S = 120.0
 _MPIRUN_DEADLINE_S = 20.0
@@ -69,7 +69,8 @@ def probe(
     if not os.access(interpreter, os.X_OK):
         raise UserError(f"there is no Python interpreter at {interpreter}; {_INSTALL}")
     mpirun = find_mpirun(interpreter, environment)
-    worker_environment = _worker_environment(interpreter, environment)
+    # The probe looks at what is installed, so needs no GPU.
+    worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}
     cache = cache_dir / f"stack-{_key(interpreter, mpirun, worker_environment)}.json"
     facts = _cached(cache)
     if facts is None:
@@ -120,30 +121,12 @@ def _mpirun_version(mpirun: Path, environment: Mapping[str, str]) -> str:
     return lines[0]
 
 
-def _worker_environment(interpreter: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a rank as far as importing goes, without its GPUs.
-
-    Horovod's libraries do not know where their MPI is, which lies in the environment's lib.
-    """
-    library_dir = interpreter.parent.parent / "lib"
-    changed = dict(environment)
-    changed["CUDA_VISIBLE_DEVICES"] = ""
-    changed["PYTHONPATH"] = _prepend(_ROOT, environment.get("PYTHONPATH"))
-    if any(library_dir.glob("libmpi.so*")):
-        changed["LD_LIBRARY_PATH"] = _prepend(library_dir, environment.get("LD_LIBRARY_PATH"))
-    return changed
-
-
-def _prepend(directory: Path, search_path: str | None) -> str:
-    return os.pathsep.join([str(directory), search_path] if search_path else [str(directory)])
-
-
 def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -> dict[str, Any]:
     try:
         answer = subprocess.run(
             [interpreter, "-m", _PROBE],
             env=environment,
-            cwd=_ROOT,
+            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -187,7 +170,7 @@ def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
 
 def _key(interpreter: Path, mpirun: Path, environment: Mapping[str, str]) -> str:
     """What the answer depends on besides the installed files."""
-    probe_source = (_ROOT / "harness/worker/probe.py").read_text()
+    probe_source = (ROOT / "harness/worker/probe.py").read_text()
     names = (*SETTINGS, *_SEARCH_VARIABLES)
     told = [str(interpreter), str(mpirun), probe_source, [environment.get(name) for name in names]]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
@@ -207,7 +190,7 @@ def _keep(cache: Path, facts: Mapping[str, Any], programs: list[Path]) -> None:
     """Write the cache whole or not at all; a place that cannot be written only costs time."""
     watched = [str(path) for path in programs]
     for entry in facts["searched"]:
-        if Path(entry) != _ROOT:
+        if Path(entry) != ROOT:
             watched += [entry, *_watched_in(Path(entry))]
     kept = {"stamps": {path: _stamp(path) for path in watched}, "facts": facts}
     temporary = cache.with_suffix(f".{os.getpid()}")

@@ -134,7 +134,7 @@ LAYERS = (
     ("verdict", "measurement", "proposal", "evidence", "ledger"),
     ("wire",),
     ("worker",),
-    ("cores", "gpus", "machine", "placement", "stack", "fingerprint"),
+    ("cores", "gpus", "machine", "placement", "environment", "stack", "fingerprint"),
     ("tomlfile", "thresholds", "profiles"),
     ("launch",),
     ("starter",),

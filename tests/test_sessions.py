@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.environment import rank_environment
+from harness.environment import rank_environment
 from harness.launch.mpirun import is_running
 from harness.stack import find_mpirun
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from harness.launch.environment import ROOT, rank_environment
+from harness.environment import ROOT, rank_environment
 
 
 class Agent(Protocol):

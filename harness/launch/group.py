@@ -7,11 +7,11 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.launch.hub import Hub
-from harness.launch.job import Job, Launcher, Order
+from harness.launch.job import Job, Launcher, LaunchError, Order
 from harness.wire import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
 
 # How long the other ranks get to say what they saw once one has failed, in seconds.
@@ -80,16 +80,12 @@ class Group:
         self._began = time.monotonic()
         self.launched_at = time.time()
         environment = {**order.environment, DRIVER_VARIABLE: self._address}
-        self._job: Job | None = launcher.start(
-            Order(
-                order.processes,
-                order.slots,
-                order.interpreter,
-                environment,
-                order.scratch,
-                order.deadline_s,
-            )
-        )
+        self._job: Job | None = None
+        try:
+            self._job = launcher.start(replace(order, environment=environment))
+        except LaunchError:
+            self.end()
+            raise
 
     # What the hub hands on -----------------------------------------------------------------
 
@@ -200,6 +196,10 @@ class Group:
             self._hub.pump_until(gone, time.monotonic() + deadline_s)
         finally:
             self.end()
+
+    def kill(self) -> None:
+        """Have every rank die, without waiting for it: before the end of several groups."""
+        self._signal(signal.SIGKILL)
 
     def end(self) -> None:
         """Kill whatever still runs, and clean up after it."""

@@ -74,7 +74,8 @@ class Hub:
         messages = self._read(connection)
         if messages == []:
             return  # the line is not complete yet
-        hello = messages[0] if messages else {}
+        messages = messages or [{}]
+        hello = messages[0]
         listener = self._listener(str(hello.get("token", "")))
         self._selector.unregister(connection.socket)
         if listener is None or not isinstance(hello.get("hello"), int):
@@ -87,6 +88,8 @@ class Hub:
             lambda: self._deliver(listener, rank, connection),
         )
         listener.joined(rank, connection, hello)
+        for message in messages[1:]:  # a quick rank's next words may come in the same read
+            listener.received(rank, message)
 
     def _listener(self, token: str) -> Listener | None:
         for expected, listener in self._listeners.items():

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from harness.launch.environment import ROOT, rank_environment
+from harness.environment import ROOT, rank_environment
 from harness.launch.job import LaunchError, Order
 from harness.placement import Slot
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
 
 from harness.evidence import expected_samples, problems, weights_differ
 from harness.plan import Arm, BlockKind, Strategy
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
 
 HOROVOD_4 = Arm(WORKLOAD, Strategy.HOROVOD, 4)
 SPEEDS = {BlockKind.FULL: 1000.0}
@@ -147,4 +147,6 @@ def test_weights_of_another_shape_differ():
 
 
 def test_other_numbers_of_tensors_differ():
-    assert weights_differ(WEIGHTS, {"a0": WEIGHTS["a0"]}) == "2 weight tensors against 1"
+    assert weights_differ(WEIGHTS, {"a0": WEIGHTS["a0"]}) == (
+        "tensors of the first alone: a1; of the second alone: none"
+    )

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -176,8 +177,20 @@ def test_the_same_twice_is_no_difference():
 
 
 def test_differences_are_lines_to_read():
-    old = {"keras": "2.15.0", "nccl": None, "gpu_model": ["V100", "A100"], "gone": 1, "same": 2}
-    new = {"keras": "3.15.1", "nccl": "2.18.5", "gpu_model": [], "same": 2, "added": 0.5}
+    old: dict[str, Any] = {
+        "keras": "2.15.0",
+        "nccl": None,
+        "gpu_model": ["V100", "A100"],
+        "gone": 1,
+        "same": 2,
+    }
+    new: dict[str, Any] = {
+        "keras": "3.15.1",
+        "nccl": "2.18.5",
+        "gpu_model": [],
+        "same": 2,
+        "added": 0.5,
+    }
     assert differences(old, new) == [
         "keras: 2.15.0 -> 3.15.1",
         "nccl: (unknown) -> 2.18.5",

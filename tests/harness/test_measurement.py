@@ -2,10 +2,18 @@ import math
 from dataclasses import replace
 
 import pytest
-from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, block, one_round, rank_report
 
 from harness.measurement import Block, Launch, Round, median_speed, observation, settled
 from harness.plan import BlockKind, Schedule, communication, parity, strong_scaling, weak_scaling
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+    block,
+    one_round,
+    rank_report,
+)
 
 FULL = BlockKind.FULL
 

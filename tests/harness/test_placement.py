@@ -20,7 +20,7 @@ from harness.plan import Strategy
 
 def offers(*hosts):
     """Each host: (name, slots, cores, gpus); ranks are numbered host after host."""
-    made = []
+    made: list[Offer] = []
     for name, slots, cores, gpus in hosts:
         for _ in range(slots):
             made.append(Offer(len(made), name, tuple(range(cores)), tuple(gpus)))

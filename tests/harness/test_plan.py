@@ -1,5 +1,4 @@
 import pytest
-from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 from harness.plan import (
     Arm,
@@ -14,6 +13,7 @@ from harness.plan import (
     strong_scaling,
     weak_scaling,
 )
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 
 def test_weak_scaling_is_n_times_one_replica():

@@ -71,11 +71,22 @@ def test_what_is_not_set_has_its_default(write):
     assert profile.sampling == Sampling()
     assert profile.schedule is Schedule.ALTERNATE
     assert profile.world_sizes == ()
+    assert profile.parity_from == 1
+    assert profile.oversubscribed == ()
 
 
 def test_a_single_sampling_setting_leaves_the_others(write):
     profile = load_profile(write(REQUIRED + "[sampling]\nlooks = [12]\n"))
     assert profile.sampling == Sampling(looks=(12,))
+
+
+def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(write):
+    profile = load_profile(write('parity_from = 2\noversubscribed = ["vgg_16_s"]\n' + REQUIRED))
+    assert profile.parity_from == 2
+    assert profile.oversubscribed == ("vgg_16_s",)
+    assert ":1: oversubscribed: unknown network" in complaint(
+        write('oversubscribed = ["vgg_61_s"]\n' + REQUIRED)
+    )
 
 
 def test_a_name_is_looked_up_in_the_directory(write, tmp_path):

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, one_round, outcome
 
 from harness.launch.group import GroupFailed
 from harness.plan import BlockKind, strong_scaling, weak_scaling
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome
 from harness.verdict import Judgement, Verdict
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, one_round, outcome
 
 pytest_plugins = ["pytester"]
 WEAK = weak_scaling(WORKLOAD, 2)

@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, processes, rank_report
 
 from harness.launch.group import GroupFailed
 from harness.launch.job import LaunchError
 from harness.plan import Arm, BlockKind, Sampling, Schedule
 from harness.rounds import CORRECTNESS_STEPS, WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Runner
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, rank_report
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
@@ -61,7 +61,7 @@ class FakeGroup:
 
     def __init__(self, arm: Arm, stage: Stage) -> None:
         self.arm = arm
-        self.ranks = [SimpleNamespace(facts={"rank": i}) for i in range(processes(arm))]
+        self.ranks = [SimpleNamespace(facts={"rank": i}) for i in range(arm.processes)]
         self.paused = False
         self.ended = False
         self._stage = stage
@@ -102,6 +102,10 @@ class FakeGroup:
     def close(self) -> None:
         self._stage.note(self.arm, "close")
         self.ended = True
+
+    def kill(self) -> None:
+        if not self.ended:
+            self._stage.note(self.arm, "kill")
 
     def end(self) -> None:
         if not self.ended:
@@ -333,6 +337,8 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
     with pytest.raises(KeyboardInterrupt):
         make_runner(stage).run(0, ARMS)
     assert stage.alive() == 0
+    endings = [did for _, did, _ in stage.log if did in ("kill", "end")]
+    assert endings == sorted(endings, reverse=True), "one waited for while others still ran"
 
 
 # What a launch brings --------------------------------------------------------------------------

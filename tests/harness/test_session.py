@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
 
 from harness.launch.group import GroupFailed
 from harness.measurement import Launch, Round
@@ -31,9 +30,11 @@ from harness.plan import (
 from harness.session import Outcome, Session, kinds_of
 from harness.thresholds import Line, Thresholds
 from harness.verdict import Band, Floor, Verdict
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
 
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
 COMMUNICATION, PARITY = communication(WORKLOAD, 2), parity(WORKLOAD, 2)
+OTHER = replace(WORKLOAD, model="vgg_16_s")
 ALL = (WEAK, STRONG, COMMUNICATION, PARITY)
 
 Speed = Callable[[Side, int], float]
@@ -137,7 +138,8 @@ class Stage:
     budget_s: float = ENOUGH
     sampling: Sampling = field(default_factory=Sampling)
     lines: tuple[Line, ...] = LINES
-    workloads_left: int = 1
+    later: tuple[Comparison, ...] = ()
+    oversubscribed: tuple[str, ...] = ()
     said: list[str] = field(default_factory=list)
     session: Session = field(init=False)
 
@@ -147,14 +149,20 @@ class Stage:
         self.session = Session(
             starter=starter,
             profile=Profile(
-                "made-up", (WORKLOAD.model,), WORKLOAD.dataset, 32, self.budget_s, self.sampling
+                "made-up",
+                (WORKLOAD.model, OTHER.model),
+                WORKLOAD.dataset,
+                batch=32,
+                budget_s=self.budget_s,
+                sampling=self.sampling,
+                oversubscribed=self.oversubscribed,
             ),
             thresholds=Thresholds("made up", Path("cpu-made-up.toml"), self.lines),
             progress=self.said.append,
             seed=1,
             began=self.script.clock,
         )
-        return self.session.measure(comparisons, self.workloads_left)
+        return self.session.measure(comparisons, self.later)
 
 
 @pytest.fixture
@@ -236,8 +244,8 @@ def test_an_arm_is_launched_once_a_round_however_many_need_it(stage):
     assert [len(arms) for arms in stage.script.launched] == [3] * 6
 
 
-def test_local_and_split_blocks_are_taken_only_where_they_are_judged():
-    kinds = kinds_of([COMMUNICATION, PARITY], ALL)
+def test_split_blocks_are_taken_only_where_they_are_judged():
+    kinds = kinds_of(ALL, lambda comparison: comparison is not STRONG)
     assert kinds == {
         HOROVOD_1: {BlockKind.FULL},
         HOROVOD_2: {BlockKind.FULL, BlockKind.LOCAL},
@@ -260,6 +268,17 @@ def test_replicas_that_share_a_core_are_judged_by_communication_alone(stage):
     assert set(stage.script.launched[0]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
     assert all(arms == [HOROVOD_2] for arms in stage.script.launched[1:])
     assert len(stage.script.launched) == 6
+
+
+def test_a_profile_may_name_whose_communication_is_judged_where_replicas_share_a_core(stage):
+    stage.oversubscribed = (OTHER.model,)
+    assert verdicts(stage.measure(COMMUNICATION)) == {COMMUNICATION: Verdict.PASS}
+    stage.cores = 1
+    shown = stage.measure(COMMUNICATION)[COMMUNICATION]
+    assert shown.judgement.verdict is Verdict.NOT_JUDGED
+    assert shown.judgement.figure is not None
+    other = communication(OTHER, 2)
+    assert verdicts(stage.measure(other)) == {other: Verdict.PASS}
 
 
 def test_what_is_only_shown_needs_no_second_round(stage):
@@ -290,9 +309,27 @@ def test_one_round_is_measured_however_small_the_budget(stage):
 def test_workloads_share_what_is_left_of_the_budget(stage):
     stage.sampling = Sampling(turns_min=3, turns_max=3)
     stage.budget_s = 120.0
-    stage.workloads_left = 2
+    stage.later = (weak_scaling(OTHER, 2),)
     stage.measure(WEAK)
     assert len(stage.script.launched) == 4
+
+
+def test_a_workload_that_starts_more_processes_gets_more_of_the_budget(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=3)
+    stage.budget_s = 120.0
+    stage.later = (parity(OTHER, 2), weak_scaling(OTHER, 2))  # 4 processes to our 3
+    stage.measure(WEAK)
+    assert len(stage.script.launched) == 3
+
+
+def test_what_is_only_shown_takes_nothing_of_the_budget(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=3)
+    stage.cores = 1
+    stage.budget_s = 120.0
+    stage.oversubscribed = (WORKLOAD.model,)
+    stage.later = (communication(OTHER, 2), communication(OTHER, 1))
+    stage.measure(COMMUNICATION)  # 2 processes to the other's 1
+    assert len(stage.script.launched) == 6
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,9 +78,11 @@ def virtual_environment(tmp_path):
             if wanted(entry.name):
                 (packages / entry.name).symlink_to(entry)
         (home / "bin").mkdir()
-        (home / "bin" / "python").symlink_to(Path(sys._base_executable).resolve())
-        base = Path(sys._base_executable).resolve().parent
-        (home / "pyvenv.cfg").write_text(f"home = {base}\ninclude-system-site-packages = false\n")
+        real = Path(sys.executable).resolve()
+        (home / "bin" / "python").symlink_to(real)
+        (home / "pyvenv.cfg").write_text(
+            f"home = {real.parent}\ninclude-system-site-packages = false\n"
+        )
         return home / "bin" / "python"
 
     return make
@@ -145,15 +148,16 @@ class TestCache:
         first = probe(installed, cache, environment)
         assert probe(installed, cache, environment) == first
         assert runs() == 1
+        told: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in FACTS.items()
+            if name not in ("error", "horovod_tensorflow")
+        }
         assert first == Stack(
             interpreter=str(installed),
             mpirun=str(installed.with_name("mpirun")),
             mpirun_version="mpirun (Open MPI) 4.1.8",
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in FACTS.items()
-                if name not in ("error", "horovod_tensorflow")
-            },
+            **told,
         )
 
     @pytest.mark.parametrize(
@@ -269,7 +273,7 @@ class TestWhatKeepsTrainingFromStarting:
         assert "make env" in str(caught.value)
 
     def test_a_horovod_that_does_not_find_its_mpi(self, virtual_environment, cache, with_mpirun):
-        load = [INTERPRETER, "-c", "import ctypes; ctypes.CDLL('libmpi.so.40')"]
+        load = [str(INTERPRETER), "-c", "import ctypes; ctypes.CDLL('libmpi.so.40')"]
         if subprocess.run(load, env=with_mpirun, check=False, capture_output=True).returncode == 0:
             pytest.skip("this system has an MPI library of its own")
         interpreter = virtual_environment(lambda name: True)
@@ -336,8 +340,8 @@ class TestTheProbeItself:
             ast.parse((ROOT / source).read_text(), feature_version=(3, 9))
 
     def test_it_runs_on_python_3_9(self):
-        python = shutil.which("python3.9")
-        works = [python or "false", "-c", "import sys; assert sys.version_info[:2] == (3, 9)"]
+        python = shutil.which("python3.9") or "false"
+        works = [python, "-c", "import sys; assert sys.version_info[:2] == (3, 9)"]
         if subprocess.run(works, check=False, capture_output=True).returncode != 0:
             pytest.skip("no Python 3.9 here")
         told = subprocess.run(

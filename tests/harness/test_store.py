@@ -12,7 +12,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch, one_round, outcome
 
 from harness.fingerprint import fingerprint
 from harness.launch.group import GroupFailed
@@ -33,6 +32,15 @@ from harness.session import Outcome
 from harness.stack import Stack
 from harness.store import Store, plain, session_name, write_json
 from harness.verdict import Band, Judgement, Verdict, judge
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+    launch,
+    one_round,
+    outcome,
+)
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "results" / "schema"
 WEAK = weak_scaling(WORKLOAD, 2)

@@ -3,7 +3,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from support.rounds import WORKLOAD, outcome
 
 from harness.launch.group import GroupFailed
 from harness.plan import communication, parity, strong_scaling, weak_scaling
@@ -18,8 +17,9 @@ from harness.summary import (
     line,
     table,
 )
-from harness.verdict import Band, Floor, Verdict
+from harness.verdict import Band, Floor, Rule, Verdict
 from models.registry import NETWORKS
+from tests.support.rounds import WORKLOAD, outcome
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 LONGEST = replace(WORKLOAD, model=max(NETWORKS, key=len))
@@ -83,7 +83,7 @@ def test_figures_are_aligned():
 def all_sorts():
     """Every question and verdict, each with the longest name there is."""
     asks = (weak_scaling, strong_scaling, communication, parity)
-    rules = (Floor.at(0.875), Band(0.75, 1.3333))
+    rules: tuple[Rule, ...] = (Floor.at(0.875), Band(0.75, 1.3333))
     for ask, verdict, rule in itertools.product(asks, Verdict, rules):
         reason = "" if verdict is Verdict.PASS else "some reason that takes a while to say " * 3
         short = outcome(ask(LONGEST, 128), RATIOS[:1], rule, verdict, reason)

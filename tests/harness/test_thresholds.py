@@ -282,7 +282,9 @@ class TestProposals:
 
     def test_more_rounds_allow_a_higher_floor(self):
         (observed,) = sessions(math.log(0.85), 0.1, 50, 1, seed=5)
-        floors = [proposed_rule(WEAK, observed, rounds).pass_from for rounds in (6, 12, 24)]
+        rules = [proposed_rule(WEAK, observed, rounds) for rounds in (6, 12, 24)]
+        floors = [rule.pass_from for rule in rules if isinstance(rule, Floor)]
+        assert len(floors) == 3
         assert floors == sorted(floors)
         assert floors[0] < floors[-1]
 
@@ -319,7 +321,9 @@ class TestProposals:
         ]
         thresholds = load_thresholds(write(text, head='label = "a"\n[match]\ndevice = "cpu"\n'))
         for case, values in observed.items():
-            assert judge(values, thresholds.rule(*case)).verdict is Verdict.PASS
+            rule = thresholds.rule(*case)
+            assert rule is not None
+            assert judge(values, rule).verdict is Verdict.PASS
         assert "12 observations" in text
 
     @pytest.mark.parametrize(

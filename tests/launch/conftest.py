@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.groups import DEADLINE_S, MakeStarter
 
 from harness.launch.agent import LocalAgent
 from harness.launch.agents import AgentsLauncher
@@ -21,6 +20,7 @@ from harness.stack import find_mpirun
 from harness.starter import DataSource, Starter
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
+from tests.support.groups import DEADLINE_S, MakeStarter
 
 
 @pytest.fixture(scope="session")

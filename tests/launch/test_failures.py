@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from support.groups import DEADLINE_S, MakeStarter, horovod
 
 from harness.launch.group import Group, GroupFailed
 from harness.launch.mpirun import is_running
 from harness.plan import BlockKind, Fault
+from tests.support.groups import DEADLINE_S, MakeStarter, horovod
 
 pytestmark = pytest.mark.mpirun
 

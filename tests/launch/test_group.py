@@ -13,7 +13,7 @@ import pytest
 
 from harness.launch.group import Group, GroupFailed
 from harness.launch.hub import Hub
-from harness.launch.job import Order
+from harness.launch.job import LaunchError, Order
 from harness.wire import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
 
 SOON = 5.0
@@ -50,11 +50,14 @@ class FakeLauncher:
     def __init__(self) -> None:
         self.job = FakeJob()
         self.order: Order | None = None
+        self.error: LaunchError | None = None
 
     def rendezvous(self, slots: object) -> None: ...
 
     def start(self, order: Order) -> FakeJob:
         self.order = order
+        if self.error is not None:
+            raise self.error
         return self.job
 
 
@@ -194,6 +197,14 @@ def failure_of(group: Group, deadline_s: float = SOON) -> GroupFailed:
     with pytest.raises(GroupFailed) as failed:
         group.ask("block", deadline_s, kind="full", steps=10)
     return failed.value
+
+
+def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start):
+    launcher.error = LaunchError("no such file: mpirun")
+    with pytest.raises(LaunchError):
+        start(None)
+    address = launcher.order.environment[DRIVER_VARIABLE]
+    assert hub._listener(address.rsplit(":", 1)[1]) is None
 
 
 # What goes well --------------------------------------------------------------------------------

@@ -92,6 +92,16 @@ def test_a_rank_with_the_token_joins(hub, connect):
     assert listener.hellos[0]["pid"] == 4711
 
 
+def test_what_comes_in_the_same_read_as_the_greeting_is_handed_on(hub, connect):
+    listener = Recorder()
+    address = hub.expect(listener)
+    connect(address).sendall(
+        hello(address, rank=1) + json.dumps({"phase": "init"}).encode() + b"\n"
+    )
+    until(hub, lambda: listener.messages)
+    assert listener.messages == [(1, {"phase": "init"})]
+
+
 @pytest.mark.parametrize(
     "opening",
     [

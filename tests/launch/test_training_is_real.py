@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.groups import DEADLINE_S, WORKLOAD, horovod, mirrored
 
 from harness import evidence
 from harness.launch.group import Group
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
+from tests.support.groups import DEADLINE_S, WORKLOAD, horovod, mirrored
 
 pytestmark = pytest.mark.mpirun
 
@@ -50,7 +50,7 @@ def test_horovod_and_mirrored_train_the_same_weights(
         assert len(digests) == 1
         with np.load(path) as arrays:
             trained.append(dict(arrays))
-    assert evidence.weights_differ(*trained) == ""
+    assert evidence.weights_differ(trained[0], trained[1]) == ""
 
 
 @pytest.mark.parametrize("kind", list(BlockKind))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ def cifar10(tmp_path: Path) -> CifarFiles:
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> Iterator[Callable[[str, Layout, bytes], Path]]:
+def damaged(tmp_path: Path) -> Callable[[str, Layout, bytes], Path]:
     """Write a whole data set, then replace the content of its first training file."""
 
     def write(dataset: str, layout: Layout, content: bytes) -> Path:

@@ -18,10 +18,6 @@ HOROVOD_2 = Arm(WORKLOAD, Strategy.HOROVOD, 2)
 MIRRORED_2 = Arm(WORKLOAD, Strategy.MIRRORED, 2)
 
 
-def processes(arm: Arm) -> int:
-    return arm.world_size if arm.strategy is Strategy.HOROVOD else 1
-
-
 def samples_per_step(arm: Arm, kind: BlockKind) -> int:
     """Of all replicas together."""
     return arm.workload.batch * (1 if kind is BlockKind.SPLIT else arm.world_size)
@@ -48,7 +44,7 @@ def block(
     steps: int = 10,
 ) -> Block:
     """A sound block; seconds: of every rank, or one for all."""
-    n = processes(arm)
+    n = arm.processes
     clocks = [seconds] * n if isinstance(seconds, int | float) else list(seconds)
     samples = steps * samples_per_step(arm, kind)
     ranks = [rank_report(clock, samples // n, steps) for clock in clocks]
@@ -65,7 +61,7 @@ def launch(
         for turn in range(turns)
         for kind, speed in speeds.items()
     ]
-    replicas, n = arm.world_size, processes(arm)
+    replicas, n = arm.world_size, arm.processes
     return Launch(
         arm,
         number,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.environment import ROOT, rank_environment
+from harness.environment import ROOT, rank_environment
 
 # As a rank of `mpirun -np 2` of Open MPI 4.1 finds it, shortened.
 OUTER = {
@@ -94,7 +94,7 @@ def test_ranks_find_the_mpi_of_their_own_environment(interpreter, tmp_path):
 
 @pytest.mark.parametrize(("uid", "expected"), [(0, "1"), (1000, None)])
 def test_only_root_tells_open_mpi_that_it_is_root(interpreter, monkeypatch, uid, expected):
-    monkeypatch.setattr("harness.launch.environment.os.geteuid", lambda: uid)
+    monkeypatch.setattr("harness.environment.os.geteuid", lambda: uid)
     result = rank_environment(interpreter, {})
     assert result.get("OMPI_ALLOW_RUN_AS_ROOT") == expected
     assert result.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") == expected
