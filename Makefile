@@ -16,7 +16,7 @@ endif
 
 READY    := $(VENV)/.ready
 SAMPLES  := data/samples
-DATA     := $(or $(DATA_DIR),$(SAMPLES))
+DATA     := $(if $(DATA_DIR), --data-dir '$(DATA_DIR)')
 ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
@@ -37,20 +37,13 @@ env: $(READY) ## build the environment: uv, TensorFlow, Open MPI, Horovod
 $(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
 	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) bash ci/setup.sh
 
-# `env` is order-only: it is always done first, but does not make the samples old.
-$(SAMPLES): | env
-	@rm -rf $@.part
-	@$(ACTIVATE); \
-	python -m models.inputs.samples $@.part --dataset cifar10 --records-per-file 1000 && \
-	python -m models.inputs.samples $@.part --dataset cifar100 --records-per-file 5000
-	@mv $@.part $@
-
-data: $(SAMPLES) ## write small CIFAR-10 and CIFAR-100 files to data/samples, if there are none
+data: env ## write small files of every data set to data/samples, where there are none
+	@$(ACTIVATE); python -m models.inputs.sample_sets $(SAMPLES)
 
 perf: env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/
 	@$(ACTIVATE); status=0; \
-	echo 'perf: pytest perf/ --profile $(PROFILE) --data-dir $(DATA) $(ARGS)'; \
-	pytest perf/ --profile '$(PROFILE)' --data-dir '$(DATA)' $(ARGS) || status=$$?; \
+	echo "perf: pytest perf/ --profile $(PROFILE)$(DATA) $(ARGS)"; \
+	pytest perf/ --profile '$(PROFILE)'$(DATA) $(ARGS) || status=$$?; \
 	echo "perf: pytest ended with status $$status"; \
 	exit $$status
 
@@ -64,7 +57,7 @@ bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)
 
 clean: ## remove samples and caches
-	rm -rf $(SAMPLES) $(SAMPLES).part .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(SAMPLES) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments too

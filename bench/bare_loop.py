@@ -33,7 +33,7 @@ def main() -> None:
         data_dir,
         shard=(hvd.rank(), hvd.size()),
         batch=int(batch),
-        image_size=int(image_size),
+        size=int(image_size),
         seed=1,
     )
 

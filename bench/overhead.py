@@ -30,7 +30,12 @@ def compare(starter: Starter, mpirun: str, arm: Arm) -> list[list[float]]:
         bare = BareLoop(
             mpirun,
             starter.interpreter,
-            [workload.model, str(workload.image_size), str(workload.batch), starter.data.directory],
+            [
+                workload.model,
+                str(workload.input_size),
+                str(workload.batch),
+                starter.data[workload.dataset].directory,
+            ],
             [slot.cores[0] for slot in starter.slots[: arm.world_size]],
         )
         bare.pause()

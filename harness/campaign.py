@@ -6,11 +6,12 @@ Everything that can be wrong with the input is found here, before anything is la
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,12 +39,16 @@ from harness.starter import DataSource, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
 from harness.wire import Phase
 from models import inputs, registry
-from models.inputs import cifar_files, samples
+from models.inputs.cifar_files import DataError
 
 ROOT = Path(__file__).resolve().parents[1]
-# Records per file: 5,000 for training in all, so that a shuffle has something to do.
-SAMPLE_RECORDS = {"cifar10": 1000, "cifar100": 5000}
+SAMPLES = ROOT / "data" / "samples"
+# Of the data sets that are made of words, the one that language models train on.
+WORDS = "ptb"
 LAUNCHERS = ("mpirun", "agents")
+
+
+Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 
 
 @dataclass(frozen=True)
@@ -142,29 +147,35 @@ class Campaign:
     slots: tuple[Slot, ...]
     workloads: tuple[Workload, ...]
     world_sizes: tuple[int, ...]
-    data: DataSource
+    data: Mapping[str, DataSource]
     thresholds: Thresholds
     fault: Fault | None
 
-    def comparisons(
-        self, ask: Callable[[Workload, int], Comparison], smallest: int
-    ) -> list[Comparison]:
-        """One comparison a workload and world size, from the smallest size on that makes sense."""
-        asked = [
-            ask(workload, size)
-            for workload in self.workloads
-            for size in self.world_sizes
-            if size >= smallest
-        ]
+    def comparisons(self, ask: Ask, smallest: int, largest: float = math.inf) -> list[Comparison]:
+        """What is asked of every workload at every world size at which it makes sense."""
+        asked: list[Comparison] = []
+        for workload in self.workloads:
+            for size in self.world_sizes:
+                if smallest <= size <= largest:
+                    answer = ask(workload, size)
+                    asked += [answer] if isinstance(answer, Comparison) else answer
         return [comparison for comparison in asked if self._possible(comparison)]
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
+        if self.profile.questions and comparison.question not in self.profile.questions:
+            return False
         if comparison.question is Question.PARITY:
             # MirroredStrategy is one process, so has one host, and takes no GPU twice.
             shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, size)
             one_host = nodes(self.slots, size) == 1
             return size >= self.profile.parity_from and one_host and not shares_gpu
+        if comparison.exchange == "adasum":
+            # It halves the group again and again, which Horovod does over MPI only.
+            return size & (size - 1) == 0 and self.options.launcher == "mpirun"
+        if comparison.exchange == "dense":
+            network = registry.network(comparison.workload.model)
+            return network.traffic is registry.Traffic.SPARSE
         if comparison.question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
         return True
@@ -181,7 +192,7 @@ class Campaign:
         sampling = self.profile.sampling
         return [
             f"profile {self.profile.name}: {', '.join(self.profile.models)}; "
-            f"{self.data.dataset}, batch {self.profile.batch} per replica",
+            f"{', '.join(self.data)}, batch {self.profile.batch} per replica",
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
             f"{self.options.launcher}, schedule {self.profile.schedule.value}",
             f"looks after {'/'.join(map(str, sampling.looks))} rounds of "
@@ -217,7 +228,7 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
         slots=slots,
         workloads=tuple(_workload(name, profile, options) for name in profile.models),
         world_sizes=sizes,
-        data=open_data(profile.dataset, options.data_dir),
+        data=open_data_sets(profile, options),
         thresholds=(
             load_thresholds(Path(options.thresholds))
             if options.thresholds
@@ -229,39 +240,75 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
 
 def _workload(name: str, profile: Profile, options: Options) -> Workload:
     network = known_model(name)
+    input_size = network.input_size
+    if options.image_size is not None and network.task is registry.Task.CLASSIFICATION:
+        input_size = options.image_size
     return Workload(
         model=name,
-        dataset=profile.dataset,
-        image_size=options.image_size or network.image_size,
+        dataset=dataset_of(network, profile.dataset),
+        input_size=input_size,
         batch=profile.batch,
     )
 
 
-def make_samples() -> Path:
-    """Small valid files in the formats of both data sets, written once to data/samples."""
-    directory = ROOT / "data" / "samples"
-    if not directory.exists():
-        partial = directory.with_name(f"samples.{os.getpid()}")
-        for dataset, records in SAMPLE_RECORDS.items():
-            samples.write_cifar(partial, dataset, cifar_files.Layout.BINARY, records)
-        partial.replace(directory)
-    return directory
+def dataset_of(network: registry.Network, wanted: str) -> str:
+    """The data set that the network trains on where `wanted` is asked for: that one, unless a
+    language model would have to read images. Raises UserError for images made of words."""
+    forms = known_input(wanted).forms
+    if network.task is registry.Task.LANGUAGE:
+        return wanted if inputs.Form.WORDS in forms else WORDS
+    if inputs.Form.IMAGES not in forms:
+        raise UserError(f"--dataset {wanted}: holds words, and {network.name} trains on images")
+    return wanted
+
+
+def known_input(name: str) -> inputs.Input:
+    try:
+        return inputs.find(name)
+    except inputs.UnknownInput as error:
+        raise UserError(f"--dataset: {error}") from None
+
+
+def open_data_sets(profile: Profile, options: Options) -> dict[str, DataSource]:
+    """The data sets of all networks, found and checked."""
+    directories = parse_data_dir(options.data_dir, profile.dataset)
+    names = [dataset_of(known_model(model), profile.dataset) for model in profile.models]
+    return {name: open_data(name, directories.get(name, "")) for name in dict.fromkeys(names)}
+
+
+def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
+    """From `DIR`, the place of that data set, or from `imagenet=DIR,ptb=DIR`."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(equals and name in inputs.INPUTS for name, equals, _ in pairs):
+        return {dataset: text} if text else {}
+    return {name: directory for name, _, directory in pairs}
 
 
 def open_data(dataset: str, directory: str) -> DataSource:
-    """Find and check the training data. Raises UserError naming the file that is wrong."""
+    """Find and check the training data, the suite's own sample where no directory is given.
+    Raises UserError naming the file that is wrong."""
+    source = known_input(dataset)
+    if not source.needs_data:
+        return DataSource(dataset, "", source.classes)
     try:
-        source = inputs.find(dataset)
-        if not source.needs_data:
-            return DataSource(dataset, "", source.classes)
-        if not directory:
-            directory = str(make_samples())
-        cifar_files.locate(directory, dataset)
-    except inputs.UnknownInput as error:
-        raise UserError(f"--dataset: {error}") from None
-    except cifar_files.DataError as error:
+        path = Path(directory) if directory else sample(dataset)
+        inputs.locate(dataset, path)
+    except DataError as error:
         raise UserError(f"--data-dir: {error}") from None
-    return DataSource(dataset, str(Path(directory).resolve()), source.classes)
+    return DataSource(dataset, str(path.resolve()), source.classes)
+
+
+def sample(dataset: str) -> Path:
+    """Where the suite's own sample of a data set is; written on first use."""
+    directory = SAMPLES / dataset
+    if not directory.exists():
+        # By a process of its own: a JPEG takes TensorFlow to write, which this one never imports.
+        command = [sys.executable, "-m", "models.inputs.sample_sets", str(SAMPLES), dataset]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
+            raise UserError(f"the sample of {dataset} could not be written: {last[0]}")
+    return directory
 
 
 def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots | None) -> Launcher:

@@ -9,7 +9,7 @@ from typing import Any
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
 
-Arrays = Sequence[Any]
+Array = Any  # of numpy, or what it makes an array of
 
 
 def problems(launch: Launch) -> list[str]:
@@ -61,7 +61,7 @@ def _odd_ones(digests: Sequence[str]) -> str:
 
 
 def weights_differ(
-    ours: Mapping[str, Arrays], theirs: Mapping[str, Arrays], rtol: float = 1e-5, atol: float = 1e-6
+    ours: Mapping[str, Array], theirs: Mapping[str, Array], rtol: float = 1e-5, atol: float = 1e-6
 ) -> str:
     """In words, how two sets of trained weights differ by more than the tolerances; else empty.
 

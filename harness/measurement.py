@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from harness.plan import Arm, BlockKind, Comparison, Schedule, Side
+from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,15 @@ class Round:
 
 
 def observation(comparison: Comparison, measured: Round) -> float:
-    """ln(speed of the candidate / speed of the reference / ideal ratio) of one round.
+    """ln(speed of the candidate / speed of the reference / ideal ratio) of one round, or of a
+    start-up ln(seconds).
 
     Where the arms took turns, the median over the turns' own ratios, so that what slowed both
     sides of a turn cancels; otherwise the ratio of the two launches' medians.
     Raises KeyError if a side was not measured in that round.
     """
+    if comparison.question.is_startup:
+        return math.log(startup_seconds(comparison, measured.launches[comparison.candidate.arm]))
     candidate = _blocks(comparison.candidate, measured)
     reference = _blocks(comparison.reference, measured)
     together = (
@@ -94,6 +97,14 @@ def observation(comparison: Comparison, measured: Round) -> float:
     else:
         ratio = math.log(median_speed(candidate) / median_speed(reference))
     return ratio - math.log(comparison.ideal_ratio)
+
+
+def startup_seconds(comparison: Comparison, launch: Launch) -> float:
+    """What the slowest rank took for the phase; for the trace, per gradient tensor."""
+    phase = comparison.question.phase
+    seconds = max(rank[phase] for rank in launch.startup_seconds)
+    tensors = int(launch.facts[0]["gradient_tensors"])
+    return seconds / tensors if comparison.question is Question.STARTUP_TRACE else seconds
 
 
 def _blocks(side: Side, measured: Round) -> list[Block]:

@@ -155,7 +155,7 @@ def cores_of(slots: Sequence[Slot]) -> tuple[int, ...]:
 def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
     """The thread pools of one process that runs this strategy on the slots of a group.
 
-    A Horovod process computes on its own slot's share with one operation at a time. A
+    A process of one replica computes on its own slot's share with one operation at a time. A
     MirroredStrategy process runs one replica an inter-op thread, or its replicas would run one
     after another, and computes on the shares of all; where a share is one core, an intra-op pool
     of one lets each replica's thread do its own arithmetic. Both strategies so use the same
@@ -165,7 +165,7 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
     share, replicas = len(slots[0].cores), len(slots)
     if slots[0].device is not None:
         return Threads(0, 0)
-    if strategy is Strategy.HOROVOD:
+    if strategy is not Strategy.MIRRORED:
         return Threads(share, 1)
     if len({slot.host for slot in slots}) > 1:
         raise ValueError("MirroredStrategy runs in one process on one host")

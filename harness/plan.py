@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -12,6 +12,8 @@ class Strategy(Enum):
 
     HOROVOD = "horovod"
     MIRRORED = "mirrored"
+    MULTIWORKER = "multiworker"
+    SINGLE = "single"
 
 
 class BlockKind(Enum):
@@ -38,6 +40,9 @@ class Schedule(Enum):
     FRESH = "fresh"
 
 
+_STARTUP = "startup_"
+
+
 class Question(Enum):
     """What a case asks. The value is the key of its threshold in ci/thresholds/*.toml."""
 
@@ -45,34 +50,88 @@ class Question(Enum):
     STRONG_SCALING = "strong_scaling"
     COMMUNICATION = "communication"
     PARITY = "parity"
+    TAX = "tax"
+    MULTIWORKER = "multiworker"
+    EXCHANGE = "exchange"
+    STARTUP_INIT = "startup_init"
+    STARTUP_TRACE = "startup_trace"
+    STARTUP_FIRST_STEP = "startup_first_step"
+    STARTUP_BROADCAST = "startup_broadcast"
+
+    @property
+    def phase(self) -> str:
+        """The phase of a start-up that the question is about (harness.wire.Phase); else empty."""
+        return self.value.removeprefix(_STARTUP).replace("_", " ") if self.is_startup else ""
+
+    @property
+    def is_startup(self) -> bool:
+        return self.value.startswith(_STARTUP)
 
 
 @dataclass(frozen=True)
 class Workload:
     """A training task, apart from how it is spread.
 
-    batch is the number of samples a replica takes per step; image_size is in pixels.
+    batch is the number of samples a replica takes per step; input_size is in
+    pixels a side, or words a sequence.
     """
 
     model: str
     dataset: str
-    image_size: int
+    input_size: int
     batch: int
     optimizer: str = "adam"
     precision: str = "float32"
 
     @property
     def name(self) -> str:
-        return f"{self.model}/{self.dataset}/{self.image_size}px/batch{self.batch}"
+        return f"{self.model}/{self.dataset}/{self.input_size}/batch{self.batch}"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """How Horovod exchanges gradients, where that is not its default.
+
+    compression: "none", or "fp16" for half the bytes. reduction: "average", or "adasum"
+    (arXiv:2006.02924). groups: number of groups whose tensors are reduced together, 0 for none.
+    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. fusion_bytes,
+    cycle_ms: the size of the fusion buffer, and how long tensors are collected for it; None for
+    Horovod's own. tolerance: by how much, relatively, the trained weights may differ from those
+    of the default; None where they are meant to differ.
+    """
+
+    compression: str = "none"
+    reduction: str = "average"
+    groups: int = 0
+    sparse_as_dense: bool = False
+    fusion_bytes: int | None = None
+    cycle_ms: float | None = None
+    tolerance: float | None = 1e-5
+
+
+# By the short name that the summary shows. "" is Horovod's default.
+EXCHANGES = {
+    "": Exchange(),
+    "fp16": Exchange(compression="fp16", tolerance=1e-2),
+    "group": Exchange(groups=1),
+    "adasum": Exchange(reduction="adasum", tolerance=None),
+    "dense": Exchange(sparse_as_dense=True),
+    "nofuse": Exchange(fusion_bytes=0),
+    "cycle": Exchange(cycle_ms=25.0),
+}
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A workload run one way. One launch of an arm is one group of fresh processes."""
+    """A workload run one way. One launch of an arm is one group of fresh processes.
+
+    exchange: a key of EXCHANGES.
+    """
 
     workload: Workload
     strategy: Strategy
     world_size: int
+    exchange: str = ""
 
     @property
     def name(self) -> str:
@@ -80,12 +139,13 @@ class Arm:
 
     @property
     def label(self) -> str:
-        return f"{self.strategy.value}@{self.world_size}"
+        variant = f"+{self.exchange}" if self.exchange else ""
+        return f"{self.strategy.value}@{self.world_size}{variant}"
 
     @property
     def processes(self) -> int:
         """How many a launch starts."""
-        return self.world_size if self.strategy is Strategy.HOROVOD else 1
+        return 1 if self.strategy is Strategy.MIRRORED else self.world_size
 
 
 @dataclass(frozen=True)
@@ -101,7 +161,8 @@ class Comparison:
     """A question about one workload at one world size.
 
     Its figure is speed(candidate) / speed(reference) / ideal_ratio, speeds in samples per second
-    over all replicas, so that 1.0 is the ideal of an efficiency and equality of a parity.
+    over all replicas, so that 1.0 is the ideal of an efficiency and equality of a parity. That of a
+    start-up is a time in seconds, per gradient tensor for the trace; both sides are then the same.
     """
 
     question: Question
@@ -122,8 +183,30 @@ class Comparison:
         return tuple(dict.fromkeys((self.candidate.arm, self.reference.arm)))
 
     @property
+    def exchange(self) -> str:
+        return self.candidate.arm.exchange
+
+    @property
+    def case(self) -> str:
+        """What tells it from others of its topic: fp16-resnet_50_s-np2."""
+        variant = self.question.phase.replace(" ", "_") or self.exchange
+        return f"{variant}{'-' if variant else ''}{self.workload.model}-np{self.world_size}"
+
+    @property
+    def topic(self) -> str:
+        return "startup" if self.question.is_startup else self.question.value
+
+    @property
     def name(self) -> str:
-        return f"{self.question.value}[{self.workload.model}-np{self.world_size}]"
+        return f"{self.topic}[{self.case}]"
+
+    @property
+    def tolerance(self) -> float | None:
+        """By how much, relatively, the weights that both sides train may differ; None where
+        nothing is known of that, or both sides are the same arm."""
+        if self.question in (Question.PARITY, Question.TAX, Question.MULTIWORKER):
+            return 1e-5
+        return EXCHANGES[self.exchange].tolerance if self.question is Question.EXCHANGE else None
 
 
 def weak_scaling(workload: Workload, world_size: int) -> Comparison:
@@ -161,6 +244,41 @@ def parity(workload: Workload, world_size: int) -> Comparison:
     )
 
 
+def tax(workload: Workload, world_size: int) -> Comparison:
+    """Horovod with nothing to exchange against plain TensorFlow: S_horovod / S_single, at one
+    replica."""
+    return Comparison(
+        Question.TAX,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.SINGLE, world_size)),
+    )
+
+
+def multiworker(workload: Workload, world_size: int) -> Comparison:
+    """Horovod against MultiWorkerMirroredStrategy: S_horovod / S_multiworker."""
+    return Comparison(
+        Question.MULTIWORKER,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.MULTIWORKER, world_size)),
+    )
+
+
+def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """Every other way of exchanging gradients against the default: S_other / S_default."""
+    plain = Arm(workload, Strategy.HOROVOD, world_size)
+    return tuple(
+        Comparison(Question.EXCHANGE, Side(replace(plain, exchange=variant)), Side(plain))
+        for variant in EXCHANGES
+        if variant
+    )
+
+
+def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """How long the slowest rank takes for each phase of a start with nothing beside it."""
+    side = Side(Arm(workload, Strategy.HOROVOD, world_size))
+    return tuple(Comparison(question, side, side) for question in Question if question.is_startup)
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How much evidence is taken, and how long one may wait for it.
@@ -186,8 +304,8 @@ class Profile:
 
     batch: samples per replica and step. world_sizes: empty for powers of two up to the slots,
     plus all of them. parity_from: the smallest world size that parity is asked at. oversubscribed:
-    the networks whose communication is judged where replicas share cores; empty for all. budget_s:
-    the session begins no round that would end past this.
+    the networks whose communication is judged where replicas share cores; empty for all.
+    questions: empty for all. budget_s: the session begins no round that would end past this.
     """
 
     name: str
@@ -200,6 +318,7 @@ class Profile:
     world_sizes: tuple[int, ...] = ()
     parity_from: int = 1
     oversubscribed: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:

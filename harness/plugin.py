@@ -27,6 +27,7 @@ from harness.stack import probe
 from harness.store import Store, session_name
 from harness.thresholds import propose
 from harness.verdict import Verdict
+from models.inputs import INPUTS
 
 ROOT = Path(__file__).resolve().parents[1]
 # Rounds that a bound of 0.025 needs, and so a floor that can be passed.
@@ -46,8 +47,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--oversubscribe", action="store_true", help="allow --np above the cores or devices")
     add("--world-sizes", default="", metavar="1,2,4", help="instead of powers of two and all")
     add("--models", default="", metavar="A,B", help="networks, instead of the profile's")
-    add("--dataset", default="", choices=["", "cifar10", "cifar100", "synthetic"], help="input")
-    add("--data-dir", default=os.environ.get("HVDPERF_DATA_DIR", ""), help="where the data is")
+    add("--dataset", default="", choices=["", *INPUTS], help="input")
+    add(
+        "--data-dir", default=os.environ.get("HVDPERF_DATA_DIR", ""), help="or ptb=DIR,imagenet=DIR"
+    )
     add("--batch-size", type=int, metavar="N", help="samples per replica and step")
     add("--image-size", type=int, metavar="PX", help="instead of the network's own")
     add("--launcher", default="mpirun", choices=campaigns.LAUNCHERS, help="what starts ranks")
@@ -62,16 +65,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "question(ask, smallest=2): what a case measures")
+    config.addinivalue_line("markers", "question(ask, smallest=2, largest=inf): what it measures")
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
-    if outer_size() > 1:
-        if getattr(config.option, "numprocesses", None):
+    if getattr(config.option, "numprocesses", None):
+        if outer_size() > 1:
             raise pytest.UsageError(
                 "pytest-xdist (-n) and mpirun do not go together: under mpirun every rank is a "
                 "slot; leave out -n"
             )
+        if any(map(holds_cases, config.args)):
+            raise pytest.UsageError(
+                "pytest-xdist (-n) would measure several cases at the same time; leave out -n"
+            )
+    if outer_size() > 1:
         # At once, whatever the session is about: slots that wait in MPI_Init do not sleep.
         config.stash[_slots] = Slots()
 
@@ -104,13 +112,13 @@ class Suite:
     # Measuring -----------------------------------------------------------------------------
 
     def outcome(self, comparison: Comparison) -> Outcome:
-        """Measured together with all other selected cases of the same workload."""
+        """Measured together with all other selected cases of the same rounds."""
         if comparison not in self.outcomes:
             session = self.prepare()
-            workload = comparison.workload
-            together = [c for c in self.selected if c.workload == workload] or [comparison]
-            done = {workload, *(c.workload for c in self.outcomes)}
-            later = [c for c in self.selected if c.workload not in done]
+            rounds = common_rounds(comparison)
+            together = [c for c in self.selected if common_rounds(c) == rounds] or [comparison]
+            done = {*together, *self.outcomes}
+            later = [c for c in self.selected if c not in done]
             self.outcomes.update(session.measure(together, later))
         outcome = self.outcomes[comparison]
         self.reported.append(outcome)
@@ -234,35 +242,43 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("question")
     if marker is None:
         return
-    comparisons = suite_of(metafunc.config).campaign.comparisons(
-        marker.kwargs["ask"], marker.kwargs.get("smallest", 2)
-    )
+    sizes = {"smallest": 2, **marker.kwargs}
+    comparisons = suite_of(metafunc.config).campaign.comparisons(**sizes)
     metafunc.parametrize(
-        "comparison", comparisons, ids=[f"{c.workload.model}-np{c.world_size}" for c in comparisons]
+        "comparison", comparisons, ids=[comparison.case for comparison in comparisons]
     )
 
 
 def comparison_of(item: pytest.Item) -> Comparison | None:
     callspec = getattr(item, "callspec", None)
-    return callspec.params.get("comparison") if callspec is not None else None
+    found = callspec.params.get("comparison") if callspec is not None else None
+    return found if isinstance(found, Comparison) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Cases of one workload one after the other: they are judged from the same launches."""
-    workloads: dict[Any, int] = {}
+    """Cases of the same rounds one after the other: they are judged from the same launches. A
+    question that this session does not ask has no case, rather than a skipped one."""
+    unasked = [
+        item for item in items if item.get_closest_marker("question") and not comparison_of(item)
+    ]
+    items[:] = [item for item in items if item not in unasked]
+    ranks: dict[Any, int] = {}
     for item in items:
         comparison = comparison_of(item)
         if comparison is not None:
-            workloads.setdefault(comparison.workload, len(workloads))
+            ranks.setdefault(common_rounds(comparison), len(ranks))
             clock = item.stash[_clock] = ReplayedClock()
             item.add_marker(
                 pytest.mark.benchmark(timer=clock.timer(), group=comparison.question.value)
             )
-    order = {
-        id(item): workloads.get(getattr(comparison_of(item), "workload", None), -1)
-        for item in items
-    }
-    items.sort(key=lambda item: order[id(item)])
+    items.sort(key=lambda item: ranks.get(common_rounds(comparison_of(item)), -1))
+
+
+def common_rounds(comparison: Comparison | None) -> tuple[Any, bool] | None:
+    """What two comparisons share that are judged from the same rounds."""
+    if comparison is None:
+        return None
+    return comparison.workload, comparison.question.is_startup
 
 
 @pytest.hookimpl(tryfirst=True)

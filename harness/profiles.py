@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.plan import Profile, Sampling, Schedule
+from harness.plan import Profile, Question, Sampling, Schedule
 from harness.tomlfile import Table, read_toml, shown
 
 PROFILES = Path(__file__).resolve().parents[1] / "ci" / "profiles"
@@ -21,6 +21,7 @@ _KEYS = (
     "world_sizes",
     "parity_from",
     "oversubscribed",
+    "questions",
     "sampling",
 )
 _SECONDS = ("min_block_seconds", "startup_deadline_s", "block_deadline_s")
@@ -45,6 +46,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         world_sizes=table.integers("world_sizes") if "world_sizes" in table else (),
         parity_from=table.integer("parity_from") if "parity_from" in table else 1,
         oversubscribed=_models(table, "oversubscribed") if "oversubscribed" in table else (),
+        questions=_questions(table) if "questions" in table else (),
     )
 
 
@@ -72,6 +74,16 @@ def _models(table: Table, key: str) -> tuple[str, ...]:
         except UnknownNetwork as error:
             raise table.error(str(error), key) from None
     return names
+
+
+def _questions(table: Table) -> tuple[Question, ...]:
+    known = {question.value: question for question in Question}
+    names = table.strings("questions")
+    for name in names:
+        if name not in known:
+            told = f"unknown question {name!r}; known are {', '.join(known)}"
+            raise table.error(told, "questions")
+    return tuple(known[name] for name in names)
 
 
 def _sampling(table: Table) -> Sampling:

@@ -7,6 +7,8 @@ the median m that bound is m + s L, with L the bound of n standard normal observ
 logarithm of the floor is m + s q with q the 5 % quantile of L, taken from 4,000 simulated sessions
 with a fixed seed. Earlier looks are left out, for they can do little but add PASSes.
 
+A ceiling is the higher of two likewise: the median and 3 %, and exp(m - s q).
+
 A band is symmetric around 1 on the logarithmic scale, and reaches as far as the farther of two:
 1/0.95, and |m| + s q with q the 95 % quantile of the farther of the two bounds.
 """
@@ -21,7 +23,7 @@ from statistics import median
 
 from harness.plan import Question
 from harness.stats import NotMeasurable, bound_depth, hodges_lehmann, spread
-from harness.verdict import Band, Floor, Rule
+from harness.verdict import Band, Ceiling, Floor, Rule
 
 POINTS_BELOW = 0.03
 PASS_SHARE = 0.95
@@ -50,6 +52,9 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
         reach = abs(centre) + noise * _farther_bound(rounds)
         high = _up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
         return Band(_down(1 / high), high)
+    if question.is_startup:
+        slowest = math.exp(centre - noise * _lower_bound(rounds))
+        return Ceiling(_three_digits_up(max(math.exp(centre) * (1 + POINTS_BELOW), slowest)))
     floor = min(math.exp(centre) - POINTS_BELOW, math.exp(centre + noise * _lower_bound(rounds)))
     return Floor.at(min(max(_down(floor), 0.001), 1.0))
 
@@ -82,6 +87,12 @@ def _sessions(rounds: int) -> list[list[float]]:
 
 def _down(value: float) -> float:
     return math.floor(value * 1000 + _ROUNDING) / 1000
+
+
+def _three_digits_up(seconds: float) -> float:
+    """A phase takes microseconds or minutes: the digits are significant ones."""
+    digits = 2 - math.floor(math.log10(seconds))
+    return math.ceil(seconds * 10.0**digits - _ROUNDING) / 10.0**digits
 
 
 def _up(value: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,20 +43,27 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """Record the candidate's blocks, with throughput and verdict as extra_info."""
     side = outcome.comparison.candidate
     blocks = _blocks(outcome, side)
+    if outcome.comparison.question.is_startup and outcome.observations:
+        # A start-up has no blocks: what is recorded is the time of each launch.
+        benchmark.extra_info.update(_told(outcome))
+        clock.replay([math.exp(value) for value in outcome.observations], benchmark)
     if not blocks:
         return
     reference = _blocks(outcome, outcome.comparison.reference)
-    document = plain(case_document(outcome))
     benchmark.extra_info.update(
-        case=document["case"],
-        **{key: document["verdict"][key] for key in ("word", "figure", "threshold", "rounds")},
+        **_told(outcome),
         images_per_second=median_speed(blocks),
         images_per_second_reference=median_speed(reference) if reference else None,
         steps_per_block=blocks[0].steps,
-        world_size=outcome.comparison.world_size,
         gradient_bytes=outcome.rounds[0].launches[side.arm].facts[0]["gradient_bytes"],
     )
     clock.replay([block.seconds for block in blocks], benchmark)
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    document = plain(case_document(outcome))
+    verdict = {key: document["verdict"][key] for key in ("word", "figure", "threshold", "rounds")}
+    return {"case": document["case"], **verdict, "world_size": outcome.comparison.world_size}
 
 
 def _blocks(outcome: Outcome, side: Side) -> list[Block]:

@@ -13,7 +13,7 @@ from harness import evidence
 from harness.launch.group import GroupFailed
 from harness.measurement import Round, observation
 from harness.placement import is_oversubscribed, nodes
-from harness.plan import Arm, BlockKind, Comparison, Profile, Question
+from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Schedule
 from harness.rounds import Progress, Runner
 from harness.starter import Starter
 from harness.stats import hodges_lehmann
@@ -58,7 +58,8 @@ class Session:
     def measure(
         self, comparisons: Sequence[Comparison], later: Sequence[Comparison] = ()
     ) -> dict[Comparison, Outcome]:
-        """Judge all comparisons of one workload from common rounds.
+        """Judge all comparisons of one workload from common rounds: all of them about start-ups,
+        or none.
 
         later: those of other workloads, to be measured from the same budget after these.
         """
@@ -109,16 +110,19 @@ class _Work:
         self._decided: dict[Comparison, Outcome] = {}
         self._seconds_of_round: list[float] = []
         workload = comparisons[0].workload
-        self._prefix = workload.model
+        # Arms that start side by side slow each other down.
+        startup = comparisons[0].question.is_startup
+        self._prefix = workload.model + " start" * startup
         self._runner = Runner(
             starter=session.starter,
             sampling=session.profile.sampling,
-            schedule=session.profile.schedule,
+            schedule=Schedule.FRESH if startup else session.profile.schedule,
+            train=not startup,
             kinds=kinds_of(comparisons, session.judged),
             check=[
                 arm
                 for comparison in comparisons
-                if comparison.question is Question.PARITY
+                if comparison.tolerance is not None
                 for arm in comparison.arms
             ],
             weights_directory=session.starter.scratch,
@@ -266,12 +270,12 @@ class _Work:
             measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
         found = [problem for launch in launches for problem in evidence.problems(launch)]
-        if outcome.comparison.question is Question.PARITY:
-            found += self._parity_problems(outcome.comparison)
+        if outcome.comparison.tolerance is not None:
+            found += self._weight_problems(outcome.comparison)
         return found
 
-    def _parity_problems(self, comparison: Comparison) -> list[str]:
-        """Two strategies are compared only if they train the same thing."""
+    def _weight_problems(self, comparison: Comparison) -> list[str]:
+        """Two arms are compared only if they train the same thing."""
         trained = []
         for arm in comparison.arms:
             if arm not in self._runner.correctness:
@@ -285,7 +289,8 @@ class _Work:
                 return [f"{arm.name}: replicas differ after reproducible training"]
             with np.load(self._runner.weights(arm)) as arrays:
                 trained.append(dict(arrays))
-        difference = evidence.weights_differ(trained[0], trained[1])
+        rtol = comparison.tolerance or 0.0
+        difference = evidence.weights_differ(trained[0], trained[1], rtol, atol=rtol / 10)
         names = " and ".join(arm.label for arm in comparison.arms)
         return [f"{names} trained different weights: {difference}"] if difference else []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from harness.launch.group import Group
 from harness.launch.hub import Hub
 from harness.launch.job import Launcher, Order
 from harness.placement import Slot, cores_of, place_group, threads
-from harness.plan import Arm, BlockKind, Fault, Strategy
+from harness.plan import EXCHANGES, Arm, BlockKind, Exchange, Fault, Strategy
+from models.registry import network
 
 SEED = 20181231
 # Below the deadlines of orders, so that Horovod itself names the missing ranks first.
@@ -34,14 +35,15 @@ class DataSource:
 class Starter:
     """Starts arms on the session's slots.
 
-    scratch: a directory that every launch gets a part of; interpreter: that of the ranks.
+    data: by the name of the data set; scratch: a directory that every launch gets a part of;
+    interpreter: that of the ranks.
     """
 
     launcher: Launcher
     hub: Hub
     slots: Sequence[Slot]
     interpreter: str
-    data: DataSource
+    data: Mapping[str, DataSource]
     scratch: Path
     startup_deadline_s: float
     order_deadline_s: float
@@ -58,8 +60,9 @@ class Starter:
         """
         placed = place_group(self.slots, arm.world_size)
         struck = self.fault is not None and self.fault.strikes(arm)
-        alone = arm.strategy is Strategy.MIRRORED
+        alone = arm.processes == 1
         hosts = [placed] if alone else [[slot] for slot in placed]
+        horovod = arm.strategy is Strategy.HOROVOD
         everywhere = cores_of(self.slots)
         configs = []
         for slots in hosts:
@@ -69,6 +72,7 @@ class Starter:
             configs.append(
                 {
                     **self._workload(arm),
+                    "exchange": asdict(EXCHANGES[arm.exchange]),
                     "kinds": sorted(kind.value for kind in kinds),
                     "data_seed": data_seed,
                     "cores": cores,
@@ -78,33 +82,35 @@ class Starter:
                     "intra_op": pools.intra_op,
                     "inter_op": pools.inter_op,
                     "input_threads": max(1, len(cores)),
-                    "rendezvous": None if alone else self.launcher.rendezvous(placed),
+                    "rendezvous": self.launcher.rendezvous(placed) if horovod else None,
+                    "cluster": arm.strategy is Strategy.MULTIWORKER,
                     "fault": self.fault.as_config() if self.fault and struck else None,
                 }
             )
-        return Group(arm.name, self.launcher, self.hub, self._order(len(hosts), placed), configs)
+        return Group(arm.name, self.launcher, self.hub, self._order(arm, placed), configs)
 
     def _workload(self, arm: Arm) -> dict[str, Any]:
         workload = arm.workload
+        data = self.data[workload.dataset]
         return {
             "strategy": arm.strategy.value,
             "world_size": arm.world_size,
             "model": workload.model,
-            "image_size": workload.image_size,
+            "input_size": workload.input_size,
             "batch": workload.batch,
             "optimizer": workload.optimizer,
-            "dataset": self.data.dataset,
-            "data_dir": self.data.directory,
-            "classes": self.data.classes,
+            "dataset": data.dataset,
+            "data_dir": data.directory,
+            "classes": network(workload.model).classes or data.classes,
             "seed": SEED,
         }
 
-    def _order(self, processes: int, slots: Sequence[Slot]) -> Order:
+    def _order(self, arm: Arm, slots: Sequence[Slot]) -> Order:
         return Order(
-            processes=processes,
+            processes=arm.processes,
             slots=slots,
             interpreter=self.interpreter,
-            environment=self._environment(),
+            environment={**self._environment(), **_settings(EXCHANGES[arm.exchange])},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
         )
@@ -117,3 +123,12 @@ class Starter:
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
         }
         return {name: os.environ.get(name, value) for name, value in defaults.items()}
+
+
+def _settings(exchange: Exchange) -> dict[str, str]:
+    """What of it Horovod reads from the environment."""
+    settings = {
+        "HOROVOD_FUSION_THRESHOLD": exchange.fusion_bytes,
+        "HOROVOD_CYCLE_TIME": exchange.cycle_ms,
+    }
+    return {name: str(value) for name, value in settings.items() if value is not None}

@@ -19,7 +19,7 @@ from harness.measurement import Block, Launch, Round
 from harness.plan import Comparison, Side
 from harness.session import Outcome
 from harness.stats import Interval
-from harness.verdict import Band, Floor, Rule
+from harness.verdict import Band, Ceiling, Floor, Rule
 
 FORMAT = 1
 
@@ -70,7 +70,7 @@ def now() -> str:
 
 
 def file_name(comparison: Comparison) -> str:
-    return f"{comparison.question.value}-{comparison.workload.model}-np{comparison.world_size}"
+    return f"{comparison.topic}-{comparison.case}"
 
 
 def write_json(path: Path, document: Document) -> Path:
@@ -137,6 +137,7 @@ def _side(side: Side) -> Document:
     return {
         "strategy": side.arm.strategy,
         "world_size": side.arm.world_size,
+        "exchange": side.arm.exchange,
         "block_kind": side.kind,
     }
 
@@ -150,6 +151,8 @@ def _rule(rule: Rule | None) -> Document | None:
         return {"kind": "floor", **asdict(rule)}
     if isinstance(rule, Band):
         return {"kind": "band", **asdict(rule)}
+    if isinstance(rule, Ceiling):
+        return {"kind": "ceiling", **asdict(rule)}
     return None
 
 
@@ -165,6 +168,7 @@ def _launch(launch: Launch) -> Document:
     return {
         "strategy": launch.arm.strategy,
         "world_size": launch.arm.world_size,
+        "exchange": launch.arm.exchange,
         "startup_seconds": [dict(rank) for rank in launch.startup_seconds],
         "facts": [dict(rank) for rank in launch.facts],
         "warm_up": [_block(block) for block in launch.warm_up],

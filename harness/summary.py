@@ -18,6 +18,13 @@ _NAMES = {
     Question.STRONG_SCALING: "strong",
     Question.COMMUNICATION: "comm.",
     Question.PARITY: "parity",
+    Question.TAX: "tax",
+    Question.MULTIWORKER: "multi.",
+    Question.EXCHANGE: "",
+    Question.STARTUP_INIT: "init",
+    Question.STARTUP_TRACE: "trace",
+    Question.STARTUP_FIRST_STEP: "first",
+    Question.STARTUP_BROADCAST: "bcast",
 }
 _HEADER = f"{'case':<6} {'model':<15} {'np':>3} {'figure':>6} {'interval':<14} "
 _HEADER += f"{'must be':<13} {'n':>2} verdict"
@@ -52,7 +59,7 @@ def line(outcome: Outcome) -> str:
     comparison, judgement = outcome.comparison, outcome.judgement
     rule = str(judgement.rule) if judgement.rule is not None else ""
     return (
-        f"{_NAMES[comparison.question]:<6} {comparison.workload.model:<15} "
+        f"{_NAMES[comparison.question] or comparison.exchange:<6} {comparison.workload.model:<15} "
         f"{comparison.world_size:>3} {figure_text(judgement.figure)} "
         f"{rule:<13} {judgement.rounds:>2} {judgement.verdict.value}"
     )

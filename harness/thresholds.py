@@ -30,7 +30,7 @@ from harness.plan import Question
 from harness.proposal import fewest_rounds, proposed_rule
 from harness.stats import NotMeasurable, spread
 from harness.tomlfile import Table, is_number, read_toml, shown
-from harness.verdict import Band, Floor, Rule
+from harness.verdict import Band, Ceiling, Floor, Rule
 
 THRESHOLDS = Path(__file__).resolve().parents[1] / "ci" / "thresholds"
 
@@ -128,7 +128,9 @@ def _key(case: Case) -> str:
 
 def _written(case: Case, rule: Rule) -> str:
     """A line of [thresholds]."""
-    value = f"{rule.pass_from}" if isinstance(rule, Floor) else f"[{rule.low}, {rule.high}]"
+    if isinstance(rule, Band):
+        return f'"{_key(case)}" = [{rule.low}, {rule.high}]'
+    value = rule.pass_from if isinstance(rule, Floor) else rule.at_most
     return f'"{_key(case)}" = {value}'
 
 
@@ -236,14 +238,24 @@ def _check_model(table: Table, key: str, pattern: str) -> None:
 
 def _rule(table: Table, key: str, questions: Sequence[Question]) -> Rule:
     value = table.value(key)
-    parities = {question is Question.PARITY for question in questions}
-    if len(parities) > 1:
-        raise table.error("parity wants [low, high] and the others a floor: two lines", key)
-    if True in parities:
+    kinds = {_kind_of(question) for question in questions}
+    if len(kinds) > 1:
+        raise table.error(f"{' and '.join(sorted(kinds))} are not written alike: two lines", key)
+    if kinds == {"a band"}:
         return _band(table, key, value)
+    if kinds == {"a ceiling"}:
+        if not is_number(value) or not 0 < value < math.inf:
+            raise table.error(f"a ceiling is a number of seconds above 0, not {value!r}", key)
+        return Ceiling(float(value))
     if not is_number(value) or not 0 < value <= 1:
         raise table.error(f"a floor is a number above 0 and up to 1, not {value!r}", key)
     return Floor.at(float(value))
+
+
+def _kind_of(question: Question) -> str:
+    if question is Question.PARITY:
+        return "a band"
+    return "a ceiling" if question.is_startup else "a floor"
 
 
 def _band(table: Table, key: str, value: object) -> Band:

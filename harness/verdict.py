@@ -1,7 +1,7 @@
 """From observations to a word: PASS, FAIL, INCONCLUSIVE, INVALID or NOT JUDGED.
 
-An observation is ln(speed_candidate / speed_reference / ideal) of one launch. The rules and their
-error rates are those of docs/measurement.md.
+An observation is ln(speed_candidate / speed_reference / ideal) of one launch, or the logarithm of
+a time in seconds. The rules and their error rates are those of docs/measurement.md.
 """
 
 from __future__ import annotations
@@ -70,15 +70,34 @@ class Band:
         return f"in {self.low:.3g}..{self.high:.3g}"
 
 
-Rule = Floor | Band
+@dataclass(frozen=True)
+class Ceiling:
+    """The figure, a time in seconds, must not be above a ceiling.
+
+    FAIL if the lower bound is above it, PASS if the upper bound does not exceed it.
+    """
+
+    at_most: float
+    alpha: float = 0.025
+
+    def decide(self, lower: float, upper: float) -> Verdict:
+        if lower > self.at_most:
+            return Verdict.FAIL
+        return Verdict.PASS if upper <= self.at_most else Verdict.INCONCLUSIVE
+
+    def __str__(self) -> str:
+        return f"<= {self.at_most:.3g} s"
+
+
+Rule = Floor | Band | Ceiling
 
 
 @dataclass(frozen=True)
 class Judgement:
     """A verdict with the figure it rests on.
 
-    figure is on the scale of ratios, not of logarithms; None where nothing could be measured.
-    reason says why, for every verdict that the figure alone does not explain.
+    figure is on the scale of ratios or seconds, not of logarithms; None where nothing could be
+    measured. reason says why, for every verdict that the figure alone does not explain.
     """
 
     verdict: Verdict

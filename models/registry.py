@@ -18,6 +18,8 @@ class Traffic(Enum):
     FEW_HUGE = "few huge tensors"
     MANY_TINY = "hundreds of tiny tensors"
     MIXED = "in between"
+    SPARSE = "a few rows of a large table, gathered rather than reduced"
+    TWO_BURSTS = "two models, one burst of gradients after the other"
 
 
 class Scale(Enum):
@@ -25,6 +27,14 @@ class Scale(Enum):
 
     FULL = "full"
     SMALL = "small"
+
+
+class Task(Enum):
+    """What a network is trained for; models/tasks/ says how."""
+
+    CLASSIFICATION = "classification"
+    LANGUAGE = "language"
+    ADVERSARIAL = "adversarial"
 
 
 class UnknownNetwork(ValueError):
@@ -35,21 +45,27 @@ class UnknownNetwork(ValueError):
 class Network:
     """A network that can be built by name.
 
-    builder is "module:function", a function (image_size, classes) -> keras.Model;
-    image_size is the default input's height and width in pixels; gradient_tensors is how many
-    trainable variables there are, and so how many tensors a step allreduces.
+    builder is "module:function", a function (input_size, classes) -> keras.Model, or a pair of
+    them. input_size is the default input's height and width in pixels, or the length of a
+    sequence; classes is how many words a language model knows, and 0 where the data set tells the
+    number of labels. gradient_tensors is how many trainable variables there are, and so how many
+    tensors a step reduces.
     """
 
     name: str
     builder: str
-    image_size: int
+    input_size: int
     traffic: Traffic
     scale: Scale
     gradient_tensors: int
+    task: Task = Task.CLASSIFICATION
+    classes: int = 0
 
 
 _HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
+_SPARSE, _BURSTS = Traffic.SPARSE, Traffic.TWO_BURSTS
 _FULL, _SMALL = Scale.FULL, Scale.SMALL
+_WORDS, _IMAGES = Task.LANGUAGE, Task.ADVERSARIAL
 _HOME = "models.networks."
 
 NETWORKS: dict[str, Network] = {
@@ -60,15 +76,34 @@ NETWORKS: dict[str, Network] = {
         Network("resnet_50", _HOME + "resnet:resnet_50", 224, _TINY, _FULL, 214),
         Network("resnet_v2_101", _HOME + "resnet:resnet_v2_101", 224, _TINY, _FULL, 344),
         Network("inception_v4", _HOME + "inception_v4:inception_v4", 299, _TINY, _FULL, 300),
+        Network("inception_v3", _HOME + "inception_v3:inception_v3", 299, _MIXED, _FULL, 190),
         Network("googlenet", _HOME + "googlenet:googlenet", 224, _MIXED, _FULL, 116),
         Network("alexnet", _HOME + "alexnet:alexnet", 227, _HUGE, _FULL, 16),
+        Network("dcgan", _HOME + "dcgan:dcgan", 64, _BURSTS, _FULL, 27, _IMAGES),
+        Network("lstm", _HOME + "lstm:lstm", 35, _SPARSE, _FULL, 9, _WORDS, 10_000),
+        Network(
+            "transformer", _HOME + "transformer:transformer", 64, _MIXED, _FULL, 70, _WORDS, 8_000
+        ),
         Network("vgg_16_s", _HOME + "vgg:vgg_16_s", 32, _HUGE, _SMALL, 32),
         Network("vgg_19_s", _HOME + "vgg:vgg_19_s", 32, _HUGE, _SMALL, 38),
         Network("resnet_50_s", _HOME + "resnet:resnet_50_s", 32, _TINY, _SMALL, 54),
         Network("resnet_v2_101_s", _HOME + "resnet:resnet_v2_101_s", 32, _TINY, _SMALL, 94),
         Network("inception_v4_s", _HOME + "inception_v4:inception_v4_s", 75, _TINY, _SMALL, 98),
+        Network("inception_v3_s", _HOME + "inception_v3:inception_v3_s", 75, _MIXED, _SMALL, 84),
         Network("googlenet_s", _HOME + "googlenet:googlenet_s", 64, _MIXED, _SMALL, 44),
         Network("alexnet_s", _HOME + "alexnet:alexnet_s", 67, _HUGE, _SMALL, 16),
+        Network("dcgan_s", _HOME + "dcgan:dcgan_s", 64, _BURSTS, _SMALL, 27, _IMAGES),
+        Network("lstm_s", _HOME + "lstm:lstm_s", 20, _SPARSE, _SMALL, 9, _WORDS, 2_000),
+        Network(
+            "transformer_s",
+            _HOME + "transformer:transformer_s",
+            32,
+            _MIXED,
+            _SMALL,
+            38,
+            _WORDS,
+            2_000,
+        ),
     )
 }
 
@@ -82,10 +117,12 @@ def network(name: str) -> Network:
     raise UnknownNetwork(f"unknown network {name!r}: {hint}known are {', '.join(NETWORKS)}")
 
 
-def build(name: str, image_size: int, classes: int) -> Any:
-    """A new keras.Model, float32 images [n, image_size, image_size, 3] -> logits [n, classes].
+def build(name: str, input_size: int, classes: int) -> Any:
+    """A new keras.Model: float32 images [n, input_size, input_size, 3] -> logits [n, classes], or
+    int32 words [n, input_size] -> logits [n, input_size, classes]; of an adversarial network the
+    generator and the discriminator.
 
     Raises UnknownNetwork for a name, and ValueError for an image too small for the network.
     """
     module, function = network(name).builder.split(":")
-    return getattr(importlib.import_module(module), function)(image_size, classes)
+    return getattr(importlib.import_module(module), function)(input_size, classes)

@@ -148,6 +148,20 @@ def test_sizes_above_the_cores_are_marked(run: Run) -> None:
     assert done.stdout.count(f"test_weak_scaling[alexnet_s-np{ranks}]") == 1
 
 
+def test_a_question_that_is_not_asked_has_no_case(run: Run, tmp_path: Path) -> None:
+    done = run("--collect-only", "-q", "--world-sizes=1")
+    assert done.returncode == 0, done.stdout
+    cases = [line for line in done.stdout.splitlines() if "::" in line]
+    assert sorted(case.partition("::")[2] for case in cases) == [
+        "test_parity[alexnet_s-np1]",
+        "test_startup[broadcast-alexnet_s-np1]",
+        "test_startup[first_step-alexnet_s-np1]",
+        "test_startup[init-alexnet_s-np1]",
+        "test_startup[trace-alexnet_s-np1]",
+        "test_tax[alexnet_s-np1]",
+    ]
+
+
 def test_nothing_selected_is_no_pass(run: Run) -> None:
     assert run("-k", "no_such_case").returncode == 5
 
@@ -171,6 +185,7 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["--batch-size=0"], "--batch-size 0"),
         (["--plant=tickle"], "unknown fault 'tickle'"),
         (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
+        (["-n2"], "leave out -n"),
         (["--plant=kill:phase=lunch"], "'lunch' is not a valid Phase"),
     ],
 )

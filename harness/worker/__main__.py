@@ -22,6 +22,8 @@ from harness.worker.fault import Fault  # noqa: E402
 TRAINERS = {
     "horovod": ("harness.worker.horovod", "HorovodTrainer"),
     "mirrored": ("harness.worker.mirrored", "MirroredTrainer"),
+    "multiworker": ("harness.worker.multiworker", "MultiWorkerTrainer"),
+    "single": ("harness.worker.single", "SingleTrainer"),
 }
 
 
@@ -46,6 +48,8 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
     trainer = make_trainer(config["strategy"], config)
     if config["rendezvous"]:
         rendezvous.meet(driver, config["rendezvous"])
+    if config["cluster"]:
+        rendezvous.form_cluster(driver, config["world_size"])
     facts: dict[str, Any] = {}
     for phase, act in (
         (Phase.INIT, trainer.init),

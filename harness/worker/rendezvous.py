@@ -1,5 +1,7 @@
-"""How ranks without MPI find each other: Horovod's rendezvous server, in the process of rank 0."""
+"""How ranks without MPI find each other: Horovod's rendezvous server, in the process of rank 0, or
+TensorFlow's cluster."""
 
+import json
 import os
 import socket
 import threading
@@ -22,6 +24,28 @@ def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
     host, port = address.rsplit(":", 1)
     os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = host
     os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"] = port
+
+
+def form_cluster(driver: Driver, workers: int) -> None:
+    """Every worker tells the others where it will listen; TF_CONFIG is what TensorFlow reads.
+
+    The port is free when it is chosen, and TensorFlow takes it some seconds later.
+    """
+    host = own_address()
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port = probe.getsockname()[1]
+    addresses = {driver.rank: f"{host}:{port}"}
+    driver.share(f"{driver.rank} {host}:{port}")
+    while len(addresses) < workers:
+        rank, address = driver.shared().split()
+        addresses[int(rank)] = address
+    os.environ["TF_CONFIG"] = json.dumps(
+        {
+            "cluster": {"worker": [addresses[rank] for rank in range(workers)]},
+            "task": {"type": "worker", "index": driver.rank},
+        }
+    )
 
 
 def _open_server(plan: list[dict[str, Any]]) -> str:

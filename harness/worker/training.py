@@ -1,13 +1,15 @@
-"""What every strategy trains alike: model, loss, optimizer and input of a workload."""
+"""What every strategy trains alike: models, losses, optimizers and input of a workload."""
 
 import hashlib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
 
-from models import inputs, registry
+from models import inputs, registry, tasks
 
 Config = dict[str, Any]
 
@@ -26,18 +28,44 @@ def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
         )
 
 
-def build_model(config: Config) -> Any:
-    """The workload's Keras model, with the same initial weights wherever the seed is the same."""
+@dataclass
+class Part:
+    """A model of the step with the optimizer that trains it."""
+
+    model: Any
+    optimizer: Any
+
+    @property
+    def sources(self) -> list[tf.Variable]:
+        """What its gradients are of."""
+        return tf_variables(self.model.trainable_variables)
+
+    @property
+    def state(self) -> list[tf.Variable]:
+        """Everything that must be alike on all replicas."""
+        return tf_variables([*self.model.variables, *self.optimizer.variables])
+
+
+def find_task(config: Config) -> tasks.Step:
+    network = registry.network(config["model"])
+    return tasks.find(network.task, config["input_size"], config["classes"])
+
+
+def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
+    """The workload's models, with the same initial weights wherever the seed is the same."""
     tf.keras.utils.set_random_seed(config["seed"])
-    return registry.build(config["model"], config["image_size"], config["classes"])
+    models = task.build(config["model"])
+    return [Part(model, prepare(make_optimizer(optimizer), model)) for model in models]
 
 
-def without_dropout(model: Any) -> Any:
-    """The same model with its dropout switched off, for runs that must be reproducible."""
-    for layer in model.layers:
-        if isinstance(layer, tf.keras.layers.Dropout):
-            layer.rate = 0.0
-    return model
+def without_dropout(parts: Iterable[Part]) -> list[Part]:
+    """The same with dropout switched off, for runs that must be reproducible."""
+    switched = list(parts)
+    for part in switched:
+        for layer in part.model.layers:
+            if isinstance(layer, tf.keras.layers.Dropout):
+                layer.rate = 0.0
+    return switched
 
 
 def make_optimizer(name: str) -> Any:
@@ -55,30 +83,29 @@ def prepare(optimizer: Any, model: Any) -> Any:
 
 
 def open_dataset(
-    config: Config, batch: int, shard: tuple[int, int] = (0, 1), augment: bool = True
+    config: Config,
+    task: tasks.Step,
+    batch: int,
+    shard: tuple[int, int] = (0, 1),
+    augment: bool = True,
 ) -> tf.data.Dataset:
-    """(images [batch, size, size, 3] float32, labels [batch]) for ever; in file order and as
-    they are in the files unless augmented."""
-    return inputs.open_train(
+    """Batches of the task for ever; in file order and as they are in the files unless augmented."""
+    kind = registry.network(config["model"]).task
+    dataset = inputs.open_train(
         config["dataset"],
         config["data_dir"],
         shard=shard,
         batch=batch,
-        image_size=config["image_size"],
+        size=config["input_size"],
+        classes=config["classes"],
+        form=inputs.Form.WORDS if kind is registry.Task.LANGUAGE else inputs.Form.IMAGES,
+        symmetric=kind is registry.Task.ADVERSARIAL,
         seed=config["data_seed"],
         augment=augment,
         shuffle=augment,
         threads=config["input_threads"],
     )
-
-
-def step_signature(config: Config) -> list[tf.TensorSpec]:
-    """Any batch size, so that one trace serves full and split batches."""
-    size = config["image_size"]
-    return [
-        tf.TensorSpec([None, size, size, 3], tf.float32),
-        tf.TensorSpec([None], tf.int32),
-    ]
+    return task.prepare(dataset, config["data_seed"], shard[0])
 
 
 def graph(**arguments: Any) -> Any:
@@ -88,9 +115,30 @@ def graph(**arguments: Any) -> Any:
     return tf.function(autograph=False, **arguments)
 
 
-def losses(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Cross-entropy per sample, shape [batch]."""
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+def update(
+    task: tasks.Step,
+    parts: Sequence[Part],
+    batch: Sequence[tf.Tensor],
+    total: Callable[[tf.Tensor], tf.Tensor],
+    shared: Callable[[Any], Any] = lambda tape: tape,
+) -> tf.Tensor:
+    """One step: the gradients of every part's loss from one forward pass, and the updates.
+
+    total: from losses [samples] to the scalar that is differentiated. shared: wraps a tape in one
+    that exchanges gradients among replicas. Returns the sum of the parts' losses.
+    """
+    with ExitStack() as recording:
+        tapes = [recording.enter_context(tf.GradientTape()) for _ in parts]
+        losses = [total(loss) for loss in task.losses([part.model for part in parts], batch)]
+    for part, tape, loss in zip(parts, tapes, losses):
+        gradients = shared(tape).gradient(loss, part.sources)
+        part.optimizer.apply_gradients(zip(gradients, part.model.trainable_variables))
+    return losses[0] if len(losses) == 1 else tf.add_n(losses)
+
+
+def weights(parts: Iterable[Part]) -> list[tf.Variable]:
+    """What is trained, of all parts."""
+    return [variable for part in parts for variable in part.sources]
 
 
 def tf_variables(variables: Iterable[Any]) -> list[tf.Variable]:
@@ -112,11 +160,11 @@ def save_arrays(path: str, arrays: Iterable[Any]) -> None:
     np.savez(path, **values)
 
 
-def size_of(model: Any) -> dict[str, int]:
-    """What the optimizer trains and Horovod reduces: counts, and bytes of the gradients."""
-    weights = tf_variables(model.trainable_variables)
+def size_of(parts: Iterable[Part]) -> dict[str, int]:
+    """What the optimizers train and the replicas exchange: counts, and bytes of the gradients."""
+    trained = weights(parts)
     return {
-        "parameters": sum(int(np.prod(v.shape)) for v in weights),
-        "gradient_tensors": len(weights),
-        "gradient_bytes": sum(int(np.prod(v.shape)) * v.dtype.size for v in weights),
+        "parameters": sum(int(np.prod(v.shape)) for v in trained),
+        "gradient_tensors": len(trained),
+        "gradient_bytes": sum(int(np.prod(v.shape)) * v.dtype.size for v in trained),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,22 @@ class UnknownInput(ValueError):
     """No input has that name, or it lacks the directory it reads from."""
 
 
+class Form(Enum):
+    """What an input is made of."""
+
+    IMAGES = "images"
+    WORDS = "words"
+
+
 @dataclass(frozen=True)
 class Input:
-    """needs_data: whether it reads a data set from a directory. classes: how many labels it has."""
+    """needs_data: whether it reads a data set from a directory. classes: how many labels it has,
+    0 where the network says how many words it knows. forms: what it can be asked for."""
 
     name: str
     classes: int
     needs_data: bool
+    forms: tuple[Form, ...] = (Form.IMAGES,)
 
 
 INPUTS: dict[str, Input] = {
@@ -26,7 +36,9 @@ INPUTS: dict[str, Input] = {
     for source in (
         Input("cifar10", 10, needs_data=True),
         Input("cifar100", 100, needs_data=True),
-        Input("synthetic", 1000, needs_data=False),
+        Input("imagenet", 1001, needs_data=True),
+        Input("ptb", 0, needs_data=True, forms=(Form.WORDS,)),
+        Input("synthetic", 1000, needs_data=False, forms=(Form.IMAGES, Form.WORDS)),
     )
 }
 
@@ -40,41 +52,83 @@ def find(name: str) -> Input:
     raise UnknownInput(f"unknown input {name!r}: {hint}known are {', '.join(INPUTS)}")
 
 
+def locate(name: str, directory: str | Path) -> Any:
+    """The files of a data set in a directory, checked as far as that takes no time.
+
+    Raises UnknownInput, and DataError naming the file that is wrong.
+    """
+    find(name)
+    if name == "imagenet":
+        from models.inputs import imagenet_files
+
+        return imagenet_files.locate(directory)
+    if name == "ptb":
+        from models.inputs import token_files
+
+        return token_files.locate(directory)
+    from models.inputs import cifar_files
+
+    return cifar_files.locate(directory, name)
+
+
 def open_train(
     name: str,
     data_dir: str | Path | None,
     *,
     shard: tuple[int, int],
     batch: int,
-    image_size: int,
+    size: int,
     seed: int,
+    classes: int = 0,
+    form: Form = Form.IMAGES,
+    symmetric: bool = False,
     augment: bool = True,
     shuffle: bool = True,
     threads: int = 1,
 ) -> Any:
-    """An endless tf.data.Dataset of (images float32 [batch, s, s, 3], labels int32 [batch]).
+    """An endless tf.data.Dataset of (images float32 [batch, size, size, 3], labels int32 [batch]),
+    or of (words int32 [batch, size], next words int32 [batch, size]).
 
-    shard is (index, count). augment and shuffle mean nothing to the synthetic input, which
-    repeats one batch. Raises UnknownInput, and DataError if the files are not usable.
+    shard is (index, count). symmetric: pixels in -1..1, as a generator's are, instead of
+    standardised by channel. classes: how many words a vocabulary has. augment and shuffle mean
+    nothing to the synthetic input, which repeats one batch, and augment nothing to words. Raises
+    UnknownInput, and DataError if the files are not usable.
     """
     source = find(name)
     if not source.needs_data:
         from models.inputs import synthetic
 
-        return synthetic.train_dataset(
-            source.classes, shard=shard, batch=batch, image_size=image_size, seed=seed
-        )
+        make = synthetic.images if form is Form.IMAGES else synthetic.words
+        return make(classes or source.classes, shard=shard, batch=batch, size=size, seed=seed)
     if data_dir is None:
         raise UnknownInput(f"{name} needs the directory that holds its files")
-    from models.inputs import cifar, cifar_files
+    files = locate(name, data_dir)
+    if form is Form.WORDS:
+        from models.inputs import tokens
 
-    return cifar.train_dataset(
-        cifar_files.locate(data_dir, name),
-        shard=shard,
-        batch=batch,
-        image_size=image_size,
-        seed=seed,
-        augment=augment,
-        shuffle=shuffle,
-        threads=threads,
-    )
+        return tokens.train_dataset(
+            files,
+            shard=shard,
+            batch=batch,
+            length=size,
+            vocabulary=classes,
+            seed=seed,
+            shuffle=shuffle,
+            threads=threads,
+        )
+    common: dict[str, Any] = {
+        "shard": shard,
+        "batch": batch,
+        "image_size": size,
+        "seed": seed,
+        "augment": augment,
+        "shuffle": shuffle,
+        "threads": threads,
+    }
+    if name == "imagenet":
+        from models.inputs import imagenet
+
+        return imagenet.train_dataset(files, **common)
+    from models.inputs import cifar
+
+    return cifar.train_dataset(files, symmetric=symmetric, **common)

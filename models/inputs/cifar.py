@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from models.inputs import options
 from models.inputs.cifar_files import CifarFiles, DataError, Layout, Split, rows
 
 # Mean and standard deviation of each channel over the training images, as published widely for
@@ -38,6 +39,7 @@ def train_dataset(
     seed: int,
     augment: bool = True,
     shuffle: bool = True,
+    symmetric: bool = False,
     repeat: bool = True,
     drop_remainder: bool = True,
     threads: int = 1,
@@ -46,9 +48,10 @@ def train_dataset(
 
     shard is (index, count): of the records in file order, those whose number is index modulo
     count, taken before anything is shuffled. Each epoch is the whole shard in a new order; with
-    repeat, a batch may span two epochs. The images are standardised by channel, and resized
-    bilinearly unless image_size is 32. The seed and the shard's index decide every augmentation.
-    With neither shuffle nor augment the stream is the records of the shard in file order.
+    repeat, a batch may span two epochs. The images are standardised by channel, or with symmetric
+    in -1..1, and resized bilinearly unless image_size is 32. The seed and the shard's index decide
+    every augmentation. With neither shuffle nor augment the stream is the records of the shard in
+    file order.
 
     The static batch dimension is `batch` with drop_remainder, None without. The work is done by
     `threads` threads that are the pipeline's own.
@@ -80,13 +83,13 @@ def train_dataset(
         images, labels = _decoded(files, records)
         if augment:
             images = _augmented(images, tf.stack([stream, number]))
-        images = _standardised(files, images)
+        images = _scaled(images) if symmetric else _standardised(files, images)
         if image_size != _SIDE:
             images = tf.image.resize(images, (image_size, image_size), method="bilinear")
         return tf.ensure_shape(images, [records.shape[0], image_size, image_size, 3]), labels
 
     dataset = dataset.map(prepare, num_parallel_calls=threads if threads > 1 else None)
-    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(_options(threads))
+    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options.fixed(threads))
 
 
 def _source(files: CifarFiles, index: int, count: int) -> tf.data.Dataset:
@@ -135,12 +138,5 @@ def _standardised(files: CifarFiles, images: tf.Tensor) -> tf.Tensor:
     return (images - MEAN[files.dataset]) / STANDARD_DEVIATION[files.dataset]
 
 
-def _options(threads: int) -> tf.data.Options:
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = threads
-    options.threading.max_intra_op_parallelism = 1
-    options.deterministic = True
-    # Sharded already, and with a fixed number of threads: nothing is left to be chosen at run time.
-    options.autotune.enabled = False
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return options
+def _scaled(images: tf.Tensor) -> tf.Tensor:
+    return tf.cast(images, tf.float32) / 127.5 - 1

@@ -5,32 +5,41 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
+from models.inputs import options
 
-def train_dataset(
-    classes: int,
-    *,
-    shard: tuple[int, int],
-    batch: int,
-    image_size: int,
-    seed: int,
+
+def images(
+    classes: int, *, shard: tuple[int, int], batch: int, size: int, seed: int
 ) -> tf.data.Dataset:
-    """(images float32 [batch, image_size, image_size, 3], labels int32 [batch]), for ever.
+    """(images float32 [batch, size, size, 3], labels int32 [batch]), for ever.
 
     The images are drawn from a standard normal distribution, the labels evenly from the classes;
     the batch is another one for each shard (index, count) and each seed. Its dimension is static.
     Raises ValueError for a shard or a batch that makes no sense.
     """
+    rng = _generator(shard, batch, seed)
+    pixels = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
+    return _repeated(pixels, rng.integers(0, classes, batch, dtype=np.int32))
+
+
+def words(
+    classes: int, *, shard: tuple[int, int], batch: int, size: int, seed: int
+) -> tf.data.Dataset:
+    """(words int32 [batch, size], the next words int32 [batch, size]), for ever, drawn evenly from
+    the vocabulary; otherwise as `images`."""
+    stream = _generator(shard, batch, seed).integers(0, classes, (batch, size + 1), dtype=np.int32)
+    return _repeated(stream[:, :-1], stream[:, 1:])
+
+
+def _generator(shard: tuple[int, int], batch: int, seed: int) -> np.random.Generator:
     index, count = shard
     if not 0 <= index < count:
         raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
     if batch < 1:
         raise ValueError(f"batch {batch}: must be at least 1")
-    rng = np.random.default_rng([seed, index])
-    images = rng.standard_normal((batch, image_size, image_size, 3), dtype=np.float32)
-    labels = rng.integers(0, classes, batch, dtype=np.int32)
-    dataset = tf.data.Dataset.from_tensors((images, labels)).repeat()
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = 1
-    options.autotune.enabled = False
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.with_options(options)
+    return np.random.default_rng([seed, index])
+
+
+def _repeated(*batch: np.ndarray) -> tf.data.Dataset:
+    dataset = tf.data.Dataset.from_tensors(batch).repeat()
+    return dataset.with_options(options.fixed(1))

@@ -1,1 +1,1 @@
-"""Image classifiers. Every builder takes (image_size, classes) and returns a model of logits."""
+"""The networks, one topology a file. A builder takes (input_size, classes); see models.registry."""

@@ -1,6 +1,7 @@
 """GoogLeNet (Inception v1), arXiv:1409.4842, table 1.
 
-Without the auxiliary classifiers and, as in tf_cnn_benchmarks, without response normalisation.
+As in tf_cnn_benchmarks, without response normalisation and, unless they are asked for, without the
+auxiliary classifiers.
 """
 
 from __future__ import annotations
@@ -31,10 +32,18 @@ STAGES: tuple[tuple[Module, ...], ...] = (
     ),
 )
 
+# The modules, (stage, position), whose outputs feed an auxiliary classifier: 4a and 4d.
+AUXILIARY = ((1, 0), (1, 3))
 
-def googlenet(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; 224 px in the paper."""
-    return _googlenet(image_size, classes, STAGES, thinner=1)
+
+def googlenet(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
+    """[n, s, s, 3] -> [n, classes]; 224 px in the paper.
+
+    With auxiliary=True the outputs are [logits, logits from 4a, logits from 4d], all [n, classes];
+    the paper weighs each of the latter 0.3 in the loss. They need a 5 x 5 grid there, so s >= 65.
+    """
+    heads = AUXILIARY if auxiliary else ()
+    return _googlenet(image_size, classes, STAGES, thinner=1, heads=heads)
 
 
 def googlenet_s(image_size: int, classes: int) -> keras.Model:
@@ -43,21 +52,29 @@ def googlenet_s(image_size: int, classes: int) -> keras.Model:
 
 
 def _googlenet(
-    image_size: int, classes: int, stages: Sequence[Sequence[Module]], thinner: int
+    image_size: int,
+    classes: int,
+    stages: Sequence[Sequence[Module]],
+    thinner: int,
+    heads: Sequence[tuple[int, int]] = (),
 ) -> keras.Model:
     """Every width divided by `thinner`; at 224 px the modules see 28 x 28, 14 x 14 and 7 x 7."""
+    outputs = []
     images = keras.Input((image_size, image_size, 3))
     x = _conv(images, 64 // thinner, 7, strides=2)
     x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(x)
     x = _conv(x, 64 // thinner, 1)
     x = _conv(x, 192 // thinner, 3)
-    for stage in stages:
+    for row, stage in enumerate(stages):
         x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(x)
-        for module in stage:
+        for column, module in enumerate(stage):
             x = _inception(x, *(channels // thinner for channels in module))
+            if (row, column) in heads:
+                outputs.append(_auxiliary_head(x, classes))
     x = keras.layers.GlobalAveragePooling2D()(x)
     x = keras.layers.Dropout(0.4)(x)
-    return keras.Model(images, keras.layers.Dense(classes)(x))
+    outputs.insert(0, keras.layers.Dense(classes)(x))
+    return keras.Model(images, outputs if heads else outputs[0])
 
 
 def _inception(
@@ -72,6 +89,15 @@ def _inception(
         _conv(pooled, pool, 1),
     ]
     return keras.layers.Concatenate()(branches)
+
+
+def _auxiliary_head(x: Any, classes: int) -> Any:
+    """14 x 14 x c -> 4 x 4 x 128 -> 1024 -> classes; section 5."""
+    x = keras.layers.AveragePooling2D(5, strides=3)(x)
+    x = keras.layers.Flatten()(_conv(x, 128, 1))
+    x = keras.layers.Dense(1024, activation="relu")(x)
+    x = keras.layers.Dropout(0.7)(x)
+    return keras.layers.Dense(classes)(x)
 
 
 def _conv(x: Any, channels: int, size: int, strides: int = 1) -> Any:

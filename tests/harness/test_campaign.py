@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,20 @@ from harness.campaign import Campaign, Options, parse_world_sizes, plan_campaign
 from harness.errors import UserError
 from harness.machine import Machine
 from harness.placement import Offer
-from harness.plan import Fault, Schedule, communication, parity, strong_scaling, weak_scaling
+from harness.plan import (
+    Fault,
+    Question,
+    Schedule,
+    communication,
+    exchanges,
+    parity,
+    strong_scaling,
+    tax,
+    weak_scaling,
+)
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
+from models.inputs.token_samples import write_tokens
 
 MACHINE = Machine("host", (0, 1, 2, 3), cpu_model="Some CPU")
 BASE = Options(dataset="synthetic", models="resnet_50_s")
@@ -41,7 +53,8 @@ def campaign(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> 
         ({"batch_size": -8}, "--batch-size -8"),
         ({"budget_minutes": 0.0}, "--budget 0: must be above zero"),
         ({"dataset": "cifar10", "data_dir": "/nowhere/at/all"}, "/nowhere/at/all"),
-        ({"dataset": "imagenet"}, "unknown input 'imagenet'"),
+        ({"dataset": "imagenot"}, "unknown input 'imagenot': did you mean imagenet?"),
+        ({"dataset": "ptb"}, "--dataset ptb: holds words, and resnet_50_s trains on images"),
         ({"plant": "explode"}, "--plant explode: unknown fault 'explode'"),
         ({"plant": "slow:rank=x"}, "--plant slow:rank=x"),
         ({"thresholds": "/nowhere/thresholds.toml"}, "/nowhere/thresholds.toml"),
@@ -64,12 +77,12 @@ def test_data_that_is_cut_short_is_named(tmp_path):
 
 def test_data_is_found_where_it_is(tmp_path):
     write_cifar(tmp_path, "cifar100", Layout.BINARY, records_per_file=5, seed=1)
-    data = campaign(dataset="cifar100", data_dir=str(tmp_path)).data
+    (data,) = campaign(dataset="cifar100", data_dir=str(tmp_path)).data.values()
     assert (data.dataset, data.directory, data.classes) == ("cifar100", str(tmp_path), 100)
 
 
 def test_synthetic_input_needs_no_data():
-    assert campaign().data.directory == ""
+    assert campaign().data["synthetic"].directory == ""
 
 
 # What is measured ------------------------------------------------------------------------------
@@ -101,8 +114,8 @@ def test_world_sizes_are_powers_of_two_up_to_the_slots():
 
 
 def test_images_have_the_networks_size_unless_told():
-    assert campaign().workloads[0].image_size == 32
-    assert campaign(image_size=64).workloads[0].image_size == 64
+    assert campaign().workloads[0].input_size == 32
+    assert campaign(image_size=64).workloads[0].input_size == 64
 
 
 def test_a_fault_is_planted():
@@ -131,6 +144,46 @@ def test_parity_begins_where_the_profile_says():
     late = replace(planned, profile=replace(planned.profile, parity_from=2))
     assert sizes(late, parity) == [2, 4]
     assert sizes(late, communication) == [1, 2, 4]
+
+
+def variants(planned: Campaign, size: int) -> set[str]:
+    asked = planned.comparisons(exchanges, smallest=2)
+    return {comparison.exchange for comparison in asked if comparison.world_size == size}
+
+
+def test_exchanges_are_asked_for_where_horovod_and_the_network_have_them():
+    common = {"fp16", "group", "nofuse", "cycle"}
+    nightly = partial(campaign, profile="nightly")
+    assert variants(nightly(world_sizes="2,3"), 2) == common | {"adasum"}
+    assert variants(nightly(world_sizes="2,3"), 3) == common
+    assert variants(nightly(launcher="agents"), 2) == common
+    assert variants(nightly(models="lstm_s"), 2) == common | {"adasum", "dense"}
+    assert variants(campaign(), 2) == set(), "the default profile does not ask"
+
+
+def test_the_tax_is_asked_at_one_replica_only():
+    (asked,) = campaign(profile="nightly").comparisons(tax, smallest=1, largest=1)
+    assert asked.world_size == 1
+
+
+def test_language_models_train_on_words_beside_images_for_the_others(tmp_path):
+    write_tokens(tmp_path)
+    planned = campaign(dataset="cifar10", models="alexnet_s,lstm_s", data_dir=f"ptb={tmp_path}")
+    assert [workload.dataset for workload in planned.workloads] == ["cifar10", "ptb"]
+    assert planned.data["ptb"].directory == str(tmp_path)
+    assert [workload.input_size for workload in planned.workloads] == [67, 20]
+
+
+def test_image_size_is_meant_for_images():
+    planned = campaign(models="vgg_16_s,lstm_s", image_size=64)
+    assert [workload.input_size for workload in planned.workloads] == [64, 20]
+
+
+def test_questions_that_the_profile_leaves_out_have_no_case():
+    planned = campaign()
+    narrow = replace(planned, profile=replace(planned.profile, questions=(Question.PARITY,)))
+    assert sizes(narrow, parity) == [1, 2, 4]
+    assert sizes(narrow, communication) == []
 
 
 def test_parity_stays_on_one_host():

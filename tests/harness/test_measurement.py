@@ -4,7 +4,16 @@ from dataclasses import replace
 import pytest
 
 from harness.measurement import Block, Launch, Round, median_speed, observation, settled
-from harness.plan import BlockKind, Schedule, communication, parity, strong_scaling, weak_scaling
+from harness.plan import (
+    BlockKind,
+    Question,
+    Schedule,
+    communication,
+    parity,
+    startup,
+    strong_scaling,
+    weak_scaling,
+)
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -137,3 +146,20 @@ def test_the_median_speed_is_of_speeds():
 )
 def test_a_warm_up_is_over_when_the_last_two_of_three_blocks_agree(seconds, over):
     assert settled(seconds) is over
+
+
+def test_a_start_up_is_that_of_the_slowest_rank():
+    launch = Launch(
+        HOROVOD_2,
+        0,
+        startup_seconds=[{"init": 0.2, "trace": 2.0}, {"init": 0.5, "trace": 1.0}],
+        facts=[{"gradient_tensors": 50}] * 2,
+    )
+    measured = Round(0, Schedule.FRESH, {HOROVOD_2: launch})
+    asked = {comparison.question: comparison for comparison in startup(WORKLOAD, 2)}
+    seconds = {
+        question: math.exp(observation(asked[question], measured))
+        for question in (Question.STARTUP_INIT, Question.STARTUP_TRACE)
+    }
+    assert seconds[Question.STARTUP_INIT] == pytest.approx(0.5)
+    assert seconds[Question.STARTUP_TRACE] == pytest.approx(2.0 / 50)

@@ -1,6 +1,7 @@
 import pytest
 
 from harness.plan import (
+    EXCHANGES,
     Arm,
     BlockKind,
     Fault,
@@ -9,10 +10,15 @@ from harness.plan import (
     Strategy,
     communication,
     default_world_sizes,
+    exchanges,
+    multiworker,
     parity,
+    startup,
     strong_scaling,
+    tax,
     weak_scaling,
 )
+from harness.wire import STARTUP
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 
@@ -47,6 +53,44 @@ def test_parity_holds_both_strategies_against_each_other():
     assert comparison.arms == (HOROVOD_2, MIRRORED_2)
     assert comparison.candidate.kind is comparison.reference.kind is BlockKind.FULL
     assert comparison.ideal_ratio == 1
+
+
+def test_strategies_are_compared_on_as_many_replicas():
+    assert [arm.label for arm in tax(WORKLOAD, 1).arms] == ["horovod@1", "single@1"]
+    assert [arm.label for arm in multiworker(WORKLOAD, 2).arms] == ["horovod@2", "multiworker@2"]
+
+
+def test_every_exchange_is_held_against_the_default():
+    asked = exchanges(WORKLOAD, 2)
+    assert {comparison.exchange for comparison in asked} == set(EXCHANGES) - {""}
+    assert all(comparison.reference == Side(HOROVOD_2) for comparison in asked)
+    assert asked[0].name == "exchange[fp16-resnet_50_s-np2]"
+    assert asked[0].candidate.arm.label == "horovod@2+fp16"
+
+
+def test_a_start_up_is_asked_phase_by_phase():
+    asked = startup(WORKLOAD, 2)
+    phases = [comparison.question.phase for comparison in asked]
+    assert phases == ["init", "trace", "first step", "broadcast"]
+    assert set(phases) <= {phase.value for phase in STARTUP}
+    assert all(comparison.arms == (HOROVOD_2,) for comparison in asked)
+    assert parity(WORKLOAD, 2).question.phase == ""
+
+
+def test_what_both_sides_train_must_agree_where_that_is_known():
+    assert weak_scaling(WORKLOAD, 2).tolerance is None
+    assert parity(WORKLOAD, 2).tolerance == tax(WORKLOAD, 1).tolerance == 1e-5
+    tolerances = {each.exchange: each.tolerance for each in exchanges(WORKLOAD, 2)}
+    assert tolerances["adasum"] is None
+    assert (tolerances["fp16"], tolerances["group"]) == (1e-2, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "processes"),
+    [(Strategy.HOROVOD, 4), (Strategy.MULTIWORKER, 4), (Strategy.MIRRORED, 1)],
+)
+def test_a_launch_starts_a_process_a_replica_unless_one_has_them_all(strategy, processes):
+    assert Arm(WORKLOAD, strategy, 4).processes == processes
 
 
 def test_a_comparison_is_named_after_its_candidate():

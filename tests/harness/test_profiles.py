@@ -1,9 +1,9 @@
 import pytest
 
 from harness.errors import UserError
-from harness.plan import Sampling, Schedule
+from harness.plan import Question, Sampling, Schedule
 from harness.profiles import PROFILES, load_profile
-from models.registry import NETWORKS, Scale, network
+from models.registry import NETWORKS, Scale, Traffic, network
 
 COMPLETE = """\
 models = ["vgg_16_s", "resnet_50_s"]
@@ -87,6 +87,13 @@ def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(w
     assert ":1: oversubscribed: unknown network" in complaint(
         write('oversubscribed = ["vgg_61_s"]\n' + REQUIRED)
     )
+
+
+def test_a_profile_may_leave_questions_out(write):
+    asked = load_profile(write('questions = ["parity", "tax"]\n' + REQUIRED)).questions
+    assert asked == (Question.PARITY, Question.TAX)
+    wrong = write('questions = ["parity", "price"]\n' + REQUIRED)
+    assert ":1: questions: unknown question 'price'; known are weak_scaling, " in complaint(wrong)
 
 
 def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
@@ -181,9 +188,9 @@ def test_a_shipped_profile_can_reach_a_verdict(name):
     assert profile.dataset == "cifar10"
 
 
-def test_the_default_profile_has_every_kind_of_traffic():
+def test_the_default_profile_has_every_kind_of_traffic_of_image_classifiers():
     traffic = {network(model).traffic for model in load_profile("default").models}
-    assert traffic == {known.traffic for known in NETWORKS.values()}
+    assert traffic == {Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED}
 
 
 def test_the_nightly_profile_has_every_small_network():

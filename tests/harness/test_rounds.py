@@ -341,6 +341,15 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
     assert endings == sorted(endings, reverse=True), "one waited for while others still ran"
 
 
+def test_a_start_up_is_measured_without_training(stage):
+    runner = make_runner(stage, schedule=Schedule.FRESH, train=False)
+    measured = runner.run(0, ARMS)
+    assert stage.of("block") == []
+    assert len(stage.of("evidence")) == len(stage.of("close")) == 3
+    assert all(launch.startup_seconds for launch in measured.launches.values())
+    assert not any(details["share_startup"] for _, details in stage.of("start"))
+
+
 # What a launch brings --------------------------------------------------------------------------
 
 

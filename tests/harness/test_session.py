@@ -21,15 +21,17 @@ from harness.plan import (
     Comparison,
     Profile,
     Sampling,
+    Schedule,
     Side,
     communication,
     parity,
+    startup,
     strong_scaling,
     weak_scaling,
 )
 from harness.session import Outcome, Session, kinds_of
 from harness.thresholds import Line, Thresholds
-from harness.verdict import Band, Floor, Verdict
+from harness.verdict import Band, Ceiling, Floor, Verdict
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
 
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
@@ -71,6 +73,7 @@ class Script:
     digests: dict[Arm, list[str]] = field(default_factory=dict)
     clock: float = 0.0
     launched: list[list[Arm]] = field(default_factory=list)
+    schedules: set[Schedule] = field(default_factory=set)
     turns: list[int] = field(default_factory=list)
 
     def monotonic(self) -> float:
@@ -85,6 +88,7 @@ class MadeUpRunner:
         self.kinds = arguments["kinds"]
         self.check = arguments["check"]
         self.schedule = arguments["schedule"]
+        script.schedules.add(self.schedule)
         self.failures: dict[Arm, GroupFailed] = {}
         self.correctness: dict[Arm, Launch] = {}
         self.turns = 0
@@ -279,6 +283,29 @@ def test_a_profile_may_name_whose_communication_is_judged_where_replicas_share_a
     assert shown.judgement.figure is not None
     other = communication(OTHER, 2)
     assert verdicts(stage.measure(other)) == {other: Verdict.PASS}
+
+
+def test_a_start_up_is_judged_from_launches_of_its_own(stage):
+    stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(2.0)),)
+    outcomes = stage.measure(*startup(WORKLOAD, 2))
+    # Those of tests/support/rounds.py: a trace of 2.5 s and 54 tensors, a first step of 1.1 s.
+    assert {o.comparison.question.phase: o.judgement.verdict for o in outcomes.values()} == {
+        "init": Verdict.PASS,
+        "trace": Verdict.PASS,
+        "first step": Verdict.PASS,
+        "broadcast": Verdict.PASS,
+    }
+    figures = {o.comparison.question.phase: o.judgement.figure for o in outcomes.values()}
+    assert figures["trace"].estimate == pytest.approx(2.5 / 54)
+    assert stage.script.schedules == {Schedule.FRESH}
+    assert stage.script.launched == [[HOROVOD_2]] * 6
+
+
+def test_a_start_up_above_its_ceiling_fails(stage):
+    stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(1.0)),)
+    words = {c.question.phase: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()}
+    assert words["first step"] is Verdict.FAIL
+    assert words["init"] is Verdict.PASS
 
 
 def test_what_is_only_shown_needs_no_second_round(stage):

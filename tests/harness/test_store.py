@@ -24,14 +24,16 @@ from harness.plan import (
     Schedule,
     Strategy,
     communication,
+    exchanges,
     parity,
+    startup,
     strong_scaling,
     weak_scaling,
 )
 from harness.session import Outcome
 from harness.stack import Stack
 from harness.store import Store, plain, session_name, write_json
-from harness.verdict import Band, Judgement, Verdict, judge
+from harness.verdict import Band, Ceiling, Judgement, Verdict, judge
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -179,6 +181,20 @@ def test_a_case_that_is_not_judged(store):
     document = written(store, shown)
     assert document["verdict"]["word"] == "NOT JUDGED"
     assert document["verdict"]["threshold"] is None
+
+
+def test_a_start_up_is_held_against_a_ceiling(store):
+    trace = startup(WORKLOAD, 2)[1]
+    document = written(store, outcome(trace, [0.02] * 6, Ceiling(0.05)))
+    assert document["case"] == "startup[trace-resnet_50_s-np2]"
+    assert document["verdict"]["threshold"] == {"kind": "ceiling", "at_most": 0.05, "alpha": 0.025}
+
+
+def test_a_way_of_exchanging_is_named(store):
+    document = written(store, outcome(exchanges(WORKLOAD, 2)[0], [0.9] * 6))
+    assert document["case"] == "exchange[fp16-resnet_50_s-np2]"
+    assert document["plan"]["candidate"]["exchange"] == "fp16"
+    assert [arm["exchange"] for arm in document["rounds"][0]["launches"]] == ["fp16", ""]
 
 
 def test_what_is_not_a_number_is_null(store):

@@ -11,10 +11,12 @@ from harness.plan import Question
 from harness.proposal import fewest_rounds, proposed_rule
 from harness.stats import NotMeasurable, spread
 from harness.thresholds import THRESHOLDS, load_thresholds, propose, select
-from harness.verdict import Band, Floor, Verdict, judge
+from harness.verdict import Band, Ceiling, Floor, Verdict, judge
 from models.registry import NETWORKS, Scale
 
-WEAK, STRONG, COMMUNICATION, PARITY = Question
+WEAK, STRONG = Question.WEAK_SCALING, Question.STRONG_SCALING
+COMMUNICATION, PARITY = Question.COMMUNICATION, Question.PARITY
+TRACE = Question.STARTUP_TRACE
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
 CPU = Machine("host", (0, 1), cpu_model="AMD EPYC 7742 64-Core Processor")
 V100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "Tesla V100-SXM2-16GB"),) * 4)
@@ -112,7 +114,9 @@ class TestMalformed:
             ('"parity/vgg_16/np2/*" = [0.9]', "a band is [low, high]"),
             ('"parity/vgg_16/np2/*" = [0.9, inf]', "a band is [low, high]"),
             ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
-            ('"*/vgg_16/np2/*" = 0.9', "parity wants [low, high] and the others a floor"),
+            ('"startup_trace/*/np2/*" = 0', "a ceiling is a number of seconds above 0, not 0"),
+            ('"startup_trace/*/np2/*" = inf', "a ceiling is a number of seconds"),
+            ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor are not written alike"),
             ("weak_scaling.vgg_16 = 0.9", 'must be "question/model/npN/one-node"'),
             ("weak_scaling/vgg_16/np2/* = 0.9", "not valid TOML"),
         ],
@@ -279,6 +283,17 @@ class TestProposals:
 
     def test_a_quiet_parity_gets_the_narrowest_band(self):
         assert proposed_rule(PARITY, [0.001] * 6, 6) == Band(0.949, 1.053)
+
+    def test_a_start_up_gets_a_ceiling_of_three_digits(self):
+        assert proposed_rule(TRACE, [math.log(0.02)] * 6, 6) == Ceiling(0.0206)
+        assert proposed_rule(TRACE, [math.log(123.0)] * 6, 6) == Ceiling(127.0)
+
+    def test_a_noisy_start_up_gets_a_ceiling_that_passes_in_95_percent_of_sessions(self):
+        (observed,) = sessions(math.log(0.02), 0.12, 401, 1, seed=1)
+        ceiling = proposed_rule(TRACE, observed, 6)
+        fresh = sessions(sorted(observed)[200], spread(observed), 6, 1500, seed=2)
+        passed = sum(judge(session, ceiling).verdict is Verdict.PASS for session in fresh)
+        assert passed / len(fresh) == pytest.approx(0.95, abs=0.02)
 
     def test_more_rounds_allow_a_higher_floor(self):
         (observed,) = sessions(math.log(0.85), 0.1, 50, 1, seed=5)

@@ -4,7 +4,7 @@ import random
 import pytest
 
 from harness.stats import Interval
-from harness.verdict import Band, Floor, Judgement, Verdict, as_ratio, judge, worst
+from harness.verdict import Band, Ceiling, Floor, Judgement, Verdict, as_ratio, judge, worst
 
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 
@@ -111,6 +111,21 @@ def test_five_rounds_suffice_for_equivalence():
     judgement = judge(logs(0.98, 0.99, 1.0, 1.01, 1.02), Band(0.95, 1.05))
     assert judgement.verdict is Verdict.PASS
     assert judge(logs(0.98, 0.99, 1.0, 1.01), Band(0.95, 1.05)).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "verdict"),
+    [
+        (0.4, 0.5, Verdict.PASS),
+        (0.4, 0.51, Verdict.INCONCLUSIVE),
+        (0.5, 0.6, Verdict.INCONCLUSIVE),
+        (0.51, 0.6, Verdict.FAIL),
+        (0.0, math.inf, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_time_must_not_be_above_its_ceiling(lower, upper, verdict):
+    assert Ceiling(0.5).decide(lower, upper) is verdict
+    assert str(Ceiling(0.5)) == "<= 0.5 s"
 
 
 def test_a_true_difference_is_not_equivalent():

@@ -20,6 +20,7 @@ from harness.stack import find_mpirun
 from harness.starter import DataSource, Starter
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
+from models.inputs.token_samples import write_tokens
 from tests.support.groups import DEADLINE_S, MakeStarter
 
 
@@ -30,13 +31,20 @@ def cifar10(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def ptb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("ptb")
+    write_tokens(directory)
+    return directory
+
+
 @pytest.fixture(params=["mpirun", "agents"])
 def launcher(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture
-def make_starter(cifar10: Path, tmp_path: Path) -> Iterator[MakeStarter]:
+def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStarter]:
     """Starts arms on two slots of this machine; what is left of them is ended with the test."""
     hubs = []
 
@@ -57,7 +65,10 @@ def make_starter(cifar10: Path, tmp_path: Path) -> Iterator[MakeStarter]:
             hub=hub,
             slots=slots,
             interpreter=sys.executable,
-            data=DataSource("cifar10", str(cifar10), 10),
+            data={
+                "cifar10": DataSource("cifar10", str(cifar10), 10),
+                "ptb": DataSource("ptb", str(ptb), 0),
+            },
             scratch=tmp_path / "scratch",
             startup_deadline_s=DEADLINE_S,
             order_deadline_s=order_deadline_s,

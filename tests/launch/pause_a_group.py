@@ -25,7 +25,7 @@ starter = Starter(
     hub=Hub(),
     slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
     interpreter=sys.executable,
-    data=DataSource("cifar10", data, 10),
+    data={"cifar10": DataSource("cifar10", data, 10)},
     scratch=scratch / "scratch",
     startup_deadline_s=60,
     order_deadline_s=60,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,19 @@ import pytest
 from harness import evidence
 from harness.launch.group import Group
 from harness.measurement import Block, Launch
-from harness.plan import BlockKind
-from tests.support.groups import DEADLINE_S, WORKLOAD, horovod, mirrored
+from harness.plan import EXCHANGES, Arm, BlockKind, Workload
+from harness.rounds import CORRECTNESS_STEPS
+from tests.support.groups import (
+    DCGAN,
+    DEADLINE_S,
+    LSTM,
+    TRANSFORMER,
+    WORKLOAD,
+    horovod,
+    mirrored,
+    multiworker,
+    single,
+)
 
 pytestmark = pytest.mark.mpirun
 
@@ -37,20 +49,62 @@ def test_reduced_gradients_are_the_mean_of_the_ranks_own(
         np.testing.assert_array_equal(reduced[0][i], reduced[1][i])
 
 
-def test_horovod_and_mirrored_train_the_same_weights(
+def trained_by(start: Start, launcher: str, arm: Arm, directory: Path) -> dict[str, np.ndarray]:
+    """The weights after a few reproducible steps, alike on all replicas."""
+    path = directory / f"{arm.label}.npz"
+    group = start(launcher, arm)
+    replies = group.ask("correctness", DEADLINE_S, steps=CORRECTNESS_STEPS, path=str(path))
+    group.close()
+    digests = {digest for reply in replies for digest in reply["digests"]}
+    assert len(digests) == 1
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+@pytest.mark.parametrize("other", [mirrored(2), multiworker(2)], ids=lambda arm: arm.label)
+def test_strategies_train_the_same_weights(
+    start: Start, launcher: str, other: Arm, tmp_path: Path
+) -> None:
+    ours = trained_by(start, launcher, horovod(2), tmp_path)
+    assert evidence.weights_differ(ours, trained_by(start, launcher, other, tmp_path)) == ""
+
+
+def test_plain_tensorflow_trains_what_one_horovod_replica_does(
     start: Start, launcher: str, tmp_path: Path
 ) -> None:
-    trained = []
-    for arm in (horovod(2), mirrored(2)):
-        path = tmp_path / f"{arm.label}.npz"
-        group = start(launcher, arm)
-        replies = group.ask("correctness", DEADLINE_S, steps=10, path=str(path))
-        group.close()
-        digests = {digest for reply in replies for digest in reply["digests"]}
-        assert len(digests) == 1
-        with np.load(path) as arrays:
-            trained.append(dict(arrays))
-    assert evidence.weights_differ(trained[0], trained[1]) == ""
+    ours = trained_by(start, launcher, horovod(1), tmp_path)
+    assert evidence.weights_differ(ours, trained_by(start, launcher, single(), tmp_path)) == ""
+
+
+@pytest.mark.parametrize("workload", [LSTM, TRANSFORMER, DCGAN], ids=lambda known: known.model)
+def test_every_task_is_trained_alike(start: Start, workload: Workload, tmp_path: Path) -> None:
+    ours = trained_by(start, "mpirun", horovod(2, workload), tmp_path)
+    theirs = trained_by(start, "mpirun", mirrored(2, workload), tmp_path)
+    assert evidence.weights_differ(ours, theirs) == ""
+
+
+@pytest.mark.parametrize("variant", [variant for variant in EXCHANGES if variant])
+def test_another_way_of_exchanging_trains_what_it_says(
+    start: Start, variant: str, tmp_path: Path
+) -> None:
+    plain = horovod(2, LSTM if variant == "dense" else WORKLOAD)
+    tolerance = EXCHANGES[variant].tolerance
+    expected = trained_by(start, "mpirun", plain, tmp_path)
+    weights = trained_by(start, "mpirun", replace(plain, exchange=variant), tmp_path)
+    if tolerance is None:
+        assert evidence.weights_differ(weights, expected) != ""
+    else:
+        assert evidence.weights_differ(weights, expected, tolerance, tolerance / 10) == ""
+
+
+def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(start: Start) -> None:
+    group = start("mpirun", multiworker(2))
+    assert {rank.facts["transport"] for rank in group.ranks} == {"ring"}
+    group.pause()
+    time.sleep(15)  # TensorFlow's own heartbeat gives up after ten
+    group.resume()
+    replies = group.ask("block", DEADLINE_S, kind="full", steps=3)
+    assert [reply["samples"] for reply in replies] == [3 * WORKLOAD.batch] * 2
 
 
 @pytest.mark.parametrize("kind", list(BlockKind))

@@ -232,7 +232,7 @@ def test_opened_by_name(sample: CifarFiles) -> None:
         str(sample.train[0].parent),
         shard=(1, 2),
         batch=10,
-        image_size=32,
+        size=32,
         seed=0,
         augment=False,
         shuffle=False,
@@ -245,9 +245,7 @@ def test_opened_by_name(sample: CifarFiles) -> None:
 
 def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
     def batches(index: int) -> list[tuple[Images, Labels]]:
-        dataset = inputs.open_train(
-            "synthetic", None, shard=(index, 2), batch=64, image_size=8, seed=1
-        )
+        dataset = inputs.open_train("synthetic", None, shard=(index, 2), batch=64, size=8, seed=1)
         assert dataset.element_spec == (
             tf.TensorSpec((64, 8, 8, 3), tf.float32),
             tf.TensorSpec((64,), tf.int32),
@@ -267,4 +265,4 @@ def test_synthetic_input_repeats_one_batch_of_each_shard() -> None:
 
 def test_synthetic_input_refuses_a_shard_without_sense() -> None:
     with pytest.raises(ValueError, match="shard"):
-        inputs.open_train("synthetic", None, shard=(2, 2), batch=1, image_size=8, seed=0)
+        inputs.open_train("synthetic", None, shard=(2, 2), batch=1, size=8, seed=0)

@@ -23,13 +23,14 @@ def imported_by(statement: str) -> set[str]:
 
 
 def test_registries_import_neither_tensorflow_nor_numpy() -> None:
-    loaded = imported_by("import models.registry, models.inputs")
+    loaded = imported_by("import models.registry, models.inputs, models.tasks")
     assert "models" in loaded
     assert not loaded & {"tensorflow", "keras", "horovod", "numpy"}
 
 
 def test_reading_and_writing_files_does_not_import_tensorflow() -> None:
-    loaded = imported_by("import models.inputs.cifar_files, models.inputs.samples")
+    files = ("cifar_files", "imagenet_files", "samples", "sample_sets", "token_files")
+    loaded = imported_by("import " + ", ".join(f"models.inputs.{name}" for name in files))
     assert not loaded & {"tensorflow", "keras", "horovod"}
 
 
@@ -56,6 +57,8 @@ def test_inputs_have_the_classes_of_their_data_sets() -> None:
     assert {name: source.classes for name, source in inputs.INPUTS.items()} == {
         "cifar10": 10,
         "cifar100": 100,
+        "imagenet": 1001,
+        "ptb": 0,
         "synthetic": 1000,
     }
 
@@ -67,4 +70,4 @@ def test_unknown_input_suggests_the_closest() -> None:
 
 def test_input_from_files_needs_a_directory() -> None:
     with pytest.raises(inputs.UnknownInput, match="directory"):
-        inputs.open_train("cifar10", None, shard=(0, 1), batch=1, image_size=32, seed=0)
+        inputs.open_train("cifar10", None, shard=(0, 1), batch=1, size=32, seed=0)

@@ -16,10 +16,13 @@ from models import registry
 from models.networks.inception_v4 import inception_v4
 from models.networks.resnet import resnet_v2
 from models.networks.vgg import D, vgg
-from models.registry import NETWORKS, Scale, Traffic
+from models.registry import NETWORKS, Scale, Task, Traffic
 
-FULL = [name for name, network in NETWORKS.items() if network.scale is Scale.FULL]
-SMALL = [name for name, network in NETWORKS.items() if network.scale is Scale.SMALL]
+CLASSIFIERS = {
+    name: network for name, network in NETWORKS.items() if network.task is Task.CLASSIFICATION
+}
+FULL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.FULL]
+SMALL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.SMALL]
 
 # Trainable parameters for 1000, 100 and 10 classes at the default image size.
 PARAMETERS = {
@@ -28,6 +31,7 @@ PARAMETERS = {
     "resnet_50": (25_583_592, 23_739_492, 23_555_082),
     "resnet_v2_101": (44_577_896, 42_733_796, 42_549_386),
     "inception_v4": (42_648_232, 41_264_932, 41_126_602),
+    "inception_v3": (23_817_352, 21_973_252, 21_788_842),
     "googlenet": (6_998_552, 6_076_052, 5_983_802),
     "alexnet": (61_838_248, 58_150_948, 57_782_218),
 }
@@ -37,6 +41,7 @@ TENSORS = {
     "resnet_50": 214,
     "resnet_v2_101": 344,
     "inception_v4": 300,
+    "inception_v3": 190,
     "googlenet": 116,
     "alexnet": 16,
 }
@@ -46,6 +51,7 @@ GRADIENT_MB = {
     "resnet_50": 102,
     "resnet_v2_101": 178,
     "inception_v4": 171,
+    "inception_v3": 95,
     "googlenet": 28,
     "alexnet": 247,
 }
@@ -89,7 +95,7 @@ def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("position", "classes"), [(0, 1000), (1, 100), (2, 10)])
 @pytest.mark.parametrize("name", FULL)
 def test_full_size_network_has_the_published_counts(name: str, position: int, classes: int) -> None:
-    model = registry.build(name, NETWORKS[name].image_size, classes)
+    model = registry.build(name, NETWORKS[name].input_size, classes)
 
     assert parameters(model) == PARAMETERS[name][position]
     assert len(model.trainable_variables) == TENSORS[name] == NETWORKS[name].gradient_tensors
@@ -173,7 +179,7 @@ ALEXNET_GRIDS = [[(27, 27, 64)], [(13, 13, 192)], [(6, 6, 256)]]
 def test_modules_have_the_output_sizes_of_the_paper(
     name: str, layer: Any, grids: list[list[tuple[int, int, int]]]
 ) -> None:
-    model = registry.build(name, NETWORKS[name].image_size, 10)
+    model = registry.build(name, NETWORKS[name].input_size, 10)
     outputs = [tuple(each.output.shape[1:]) for each in model.layers if isinstance(each, layer)]
     assert outputs == list(chain.from_iterable(grids))
 
@@ -181,8 +187,8 @@ def test_modules_have_the_output_sizes_of_the_paper(
 @pytest.mark.parametrize("name", SMALL)
 def test_small_network_is_as_registered_and_gives_logits(name: str) -> None:
     network = NETWORKS[name]
-    model = registry.build(name, network.image_size, 10)
-    size = network.image_size
+    model = registry.build(name, network.input_size, 10)
+    size = network.input_size
     images = np.random.default_rng(0).standard_normal((3, size, size, 3), dtype=np.float32)
 
     logits = model(images, training=False)
@@ -225,7 +231,7 @@ def test_dropout_can_be_switched_off_before_tracing() -> None:
 
 @pytest.mark.parametrize(("name", "rate"), [("googlenet_s", 0.4), ("inception_v4_s", 0.2)])
 def test_dropout_is_a_layer_of_keras(name: str, rate: float) -> None:
-    model = registry.build(name, NETWORKS[name].image_size, 10)
+    model = registry.build(name, NETWORKS[name].input_size, 10)
     rates = [layer.rate for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
     assert rates == [rate]
 

@@ -8,15 +8,27 @@ from harness.plan import Arm, Strategy, Workload
 from harness.starter import Starter
 
 # Small enough to trace in a second, of the shape that the default profile trains.
-WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", image_size=67, batch=8)
+WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8)
+# One of every other task.
+LSTM = Workload(model="lstm_s", dataset="ptb", input_size=20, batch=8)
+TRANSFORMER = Workload(model="transformer_s", dataset="ptb", input_size=32, batch=8)
+DCGAN = Workload(model="dcgan_s", dataset="cifar10", input_size=64, batch=8)
 DEADLINE_S = 60.0
 
 MakeStarter = Callable[..., Starter]
 
 
-def horovod(world_size: int) -> Arm:
-    return Arm(WORKLOAD, Strategy.HOROVOD, world_size)
+def horovod(world_size: int, workload: Workload = WORKLOAD) -> Arm:
+    return Arm(workload, Strategy.HOROVOD, world_size)
 
 
-def mirrored(world_size: int) -> Arm:
-    return Arm(WORKLOAD, Strategy.MIRRORED, world_size)
+def mirrored(world_size: int, workload: Workload = WORKLOAD) -> Arm:
+    return Arm(workload, Strategy.MIRRORED, world_size)
+
+
+def multiworker(world_size: int, workload: Workload = WORKLOAD) -> Arm:
+    return Arm(workload, Strategy.MULTIWORKER, world_size)
+
+
+def single(workload: Workload = WORKLOAD) -> Arm:
+    return Arm(workload, Strategy.SINGLE, 1)

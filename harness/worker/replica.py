@@ -1,0 +1,150 @@
+"""One replica a process, as plain TensorFlow trains it; a strategy says how replicas exchange."""
+
+from collections.abc import Iterator
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from harness.worker import training
+from harness.worker.trainer import Facts
+from harness.worker.training import Config, Part
+
+
+def split_batch(batch: int, rank: int, world_size: int) -> int:
+    """This rank's part of a batch divided among all: the first ranks take what is left over."""
+    return batch // world_size + (1 if rank < batch % world_size else 0)
+
+
+class ReplicaTrainer:
+    """The common part of harness.worker.trainer.Trainer.
+
+    A strategy of more than one replica overrides `rank`, `world_size` and `shared`.
+    """
+
+    rank = 0
+    world_size = 1
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.task = training.find_task(config)
+        self.parts: list[Part] = []
+        self._steps: dict[str, Callable[..., tf.Tensor]] = {}
+        self._batches: dict[str, Iterator[Any]] = {}
+        self._saved: list[tf.Tensor] = []
+
+    def shared(self, tape: tf.GradientTape) -> Any:
+        """A tape whose gradients are those of all replicas."""
+        return tape
+
+    def agree(self, variables: list[tf.Variable]) -> None:
+        """Give every replica the values of replica 0."""
+
+    def init(self) -> Facts:
+        training.set_up_devices(self.config)
+        return {"rank": self.rank, "world_size": self.world_size, "transport": "none"}
+
+    def build(self) -> Facts:
+        self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
+        return training.size_of(self.parts)
+
+    def open_input(self) -> None:
+        batch = self.config["batch"]
+        sizes = {"full": batch, "split": split_batch(batch, self.rank, self.world_size)}
+        for kind in self.config["kinds"]:
+            if kind in sizes:
+                dataset = training.open_dataset(
+                    self.config, self.task, sizes[kind], shard=(self.rank, self.world_size)
+                )
+                self._batches[kind] = iter(dataset)
+        self._batches["local"] = self._batches["full"]
+
+    def trace(self) -> None:
+        self._steps["full"] = self.traced(self.parts, self.shared)
+        self._steps["split"] = self._steps["full"]
+        if "local" in self.config["kinds"]:
+            self._steps["local"] = self.traced(self.parts, lambda tape: tape)
+
+    def traced(
+        self, parts: list[Part], shared: Callable[[tf.GradientTape], Any]
+    ) -> Callable[..., tf.Tensor]:
+        """One training step."""
+
+        @training.graph(input_signature=self.task.signature())
+        def step(*batch: tf.Tensor) -> tf.Tensor:
+            return training.update(self.task, parts, batch, tf.reduce_mean, shared)
+
+        return step.get_concrete_function()  # type: ignore[no-any-return]
+
+    def first_step(self) -> None:
+        float(self.step("full", self.next_batch("full")))
+
+    def broadcast(self) -> None:
+        # After the first step, as Horovod's examples do: by then the optimizer has its state.
+        self.agree(self._state())
+
+    def _state(self) -> list[tf.Variable]:
+        return [variable for part in self.parts for variable in part.state]
+
+    def barrier(self) -> None:
+        """Nothing to wait for where there is one process."""
+
+    def enter_block(self, kind: str) -> None:
+        if kind == "local":
+            self._saved = [tf.identity(variable) for variable in self._state()]
+
+    def leave_block(self, kind: str) -> None:
+        # Without exchange the replicas drift apart: go on from where they agreed.
+        if kind == "local":
+            for variable, value in zip(self._state(), self._saved):
+                variable.assign(value)
+            self._saved = []
+
+    def next_batch(self, kind: str) -> Any:
+        return next(self._batches[kind])
+
+    def step(self, kind: str, batch: Any) -> Any:
+        return self._steps[kind](*batch)
+
+    def count(self, batch: Any) -> int:
+        return int(batch[1].shape[0])
+
+    def evidence(self) -> Facts:
+        return {
+            "world_size": self.world_size,
+            "digests": [training.digest(training.weights(self.parts))],
+        }
+
+    def correctness(self, steps: int, path: str) -> Facts:
+        batch = self.config["batch"]
+        parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
+        step = self.traced(parts, self.shared)
+        self.agree([variable for part in parts for variable in part.state])
+        mine = slice(self.rank * batch, (self.rank + 1) * batch)
+        dataset = training.open_dataset(
+            self.config, self.task, batch * self.world_size, augment=False
+        )
+        loss = 0.0
+        for whole in dataset.take(steps):
+            loss = float(step(*(part[mine] for part in whole)))
+        trained = training.weights(parts)
+        if self.rank == 0:
+            training.save_arrays(path, trained)
+        return {"loss": loss, "digests": [training.digest(trained)]}
+
+    def gradients(self, path: str) -> Facts:
+        batch = self.next_batch("full")
+        sources = training.weights(self.parts)
+
+        @training.graph()
+        def both() -> Any:
+            own, reduced = [], []
+            with tf.GradientTape(persistent=True) as tape:
+                models = [part.model for part in self.parts]
+                losses = [tf.reduce_mean(loss) for loss in self.task.losses(models, batch)]
+            for part, loss in zip(self.parts, losses):
+                own += tape.gradient(loss, part.sources)
+                reduced += self.shared(tape).gradient(loss, part.sources)
+            return [tf.convert_to_tensor(gradient) for gradient in own + reduced]
+
+        training.save_arrays(path.format(rank=self.rank), both())
+        return {"tensors": len(sources)}

@@ -1,0 +1,262 @@
+"""ImageNet as a tf.data pipeline: read, shard, shuffle, batch, then decode and prepare.
+
+The augmentation is that of arXiv:1409.4842, section 6: a random crop of 8 % to 100 % of the image
+with an aspect ratio of 3/4 to 4/3, stretched to a square, and a random mirror image. Only the crop
+is decoded. Without augmentation it is the middle 87.5 % of height and width. Pixels are scaled to
+-1..1.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+
+from models.inputs import options
+from models.inputs.cifar_files import DataError
+from models.inputs.imagenet_files import CLASSES, ImagenetFiles
+
+# Of records as they are stored, 110 KB each in the published shards; those are shuffled already.
+SHUFFLED_RECORDS = 1024
+
+_AREA = (0.08, 1.0)
+_ASPECT = (3 / 4, 4 / 3)
+_FEATURES = {
+    "image/encoded": tf.io.FixedLenFeature([], tf.string),
+    "image/class/label": tf.io.FixedLenFeature([], tf.int64),
+}
+_PREFETCHED_BATCHES = 2
+
+# From a JPEG and its number in the stream to uint8 [h, w, 3].
+Crop = Callable[[Any, Any], Any]
+
+
+def train_dataset(
+    files: ImagenetFiles,
+    *,
+    shard: tuple[int, int],
+    batch: int,
+    image_size: int,
+    seed: int,
+    augment: bool = True,
+    shuffle: bool = True,
+    repeat: bool = True,
+    drop_remainder: bool = True,
+    threads: int = 1,
+) -> tf.data.Dataset:
+    """(images float32 [batch, image_size, image_size, 3], labels int32 [batch] in 1..1000).
+
+    shard is (index, count), taken before anything is shuffled: the files whose number is index
+    modulo count if the number of files is a multiple of count, otherwise, of all records in file
+    order, those whose number is. Each epoch is the whole shard in a new order, as far as a buffer
+    of SHUFFLED_RECORDS mixes it; with repeat, a batch may span two epochs. The seed, the shard's
+    index and the number of a record in the stream decide its augmentation. With neither shuffle nor
+    augment the stream is the records of the shard in file order.
+
+    The static batch dimension is `batch` with drop_remainder, None without. The work is done by
+    `threads` threads that are the pipeline's own.
+
+    Raises DataError if there are fewer records than shards, ValueError for a shard, a batch or
+    threads that make no sense. Iterating raises tf.errors.InvalidArgumentError, naming the file and
+    the record, where an image cannot be decoded or a label is out of range; and DataLossError where
+    a record does not fit its checksum, without the file: `imagenet_files.read_records` finds it.
+    """
+    index, count = shard
+    if not 0 <= index < count:
+        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
+    _check_numbers(batch, threads)
+    if files.train_records is not None and count > files.train_records:
+        raise DataError(
+            f"{files.train[0].parent}: {files.train_records} training records cannot be shared by "
+            f"{count} ranks; use more records or fewer ranks"
+        )
+    by_file = len(files.train) % count == 0
+    numbers = np.arange(len(files.train))[index::count] if by_file else np.arange(len(files.train))
+    shards = tf.data.Dataset.from_tensor_slices(numbers)
+    # Records are dealt out by their number in file order, so that order has to stay.
+    if shuffle and by_file:
+        shards = shards.shuffle(len(numbers), seed=seed, reshuffle_each_iteration=True)
+    records = _records(shards, files.train)
+    if not by_file:
+        records = records.shard(count, index)
+    if shuffle:
+        records = records.shuffle(SHUFFLED_RECORDS, seed=seed, reshuffle_each_iteration=True)
+    if repeat:
+        records = records.repeat()
+
+    streams = _streams(seed, index)
+
+    def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        if not augment:
+            return _central_crop(encoded)
+        image = _random_crop(encoded, tf.stack([streams[0], number]))
+        return tf.image.stateless_random_flip_left_right(image, tf.stack([streams[1], number]))
+
+    return _batches(records, files.train, cropped, batch, image_size, drop_remainder, threads)
+
+
+def validation_dataset(
+    files: ImagenetFiles, *, batch: int, image_size: int, threads: int = 1
+) -> tf.data.Dataset:
+    """One pass over the validation records in file order, as `train_dataset` without augmentation.
+
+    The last batch may be smaller. Raises DataError if there are no validation shards, ValueError
+    for a batch or threads that make no sense; iterating raises what it does in `train_dataset`.
+    """
+    _check_numbers(batch, threads)
+    if not files.validation:
+        raise DataError(
+            f"{files.train[0].parent}: holds no validation shards (looked for "
+            "validation-00000-of-*); put them there"
+        )
+    shards = tf.data.Dataset.range(len(files.validation))
+    records = _records(shards, files.validation)
+
+    def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        return _central_crop(encoded)
+
+    return _batches(records, files.validation, cropped, batch, image_size, False, threads)
+
+
+def _check_numbers(batch: int, threads: int) -> None:
+    if batch < 1 or threads < 1:
+        raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
+
+
+def _streams(seed: int, index: int) -> tf.Tensor:
+    """int64 [2]: one random stream for crops and one for mirrors, each rank's and seed's own."""
+    state = np.random.SeedSequence([seed, index]).generate_state(2)
+    return tf.constant(state.astype(np.int64))
+
+
+def _records(shards: tf.data.Dataset, paths: tuple[Path, ...]) -> tf.data.Dataset:
+    """Shards by number -> (the shard's number, (the record's number, the record: string))."""
+    names = _names(paths)
+
+    def read(shard: tf.Tensor) -> tf.data.Dataset:
+        records = tf.data.TFRecordDataset(tf.gather(names, shard)).enumerate()
+        return tf.data.Dataset.zip((tf.data.Dataset.from_tensors(shard).repeat(), records))
+
+    return shards.flat_map(read)
+
+
+def _names(paths: tuple[Path, ...]) -> tf.Tensor:
+    return tf.constant([os.fsencode(path) for path in paths])
+
+
+def _batches(
+    records: tf.data.Dataset,
+    paths: tuple[Path, ...],
+    crop: Crop,
+    batch: int,
+    image_size: int,
+    drop_remainder: bool,
+    threads: int,
+) -> tf.data.Dataset:
+    """Records as `_records` gives them -> what `train_dataset` gives."""
+
+    def decode(
+        row: tf.Tensor, number: tf.Tensor, record: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        features = tf.io.parse_single_example(record, _FEATURES)
+        image = crop(features["image/encoded"], number)
+        image = tf.image.resize(image, (image_size, image_size), method="bilinear")
+        return row, image * (1 / 127.5) - 1, features["image/class/label"]
+
+    parallel = {"num_parallel_calls": threads, "deterministic": True} if threads > 1 else {}
+
+    # An error in `decode` does not say which file it was about. Here it only drops the image from
+    # its batch, which is then one of fewer, if not of no images; `check` finds out which one. An
+    # error outside, such as a file that has gone, is not touched.
+    def decode_batch(numbers: tf.Tensor, items: tuple[tf.Tensor, Any]) -> tf.data.Dataset:
+        shards, (lines, encoded) = items
+        rows = tf.range(tf.size(numbers))
+        decoded = tf.data.Dataset.from_tensor_slices((rows, numbers, encoded))
+        decoded = decoded.map(decode, **parallel)
+        decoded = decoded.ignore_errors(log_warning=True).batch(batch)
+        nothing = (
+            tf.zeros([0], tf.int32),
+            tf.zeros([0, image_size, image_size, 3]),
+            tf.zeros([0], tf.int64),
+        )
+        decoded = decoded.concatenate(tf.data.Dataset.from_tensors(nothing))
+        places = tf.stack([shards, lines], axis=1)
+        return tf.data.Dataset.zip((tf.data.Dataset.from_tensors(places), decoded))
+
+    names = _names(paths)
+    static_batch = batch if drop_remainder else None
+
+    def check(
+        places: tf.Tensor, decoded: tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        rows, images, labels = decoded
+        # The shapes of a batch that is not whole are wrong, too: this has to speak first.
+        with tf.control_dependencies([_assert_sound(names, places, rows, labels)]):
+            images = tf.ensure_shape(images, [static_batch, image_size, image_size, 3])
+            return images, tf.ensure_shape(tf.cast(labels, tf.int32), [static_batch])
+
+    dataset = records.enumerate().batch(batch, drop_remainder=drop_remainder)
+    # Two at a time, in turn: TensorFlow keeps the function `decode` as long as one of them lives,
+    # and would have to prepare it anew for each batch, which takes milliseconds.
+    dataset = dataset.interleave(decode_batch, cycle_length=2, block_length=1).map(check)
+    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options.fixed(threads))
+
+
+def _assert_sound(
+    names: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, labels: tf.Tensor
+) -> tf.Operation:
+    """Fails, with the file and the record, unless the batch is whole and its labels are in range.
+
+    places is int64 [b, 2]; rows says which of these the labels are of, in rising order.
+    """
+    lost = tf.fill([tf.shape(places)[0]], tf.int64.min)
+    found = tf.tensor_scatter_nd_update(lost, rows[:, None], labels)
+    wrong = (found < 1) | (found >= CLASSES)
+    first = tf.argmax(tf.cast(wrong, tf.int32))
+    label = found[first]
+    fault = tf.where(
+        label == tf.int64.min,
+        "cannot be decoded",
+        tf.strings.join(
+            ["has ", tf.strings.as_string(label), f" in image/class/label, not 1..{CLASSES - 1}"]
+        ),
+    )
+    file, record = tf.gather(names, places[first, 0]), tf.strings.as_string(places[first, 1])
+    message = tf.strings.join(
+        [file, ": record ", record, " ", fault, "; fetch or write this shard again"]
+    )
+    return tf.debugging.Assert(~tf.reduce_any(wrong), [message])
+
+
+def _random_crop(encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """A JPEG -> uint8 [h, w, 3]. The whole image, should no crop of these proportions fit."""
+    begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
+        tf.io.extract_jpeg_shape(encoded),
+        tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
+        seed,
+        min_object_covered=0.0,
+        aspect_ratio_range=_ASPECT,
+        area_range=_AREA,
+    )
+    return _decoded(encoded, begin[:2], size[:2])
+
+
+def _central_crop(encoded: tf.Tensor) -> tf.Tensor:
+    """A JPEG -> uint8 [h, w, 3] without a sixteenth of it on every side."""
+    size = tf.io.extract_jpeg_shape(encoded)[:2]
+    begin = size // 16
+    return _decoded(encoded, begin, size - 2 * begin)
+
+
+def _decoded(encoded: tf.Tensor, begin: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    # The faster of the decoder's ways, as in tf_cnn_benchmarks: it differs by a grey level or two.
+    return tf.io.decode_and_crop_jpeg(
+        encoded,
+        tf.concat([begin, size], axis=0),
+        channels=3,
+        fancy_upscaling=False,
+        dct_method="INTEGER_FAST",
+    )

@@ -1,0 +1,185 @@
+"""Text for language models on disk: find the files, check them, read them. No TensorFlow here.
+
+The layout is that of the Penn Treebank as prepared by Mikolov and used in arXiv:1409.2329: UTF-8
+text, one sentence a line, words separated by blanks. The end of a line is a token of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from models.inputs.cifar_files import DataError
+
+END_OF_LINE = "<eos>"
+UNKNOWN = "<unk>"
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Split(Enum):
+    TRAIN = "train"
+    VALID = "valid"
+    TEST = "test"
+
+
+# What the files may be called; the published ones come first.
+LAYOUTS = ("ptb.{}.txt", "{}.txt")
+
+
+@dataclass(frozen=True)
+class TokenFiles:
+    """Text that was found and checked, with how many tokens, ends of lines included, it has."""
+
+    train: Path
+    valid: Path
+    test: Path
+    train_tokens: int
+    valid_tokens: int
+    test_tokens: int
+
+    def path(self, split: Split) -> Path:
+        return dict(zip(Split, (self.train, self.valid, self.test)))[split]
+
+    def tokens(self, split: Split) -> int:
+        counts = (self.train_tokens, self.valid_tokens, self.test_tokens)
+        return dict(zip(Split, counts))[split]
+
+
+def locate(directory: str | Path) -> TokenFiles:
+    """Find the three files in the directory: ptb.train.txt and so on, or train.txt and so on.
+
+    Every file is read once and checked. Where both are there, the former are taken.
+    Raises DataError, in one line, for a directory without all three, and for a file that is
+    empty or unreadable, that is no UTF-8 or has a NUL byte; for these the line is named.
+    """
+    root = Path(directory)
+    if not os.path.isdir(root):
+        raise _fault(root, "no such directory", _MAKE_SAMPLES)
+    incomplete = None
+    for layout in LAYOUTS:
+        paths = [root / layout.format(split.value) for split in Split]
+        missing = [path for path in paths if not os.path.isfile(path)]
+        if not missing:
+            return _checked(*paths)
+        if incomplete is None and len(missing) < len(paths):
+            incomplete = missing[0]
+    if incomplete is not None:
+        raise _fault(incomplete, "missing, though others of its data set are there", _FETCH)
+    looked_for = " or ".join(layout.format(Split.TRAIN.value) for layout in LAYOUTS)
+    raise _fault(root, f"holds no text (looked for {looked_for})", _MAKE_SAMPLES)
+
+
+def vocabulary(files: TokenFiles, size: int) -> dict[str, int]:
+    """The training text's words and their numbers, 0..size-1 or fewer.
+
+    The most frequent word is 0; among equally frequent ones the alphabet decides. <eos> and <unk>
+    are always among them, and ranked as any other word by how often they occur in the text (for
+    <eos>, by its lines). With at least as many words as the text has, it is the numbering of the
+    Penn Treebank reader of TensorFlow's tutorials.
+    Raises DataError as `locate` does, and ValueError for a size under 2.
+    """
+    if size < 2:
+        raise ValueError(f"vocabulary of {size}: {END_OF_LINE} and {UNKNOWN} alone are 2")
+    frequency = Counter(word for line in _lines(files.train) for word in line)
+    special = {END_OF_LINE: frequency.pop(END_OF_LINE), UNKNOWN: frequency.pop(UNKNOWN, 0)}
+    kept = dict(sorted(frequency.items(), key=_by_rank)[: size - len(special)])
+    ranked = sorted({**kept, **special}.items(), key=_by_rank)
+    return {word: number for number, (word, _) in enumerate(ranked)}
+
+
+def ids(files: TokenFiles, split: Split, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:
+    """The tokens of a split in the order of the text, int32 [tokens].
+
+    numbers is what `vocabulary` gives; words that are not in it become <unk>.
+    Raises DataError as `locate` does.
+    """
+    unknown = numbers[UNKNOWN]
+    words = (word for line in _lines(files.path(split)) for word in line)
+    return np.fromiter((numbers.get(word, unknown) for word in words), np.int32)
+
+
+def sequences(files: TokenFiles, split: Split, length: int) -> int:
+    """Into how many sequences a split is cut: each has length tokens and as many targets.
+
+    The targets are the tokens that follow, so that the last token is a target only.
+    Raises DataError if there is none, ValueError for a length under 1.
+    """
+    if length < 1:
+        raise ValueError(f"length {length}: a sequence has one token at least")
+    tokens = files.tokens(split)
+    if tokens <= length:
+        raise _fault(
+            files.path(split),
+            f"{tokens} tokens are too few for one sequence of {length} and its next token",
+            "use more text or shorter sequences",
+        )
+    return (tokens - 1) // length
+
+
+_FETCH = "fetch the text again"
+_CONVERT = "convert it with iconv -t UTF-8, or fetch the text again"
+_MAKE_SAMPLES = (
+    "put the Penn Treebank's ptb.train.txt, ptb.valid.txt and ptb.test.txt there, or write a small "
+    "sample with python -m models.inputs.token_samples DIR"
+)
+
+
+def _fault(path: Path, fault: str, remedy: str) -> DataError:
+    return DataError(f"{path}: {fault}; {remedy}")
+
+
+def _by_rank(item: tuple[str, int]) -> tuple[int, str]:
+    word, frequency = item
+    return -frequency, word
+
+
+def _checked(train: Path, valid: Path, test: Path) -> TokenFiles:
+    return TokenFiles(
+        train=train,
+        valid=valid,
+        test=test,
+        train_tokens=_count(train),
+        valid_tokens=_count(valid),
+        test_tokens=_count(test),
+    )
+
+
+def _count(path: Path) -> int:
+    return sum(len(line) for line in _lines(path))
+
+
+def _lines(path: Path) -> Iterator[list[str]]:
+    """The tokens of each line, <eos> last; a blank line is <eos> alone."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise _fault(path, f"unreadable ({error.strerror})", "check its permissions") from error
+    if not content:
+        raise _fault(path, "empty", _FETCH)
+    if content.startswith(_BYTE_ORDER_MARK):
+        content = content[len(_BYTE_ORDER_MARK) :]
+    # Not splitlines, for which a form feed ends a line: an editor would count others.
+    lines = content.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    anything = False
+    for number, line in enumerate(lines, start=1):
+        if b"\0" in line:
+            raise _fault(path, f"line {number} has a NUL byte: this is no text", _FETCH)
+        try:
+            words = line.decode("utf-8").split()
+        except UnicodeDecodeError as error:
+            byte = f"byte {line[error.start]:#04x} at position {error.start}"
+            raise _fault(path, f"line {number} is not UTF-8 ({byte})", _CONVERT) from error
+        anything = anything or bool(words)
+        yield [*words, END_OF_LINE]
+    if not anything:
+        raise _fault(path, "has no word in it", _FETCH)

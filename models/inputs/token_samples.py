@@ -1,0 +1,102 @@
+"""Write a small but valid text, in the layout of the Penn Treebank, that a network can learn from.
+
+python -m models.inputs.token_samples DIR [--sentences 1000] [--words 400]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from models.inputs.cifar_files import DataError
+from models.inputs.token_files import LAYOUTS, Split
+
+SENTENCES = 1000
+WORDS = 400
+
+# How likely a word's successors are. There are no others: a network that knows the chain has a loss
+# of 1.2 nats a word, one that knows nothing of ln 400 = 6.0.
+_SUCCESSORS = (0.5, 0.25, 0.125, 0.125)
+# Words in a sentence, 20 on average: about as many as in the Penn Treebank.
+_SHORTEST, _LONGEST = 5, 35
+
+
+def write_tokens(
+    directory: str | Path, sentences: int = SENTENCES, words: int = WORDS, seed: int = 0
+) -> tuple[Path, ...]:
+    """Write ptb.train.txt, ptb.valid.txt and ptb.test.txt into the directory; returns their paths.
+
+    The training text has that many sentences, the other two a tenth each, one at least. The text
+    is a Markov chain of up to that many different words in which each is followed by one of four,
+    so a loss can fall; as in real text, few words are frequent and many are rare. The same
+    arguments give the same bytes.
+    Raises DataError if one of the files exists already, or if a number makes no sense.
+    """
+    if sentences < 1 or words < 1 or seed < 0:
+        raise DataError(
+            f"{sentences} sentences, {words} words, seed {seed}: one at least of both, no minus"
+        )
+    folder = Path(directory)
+    paths = tuple(folder / LAYOUTS[0].format(split.value) for split in Split)
+    for path in paths:
+        if path.exists():
+            raise DataError(f"{path}: exists already; choose an empty directory")
+    folder.mkdir(parents=True, exist_ok=True)
+
+    rng = np.random.default_rng(seed)
+    frequency = 1 / np.arange(1, words + 1)  # Zipf's law
+    frequency /= frequency.sum()
+    chain = rng.choice(words, size=(words, len(_SUCCESSORS)), p=frequency)
+    others = max(1, sentences // 10)
+    for path, count in zip(paths, (sentences, others, others)):
+        path.write_bytes(_text(chain, frequency, count, rng))
+    return paths
+
+
+def _text(
+    chain: npt.NDArray[np.int64],
+    frequency: npt.NDArray[np.float64],
+    sentences: int,
+    rng: np.random.Generator,
+) -> bytes:
+    """Lines of words; chain is [words, successors], frequency [words] that of the first words."""
+    word = rng.choice(len(frequency), size=sentences, p=frequency)
+    columns = []
+    for _ in range(_LONGEST):
+        columns.append(word)
+        word = chain[word, rng.choice(len(_SUCCESSORS), size=sentences, p=_SUCCESSORS)]
+    table = np.stack(columns, axis=1)
+    lengths = rng.integers(_SHORTEST, _LONGEST + 1, size=sentences)
+    # A blank at both ends of each line, as in the published files.
+    lines = (
+        " ".join(["", *(f"w{number}" for number in row[:length]), "\n"])
+        for row, length in zip(table.tolist(), lengths)
+    )
+    return "".join(lines).encode("ascii")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m models.inputs.token_samples", description="Write a small valid text."
+    )
+    parser.add_argument("directory", metavar="DIR", type=Path)
+    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N")
+    parser.add_argument("--words", type=int, default=WORDS, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    options = parser.parse_args(arguments)
+    try:
+        paths = write_tokens(options.directory, options.sentences, options.words, options.seed)
+    except (DataError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"{len(paths)} files of {options.sentences} sentences in {options.directory}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""Text as a tf.data pipeline: number the words, cut into sequences, shard, shuffle, batch.
+
+The text is numbered when the pipeline is made and kept in memory: four bytes a token.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from models.inputs import options, token_files
+from models.inputs.cifar_files import DataError
+from models.inputs.token_files import Split, TokenFiles
+
+_PREFETCHED_BATCHES = 2
+
+
+def train_dataset(
+    files: TokenFiles,
+    *,
+    shard: tuple[int, int],
+    batch: int,
+    length: int,
+    vocabulary: int,
+    seed: int,
+    shuffle: bool = True,
+    repeat: bool = True,
+    threads: int = 1,
+) -> tf.data.Dataset:
+    """(tokens int32 [batch, length], targets int32 [batch, length]); the batch is static.
+
+    The targets are the tokens, one position on. Sequence k starts at token k * length of the
+    training text; shard is (index, count): of the sequences, those whose number is index modulo
+    count, taken before anything is shuffled. Each epoch is the whole shard in a new order that
+    the seed decides; with repeat, a batch may span two epochs, without, a last incomplete batch
+    is dropped. Without shuffle the stream is the sequences of the shard in the order of the text.
+
+    vocabulary is how many words of the training text are told apart, see `token_files.vocabulary`;
+    every token is less. The work is done by `threads` threads that are the pipeline's own.
+
+    Raises DataError if there are fewer sequences than shards or no sequence at all, ValueError for
+    a shard, a batch, a length, a vocabulary or threads that make no sense.
+    """
+    dataset, number = _source(files, Split.TRAIN, shard, length, vocabulary)
+    if shuffle:
+        dataset = dataset.shuffle(number, seed=seed, reshuffle_each_iteration=True)
+    if repeat:
+        dataset = dataset.repeat()
+    return _batched(dataset, batch, drop_remainder=True, threads=threads)
+
+
+def validation_dataset(
+    files: TokenFiles,
+    *,
+    shard: tuple[int, int],
+    batch: int,
+    length: int,
+    vocabulary: int,
+    threads: int = 1,
+) -> tf.data.Dataset:
+    """One pass over the shard of the validation text, in its order.
+
+    (tokens int32 [b, length], targets int32 [b, length]), where b is `batch`, or less in the last
+    one: nothing of the shard is left out. Otherwise, errors included, as `train_dataset`.
+    """
+    dataset, _ = _source(files, Split.VALID, shard, length, vocabulary)
+    return _batched(dataset, batch, drop_remainder=False, threads=threads)
+
+
+def _source(
+    files: TokenFiles,
+    split: Split,
+    shard: tuple[int, int],
+    length: int,
+    vocabulary: int,
+) -> tuple[tf.data.Dataset, int]:
+    """The shard's sequences with the token after each, int32 [length + 1], and how many."""
+    index, count = shard
+    if not 0 <= index < count:
+        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
+    total = token_files.sequences(files, split, length)
+    if count > total:
+        raise DataError(
+            f"{files.path(split)}: {total} sequences of {length} tokens cannot be shared by "
+            f"{count} ranks; use more text, shorter sequences or fewer ranks"
+        )
+    stream = token_files.ids(files, split, token_files.vocabulary(files, vocabulary))
+    windows = np.lib.stride_tricks.sliding_window_view(stream, length + 1)
+    mine = windows[::length][index::count]
+    return tf.data.Dataset.from_tensor_slices(mine), len(mine)
+
+
+def _batched(
+    dataset: tf.data.Dataset, batch: int, drop_remainder: bool, threads: int
+) -> tf.data.Dataset:
+    if batch < 1 or threads < 1:
+        raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
+    dataset = dataset.batch(batch, drop_remainder=drop_remainder)
+    dataset = dataset.map(
+        lambda windows: (windows[:, :-1], windows[:, 1:]),
+        num_parallel_calls=threads if threads > 1 else None,
+    )
+    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options.fixed(threads))

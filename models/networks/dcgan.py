@@ -1,0 +1,98 @@
+"""DCGAN, arXiv:1511.06434: a generator and a discriminator that are trained in turn.
+
+The shapes are those of figure 1, with the 5 x 5 kernels of the authors' program; normalisation,
+activations and initial weights those of sections 3 and 4. A step has two bursts of gradients, one
+for each network.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow import keras
+
+LATENT = 100  # what the generator draws an image from: [n, 100], uniform in -1..1 in the paper
+_SMALLEST = 16
+_GRID = 4  # pixels a side of the grid that a generator starts from
+
+
+def dcgan(image_size: int, classes: int) -> tuple[keras.Model, keras.Model]:
+    """(generator, discriminator): [n, 100] -> [n, s, s, 3], and [n, s, s, 3] -> logits [n, 1].
+
+    64 px in the paper. The images are in -1..1. classes is not used: an image is real or not.
+    Raises ValueError unless s is a power of two, 16 or more.
+    """
+    return _dcgan(image_size, width=128)
+
+
+def dcgan_s(image_size: int, classes: int) -> tuple[keras.Model, keras.Model]:
+    """As `dcgan`, with a sixteenth of the width; made for 64 px."""
+    return _dcgan(image_size, width=8)
+
+
+def _dcgan(image_size: int, width: int) -> tuple[keras.Model, keras.Model]:
+    """Both networks; `width` is the number of channels of the layer next to the image."""
+    if image_size < _SMALLEST or image_size & (image_size - 1):
+        raise ValueError(f"image size {image_size}: it must be a power of two, 16 or more")
+    doublings = (image_size // _GRID).bit_length() - 1
+    # Four at 64 px: 128, 256, 512 and 1024 channels on grids of 32, 16, 8 and 4 pixels.
+    channels = [width * 2**i for i in range(doublings)]
+    return _generator(channels[::-1]), _discriminator(image_size, channels)
+
+
+def _generator(channels: list[int]) -> keras.Model:
+    """[n, 100] -> [n, 4, 4, first] -> ... -> [n, s, s, 3]. The last layer alone has biases."""
+    latent = keras.Input((LATENT,))
+    x = keras.layers.Dense(
+        _GRID * _GRID * channels[0], use_bias=False, kernel_initializer=_initial()
+    )(latent)
+    x = keras.layers.Reshape((_GRID, _GRID, channels[0]))(x)
+    for narrower in channels[1:]:
+        x = _upsampled(_activated(x), narrower)
+    return keras.Model(latent, _upsampled(_activated(x), 3, activation="tanh", use_bias=True))
+
+
+def _activated(x: Any) -> Any:
+    return keras.layers.ReLU()(keras.layers.BatchNormalization()(x))
+
+
+def _upsampled(x: Any, channels: int, activation: str | None = None, use_bias: bool = False) -> Any:
+    """[n, h, w, c] -> [n, 2h, 2w, channels]."""
+    return keras.layers.Conv2DTranspose(
+        channels,
+        5,
+        strides=2,
+        padding="same",
+        activation=activation,
+        use_bias=use_bias,
+        kernel_initializer=_initial(),
+    )(x)
+
+
+def _discriminator(image_size: int, channels: list[int]) -> keras.Model:
+    """[n, s, s, 3] -> [n, s/2, s/2, first] -> ... -> [n, 4, 4, last] -> [n, 1].
+
+    The first convolution is not normalised, and so has biases.
+    """
+    images = keras.Input((image_size, image_size, 3))
+    x = images
+    for layer, wider in enumerate(channels):
+        x = keras.layers.Conv2D(
+            wider,
+            5,
+            strides=2,
+            padding="same",
+            use_bias=layer == 0,
+            kernel_initializer=_initial(),
+        )(x)
+        if layer > 0:
+            x = keras.layers.BatchNormalization()(x)
+        # By position: the slope is named alpha in Keras 2 and negative_slope in Keras 3.
+        x = keras.layers.LeakyReLU(0.2)(x)
+    x = keras.layers.Flatten()(x)
+    return keras.Model(images, keras.layers.Dense(1, kernel_initializer=_initial())(x))
+
+
+def _initial() -> Any:
+    # A new one for each layer: in Keras 2 a second use would give the same numbers again.
+    return keras.initializers.RandomNormal(stddev=0.02)

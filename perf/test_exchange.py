@@ -1,0 +1,11 @@
+"""What becomes of the speed when gradients are exchanged in another way than by default?"""
+
+import pytest
+
+from harness.plan import exchanges
+
+
+@pytest.mark.question(ask=exchanges)
+def test_exchange(comparison, measure):
+    """S_other / S_default: half precision, one group, Adasum, no fusion, a long cycle, ..."""
+    assert measure(comparison).passed

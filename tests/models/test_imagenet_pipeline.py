@@ -1,0 +1,406 @@
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import tensorflow as tf
+
+from models.inputs.cifar_files import DataError
+from models.inputs.imagenet import train_dataset, validation_dataset
+from models.inputs.imagenet_files import ImagenetFiles, locate
+from models.inputs.imagenet_samples import LABELS, write_imagenet
+
+Images = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int32]
+
+PLAIN: dict[str, Any] = {"augment": False, "shuffle": False}
+ONCE: dict[str, Any] = {"repeat": False, "drop_remainder": False}
+
+
+def jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
+    encoded: bytes = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False).numpy()
+    return encoded
+
+
+def example(image: bytes, label: int) -> bytes:
+    built = tf.train.Example()
+    built.features.feature["image/encoded"].bytes_list.value.append(image)
+    built.features.feature["image/class/label"].int64_list.value.append(label)
+    content: bytes = built.SerializeToString()
+    return content
+
+
+def write_shards(folder: Path, *shards: list[bytes], split: str = "train") -> list[Path]:
+    paths = []
+    for number, records in enumerate(shards):
+        paths.append(folder / f"{split}-{number:05d}-of-{len(shards):05d}")
+        with tf.io.TFRecordWriter(str(paths[-1])) as writer:
+            for record in records:
+                writer.write(record)
+    return paths
+
+
+def grey(level: int) -> bytes:
+    return jpeg(np.full((20, 24, 3), level, np.uint8))
+
+
+def ramp(height: int, width: int) -> npt.NDArray[np.uint8]:
+    """Red says how far across a pixel is, green how far down, in 255ths of the image."""
+    image = np.full((height, width, 3), 128, np.uint8)
+    image[:, :, 0] = np.rint((np.arange(width) + 0.5) / width * 255)[None, :]
+    image[:, :, 1] = np.rint((np.arange(height) + 0.5) / height * 255)[:, None]
+    return image
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> ImagenetFiles:
+    """Four shards of six records: the label is the record's number in file order, plus one."""
+    folder = tmp_path_factory.mktemp("numbered")
+    records = [example(grey(10 * number), number + 1) for number in range(24)]
+    write_shards(folder, *(records[start : start + 6] for start in range(0, 24, 6)))
+    write_shards(folder, records[3:8], records[1:3], split="validation")
+    return locate(folder)
+
+
+@pytest.fixture(scope="module")
+def ramps(tmp_path_factory: pytest.TempPathFactory) -> ImagenetFiles:
+    """One shard of 64 times the same image, 160 high and 200 wide."""
+    folder = tmp_path_factory.mktemp("ramps")
+    write_shards(folder, [example(jpeg(ramp(160, 200)), 1)] * 64)
+    return locate(folder)
+
+
+def stream(
+    files: ImagenetFiles, batches: int | None = None, **options: Any
+) -> tuple[Images, Labels]:
+    """All images and labels of the first so many batches, at 8 px from seed 0 by default."""
+    arguments = {"shard": (0, 1), "batch": 8, "image_size": 8, "seed": 0, **options}
+    dataset = train_dataset(files, **arguments)
+    images, labels = zip(*islice(dataset.as_numpy_iterator(), batches), strict=False)
+    return np.concatenate(images), np.concatenate(labels)
+
+
+def numbers(labels: Labels) -> list[int]:
+    """The records' numbers in file order."""
+    return [int(label) - 1 for label in labels]
+
+
+# Order ------------------------------------------------------------------------------------------
+
+
+def test_plain_stream_is_the_records_in_file_order(numbered: ImagenetFiles) -> None:
+    images, labels = stream(numbered, batches=6, **PLAIN)
+    assert numbers(labels) == [*range(24), *range(24)]
+    # Every image has the pixels that go with its label, scaled to -1..1.
+    expected = 10 * np.array(numbers(labels)) / 127.5 - 1
+    assert np.abs(images - expected[:, None, None, None]).max() < 0.02
+    np.testing.assert_array_equal(images[:24], images[24:])
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_shard_is_every_nth_file_where_that_is_even(numbered: ImagenetFiles, count: int) -> None:
+    files = np.arange(24).reshape(4, 6)
+    for index in range(count):
+        _, labels = stream(numbered, shard=(index, count), **PLAIN, **ONCE)
+        assert numbers(labels) == files[index::count].ravel().tolist()
+
+
+@pytest.mark.parametrize("count", [3, 5, 8])
+def test_shard_is_every_nth_record_elsewhere(numbered: ImagenetFiles, count: int) -> None:
+    for index in range(count):
+        _, labels = stream(numbered, shard=(index, count), **PLAIN, **ONCE)
+        assert numbers(labels) == list(range(24))[index::count]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_shards_are_disjoint_and_complete_and_cut_before_shuffling(
+    numbered: ImagenetFiles, count: int
+) -> None:
+    seen: list[int] = []
+    for index in range(count):
+        plain = numbers(stream(numbered, shard=(index, count), **PLAIN, **ONCE)[1])
+        # Six batches are at least two epochs of 12 or of 8 records.
+        _, labels = stream(numbered, batches=6, shard=(index, count), batch=4)
+        epochs = np.array(numbers(labels)).reshape(-1, 24 // count).tolist()
+        for epoch in epochs:
+            assert sorted(epoch) == plain
+            assert epoch != plain
+        assert epochs[0] != epochs[1]
+        seen += plain
+    assert sorted(seen) == list(range(24))
+
+
+def test_files_are_read_in_a_new_order_in_each_epoch(
+    numbered: ImagenetFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.inputs.imagenet.SHUFFLED_RECORDS", 1)
+    _, labels = stream(numbered, batches=4, batch=24)
+    epochs = np.array(numbers(labels)).reshape(4, 4, 6)
+    orders = {tuple(epoch[:, 0].tolist()) for epoch in epochs}
+    assert all(sorted(order) == [0, 6, 12, 18] for order in orders)
+    assert len(orders) > 1
+
+
+def test_batch_may_span_epochs_and_be_larger_than_the_shard(numbered: ImagenetFiles) -> None:
+    _, labels = stream(numbered, batches=1, shard=(0, 4), batch=15)
+    assert sorted(numbers(labels)[:6]) == sorted(numbers(labels)[6:12]) == list(range(6))
+    assert len(labels) == 15
+
+
+def test_stream_depends_on_the_seed_alone(ramps: ImagenetFiles, numbered: ImagenetFiles) -> None:
+    for files in (ramps, numbered):
+        first = stream(files, batches=10, seed=3)
+        again = stream(files, batches=10, seed=3, threads=3)
+        np.testing.assert_array_equal(first[0], again[0])
+        np.testing.assert_array_equal(first[1], again[1])
+    assert not np.array_equal(first[1], stream(numbered, batches=10, seed=4)[1])
+
+
+# Pixels -----------------------------------------------------------------------------------------
+
+
+def test_plain_image_is_the_middle_resized(tmp_path: Path) -> None:
+    # Of 160 x 320 pixels, the middle 140 x 280: at half the size, the mean of neighbours.
+    write_shards(tmp_path, [example(jpeg(ramp(160, 320)), 1)])
+    images, _ = stream(locate(tmp_path), 1, batch=1, image_size=70, **PLAIN)
+    middle = ramp(160, 320)[10:150, 20:300].astype(np.float32)
+    # The centre of output pixel j lies at 2 (j + 1/2) - 1/2 down and 4 (j + 1/2) - 1/2 across.
+    down, across = 2 * np.arange(70), 4 * np.arange(70) + 1
+    expected = (middle[down][:, across] + middle[down + 1][:, across + 1]) / 2
+    pixels = (images[0] + 1) * 127.5
+    assert np.abs(pixels - expected).max() < 4
+    assert np.abs(pixels - expected).mean() < 1
+
+
+def test_black_and_white_are_the_limits(tmp_path: Path) -> None:
+    write_shards(tmp_path, [example(grey(0), 1), example(grey(255), 2)])
+    images, _ = stream(locate(tmp_path), 1, batch=2, **PLAIN)
+    np.testing.assert_allclose(images[0], -1, atol=1e-6)
+    np.testing.assert_allclose(images[1], 1, atol=1e-6)
+
+
+def test_grey_jpegs_have_three_channels(tmp_path: Path) -> None:
+    encoded = tf.io.encode_jpeg(np.full((20, 20, 1), 90, np.uint8), format="grayscale").numpy()
+    write_shards(tmp_path, [example(encoded, 1)])
+    images, _ = stream(locate(tmp_path), 1, batch=1, **PLAIN)
+    np.testing.assert_allclose(images, 90 / 127.5 - 1, atol=0.02)
+
+
+def boxes(images: Images) -> npt.NDArray[np.float64]:
+    """[n, 5]: left, top, width and height of each crop of a ramp, in shares, and if mirrored."""
+    shares = (images.astype(np.float64) + 1) / 2
+    size = shares.shape[1]
+    # Away from the edges, which a resize repeats.
+    near, far = 1, size - 2
+    across = shares[:, :, :, 0].mean(axis=1)
+    down = shares[:, :, :, 1].mean(axis=2)
+    slope_x = (across[:, far] - across[:, near]) / (far - near)
+    slope_y = (down[:, far] - down[:, near]) / (far - near)
+    width, height = np.abs(slope_x) * size, slope_y * size
+    left = across.mean(axis=1) - width / 2
+    top = down.mean(axis=1) - height / 2
+    return np.stack([left, top, width, height, slope_x < 0], axis=1)
+
+
+def test_random_crops_have_the_published_proportions(ramps: ImagenetFiles) -> None:
+    images, _ = stream(ramps, batches=4, batch=64, image_size=32, shuffle=False)
+    left, top, width, height, mirrored = boxes(images).T
+    area, aspect = width * height, width * 200 / (height * 160)
+    # Red and green are coded to some grey levels' precision.
+    assert 0.07 < area.min() < 0.2
+    assert 0.8 < area.max() < 1.03
+    assert 0.7 < aspect.min() < 0.85
+    assert 1.2 < aspect.max() < 1.42
+    assert left.min() > -0.03
+    assert top.min() > -0.03
+    assert (left + width).max() < 1.03
+    assert (top + height).max() < 1.03
+    assert left.std() > 0.1
+    assert top.std() > 0.1
+    assert 90 < mirrored.sum() < 166
+
+
+def test_augmentation_differs_by_record_epoch_rank_and_seed(ramps: ImagenetFiles) -> None:
+    def crops(**options: Any) -> set[bytes]:
+        images, _ = stream(ramps, shuffle=False, batch=32, **options)
+        return {image.tobytes() for image in images}
+
+    # 32 records a rank: the second batch is the second epoch. All records are one image.
+    first = crops(batches=2, shard=(0, 2))
+    assert len(first) == 64
+    assert first.isdisjoint(crops(batches=2, shard=(1, 2)))
+    assert first.isdisjoint(crops(batches=2, shard=(0, 2), seed=1))
+
+
+def test_samples_can_be_learnt(tmp_path: Path) -> None:
+    write_imagenet(tmp_path, shards=1, per_shard=20)
+    images, labels = stream(locate(tmp_path), 2, batch=20, image_size=64)
+    assert set(labels.tolist()) == set(LABELS)
+    colours = images.mean(axis=(1, 2))
+    centres = {label: np.median(colours[labels == label], axis=0) for label in LABELS}
+    nearest = [min(LABELS, key=lambda each: np.abs(centres[each] - c).max()) for c in colours]
+    assert np.mean(np.array(nearest) == labels) > 0.9
+
+
+# The contract -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_types_and_shapes(numbered: ImagenetFiles, augment: bool) -> None:
+    options: dict[str, Any] = {"shard": (0, 2), "batch": 6, "image_size": 75, "seed": 0}
+    options["augment"] = augment
+    images, labels = train_dataset(numbered, **options).element_spec
+    assert images == tf.TensorSpec((6, 75, 75, 3), tf.float32)
+    assert labels == tf.TensorSpec((6,), tf.int32)
+    images, labels = train_dataset(numbered, **options, drop_remainder=False).element_spec
+    assert images == tf.TensorSpec((None, 75, 75, 3), tf.float32)
+    assert labels == tf.TensorSpec((None,), tf.int32)
+
+
+def test_remainder_is_dropped_on_demand(numbered: ImagenetFiles) -> None:
+    kept, _ = stream(numbered, batch=10, repeat=False, drop_remainder=False)
+    dropped, _ = stream(numbered, batch=10, repeat=False, drop_remainder=True)
+    assert (len(kept), len(dropped)) == (24, 20)
+
+
+def test_threads_are_the_pipelines_own(numbered: ImagenetFiles) -> None:
+    train = train_dataset(numbered, shard=(0, 1), batch=4, image_size=8, seed=0, threads=3)
+    for dataset in (train, validation_dataset(numbered, batch=4, image_size=8, threads=3)):
+        options = dataset.options()
+        assert options.threading.private_threadpool_size == 3
+        assert options.threading.max_intra_op_parallelism == 1
+        assert not options.autotune.enabled
+        policy = options.experimental_distribute.auto_shard_policy
+        assert policy == tf.data.experimental.AutoShardPolicy.OFF
+
+
+def test_fewer_records_than_ranks_are_refused(numbered: ImagenetFiles) -> None:
+    with pytest.raises(DataError, match="24 training records cannot be shared by 25 ranks"):
+        stream(numbered, shard=(0, 25))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
+)
+def test_arguments_without_sense_are_refused(
+    numbered: ImagenetFiles, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ValueError):
+        stream(numbered, **options)
+    if "shard" not in options:
+        with pytest.raises(ValueError):
+            validation_dataset(numbered, **{"batch": 4, "image_size": 8, **options})
+
+
+# Validation -------------------------------------------------------------------------------------
+
+
+def test_validation_is_one_pass_over_all_records(numbered: ImagenetFiles) -> None:
+    dataset = validation_dataset(numbered, batch=4, image_size=8)
+    assert dataset.element_spec[0] == tf.TensorSpec((None, 8, 8, 3), tf.float32)
+    batches = list(dataset.as_numpy_iterator())
+    assert [len(labels) for _, labels in batches] == [4, 3]
+    labels = np.concatenate([labels for _, labels in batches])
+    assert numbers(labels) == [*range(3, 8), *range(1, 3)]
+    plain, _ = stream(numbered, batches=1, **PLAIN)
+    np.testing.assert_array_equal(batches[0][0], plain[3:7])
+
+
+def test_validation_without_shards(ramps: ImagenetFiles) -> None:
+    with pytest.raises(DataError, match="holds no validation shards"):
+        validation_dataset(ramps, batch=4, image_size=8)
+
+
+# Damage -----------------------------------------------------------------------------------------
+
+PNG = tf.io.encode_png(np.full((8, 8, 3), 5, np.uint8)).numpy()
+
+
+def broken_header(image: bytes) -> bytes:
+    """A quantisation table of a length that cannot be; both ends are as they should be."""
+    start = image.index(b"\xff\xdb") + 2
+    return image[:start] + b"\x00\x05" + image[start + 2 :]
+
+
+DAMAGED = {
+    "cut short": example(jpeg(ramp(64, 64))[:900], 5),
+    "header": example(broken_header(grey(9)), 5),
+    "not a JPEG": example(b"<html>not found</html>", 5),
+    "only a beginning": example(b"\xff\xd8\xff", 5),
+    "empty": example(b"", 5),
+    "no image": tf.train.Example(
+        features=tf.train.Features(
+            feature={
+                "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[5]))
+            }
+        )
+    ).SerializeToString(),
+    "no label": example(grey(9), 5).replace(b"image/class/label", b"image/class/lobel"),
+    "no Example": b"\x0a\x7f",
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_record_that_cannot_be_decoded_is_named(
+    tmp_path: Path, damage: str, batch: int, threads: int
+) -> None:
+    sound = [example(grey(9), 5)] * 6
+    paths = write_shards(tmp_path, sound, [*sound[:4], DAMAGED[damage], sound[5]], sound)
+    files = locate(tmp_path)
+    dataset = train_dataset(
+        files, shard=(0, 1), batch=batch, image_size=8, seed=0, threads=threads, **PLAIN
+    )
+    iterator = dataset.as_numpy_iterator()
+    # The damaged record is number 10 of all: the batches before it are whole.
+    for _ in range(10 // batch):
+        assert len(next(iterator)[1]) == batch
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        next(iterator)
+    assert f"{paths[1]}: record 4 cannot be decoded; fetch or write" in str(raised.value)
+
+
+@pytest.mark.parametrize("label", [0, 1001, -1, 2**32 + 1])
+def test_label_out_of_range_is_named(tmp_path: Path, label: int) -> None:
+    sound = example(grey(9), 5)
+    write_shards(tmp_path, [sound] * 4)
+    (path,) = write_shards(tmp_path, [sound, sound, example(grey(9), label)], split="validation")
+    files = locate(tmp_path)
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        list(validation_dataset(files, batch=3, image_size=8))
+    expected = f"{path}: record 2 has {label} in image/class/label, not 1..1000"
+    assert expected in str(raised.value)
+
+
+def test_damage_is_named_when_shuffled(tmp_path: Path) -> None:
+    sound = [example(grey(9), 5)] * 6
+    paths = write_shards(tmp_path, sound, [*sound, DAMAGED["cut short"]])
+    with pytest.raises(tf.errors.InvalidArgumentError) as raised:
+        stream(locate(tmp_path), 10, batch=4)
+    assert f"{paths[1]}: record 6 cannot be decoded" in str(raised.value)
+
+
+def test_bytes_after_the_image_do_no_harm(tmp_path: Path) -> None:
+    write_shards(tmp_path, [example(grey(100) + b"\x00\x00 and more", 5)])
+    images, _ = stream(locate(tmp_path), 1, batch=1)
+    np.testing.assert_allclose(images, 100 / 127.5 - 1, atol=0.02)
+
+
+def test_damaged_frame_and_vanished_file_are_errors(tmp_path: Path) -> None:
+    sound = [example(grey(9), 5)] * 4
+    paths = write_shards(tmp_path, sound, sound)
+    files = locate(tmp_path)
+    content = bytearray(paths[1].read_bytes())
+    content[len(content) // 2 - 8] ^= 1
+    paths[1].write_bytes(content)
+    with pytest.raises(tf.errors.DataLossError):
+        stream(files, 10, **PLAIN)
+    paths[1].unlink()
+    with pytest.raises(tf.errors.NotFoundError, match=paths[1].name):
+        stream(files, 10, **PLAIN)

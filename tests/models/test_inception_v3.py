@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow import keras
+
+from models.networks.inception_v3 import (
+    A,
+    B,
+    C,
+    inception_v3,
+    inception_v3_of,
+    inception_v3_s,
+)
+from tests.support.training import all_finite, gradients, parameters, zero_weights
+
+PARAMETERS = {1000: 23_817_352, 100: 21_973_252, 10: 21_788_842}
+
+
+@pytest.fixture(autouse=True)
+def fresh_models() -> Iterator[None]:
+    keras.utils.set_random_seed(0)
+    yield
+    keras.backend.clear_session()
+
+
+@pytest.fixture
+def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    zero_weights(monkeypatch)
+
+
+def shapes(model: Any) -> list[tuple[int, ...]]:
+    return [tuple(variable.shape) for variable in model.trainable_variables]
+
+
+def noise(size: int) -> Any:
+    return np.random.default_rng(0).standard_normal((3, size, size, 3), dtype=np.float32)
+
+
+@pytest.mark.usefixtures("without_random_weights")
+@pytest.mark.parametrize("classes", PARAMETERS)
+def test_counts_are_the_published_ones(classes: int) -> None:
+    model = inception_v3(299, classes)
+
+    assert parameters(model) == PARAMETERS[classes]
+    assert len(model.trainable_variables) == 190
+    assert model.output_shape == (None, classes)
+
+
+@pytest.mark.usefixtures("without_random_weights")
+@pytest.mark.parametrize("classes", PARAMETERS)
+def test_auxiliary_head_is_that_of_slim(classes: int) -> None:
+    model = inception_v3(299, classes, auxiliary=True)
+
+    # 1 x 1 to 128 channels, 5 x 5 to 768, both with a shift for each channel, then the classes.
+    head = (768 + 1) * 128 + (5 * 5 * 128 + 1) * 768 + (768 + 1) * classes
+    assert parameters(model) == PARAMETERS[classes] + head
+    assert len(model.trainable_variables) == 190 + 6
+    assert [tuple(output.shape) for output in model.outputs] == [(None, classes)] * 2
+
+
+def test_auxiliary_logits_come_second_and_from_the_middle() -> None:
+    model = inception_v3_of(107, 10, A[:1], B[:1], 1, thinner=4, auxiliary=True)
+    with tf.GradientTape(persistent=True) as tape:
+        main, auxiliary = model(noise(107), training=True)
+
+    def reached(logits: Any) -> int:
+        found = tape.gradient(logits, model.trainable_variables)
+        return sum(gradient is not None for gradient in found)
+
+    # The main logits depend on all but the head's six; the others on the stem, the blocks A and B,
+    # the reduction between them and the head: 5 + 7 + 4 + 10 convolutions of two tensors, and six.
+    assert len(model.trainable_variables) == 84 + 6
+    assert (reached(main), reached(auxiliary)) == (84, 2 * (5 + 7 + 4 + 10) + 6)
+    assert all_finite(gradients(model, noise(107), [1, 2, 3]))
+
+
+@pytest.mark.usefixtures("without_random_weights")
+def test_own_network_at_full_size_has_the_grids_of_the_paper() -> None:
+    model = inception_v3(299, 10, auxiliary=True)
+    joined = [each for each in model.layers if isinstance(each, keras.layers.Concatenate)]
+    grids = [tuple(each.output.shape[1:]) for each in joined]
+    assert grids == [
+        (35, 35, 256),
+        (35, 35, 288),
+        (35, 35, 288),
+        *[(17, 17, 768)] * 5,
+        (8, 8, 1280),
+        *[(8, 8, 768), (8, 8, 768), (8, 8, 2048)] * 2,
+    ]
+
+
+def test_own_network_at_full_size_computes_what_that_of_keras_does() -> None:
+    own = inception_v3_of(75, 10, A, B, C, thinner=1)
+    theirs = inception_v3(75, 10)
+    assert shapes(own) == shapes(theirs)
+
+    own.set_weights(theirs.get_weights())
+    expected = np.asarray(theirs(noise(75), training=False))
+    found = np.asarray(own(noise(75), training=False))
+    # Without statistics to normalise by, activations shrink from layer to layer.
+    assert np.ptp(expected) > 0
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_small_variant_has_a_block_of_each_kind_and_trains() -> None:
+    model = inception_v3_s(75, 10)
+    logits = np.asarray(model(noise(75), training=False))
+
+    # 5 convolutions in the stem, 7 + 4 + 10 + 6 + 9 in the blocks, then the dense layer.
+    assert len(model.trainable_variables) == 2 * 41 + 2 == 84
+    assert parameters(model) < parameters(inception_v3_of(75, 10, A[:1], B[:1], 1, thinner=2)) / 3
+    assert logits.shape == (3, 10)
+    assert np.ptp(logits) > 0
+    assert not np.allclose(logits.sum(axis=1), 1.0)
+    assert all_finite(gradients(model, noise(75), [1, 2, 3]))
+
+
+@pytest.mark.usefixtures("without_random_weights")
+@pytest.mark.parametrize("build", [inception_v3, inception_v3_s])
+def test_image_too_small_is_refused(build: Any) -> None:
+    build(75, 10)
+    with pytest.raises(ValueError):
+        build(74, 10)

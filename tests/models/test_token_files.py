@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.inputs.cifar_files import DataError
+from models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
+from models.inputs.token_samples import main, write_tokens
+
+TEXT = b" the cat sat on the mat \n the dog sat \n"
+
+
+def write(folder: Path, train: bytes = TEXT, layout: str = "ptb.{}.txt") -> Path:
+    """A data set whose training text is this one; returns that file."""
+    folder.mkdir(exist_ok=True)
+    for split in Split:
+        content = train if split is Split.TRAIN else TEXT
+        (folder / layout.format(split.value)).write_bytes(content)
+    return folder / layout.format("train")
+
+
+def found(folder: Path, train: bytes = TEXT) -> TokenFiles:
+    write(folder, train)
+    return locate(folder)
+
+
+def complaint(directory: Path) -> str:
+    """The message with which the directory is refused: one line with something to do."""
+    with pytest.raises(DataError) as raised:
+        locate(directory)
+    message = str(raised.value)
+    assert "\n" not in message
+    assert "; " in message
+    return message
+
+
+def read(files: TokenFiles, split: Split, size: int = 100) -> list[str]:
+    """The words of a split, from their numbers."""
+    numbers = vocabulary(files, size)
+    words = {number: word for word, number in numbers.items()}
+    return [words[number] for number in ids(files, split, numbers).tolist()]
+
+
+@pytest.mark.parametrize("layout", ["ptb.{}.txt", "{}.txt"])
+def test_both_layouts_are_found_and_counted(tmp_path: Path, layout: str) -> None:
+    train = write(tmp_path, b"a b\n\nc", layout)
+    files = locate(str(tmp_path))
+    assert files.train == train
+    assert [files.path(split).name for split in Split] == [
+        layout.format(name) for name in ("train", "valid", "test")
+    ]
+    assert (files.train_tokens, files.valid_tokens, files.test_tokens) == (6, 11, 11)
+    assert [files.tokens(split) for split in Split] == [6, 11, 11]
+
+
+def test_published_layout_is_preferred(tmp_path: Path) -> None:
+    write(tmp_path, layout="{}.txt")
+    assert locate(tmp_path).train.name == "train.txt"
+    write(tmp_path)
+    assert locate(tmp_path).train.name == "ptb.train.txt"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a b\nc\n", "a b <eos> c <eos>"),
+        (b"a b\nc", "a b <eos> c <eos>"),
+        (b"  a\t b \r\nc\r\n", "a b <eos> c <eos>"),
+        (b"a\n\nb\n", "a <eos> <eos> b <eos>"),
+        (b"\xef\xbb\xbfa\n", "a <eos>"),
+        ("na\u00efve \u732b\n".encode(), "na\u00efve \u732b <eos>"),
+        # No ends of lines, though str.splitlines says so.
+        ("a\x0cb\u2028c\n".encode(), "a b c <eos>"),
+    ],
+)
+def test_words_of_a_line_and_its_end(tmp_path: Path, content: bytes, words: str) -> None:
+    files = found(tmp_path, content)
+    assert read(files, Split.TRAIN) == words.split()
+    assert files.train_tokens == len(words.split())
+
+
+def test_frequent_words_come_first_and_then_the_alphabet(tmp_path: Path) -> None:
+    files = found(tmp_path, b"b a c c\nb d <unk>\nc\n")
+    ranked = ["<eos>", "c", "b", "<unk>", "a", "d"]
+    assert vocabulary(files, 6) == {word: number for number, word in enumerate(ranked)}
+    assert vocabulary(files, 100) == vocabulary(files, 6)
+    assert list(vocabulary(files, 4)) == ["<eos>", "c", "b", "<unk>"]
+
+
+def test_vocabulary_always_has_the_end_of_a_line_and_the_unknown_word(tmp_path: Path) -> None:
+    files = found(tmp_path, b"c c c b b a\n")
+    assert vocabulary(files, 2) == {"<eos>": 0, "<unk>": 1}
+    assert vocabulary(files, 3) == {"c": 0, "<eos>": 1, "<unk>": 2}
+    assert read(files, Split.TRAIN, 4) == ["c", "c", "c", "b", "b", "<unk>", "<eos>"]
+    with pytest.raises(ValueError, match="vocabulary of 1"):
+        vocabulary(files, 1)
+
+
+def test_words_that_only_the_other_splits_have_are_unknown(tmp_path: Path) -> None:
+    files = found(tmp_path, b"the cat\n")
+    expected = "the cat <unk> <unk> the <unk> <eos> the <unk> <unk> <eos>"
+    assert read(files, Split.VALID) == expected.split()
+    assert ids(files, Split.VALID, vocabulary(files, 10)).dtype == np.int32
+
+
+@pytest.mark.parametrize(("length", "number"), [(1, 10), (3, 3), (4, 2), (5, 2), (10, 1)])
+def test_every_sequence_has_a_token_after_it(tmp_path: Path, length: int, number: int) -> None:
+    assert sequences(found(tmp_path), Split.TRAIN, length) == number
+
+
+def test_fewer_tokens_than_a_sequence_are_refused(tmp_path: Path) -> None:
+    files = found(tmp_path)
+    with pytest.raises(DataError, match=r"ptb.valid.txt: 11 tokens are too few .* of 11 .*; use"):
+        sequences(files, Split.VALID, 11)
+    with pytest.raises(ValueError, match="length 0"):
+        sequences(files, Split.VALID, 0)
+
+
+def test_missing_directory(tmp_path: Path) -> None:
+    message = complaint(tmp_path / "nowhere")
+    assert message.startswith(f"{tmp_path / 'nowhere'}: no such directory")
+    assert "models.inputs.token_samples" in message
+
+
+def test_directory_without_text(tmp_path: Path) -> None:
+    assert "looked for ptb.train.txt or train.txt" in complaint(tmp_path)
+
+
+@pytest.mark.parametrize("layout", ["ptb.{}.txt", "{}.txt"])
+@pytest.mark.parametrize("split", Split)
+def test_missing_file(tmp_path: Path, layout: str, split: Split) -> None:
+    write(tmp_path, layout=layout)
+    victim = tmp_path / layout.format(split.value)
+    victim.unlink()
+    assert complaint(tmp_path).startswith(f"{victim}: missing")
+    victim.mkdir()
+    assert complaint(tmp_path).startswith(f"{victim}: missing")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"\n \n\t\n", "has no word in it"),
+        (b"\xef\xbb\xbf", "has no word in it"),
+        (b"fine\nna\xefve\nfine\n", "line 2 is not UTF-8 (byte 0xef at position 2)"),
+        (b"fine\nfine\ncut \xe7\x8c", "line 3 is not UTF-8 (byte 0xe7 at position 4)"),
+        (b"a\x0cb\n\xff", "line 2 is not UTF-8"),
+        (b"\xed\xa0\x80\n", "line 1 is not UTF-8"),
+        (b"fine\n\0\n", "line 2 has a NUL byte"),
+        ("utf-16\n".encode("utf-16-le"), "line 1 has a NUL byte"),
+        (bytes(4096), "line 1 has a NUL byte"),
+        (b"\x1f\x8b\x08compressed", "line 1 is not UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("split", Split)
+def test_damaged_file(tmp_path: Path, split: Split, content: bytes, reason: str) -> None:
+    write(tmp_path)
+    victim = tmp_path / f"ptb.{split.value}.txt"
+    victim.write_bytes(content)
+    assert complaint(tmp_path).startswith(f"{victim}: {reason}")
+
+
+def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise OSError(errno.EACCES, "Permission denied", str(path))
+
+    train = write(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert complaint(tmp_path).startswith(f"{train}: unreadable (Permission denied)")
+
+
+def test_file_that_was_damaged_after_it_was_found(tmp_path: Path) -> None:
+    files = found(tmp_path)
+    files.train.write_bytes(b"\xff")
+    with pytest.raises(DataError, match="line 1 is not UTF-8"):
+        vocabulary(files, 10)
+
+
+# Bytes that look like text, too: any at all are hardly ever UTF-8.
+CONTENT = st.binary(max_size=60) | st.text(max_size=40).map(lambda text: text.encode())
+CONTENT |= st.text("ab <>\n\r\t\0\x85\ufeff\u2028", max_size=60).map(lambda text: text.encode())
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(content=CONTENT, size=st.integers(2, 20), length=st.integers(1, 12))
+def test_any_bytes_are_refused_or_sound(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, size: int, length: int
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "fuzz"
+    victim = write(folder, content)
+    try:
+        files = locate(folder)
+        count = sequences(files, Split.TRAIN, length)
+    except DataError as error:
+        assert str(error).startswith(f"{victim}: ")
+        assert "\n" not in str(error)
+        return
+    numbers = vocabulary(files, size)
+    assert sorted(numbers.values()) == list(range(len(numbers)))
+    assert {"<eos>", "<unk>"} <= numbers.keys()
+    assert len(numbers) <= size
+    for split in Split:
+        stream = ids(files, split, numbers)
+        assert len(stream) == files.tokens(split)
+        assert stream.max() < len(numbers)
+        assert stream.min() >= 0
+    assert count * length < files.train_tokens <= (count + 1) * length
+
+
+# Samples ---------------------------------------------------------------------------------------
+
+
+def test_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    def contents(folder: str, seed: int) -> dict[str, bytes]:
+        paths = write_tokens(tmp_path / folder, 30, 20, seed)
+        return {path.name: path.read_bytes() for path in paths}
+
+    first = contents("first", 5)
+    assert list(first) == ["ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"]
+    assert len(set(first.values())) == 3
+    assert contents("second", 5) == first
+    assert contents("third", 6) != first
+
+
+def test_sample_has_the_layout_and_the_size_that_were_asked_for(tmp_path: Path) -> None:
+    paths = write_tokens(tmp_path, sentences=200, words=50)
+    lines = [path.read_text().splitlines() for path in paths]
+    assert [len(each) for each in lines] == [200, 20, 20]
+    lengths = [len(line.split()) for line in lines[0]]
+    assert all(line == f" {' '.join(line.split())} " for line in lines[0])
+    assert (min(lengths), max(lengths)) == (5, 35)
+    assert 20 < len({word for line in lines[0] for word in line.split()}) <= 50
+    assert len(write_tokens(tmp_path / "smallest", 1, 1)) == 3
+    assert locate(tmp_path / "smallest").train_tokens > 5
+
+
+def test_sample_can_be_learned(tmp_path: Path) -> None:
+    write_tokens(tmp_path)
+    files = locate(tmp_path)
+    numbers = vocabulary(files, 1000)
+    stream = ids(files, Split.TRAIN, numbers)
+    end = numbers["<eos>"]
+    inside = (stream[:-1] != end) & (stream[1:] != end)
+    pairs = np.stack([stream[:-1], stream[1:]], axis=1)[inside]
+    table = np.zeros((len(numbers), len(numbers)))
+    np.add.at(table, (pairs[:, 0], pairs[:, 1]), 1)
+
+    # A word is followed by one of four others, and the other splits know no other either.
+    assert (table > 0).sum(axis=1).max() <= 4
+    given = table / np.maximum(table.sum(axis=1, keepdims=True), 1)
+    alone = table.sum(axis=0) / table.sum()
+    entropy = -np.log(given[pairs[:, 0], pairs[:, 1]]).mean()
+    assert entropy < 1.3
+    assert -np.log(alone[pairs[:, 1]]).mean() > entropy + 1.5
+
+
+def test_splits_of_a_sample_share_their_words(tmp_path: Path) -> None:
+    write_tokens(tmp_path)
+    files = locate(tmp_path)
+    numbers = vocabulary(files, 1000)
+    unknown = (ids(files, Split.VALID, numbers) == numbers["<unk>"]).mean()
+    assert unknown < 0.01
+
+
+def test_existing_files_are_never_overwritten(tmp_path: Path) -> None:
+    precious = tmp_path / "ptb.test.txt"
+    precious.write_bytes(b"precious")
+    with pytest.raises(DataError, match="exists already"):
+        write_tokens(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["ptb.test.txt"]
+    assert precious.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(("sentences", "words", "seed"), [(0, 5, 0), (5, 0, 0), (5, 5, -1)])
+def test_numbers_without_sense_are_refused(
+    tmp_path: Path, sentences: int, words: int, seed: int
+) -> None:
+    with pytest.raises(DataError):
+        write_tokens(tmp_path, sentences, words, seed)
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = str(tmp_path / "new" / "folder")
+    assert main([target, "--sentences", "12", "--words", "9", "--seed", "2"]) == 0
+    assert "3 files of 12 sentences" in capsys.readouterr().out
+    assert len(locate(target).train.read_text().splitlines()) == 12
+
+    assert main([target]) == 2
+    error = capsys.readouterr().err
+    assert "exists already" in error
+    assert error.count("\n") == 1

@@ -1,0 +1,49 @@
+"""One step of a network outside of any harness. Imports TensorFlow."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+
+
+def parameters(model: Any) -> int:
+    """How many trainable numbers a model has."""
+    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
+
+
+def zero_weights(monkeypatch: Any) -> None:
+    """Build without random numbers: shapes do not depend on them, and they take seconds."""
+
+    def zeros(self: Any, shape: Any, dtype: Any = None, **_: Any) -> Any:
+        return tf.zeros(shape, dtype or "float32")
+
+    for initializer in ("VarianceScaling", "RandomUniform", "RandomNormal", "Orthogonal"):
+        monkeypatch.setattr(getattr(keras.initializers, initializer), "__call__", zeros)
+
+
+def gradients(model: Any, inputs: Any, labels: Any) -> list[Any]:
+    """Those of one step, traced; the cross entropy of all outputs [..., classes] counts alike."""
+
+    @tf.function
+    def step(inputs: Any, labels: Any) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = tf.nest.flatten(model(inputs, training=True))
+            losses = [
+                tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits) for logits in outputs
+            ]
+            loss = tf.add_n([tf.reduce_mean(each) for each in losses])
+        return tape.gradient(loss, model.trainable_variables)
+
+    return list(step(tf.constant(inputs), tf.constant(labels, tf.int32)))
+
+
+def all_finite(gradients: list[Any]) -> bool:
+    """Whether every variable has a gradient, dense or sparse, of finite numbers."""
+    return all(
+        gradient is not None and bool(np.isfinite(tf.convert_to_tensor(gradient)).all())
+        for gradient in gradients
+    )
