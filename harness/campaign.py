@@ -174,8 +174,8 @@ class Campaign:
             # It halves the group again and again, which Horovod does over MPI only.
             return size & (size - 1) == 0 and self.options.launcher == "mpirun"
         if comparison.exchange == "dense":
-            network = registry.network(comparison.workload.model)
-            return network.traffic is registry.Traffic.SPARSE
+            # The gradient of an embedding is the rows that were looked up.
+            return registry.network(comparison.workload.model).task is registry.Task.LANGUAGE
         if comparison.question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
         return True

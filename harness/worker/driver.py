@@ -14,6 +14,14 @@ from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase
 _HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+def told(error: BaseException) -> str:
+    """Its message. TensorFlow puts the stack of a graph's node before what happened there."""
+    message = str(error).strip() or repr(error)
+    if message.startswith("Graph execution error"):
+        message = [part.strip() for part in message.split("\n\n") if part.strip()][-1]
+    return message
+
+
 class Driver:
     """Receives orders on a thread of its own, so that a busy or hanging rank still notices that
     the driver is gone (and leaves) or asks where it stands (and answers)."""
@@ -92,7 +100,7 @@ class Driver:
                 "error": {
                     "phase": self.phase.value,
                     "kind": type(error).__name__,
-                    "message": str(error).strip() or repr(error),
+                    "message": told(error),
                 }
             }
         )

@@ -3,9 +3,8 @@
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute.collective_all_reduce_strategy import (
-    CollectiveAllReduceExtended,
-)
+from tensorflow.python.eager import context
+from tensorflow.tsl.protobuf import coordination_config_pb2
 
 from harness.worker import training
 from harness.worker.distributed import DistributedTrainer, Replicated
@@ -13,13 +12,32 @@ from harness.worker.distributed import DistributedTrainer, Replicated
 _Communication = tf.distribute.experimental.CommunicationImplementation
 
 
+# Ten seconds by default: a group that is stopped while others take their turn would be taken for
+# dead. The driver's own deadlines are the guard instead.
+_HEARTBEAT_TIMEOUT_MS = 24 * 3600 * 1000
+
+
+def configure_heartbeat(workers: int) -> None:
+    """Have the strategy's workers wait for each other, before it is made.
+
+    As the strategy does it itself (TensorFlow's collective_all_reduce_strategy.py), which takes a
+    configuration that is there; there is no public way.
+    """
+    job = coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        heartbeat_timeout_in_ms=_HEARTBEAT_TIMEOUT_MS,
+        coordinated_jobs=[job],
+    )
+
+
 class MultiWorkerTrainer(DistributedTrainer):
     """See harness.worker.trainer.Trainer. TF_CONFIG is set by harness.worker.rendezvous."""
 
     def make_strategy(self) -> tf.distribute.Strategy:
         training.set_up_devices(self.config)
-        # Its heartbeat would take a worker that is stopped between its turns for a dead one.
-        CollectiveAllReduceExtended._enable_check_health = False
+        configure_heartbeat(self.config["world_size"])
         gpu = bool(tf.config.list_physical_devices("GPU"))
         self._implementation = _Communication.NCCL if gpu else _Communication.RING
         options = tf.distribute.experimental.CommunicationOptions(
