@@ -39,7 +39,7 @@ from harness.starter import DataSource, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
 from harness.wire import Phase
 from models import inputs, registry
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "data" / "samples"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import options
-from models.inputs.cifar_files import CifarFiles, DataError, Layout, Split, rows
+from models.inputs import pipeline
+from models.inputs.cifar_files import CifarFiles, Layout, Split, rows
+from models.inputs.errors import DataError
 
 # Mean and standard deviation of each channel over the training images, as published widely for
 # pixels in 0..1; here times 255.
@@ -27,7 +28,6 @@ STANDARD_DEVIATION = {
 _SIDE = 32
 _MARGIN = 4
 _OFFSETS = 2 * _MARGIN + 1
-_PREFETCHED_BATCHES = 2
 
 
 def train_dataset(
@@ -60,10 +60,8 @@ def train_dataset(
     threads that make no sense.
     """
     index, count = shard
-    if not 0 <= index < count:
-        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
-    if batch < 1 or threads < 1:
-        raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
+    pipeline.check_shard(index, count)
+    pipeline.check_numbers(batch, threads)
     if count > files.train_records:
         raise DataError(
             f"{files.train[0].parent}: {files.train_records} training records cannot be shared by "
@@ -77,7 +75,7 @@ def train_dataset(
         dataset = dataset.repeat()
     dataset = dataset.batch(batch, drop_remainder=drop_remainder).enumerate()
 
-    stream = _stream(seed, index)
+    stream = pipeline.streams(seed, index, 1)[0]
 
     def prepare(number: tf.Tensor, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         images, labels = _decoded(files, records)
@@ -88,8 +86,8 @@ def train_dataset(
             images = tf.image.resize(images, (image_size, image_size), method="bilinear")
         return tf.ensure_shape(images, [records.shape[0], image_size, image_size, 3]), labels
 
-    dataset = dataset.map(prepare, num_parallel_calls=threads if threads > 1 else None)
-    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options.fixed(threads))
+    dataset = dataset.map(prepare, num_parallel_calls=pipeline.calls(threads))
+    return pipeline.ready(dataset, threads)
 
 
 def _source(files: CifarFiles, index: int, count: int) -> tf.data.Dataset:
@@ -98,12 +96,6 @@ def _source(files: CifarFiles, index: int, count: int) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensor_slices(rows(files, Split.TRAIN)[index::count])
     paths = [str(path) for path in files.train]
     return tf.data.FixedLengthRecordDataset(paths, files.record_bytes).shard(count, index)
-
-
-def _stream(seed: int, index: int) -> tf.Tensor:
-    """One number for each pair of a seed and a rank, to tell their random streams apart."""
-    state = np.random.SeedSequence([seed, index]).generate_state(1)
-    return tf.constant(int(state[0]), tf.int64)
 
 
 def _decoded(files: CifarFiles, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -23,12 +23,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from models.inputs.errors import DataError, content_of, faulty
+
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20
-
-
-class DataError(ValueError):
-    """A data set that cannot be used: one line with the file, the fault and what to do."""
 
 
 class Layout(Enum):
@@ -135,7 +133,7 @@ def locate(data_dir: str | Path, dataset: str) -> CifarFiles:
     form = format_of(dataset)
     root = Path(data_dir)
     if not os.path.isdir(root):
-        raise _fault(root, "no such directory", _make_samples(form))
+        raise faulty(root, "no such directory", _make_samples(form))
     incomplete = None
     for layout, names in form.names.items():
         for folder in (root, root / names.folder):
@@ -147,9 +145,9 @@ def locate(data_dir: str | Path, dataset: str) -> CifarFiles:
             if incomplete is None and len(missing) < len(train + test):
                 incomplete = missing[0]
     if incomplete is not None:
-        raise _fault(incomplete, f"missing, though other {dataset} files are there", _FETCH)
+        raise faulty(incomplete, f"missing, though other {dataset} files are there", _FETCH)
     looked_for = " or ".join(names.train[0] for names in form.names.values())
-    raise _fault(root, f"holds no {dataset} (looked for {looked_for})", _make_samples(form))
+    raise faulty(root, f"holds no {dataset} (looked for {looked_for})", _make_samples(form))
 
 
 def records(files: CifarFiles, split: Split) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -180,10 +178,6 @@ def _make_samples(form: Format) -> str:
     )
 
 
-def _fault(path: Path, fault: str, remedy: str) -> DataError:
-    return DataError(f"{path}: {fault}; {remedy}")
-
-
 def _checked(
     form: Format, layout: Layout, train: tuple[Path, ...], test: tuple[Path, ...]
 ) -> CifarFiles:
@@ -203,12 +197,7 @@ def _checked(
 
 def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
     """One file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _fault(path, f"unreadable ({error.strerror})", "check its permissions") from error
-    if not content:
-        raise _fault(path, "empty", _FETCH)
+    content = content_of(path, _FETCH)
     read = _binary_rows if layout is Layout.BINARY else _pickle_rows
     table = read(path, content, form)
     for column, (label, limit) in enumerate(zip(form.labels, form.limits)):
@@ -216,14 +205,14 @@ def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
         if wrong.size:
             where, value = wrong[0], table[wrong[0], column]
             fault = f"record {where} has {value} for {label}, not 0..{limit - 1}"
-            raise _fault(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
+            raise faulty(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
     return table
 
 
 def _binary_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
     if len(content) % form.record_bytes:
         fault = f"{len(content)} bytes is no whole number of {form.record_bytes}-byte records"
-        raise _fault(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
+        raise faulty(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
     return np.frombuffer(content, np.uint8).reshape(-1, form.record_bytes)
 
 
@@ -233,15 +222,15 @@ def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uin
     except Exception as error:
         # Damaged bytes can make an unpickler raise almost anything, as its documentation warns.
         reason = str(error) if isinstance(error, _Refused) else "cut short or no pickle"
-        raise _fault(path, f"cannot be unpickled ({reason})", _FETCH) from error
+        raise faulty(path, f"cannot be unpickled ({reason})", _FETCH) from error
     if not isinstance(loaded, dict):
-        raise _fault(path, "does not hold a dictionary", _FETCH)
+        raise faulty(path, "does not hold a dictionary", _FETCH)
     fields = {_text(key): value for key, value in loaded.items()}
     try:
         pixels = _pixels(fields.get("data"))
         labels = [_labels(fields.get(name), len(pixels)) for name in form.labels]
     except _Refused as error:
-        raise _fault(path, str(error), f"is it really {form.dataset}? if so, {_FETCH}") from error
+        raise faulty(path, str(error), f"is it really {form.dataset}? if so, {_FETCH}") from error
     return np.concatenate([np.stack(labels, axis=1), pixels], axis=1)
 
 

@@ -15,8 +15,8 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import options
-from models.inputs.cifar_files import DataError
+from models.inputs import pipeline
+from models.inputs.errors import DataError
 from models.inputs.imagenet_files import CLASSES, ImagenetFiles
 
 # Of records as they are stored, 110 KB each in the published shards; those are shuffled already.
@@ -28,7 +28,6 @@ _FEATURES = {
     "image/encoded": tf.io.FixedLenFeature([], tf.string),
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
-_PREFETCHED_BATCHES = 2
 
 # From a JPEG and its number in the stream to uint8 [h, w, 3].
 Crop = Callable[[Any, Any], Any]
@@ -65,9 +64,8 @@ def train_dataset(
     a record does not fit its checksum, without the file: `imagenet_files.read_records` finds it.
     """
     index, count = shard
-    if not 0 <= index < count:
-        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
-    _check_numbers(batch, threads)
+    pipeline.check_shard(index, count)
+    pipeline.check_numbers(batch, threads)
     if files.train_records is not None and count > files.train_records:
         raise DataError(
             f"{files.train[0].parent}: {files.train_records} training records cannot be shared by "
@@ -87,7 +85,7 @@ def train_dataset(
     if repeat:
         records = records.repeat()
 
-    streams = _streams(seed, index)
+    streams = pipeline.streams(seed, index, 2)
 
     def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         if not augment:
@@ -106,7 +104,7 @@ def validation_dataset(
     The last batch may be smaller. Raises DataError if there are no validation shards, ValueError
     for a batch or threads that make no sense; iterating raises what it does in `train_dataset`.
     """
-    _check_numbers(batch, threads)
+    pipeline.check_numbers(batch, threads)
     if not files.validation:
         raise DataError(
             f"{files.train[0].parent}: holds no validation shards (looked for "
@@ -119,17 +117,6 @@ def validation_dataset(
         return _central_crop(encoded)
 
     return _batches(records, files.validation, cropped, batch, image_size, False, threads)
-
-
-def _check_numbers(batch: int, threads: int) -> None:
-    if batch < 1 or threads < 1:
-        raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
-
-
-def _streams(seed: int, index: int) -> tf.Tensor:
-    """int64 [2]: one random stream for crops and one for mirrors, each rank's and seed's own."""
-    state = np.random.SeedSequence([seed, index]).generate_state(2)
-    return tf.constant(state.astype(np.int64))
 
 
 def _records(shards: tf.data.Dataset, paths: tuple[Path, ...]) -> tf.data.Dataset:
@@ -202,7 +189,7 @@ def _batches(
     # Two at a time, in turn: TensorFlow keeps the function `decode` as long as one of them lives,
     # and would have to prepare it anew for each batch, which takes milliseconds.
     dataset = dataset.interleave(decode_batch, cycle_length=2, block_length=1).map(check)
-    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options.fixed(threads))
+    return pipeline.ready(dataset, threads)
 
 
 def _assert_sound(

@@ -23,7 +23,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import faulty, unreadable
 
 # Labels are 1..1000; a network has one output more, for 0, the background.
 CLASSES = 1001
@@ -62,11 +62,11 @@ def locate(directory: str | Path) -> ImagenetFiles:
     """
     root = Path(directory)
     if not os.path.isdir(root):
-        raise _fault(root, "no such directory", _MAKE_SAMPLES)
+        raise faulty(root, "no such directory", _MAKE_SAMPLES)
     train = _shards(root, "train")
     if not train:
         looked_for = "looked for train-00000-of-*"
-        raise _fault(root, f"holds no ImageNet training shards ({looked_for})", _MAKE_SAMPLES)
+        raise faulty(root, f"holds no ImageNet training shards ({looked_for})", _MAKE_SAMPLES)
     validation = _shards(root, "validation")
     counts = [_check(path) for path in train]
     for path in validation:
@@ -85,11 +85,11 @@ def read_records(path: Path) -> Iterator[bytes]:
                 try:
                     data = _read_data(file, size)
                 except _Damaged as error:
-                    raise _fault(path, f"record {number} {error}", _FETCH) from error
+                    raise faulty(path, f"record {number} {error}", _FETCH) from error
                 yield data
                 number += 1
     except OSError as error:
-        raise _fault(path, f"unreadable ({error.strerror})", "check its permissions") from error
+        raise unreadable(path, error) from error
 
 
 _FETCH = "fetch or write this shard again"
@@ -97,10 +97,6 @@ _MAKE_SAMPLES = (
     "put the TFRecord shards there, or write a small sample with "
     "python -m models.inputs.imagenet_samples DIR"
 )
-
-
-def _fault(path: Path, fault: str, remedy: str) -> DataError:
-    return DataError(f"{path}: {fault}; {remedy}")
 
 
 class _Damaged(ValueError):
@@ -118,7 +114,7 @@ def _shards(root: Path, split: str) -> tuple[Path, ...]:
             continue
         if len(totals) > 1:
             several = " and ".join(f"of {total}" for total in sorted(totals))
-            raise _fault(folder, f"holds {split} shards {several}", "keep one set of them")
+            raise faulty(folder, f"holds {split} shards {several}", "keep one set of them")
         ((total, names),) = totals.items()
         expected: list[str] = []
         # Looked for one by one: a misnamed file may claim to be one of any number.
@@ -126,9 +122,9 @@ def _shards(root: Path, split: str) -> tuple[Path, ...]:
             expected.append(f"{split}-{number:05d}-of-{total:05d}")
             if expected[-1] not in names:
                 fault = f"missing, though {len(names)} of {total} shards are there"
-                raise _fault(folder / expected[-1], fault, "fetch or write it again")
+                raise faulty(folder / expected[-1], fault, "fetch or write it again")
         for name in sorted(names.difference(expected)):
-            raise _fault(folder / name, f"is none of {total} shards", "remove or rename it")
+            raise faulty(folder / name, f"is none of {total} shards", "remove or rename it")
         return tuple(folder / name for name in expected)
     return ()
 
@@ -139,7 +135,7 @@ def _totals(folder: Path, split: str) -> dict[int, set[str]]:
     try:
         names = os.listdir(folder) if os.path.isdir(folder) else []
     except OSError as error:
-        raise _fault(folder, f"unreadable ({error.strerror})", "check its permissions") from error
+        raise unreadable(folder, error) from error
     for name in names:
         match = re.fullmatch(rf"{split}-([0-9]{{5,9}})-of-([0-9]{{5,9}})", name)
         if match:
@@ -157,11 +153,11 @@ def _check(path: Path) -> int | None:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if not size:
-                raise _fault(path, "empty", _FETCH)
+                raise faulty(path, "empty", _FETCH)
             _check_example(_read_data(file, size))
             if size > VISITED_BYTES:
                 if not _ends_with_a_record(file, size):
-                    raise _fault(path, "cut short: no record ends where the file does", _FETCH)
+                    raise faulty(path, "cut short: no record ends where the file does", _FETCH)
                 return None
             number = 1
             while file.tell() < size:
@@ -170,9 +166,9 @@ def _check(path: Path) -> int | None:
             return number
     except _Damaged as error:
         remedy = f"is it really ImageNet as TFRecords? if so, {_FETCH}"
-        raise _fault(path, f"record {number} {error}", remedy) from error
+        raise faulty(path, f"record {number} {error}", remedy) from error
     except OSError as error:
-        raise _fault(path, f"unreadable ({error.strerror})", "check its permissions") from error
+        raise unreadable(path, error) from error
 
 
 def _read_length(file: BinaryIO, size: int) -> int:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.cifar_files import DataError
+from models.inputs.command import finish
+from models.inputs.errors import DataError
 
 SHARDS = 4
 PER_SHARD = 16
@@ -135,13 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--per-shard", type=int, default=PER_SHARD, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)
-    try:
+
+    def write() -> str:
         paths = write_imagenet(options.directory, options.shards, options.per_shard, options.seed)
-    except (DataError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"{len(paths)} shards of ImageNet in {options.directory}")
-    return 0
+        return f"{len(paths)} shards of ImageNet in {options.directory}"
+
+    return finish(write)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from models.inputs.cifar_files import DataError, Layout
+from models.inputs.cifar_files import Layout
+from models.inputs.errors import DataError
 
 
 def _cifar10(path: Path) -> None:

@@ -19,11 +19,12 @@ from models.inputs.cifar_files import (
     COARSE_CLASSES,
     FORMATS,
     PIXEL_BYTES,
-    DataError,
     Format,
     Layout,
     format_of,
 )
+from models.inputs.command import finish
+from models.inputs.errors import DataError
 
 # CIFAR-10's training set is five files, CIFAR-100's is one: a hundred records either way.
 RECORDS_PER_FILE = {"cifar10": 20, "cifar100": 100}
@@ -106,7 +107,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)
-    try:
+
+    def write() -> str:
         paths = write_cifar(
             options.directory,
             options.dataset,
@@ -114,11 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.records_per_file,
             options.seed,
         )
-    except (DataError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"{len(paths)} files of {options.dataset} in {options.directory}")
-    return 0
+        return f"{len(paths)} files of {options.dataset} in {options.directory}"
+
+    return finish(write)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import options
+from models.inputs import pipeline
 
 
 def images(
@@ -33,8 +33,7 @@ def words(
 
 def _generator(shard: tuple[int, int], batch: int, seed: int) -> np.random.Generator:
     index, count = shard
-    if not 0 <= index < count:
-        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
+    pipeline.check_shard(index, count)
     if batch < 1:
         raise ValueError(f"batch {batch}: must be at least 1")
     return np.random.default_rng([seed, index])
@@ -42,4 +41,4 @@ def _generator(shard: tuple[int, int], batch: int, seed: int) -> np.random.Gener
 
 def _repeated(*batch: np.ndarray) -> tf.data.Dataset:
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
-    return dataset.with_options(options.fixed(1))
+    return dataset.with_options(pipeline.fixed(1))

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import content_of, faulty
 
 END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
@@ -62,7 +62,7 @@ def locate(directory: str | Path) -> TokenFiles:
     """
     root = Path(directory)
     if not os.path.isdir(root):
-        raise _fault(root, "no such directory", _MAKE_SAMPLES)
+        raise faulty(root, "no such directory", _MAKE_SAMPLES)
     incomplete = None
     for layout in LAYOUTS:
         paths = [root / layout.format(split.value) for split in Split]
@@ -72,9 +72,9 @@ def locate(directory: str | Path) -> TokenFiles:
         if incomplete is None and len(missing) < len(paths):
             incomplete = missing[0]
     if incomplete is not None:
-        raise _fault(incomplete, "missing, though others of its data set are there", _FETCH)
+        raise faulty(incomplete, "missing, though others of its data set are there", _FETCH)
     looked_for = " or ".join(layout.format(Split.TRAIN.value) for layout in LAYOUTS)
-    raise _fault(root, f"holds no text (looked for {looked_for})", _MAKE_SAMPLES)
+    raise faulty(root, f"holds no text (looked for {looked_for})", _MAKE_SAMPLES)
 
 
 def vocabulary(files: TokenFiles, size: int) -> dict[str, int]:
@@ -116,7 +116,7 @@ def sequences(files: TokenFiles, split: Split, length: int) -> int:
         raise ValueError(f"length {length}: a sequence has one token at least")
     tokens = files.tokens(split)
     if tokens <= length:
-        raise _fault(
+        raise faulty(
             files.path(split),
             f"{tokens} tokens are too few for one sequence of {length} and its next token",
             "use more text or shorter sequences",
@@ -130,10 +130,6 @@ _MAKE_SAMPLES = (
     "put the Penn Treebank's ptb.train.txt, ptb.valid.txt and ptb.test.txt there, or write a small "
     "sample with python -m models.inputs.token_samples DIR"
 )
-
-
-def _fault(path: Path, fault: str, remedy: str) -> DataError:
-    return DataError(f"{path}: {fault}; {remedy}")
 
 
 def _by_rank(item: tuple[str, int]) -> tuple[int, str]:
@@ -158,12 +154,7 @@ def _count(path: Path) -> int:
 
 def _lines(path: Path) -> Iterator[list[str]]:
     """The tokens of each line, <eos> last; a blank line is <eos> alone."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise _fault(path, f"unreadable ({error.strerror})", "check its permissions") from error
-    if not content:
-        raise _fault(path, "empty", _FETCH)
+    content = content_of(path, _FETCH)
     if content.startswith(_BYTE_ORDER_MARK):
         content = content[len(_BYTE_ORDER_MARK) :]
     # Not splitlines, for which a form feed ends a line: an editor would count others.
@@ -173,13 +164,13 @@ def _lines(path: Path) -> Iterator[list[str]]:
     anything = False
     for number, line in enumerate(lines, start=1):
         if b"\0" in line:
-            raise _fault(path, f"line {number} has a NUL byte: this is no text", _FETCH)
+            raise faulty(path, f"line {number} has a NUL byte: this is no text", _FETCH)
         try:
             words = line.decode("utf-8").split()
         except UnicodeDecodeError as error:
             byte = f"byte {line[error.start]:#04x} at position {error.start}"
-            raise _fault(path, f"line {number} is not UTF-8 ({byte})", _CONVERT) from error
+            raise faulty(path, f"line {number} is not UTF-8 ({byte})", _CONVERT) from error
         anything = anything or bool(words)
         yield [*words, END_OF_LINE]
     if not anything:
-        raise _fault(path, "has no word in it", _FETCH)
+        raise faulty(path, "has no word in it", _FETCH)

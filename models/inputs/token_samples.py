@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.cifar_files import DataError
+from models.inputs.command import finish
+from models.inputs.errors import DataError
 from models.inputs.token_files import LAYOUTS, Split
 
 SENTENCES = 1000
@@ -89,13 +90,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--words", type=int, default=WORDS, metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)
-    try:
+
+    def write() -> str:
         paths = write_tokens(options.directory, options.sentences, options.words, options.seed)
-    except (DataError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(f"{len(paths)} files of {options.sentences} sentences in {options.directory}")
-    return 0
+        return f"{len(paths)} files of {options.sentences} sentences in {options.directory}"
+
+    return finish(write)
 
 
 if __name__ == "__main__":

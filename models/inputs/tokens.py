@@ -8,11 +8,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import options, token_files
-from models.inputs.cifar_files import DataError
+from models.inputs import pipeline, token_files
+from models.inputs.errors import DataError
 from models.inputs.token_files import Split, TokenFiles
-
-_PREFETCHED_BATCHES = 2
 
 
 def train_dataset(
@@ -76,8 +74,7 @@ def _source(
 ) -> tuple[tf.data.Dataset, int]:
     """The shard's sequences with the token after each, int32 [length + 1], and how many."""
     index, count = shard
-    if not 0 <= index < count:
-        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
+    pipeline.check_shard(index, count)
     total = token_files.sequences(files, split, length)
     if count > total:
         raise DataError(
@@ -93,11 +90,10 @@ def _source(
 def _batched(
     dataset: tf.data.Dataset, batch: int, drop_remainder: bool, threads: int
 ) -> tf.data.Dataset:
-    if batch < 1 or threads < 1:
-        raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
+    pipeline.check_numbers(batch, threads)
     dataset = dataset.batch(batch, drop_remainder=drop_remainder)
     dataset = dataset.map(
         lambda windows: (windows[:, :-1], windows[:, 1:]),
-        num_parallel_calls=threads if threads > 1 else None,
+        num_parallel_calls=pipeline.calls(threads),
     )
-    return dataset.prefetch(_PREFETCHED_BATCHES).with_options(options.fixed(threads))
+    return pipeline.ready(dataset, threads)

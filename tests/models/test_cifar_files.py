@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.inputs.cifar_files import CifarFiles, DataError, Layout, Split, locate, records, rows
+from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records, rows
+from models.inputs.errors import DataError
 from models.inputs.samples import write_cifar
 
 Damage = Callable[[str, Layout, bytes], Path]

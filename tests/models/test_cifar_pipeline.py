@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from models import inputs
 from models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset
-from models.inputs.cifar_files import CifarFiles, DataError, Layout, Split, locate, records
+from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
+from models.inputs.errors import DataError
 from models.inputs.samples import write_cifar
 
 Images = npt.NDArray[np.float32]

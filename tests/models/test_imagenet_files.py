@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.inputs import imagenet_files
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import DataError
 from models.inputs.imagenet_files import crc32c, locate, masked_crc32c, read_records
 from models.inputs.imagenet_samples import LABELS, main, write_imagenet
 

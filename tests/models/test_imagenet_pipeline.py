@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import DataError
 from models.inputs.imagenet import train_dataset, validation_dataset
 from models.inputs.imagenet_files import ImagenetFiles, locate
 from models.inputs.imagenet_samples import LABELS, write_imagenet

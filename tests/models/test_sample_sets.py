@@ -8,7 +8,7 @@ import pytest
 
 from models import inputs
 from models.inputs import sample_sets
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import DataError
 
 
 def test_every_data_set_has_a_sample():

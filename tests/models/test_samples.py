@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.inputs.cifar_files import CifarFiles, DataError, Layout, Split, locate, records
+from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
+from models.inputs.errors import DataError
 from models.inputs.samples import main, write_cifar
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import DataError
 from models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
 from models.inputs.token_samples import main, write_tokens
 

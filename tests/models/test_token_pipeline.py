@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from models.inputs.cifar_files import DataError
+from models.inputs.errors import DataError
 from models.inputs.token_files import Split, TokenFiles, ids, locate, vocabulary
 from models.inputs.token_samples import write_tokens
 from models.inputs.tokens import train_dataset, validation_dataset

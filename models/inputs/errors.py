@@ -1,0 +1,28 @@
+"""What is wrong with a data set, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class DataError(ValueError):
+    """A data set that cannot be used: one line with the file, the fault and what to do."""
+
+
+def faulty(path: Path, fault: str, remedy: str) -> DataError:
+    return DataError(f"{path}: {fault}; {remedy}")
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    return faulty(path, f"unreadable ({error.strerror})", "check its permissions")
+
+
+def content_of(path: Path, remedy: str) -> bytes:
+    """The bytes of a file. Raises DataError if it cannot be read, or is empty."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not content:
+        raise faulty(path, "empty", remedy)
+    return content

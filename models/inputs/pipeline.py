@@ -1,0 +1,48 @@
+"""What all pipelines have in common: their arguments' sense, and how they run."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+PREFETCHED_BATCHES = 2
+
+
+def check_shard(index: int, count: int) -> None:
+    """Raises ValueError unless the index is that of one of count shards."""
+    if not 0 <= index < count:
+        raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
+
+
+def check_numbers(batch: int, threads: int) -> None:
+    """Raises ValueError for a batch or threads that make no sense."""
+    if batch < 1 or threads < 1:
+        raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
+
+
+def streams(seed: int, index: int, number: int) -> tf.Tensor:
+    """int64 [number]: random streams for each pair of a seed and a rank, to tell them apart."""
+    state = np.random.SeedSequence([seed, index]).generate_state(number)
+    return tf.constant(state.astype(np.int64))
+
+
+def calls(threads: int) -> int | None:
+    """How many calls a map makes at the same time: None for one after the other."""
+    return threads if threads > 1 else None
+
+
+def ready(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:
+    """Batches made ahead, on threads of its own, with nothing left to be chosen at run time."""
+    return dataset.prefetch(PREFETCHED_BATCHES).with_options(fixed(threads))
+
+
+def fixed(threads: int) -> tf.data.Options:
+    """Options under which nothing about a pipeline is chosen at run time."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    options.threading.max_intra_op_parallelism = 1
+    options.deterministic = True
+    # Sharded already, and with a fixed number of threads.
+    options.autotune.enabled = False
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return options
