@@ -11,6 +11,14 @@ from typing import Any
 
 from tensorflow import keras
 
+from models.networks.inception import (
+    Convolution,
+    auxiliary_head,
+    average_pool,
+    concatenated,
+    max_pool,
+)
+
 # One number a block: the channels after the pooling (A), those inside the 7 x 7 factors (B).
 A = (32, 64, 64)
 B = (128, 160, 160, 192)
@@ -53,7 +61,7 @@ def inception_v3_of(
     Blocks A, B and C undivided are keras.applications' InceptionV3, variable by variable. Shapes in
     the comments are those of that network at 299 px. The outputs are those of `inception_v3`.
     """
-    conv = _Convolution(thinner)
+    conv = Convolution(thinner, momentum=0.99)
     images = keras.Input((image_size, image_size, 3))
     x = _stem(conv, images)  # 35 x 35 x 192
     for pooled in blocks_a:
@@ -61,7 +69,7 @@ def inception_v3_of(
     x = _reduction_a(conv, x)  # 17 x 17 x 768
     for inner in blocks_b:
         x = _block_b(conv, x, inner)
-    outputs = [_auxiliary_head(conv, x, classes)] if auxiliary else []
+    outputs = [auxiliary_head(conv, x, classes)] if auxiliary else []
     x = _reduction_b(conv, x)  # 8 x 8 x 1280
     for _ in range(blocks_c):
         x = _block_c(conv, x)  # 8 x 8 x 2048
@@ -70,99 +78,53 @@ def inception_v3_of(
     return keras.Model(images, outputs if auxiliary else outputs[0])
 
 
-class _Convolution:
-    """Convolution, batch normalisation, ReLU."""
-
-    def __init__(self, thinner: int) -> None:
-        self._thinner = thinner
-
-    def __call__(
-        self,
-        x: Any,
-        channels: int,
-        height: int,
-        width: int,
-        strides: int = 1,
-        padding: str = "same",
-    ) -> Any:
-        x = keras.layers.Conv2D(
-            channels // self._thinner,
-            (height, width),
-            strides=strides,
-            padding=padding,
-            use_bias=False,
-        )(x)
-        x = keras.layers.BatchNormalization(scale=False)(x)
-        return keras.layers.ReLU()(x)
-
-
-def _stem(conv: _Convolution, x: Any) -> Any:
+def _stem(conv: Convolution, x: Any) -> Any:
     """299 x 299 x 3 -> 35 x 35 x 192."""
     x = conv(x, 32, 3, 3, strides=2, padding="valid")
     x = conv(x, 32, 3, 3, padding="valid")
     x = conv(x, 64, 3, 3)
-    x = conv(_max_pool(x), 80, 1, 1, padding="valid")
-    return _max_pool(conv(x, 192, 3, 3, padding="valid"))
+    x = conv(max_pool(x), 80, 1, 1, padding="valid")
+    return max_pool(conv(x, 192, 3, 3, padding="valid"))
 
 
-def _block_a(conv: _Convolution, x: Any, pooled: int) -> Any:
+def _block_a(conv: Convolution, x: Any, pooled: int) -> Any:
     """35 x 35 x c -> 35 x 35 x (224 + pooled); figure 5, with one 5 x 5 left as in the code."""
     single = conv(conv(x, 48, 1, 1), 64, 5, 5)
     double = conv(conv(conv(x, 64, 1, 1), 96, 3, 3), 96, 3, 3)
-    return _concatenated(conv(x, 64, 1, 1), single, double, conv(_average_pool(x), pooled, 1, 1))
+    return concatenated(conv(x, 64, 1, 1), single, double, conv(average_pool(x), pooled, 1, 1))
 
 
-def _reduction_a(conv: _Convolution, x: Any) -> Any:
+def _reduction_a(conv: Convolution, x: Any) -> Any:
     """35 x 35 x 288 -> 17 x 17 x 768; figure 10."""
     single = conv(x, 384, 3, 3, strides=2, padding="valid")
     double = conv(conv(x, 64, 1, 1), 96, 3, 3)
     double = conv(double, 96, 3, 3, strides=2, padding="valid")
-    return _concatenated(single, double, _max_pool(x))
+    return concatenated(single, double, max_pool(x))
 
 
-def _block_b(conv: _Convolution, x: Any, inner: int) -> Any:
+def _block_b(conv: Convolution, x: Any, inner: int) -> Any:
     """17 x 17 x 768 -> the same; figure 6 with n = 7."""
     single = conv(conv(conv(x, inner, 1, 1), inner, 1, 7), 192, 7, 1)
     double = conv(conv(conv(x, inner, 1, 1), inner, 7, 1), inner, 1, 7)
     double = conv(conv(double, inner, 7, 1), 192, 1, 7)
-    return _concatenated(conv(x, 192, 1, 1), single, double, conv(_average_pool(x), 192, 1, 1))
+    return concatenated(conv(x, 192, 1, 1), single, double, conv(average_pool(x), 192, 1, 1))
 
 
-def _reduction_b(conv: _Convolution, x: Any) -> Any:
+def _reduction_b(conv: Convolution, x: Any) -> Any:
     """17 x 17 x 768 -> 8 x 8 x 1280."""
     single = conv(conv(x, 192, 1, 1), 320, 3, 3, strides=2, padding="valid")
     double = conv(conv(conv(x, 192, 1, 1), 192, 1, 7), 192, 7, 1)
     double = conv(double, 192, 3, 3, strides=2, padding="valid")
-    return _concatenated(single, double, _max_pool(x))
+    return concatenated(single, double, max_pool(x))
 
 
-def _block_c(conv: _Convolution, x: Any) -> Any:
+def _block_c(conv: Convolution, x: Any) -> Any:
     """8 x 8 x c -> 8 x 8 x 2048; figure 7."""
     single = conv(x, 384, 1, 1)
     double = conv(conv(x, 448, 1, 1), 384, 3, 3)
-    return _concatenated(
+    return concatenated(
         conv(x, 320, 1, 1),
-        _concatenated(conv(single, 384, 1, 3), conv(single, 384, 3, 1)),
-        _concatenated(conv(double, 384, 1, 3), conv(double, 384, 3, 1)),
-        conv(_average_pool(x), 192, 1, 1),
+        concatenated(conv(single, 384, 1, 3), conv(single, 384, 3, 1)),
+        concatenated(conv(double, 384, 1, 3), conv(double, 384, 3, 1)),
+        conv(average_pool(x), 192, 1, 1),
     )
-
-
-def _auxiliary_head(conv: _Convolution, x: Any, classes: int) -> Any:
-    """17 x 17 x 768 -> classes; TF-Slim's, whose last convolution covers the 5 x 5 left."""
-    x = keras.layers.AveragePooling2D(5, strides=3)(x)
-    x = conv(x, 128, 1, 1)
-    x = conv(x, 768, x.shape[1], x.shape[2], padding="valid")
-    return keras.layers.Dense(classes)(keras.layers.Flatten()(x))
-
-
-def _max_pool(x: Any) -> Any:
-    return keras.layers.MaxPooling2D(3, strides=2)(x)
-
-
-def _average_pool(x: Any) -> Any:
-    return keras.layers.AveragePooling2D(3, strides=1, padding="same")(x)
-
-
-def _concatenated(*branches: Any) -> Any:
-    return keras.layers.Concatenate()(list(branches))

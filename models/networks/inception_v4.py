@@ -9,6 +9,14 @@ from typing import Any
 
 from tensorflow import keras
 
+from models.networks.inception import (
+    Convolution,
+    auxiliary_head,
+    average_pool,
+    concatenated,
+    max_pool,
+)
+
 
 def inception_v4(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
     """[n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75.
@@ -28,7 +36,7 @@ def _inception_v4(
     image_size: int, classes: int, blocks: tuple[int, int, int], thinner: int, auxiliary: bool
 ) -> keras.Model:
     """Every width divided by `thinner`; shapes in the comments are those at 299 px, undivided."""
-    conv = _Convolution(thinner)
+    conv = Convolution(thinner, momentum=0.9997)
     images = keras.Input((image_size, image_size, 3))
     x = _stem(conv, images)  # 35 x 35 x 384
     for _ in range(blocks[0]):
@@ -36,7 +44,7 @@ def _inception_v4(
     x = _reduction_a(conv, x)  # 17 x 17 x 1024
     for _ in range(blocks[1]):
         x = _block_b(conv, x)
-    outputs = [_auxiliary_head(conv, x, classes)] if auxiliary else []
+    outputs = [auxiliary_head(conv, x, classes)] if auxiliary else []
     x = _reduction_b(conv, x)  # 8 x 8 x 1536
     for _ in range(blocks[2]):
         x = _block_c(conv, x)
@@ -46,84 +54,58 @@ def _inception_v4(
     return keras.Model(images, outputs if auxiliary else outputs[0])
 
 
-class _Convolution:
-    """Convolution, batch normalisation, ReLU. The paper's "V" is padding="valid"."""
-
-    def __init__(self, thinner: int) -> None:
-        self._thinner = thinner
-
-    def __call__(
-        self,
-        x: Any,
-        channels: int,
-        height: int,
-        width: int,
-        strides: int = 1,
-        padding: str = "same",
-    ) -> Any:
-        x = keras.layers.Conv2D(
-            channels // self._thinner,
-            (height, width),
-            strides=strides,
-            padding=padding,
-            use_bias=False,
-        )(x)
-        x = keras.layers.BatchNormalization(momentum=0.9997, epsilon=1e-3, scale=False)(x)
-        return keras.layers.ReLU()(x)
-
-
-def _stem(conv: _Convolution, x: Any) -> Any:
+def _stem(conv: Convolution, x: Any) -> Any:
     """299 x 299 x 3 -> 35 x 35 x 384; figure 3."""
     x = conv(x, 32, 3, 3, strides=2, padding="valid")
     x = conv(x, 32, 3, 3, padding="valid")
     x = conv(x, 64, 3, 3)
-    x = _concatenated(_max_pool(x), conv(x, 96, 3, 3, strides=2, padding="valid"))  # 73 x 73 x 160
+    x = concatenated(max_pool(x), conv(x, 96, 3, 3, strides=2, padding="valid"))  # 73 x 73 x 160
     left = conv(conv(x, 64, 1, 1), 96, 3, 3, padding="valid")
     right = conv(conv(conv(x, 64, 1, 1), 64, 1, 7), 64, 7, 1)
     right = conv(right, 96, 3, 3, padding="valid")
-    x = _concatenated(left, right)  # 71 x 71 x 192
-    return _concatenated(conv(x, 192, 3, 3, strides=2, padding="valid"), _max_pool(x))
+    x = concatenated(left, right)  # 71 x 71 x 192
+    return concatenated(conv(x, 192, 3, 3, strides=2, padding="valid"), max_pool(x))
 
 
-def _block_a(conv: _Convolution, x: Any) -> Any:
+def _block_a(conv: Convolution, x: Any) -> Any:
     """35 x 35 x 384 -> the same; figure 4."""
     single = conv(conv(x, 64, 1, 1), 96, 3, 3)
     double = conv(conv(conv(x, 64, 1, 1), 96, 3, 3), 96, 3, 3)
-    pooled = conv(_average_pool(x), 96, 1, 1)
-    return _concatenated(conv(x, 96, 1, 1), single, double, pooled)
+    pooled = conv(average_pool(x), 96, 1, 1)
+    return concatenated(conv(x, 96, 1, 1), single, double, pooled)
 
 
-def _reduction_a(conv: _Convolution, x: Any) -> Any:
+def _reduction_a(conv: Convolution, x: Any) -> Any:
     """35 x 35 x 384 -> 17 x 17 x 1024; figure 7 with k, l, m, n = 192, 224, 256, 384."""
     single = conv(x, 384, 3, 3, strides=2, padding="valid")
     double = conv(conv(x, 192, 1, 1), 224, 3, 3)
     double = conv(double, 256, 3, 3, strides=2, padding="valid")
-    return _concatenated(single, double, _max_pool(x))
+    return concatenated(single, double, max_pool(x))
 
 
-def _block_b(conv: _Convolution, x: Any) -> Any:
+def _block_b(conv: Convolution, x: Any) -> Any:
     """17 x 17 x 1024 -> the same; figure 5."""
     single = conv(conv(conv(x, 192, 1, 1), 224, 1, 7), 256, 7, 1)
     double = conv(conv(conv(x, 192, 1, 1), 192, 7, 1), 224, 1, 7)
     double = conv(conv(double, 224, 7, 1), 256, 1, 7)
-    pooled = conv(_average_pool(x), 128, 1, 1)
-    return _concatenated(conv(x, 384, 1, 1), single, double, pooled)
+    pooled = conv(average_pool(x), 128, 1, 1)
+    return concatenated(conv(x, 384, 1, 1), single, double, pooled)
 
 
-def _reduction_b(conv: _Convolution, x: Any) -> Any:
+def _reduction_b(conv: Convolution, x: Any) -> Any:
     """17 x 17 x 1024 -> 8 x 8 x 1536; figure 8."""
     single = conv(conv(x, 192, 1, 1), 192, 3, 3, strides=2, padding="valid")
     double = conv(conv(conv(x, 256, 1, 1), 256, 1, 7), 320, 7, 1)
     double = conv(double, 320, 3, 3, strides=2, padding="valid")
-    return _concatenated(single, double, _max_pool(x))
+    return concatenated(single, double, max_pool(x))
 
 
-def _block_c(conv: _Convolution, x: Any) -> Any:
+def _block_c(conv: Convolution, x: Any) -> Any:
     """8 x 8 x 1536 -> the same; figure 6."""
     single = conv(x, 384, 1, 1)
     double = conv(conv(conv(x, 384, 1, 1), 448, 3, 1), 512, 1, 3)
-    pooled = conv(_average_pool(x), 256, 1, 1)
-    return _concatenated(
+    pooled = conv(average_pool(x), 256, 1, 1)
+    return concatenated(
         conv(x, 256, 1, 1),
         conv(single, 256, 1, 3),
         conv(single, 256, 3, 1),
@@ -131,23 +113,3 @@ def _block_c(conv: _Convolution, x: Any) -> Any:
         conv(double, 256, 3, 1),
         pooled,
     )
-
-
-def _auxiliary_head(conv: _Convolution, x: Any, classes: int) -> Any:
-    """17 x 17 x 1024 -> classes; TF-Slim's, whose last convolution covers the 5 x 5 left."""
-    x = keras.layers.AveragePooling2D(5, strides=3)(x)
-    x = conv(x, 128, 1, 1)
-    x = conv(x, 768, x.shape[1], x.shape[2], padding="valid")
-    return keras.layers.Dense(classes)(keras.layers.Flatten()(x))
-
-
-def _max_pool(x: Any) -> Any:
-    return keras.layers.MaxPooling2D(3, strides=2)(x)
-
-
-def _average_pool(x: Any) -> Any:
-    return keras.layers.AveragePooling2D(3, strides=1, padding="same")(x)
-
-
-def _concatenated(*branches: Any) -> Any:
-    return keras.layers.Concatenate()(list(branches))

@@ -1,0 +1,57 @@
+"""What Inception-v3 and Inception-v4 are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tensorflow import keras
+
+
+class Convolution:
+    """Convolution without bias, batch normalisation without scale, ReLU. The papers' "V" is
+    padding="valid"."""
+
+    def __init__(self, thinner: int, momentum: float) -> None:
+        """thinner: what every number of channels is divided by; momentum: of the moving averages
+        of a normalisation."""
+        self._thinner = thinner
+        self._momentum = momentum
+
+    def __call__(
+        self,
+        x: Any,
+        channels: int,
+        height: int,
+        width: int,
+        strides: int = 1,
+        padding: str = "same",
+    ) -> Any:
+        x = keras.layers.Conv2D(
+            channels // self._thinner,
+            (height, width),
+            strides=strides,
+            padding=padding,
+            use_bias=False,
+        )(x)
+        x = keras.layers.BatchNormalization(momentum=self._momentum, epsilon=1e-3, scale=False)(x)
+        return keras.layers.ReLU()(x)
+
+
+def auxiliary_head(conv: Convolution, x: Any, classes: int) -> Any:
+    """17 x 17 x c -> classes; TF-Slim's, whose last convolution covers the 5 x 5 left."""
+    x = keras.layers.AveragePooling2D(5, strides=3)(x)
+    x = conv(x, 128, 1, 1)
+    x = conv(x, 768, x.shape[1], x.shape[2], padding="valid")
+    return keras.layers.Dense(classes)(keras.layers.Flatten()(x))
+
+
+def max_pool(x: Any) -> Any:
+    return keras.layers.MaxPooling2D(3, strides=2)(x)
+
+
+def average_pool(x: Any) -> Any:
+    return keras.layers.AveragePooling2D(3, strides=1, padding="same")(x)
+
+
+def concatenated(*branches: Any) -> Any:
+    return keras.layers.Concatenate()(list(branches))
