@@ -1,5 +1,6 @@
 """A custom training loop under a tf.distribute strategy, as TensorFlow's guide writes it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Callable
 
@@ -12,7 +13,7 @@ from harness.worker.training import Config, Part
 Replicated = Any  # values of all replicas of this process
 
 
-class DistributedTrainer:
+class DistributedTrainer(ABC):
     """The common part of harness.worker.trainer.Trainer; a strategy says how it is made, how its
     input is spread and what this process's share of a loss is."""
 
@@ -23,19 +24,25 @@ class DistributedTrainer:
         self.global_batch: int = config["batch"] * config["world_size"]
         self.rank = 0
 
+    @abstractmethod
     def make_strategy(self) -> tf.distribute.Strategy:
-        raise NotImplementedError
+        """With its devices set up."""
 
+    @abstractmethod
     def distribute(self, augment: bool) -> Any:
         """The workload's input, a global batch an element."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
         """A scalar from what the replicas returned."""
-        raise NotImplementedError
 
+    @abstractmethod
     def transport(self) -> str:
-        raise NotImplementedError
+        """How the replicas exchange gradients, for the launch's facts."""
+
+    @abstractmethod
+    def barrier(self) -> None:
+        """Wait until every process is here."""
 
     def init(self) -> Facts:
         self.strategy = self.make_strategy()
@@ -75,17 +82,14 @@ class DistributedTrainer:
     def first_step(self) -> None:
         float(self.step("full", self.next_batch("full")))
 
-    def broadcast(self) -> None:
+    def broadcast(self) -> None:  # noqa: B027 - a strategy has nothing to add
         """Nothing to do: the replicas are mirrored from the start."""
-
-    def barrier(self) -> None:
-        """Nothing to wait for where there is one process."""
 
     def enter_block(self, kind: str) -> None:
         if kind != "full":
             raise ValueError(f"{self.config['strategy']} has no blocks of kind {kind!r}")
 
-    def leave_block(self, kind: str) -> None:
+    def leave_block(self, kind: str) -> None:  # noqa: B027 - nor here
         """Nothing was changed that would have to be restored."""
 
     def next_batch(self, kind: str) -> Any:

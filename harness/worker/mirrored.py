@@ -21,6 +21,9 @@ class MirroredTrainer(DistributedTrainer):
     def transport(self) -> str:
         return type(self.strategy.extended._get_cross_device_ops(tf.zeros([]))).__name__
 
+    def barrier(self) -> None:
+        """Nothing to wait for: there is one process."""
+
     def distribute(self, augment: bool) -> Any:
         dataset = training.open_dataset(self.config, self.task, self.global_batch, augment=augment)
         return self.strategy.experimental_distribute_dataset(dataset)

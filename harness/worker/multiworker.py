@@ -55,6 +55,24 @@ class MultiWorkerTrainer(DistributedTrainer):
             raise RuntimeError(f"asked for {self._implementation.value}, got {chosen.value}")
         return str(chosen.value).lower()
 
+    def trace(self) -> None:
+        super().trace()
+
+        def count() -> tf.Tensor:
+            here = tf.distribute.get_replica_context()
+            return here.all_reduce(tf.distribute.ReduceOp.SUM, tf.ones([]))
+
+        @training.graph()
+        def meet() -> tf.Tensor:
+            return self.loss_of(self.strategy.run(count))
+
+        self._meet = meet.get_concrete_function()
+
+    def barrier(self) -> None:
+        met = int(self._meet())
+        if met != self.config["world_size"]:
+            raise RuntimeError(f"{met} of {self.config['world_size']} workers met")
+
     def distribute(self, augment: bool) -> Any:
         def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
             index, count = context.input_pipeline_id, context.num_input_pipelines

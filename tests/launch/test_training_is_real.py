@@ -122,6 +122,21 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
     assert [block.samples for block in blocks] == [expected, expected]
 
 
+@pytest.mark.parametrize("arm", [horovod(2), multiworker(2)], ids=lambda arm: arm.label)
+def test_a_block_begins_when_the_last_rank_is_there(start: Start, arm: Arm) -> None:
+    late_s = 3.0
+    group = start("mpirun", arm)
+    group.ask("block", DEADLINE_S, kind="full", steps=3)
+    for rank in group.ranks:
+        rank.replies.clear()
+    order = {"op": "block", "kind": "full", "steps": 3}
+    group._tell(0, order)
+    time.sleep(late_s)
+    group._tell(1, order)
+    group._wait(lambda: all(rank.replies for rank in group.ranks), time.monotonic() + DEADLINE_S)
+    assert all(rank.replies[0]["seconds"] < late_s / 2 for rank in group.ranks)
+
+
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
