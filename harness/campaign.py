@@ -23,7 +23,7 @@ from harness.launch.job import Launcher
 from harness.launch.mpirun import MpirunLauncher
 from harness.launch.slots import Slots
 from harness.machine import Machine
-from harness.placement import Offer, Slot, is_oversubscribed, nodes
+from harness.placement import Offer, Slot, is_oversubscribed, nodes, place
 from harness.plan import (
     Comparison,
     Fault,
@@ -204,8 +204,6 @@ class Campaign:
 
 def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -> Campaign:
     """Check everything and settle what will be measured. Raises UserError, one line."""
-    from harness.placement import place
-
     profile = resolve_profile(options)
     slots = place(offers)
     sizes = profile.world_sizes or default_world_sizes(len(slots))
@@ -221,14 +219,15 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
             f"profile {profile.name}: none of its world sizes {profile.world_sizes} fits the "
             f"{len(slots)} slots of this session"
         )
+    workloads = tuple(_workload(name, profile, options) for name in profile.models)
     return Campaign(
         options=options,
         profile=profile,
         machine=machine,
         slots=slots,
-        workloads=tuple(_workload(name, profile, options) for name in profile.models),
+        workloads=workloads,
         world_sizes=sizes,
-        data=open_data_sets(profile, options),
+        data=open_data_sets(workloads, parse_data_dir(options.data_dir, profile.dataset)),
         thresholds=(
             load_thresholds(Path(options.thresholds))
             if options.thresholds
@@ -254,12 +253,11 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
 def dataset_of(network: registry.Network, wanted: str) -> str:
     """The data set that the network trains on where `wanted` is asked for: that one, unless a
     language model would have to read images. Raises UserError for images made of words."""
-    forms = known_input(wanted).forms
-    if network.task is registry.Task.LANGUAGE:
-        return wanted if inputs.Form.WORDS in forms else WORDS
-    if inputs.Form.IMAGES not in forms:
-        raise UserError(f"--dataset {wanted}: holds words, and {network.name} trains on images")
-    return wanted
+    if network.task.form in known_input(wanted).forms:
+        return wanted
+    if network.task.form is registry.Form.WORDS:
+        return WORDS
+    raise UserError(f"--dataset {wanted}: holds words, and {network.name} trains on images")
 
 
 def known_input(name: str) -> inputs.Input:
@@ -269,11 +267,12 @@ def known_input(name: str) -> inputs.Input:
         raise UserError(f"--dataset: {error}") from None
 
 
-def open_data_sets(profile: Profile, options: Options) -> dict[str, DataSource]:
-    """The data sets of all networks, found and checked."""
-    directories = parse_data_dir(options.data_dir, profile.dataset)
-    names = [dataset_of(known_model(model), profile.dataset) for model in profile.models]
-    return {name: open_data(name, directories.get(name, "")) for name in dict.fromkeys(names)}
+def open_data_sets(
+    workloads: Sequence[Workload], directories: Mapping[str, str]
+) -> dict[str, DataSource]:
+    """The data sets of all workloads, found and checked. directories: where, by name."""
+    names = dict.fromkeys(workload.dataset for workload in workloads)
+    return {name: open_data(name, directories.get(name, "")) for name in names}
 
 
 def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
@@ -315,12 +314,9 @@ def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots 
     """The launcher that the options name; slots: the other ranks under an outer mpirun."""
     if campaign.options.launcher == "mpirun":
         return MpirunLauncher(str(stack.mpirun))
-    own = LocalAgent(scratch / "agent")
-    agents: list[Agent] = [own] * len(campaign.slots)
-    if slots is not None:
-        agents = [own, *(slots.agent(rank) for rank in range(1, slots.size))]
-    else:
-        agents = [LocalAgent(scratch / f"agent-{i}") for i in range(len(campaign.slots))]
+    agents: list[Agent] = [LocalAgent(scratch / "agent-0")]
+    for rank in range(1, len(campaign.slots)):
+        agents.append(LocalAgent(scratch / f"agent-{rank}") if slots is None else slots.agent(rank))
     return AgentsLauncher(agents)
 
 

@@ -19,13 +19,13 @@ from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
-from harness.placement import Offer, local_offers, nodes
+from harness.placement import Offer, local_offers
 from harness.plan import Comparison, Schedule
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome, Session
 from harness.stack import probe
 from harness.store import Store, session_name
-from harness.thresholds import propose
+from harness.thresholds import case_of, propose
 from harness.verdict import Verdict
 from models.inputs import INPUTS
 
@@ -178,7 +178,7 @@ class Suite:
         """Write thresholds that what was measured would PASS; in words, what was done."""
         slots = self.campaign.slots
         measured = {
-            (c.question, c.workload.model, c.world_size, nodes(slots, c.world_size)): values
+            case_of(c, slots): values
             for c, values in ((o.comparison, o.observations) for o in self.reported)
             if len(values) >= FEWEST_FOR_PROPOSAL
         }

@@ -41,12 +41,11 @@ class ReplayedClock:
 
 def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """Record the candidate's blocks, with throughput and verdict as extra_info."""
+    if outcome.comparison.question.is_startup:
+        _record_startups(clock, outcome, benchmark)
+        return
     side = outcome.comparison.candidate
     blocks = _blocks(outcome, side)
-    if outcome.comparison.question.is_startup and outcome.observations:
-        # A start-up has no blocks: what is recorded is the time of each launch.
-        benchmark.extra_info.update(_told(outcome))
-        clock.replay([math.exp(value) for value in outcome.observations], benchmark)
     if not blocks:
         return
     reference = _blocks(outcome, outcome.comparison.reference)
@@ -58,6 +57,13 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
         gradient_bytes=outcome.rounds[0].launches[side.arm].facts[0]["gradient_bytes"],
     )
     clock.replay([block.seconds for block in blocks], benchmark)
+
+
+def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """A start-up has no blocks: what is recorded is the time of each launch."""
+    if outcome.observations:
+        benchmark.extra_info.update(_told(outcome))
+        clock.replay([math.exp(value) for value in outcome.observations], benchmark)
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import numpy as np
 from harness import evidence
 from harness.launch.group import GroupFailed
 from harness.measurement import Round, observation
-from harness.placement import is_oversubscribed, nodes
+from harness.placement import is_oversubscribed
 from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Schedule
 from harness.rounds import Progress, Runner
 from harness.starter import Starter
 from harness.stats import hodges_lehmann
-from harness.thresholds import Thresholds
+from harness.thresholds import Thresholds, case_of
 from harness.verdict import Judgement, Rule, Verdict, as_ratio, judge
 
 
@@ -89,12 +89,7 @@ class Session:
         )
 
     def rule(self, comparison: Comparison) -> Rule | None:
-        return self.thresholds.rule(
-            comparison.question,
-            comparison.workload.model,
-            comparison.world_size,
-            nodes(self.starter.slots, comparison.world_size),
-        )
+        return self.thresholds.rule(*case_of(comparison, self.starter.slots))
 
 
 class _Work:
@@ -109,6 +104,7 @@ class _Work:
         self._rounds: list[Round] = []
         self._decided: dict[Comparison, Outcome] = {}
         self._seconds_of_round: list[float] = []
+        self._compared: dict[Comparison, list[str]] = {}
         workload = comparisons[0].workload
         # Arms that start side by side slow each other down.
         startup = comparisons[0].question.is_startup
@@ -240,13 +236,8 @@ class _Work:
             reason = "more replicas than cores or devices"
             return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
         if rule is None:
-            line = self._session.thresholds.pasteable_line(
-                comparison.question,
-                comparison.workload.model,
-                comparison.world_size,
-                nodes(self._session.starter.slots, comparison.world_size),
-                observations,
-            )
+            case = case_of(comparison, self._session.starter.slots)
+            line = self._session.thresholds.pasteable_line(*case, observations)
             outcome = replace(outcome, threshold_line=line)
             reason = f"no threshold; add to {self._session.thresholds.path.name}: {line}"
             verdict = Verdict.INVALID if count >= self._first_look else Verdict.INCONCLUSIVE
@@ -276,10 +267,16 @@ class _Work:
 
     def _weight_problems(self, comparison: Comparison) -> list[str]:
         """Two arms are compared only if they train the same thing."""
-        trained = []
         for arm in comparison.arms:
             if arm not in self._runner.correctness:
                 return [f"{arm.name}: its training was not checked"]
+        if comparison not in self._compared:
+            self._compared[comparison] = self._trained_differently(comparison)
+        return self._compared[comparison]
+
+    def _trained_differently(self, comparison: Comparison) -> list[str]:
+        trained = []
+        for arm in comparison.arms:
             digests = [
                 digest
                 for rank in self._runner.correctness[arm].correctness

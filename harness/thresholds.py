@@ -26,7 +26,8 @@ from statistics import median
 
 from harness.errors import UserError
 from harness.machine import Machine
-from harness.plan import Question
+from harness.placement import Slot, nodes
+from harness.plan import Comparison, Question
 from harness.proposal import fewest_rounds, proposed_rule
 from harness.stats import NotMeasurable, spread
 from harness.tomlfile import Table, is_number, read_toml, shown
@@ -86,6 +87,12 @@ class Thresholds:
         rounds = max(len(usable), fewest_rounds(question))
         rule = proposed_rule(question, usable, rounds)
         return _written((question, model, world_size, nodes), rule)
+
+
+def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
+    """What a comparison is looked up by."""
+    size = comparison.world_size
+    return comparison.question, comparison.workload.model, size, nodes(slots, size)
 
 
 def case_parts(

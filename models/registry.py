@@ -29,12 +29,24 @@ class Scale(Enum):
     SMALL = "small"
 
 
+class Form(Enum):
+    """What an input is made of."""
+
+    IMAGES = "images"
+    WORDS = "words"
+
+
 class Task(Enum):
     """What a network is trained for; models/tasks/ says how."""
 
     CLASSIFICATION = "classification"
     LANGUAGE = "language"
     ADVERSARIAL = "adversarial"
+
+    @property
+    def form(self) -> Form:
+        """What it is fed with."""
+        return Form.WORDS if self is Task.LANGUAGE else Form.IMAGES
 
 
 class UnknownNetwork(ValueError):

@@ -98,7 +98,7 @@ def open_dataset(
         batch=batch,
         size=config["input_size"],
         classes=config["classes"],
-        form=inputs.Form.WORDS if kind is registry.Task.LANGUAGE else inputs.Form.IMAGES,
+        form=kind.form,
         symmetric=kind is registry.Task.ADVERSARIAL,
         seed=config["data_seed"],
         augment=augment,

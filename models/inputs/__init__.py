@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
+
+from models.registry import Form
 
 
 class UnknownInput(ValueError):
     """No input has that name, or it lacks the directory it reads from."""
-
-
-class Form(Enum):
-    """What an input is made of."""
-
-    IMAGES = "images"
-    WORDS = "words"
 
 
 @dataclass(frozen=True)
