@@ -24,15 +24,8 @@ from harness.launch.mpirun import MpirunLauncher
 from harness.launch.slots import Slots
 from harness.machine import Machine
 from harness.placement import Offer, Slot, is_oversubscribed, nodes, place
-from harness.plan import (
-    Comparison,
-    Fault,
-    Profile,
-    Question,
-    Schedule,
-    Workload,
-    default_world_sizes,
-)
+from harness.plan import Comparison, Profile, Question, Schedule, Workload, default_world_sizes
+from harness.planted import Fault
 from harness.profiles import load_profile
 from harness.stack import Stack
 from harness.starter import DataSource, Starter

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, ClassVar
+
+from harness.exchanges import EXCHANGES
 
 
 class Strategy(Enum):
@@ -86,40 +87,6 @@ class Workload:
     @property
     def name(self) -> str:
         return f"{self.model}/{self.dataset}/{self.input_size}/batch{self.batch}"
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """How Horovod exchanges gradients, where that is not its default.
-
-    compression: "none", or "fp16" for half the bytes. reduction: "average", or "adasum"
-    (arXiv:2006.02924). groups: number of groups whose tensors are reduced together, 0 for none.
-    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. fusion_bytes,
-    cycle_ms: the size of the fusion buffer, and how long tensors are collected for it; None for
-    Horovod's own. tolerance: by how much, relatively, the trained weights may differ from those
-    of the default; None where they are meant to differ.
-    """
-
-    compression: str = "none"
-    reduction: str = "average"
-    groups: int = 0
-    sparse_as_dense: bool = False
-    fusion_bytes: int | None = None
-    cycle_ms: float | None = None
-    tolerance: float | None = 1e-5
-
-
-# By the short name that the summary shows. "" is Horovod's default.
-EXCHANGES = {
-    "": Exchange(),
-    "fp16": Exchange(compression="fp16", tolerance=1e-2),
-    "group": Exchange(groups=1),
-    # Adasum has no sum of rows.
-    "adasum": Exchange(reduction="adasum", sparse_as_dense=True, tolerance=None),
-    "dense": Exchange(sparse_as_dense=True),
-    "nofuse": Exchange(fusion_bytes=0),
-    "cycle": Exchange(cycle_ms=25.0),
-}
 
 
 @dataclass(frozen=True)
@@ -210,76 +177,6 @@ class Comparison:
         return EXCHANGES[self.exchange].tolerance if self.question is Question.EXCHANGE else None
 
 
-def weak_scaling(workload: Workload, world_size: int) -> Comparison:
-    """n replicas with a full batch each, against one replica: S_n / (n S_1)."""
-    return Comparison(
-        Question.WEAK_SCALING,
-        Side(Arm(workload, Strategy.HOROVOD, world_size)),
-        Side(Arm(workload, Strategy.HOROVOD, 1)),
-        ideal_ratio=world_size,
-    )
-
-
-def strong_scaling(workload: Workload, world_size: int) -> Comparison:
-    """One batch divided among n replicas, against one replica with the whole: S_n / (n S_1)."""
-    return Comparison(
-        Question.STRONG_SCALING,
-        Side(Arm(workload, Strategy.HOROVOD, world_size), BlockKind.SPLIT),
-        Side(Arm(workload, Strategy.HOROVOD, 1)),
-        ideal_ratio=world_size,
-    )
-
-
-def communication(workload: Workload, world_size: int) -> Comparison:
-    """The same group with and without allreduce: step time without / step time with."""
-    arm = Arm(workload, Strategy.HOROVOD, world_size)
-    return Comparison(Question.COMMUNICATION, Side(arm), Side(arm, BlockKind.LOCAL))
-
-
-def parity(workload: Workload, world_size: int) -> Comparison:
-    """Horovod against MirroredStrategy on the same devices: S_horovod / S_mirrored."""
-    return Comparison(
-        Question.PARITY,
-        Side(Arm(workload, Strategy.HOROVOD, world_size)),
-        Side(Arm(workload, Strategy.MIRRORED, world_size)),
-    )
-
-
-def tax(workload: Workload, world_size: int) -> Comparison:
-    """Horovod with nothing to exchange against plain TensorFlow: S_horovod / S_single, at one
-    replica."""
-    return Comparison(
-        Question.TAX,
-        Side(Arm(workload, Strategy.HOROVOD, world_size)),
-        Side(Arm(workload, Strategy.SINGLE, world_size)),
-    )
-
-
-def multiworker(workload: Workload, world_size: int) -> Comparison:
-    """Horovod against MultiWorkerMirroredStrategy: S_horovod / S_multiworker."""
-    return Comparison(
-        Question.MULTIWORKER,
-        Side(Arm(workload, Strategy.HOROVOD, world_size)),
-        Side(Arm(workload, Strategy.MULTIWORKER, world_size)),
-    )
-
-
-def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """Every other way of exchanging gradients against the default: S_other / S_default."""
-    plain = Arm(workload, Strategy.HOROVOD, world_size)
-    return tuple(
-        Comparison(Question.EXCHANGE, Side(replace(plain, exchange=variant)), Side(plain))
-        for variant in EXCHANGES
-        if variant
-    )
-
-
-def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """How long the slowest rank takes for each phase of a start with nothing beside it."""
-    side = Side(Arm(workload, Strategy.HOROVOD, world_size))
-    return tuple(Comparison(question, side, side) for question in Question if question.is_startup)
-
-
 @dataclass(frozen=True)
 class Sampling:
     """How much evidence is taken, and how long one may wait for it.
@@ -330,50 +227,3 @@ def default_world_sizes(slots: int) -> tuple[int, ...]:
         sizes.append(size)
         size *= 2
     return (*sizes, slots)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Something that one rank does wrong on purpose, to see whether the suite notices.
-
-    kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); or slow: every step
-    takes `factor` times as long.
-    """
-
-    kind: str
-    rank: int
-    phase: str = "block"
-    factor: float = 1.0
-    model: str = ""
-    world_size: int = 0
-
-    KINDS: ClassVar = ("raise", "exit", "kill", "hang", "slow")
-
-    @classmethod
-    def parse(cls, text: str) -> Fault:
-        """From `slow:rank=1,factor=2`. Raises ValueError with one line that says what is wrong."""
-        kind, _, rest = text.partition(":")
-        if kind not in cls.KINDS:
-            raise ValueError(f"unknown fault {kind!r}; known: {', '.join(cls.KINDS)}")
-        types = {"rank": int, "phase": str, "factor": float, "model": str, "world_size": int}
-        values: dict[str, Any] = {"rank": 0}
-        for item in filter(None, rest.split(",")):
-            key, _, value = item.partition("=")
-            if key not in types:
-                raise ValueError(f"unknown key {key!r} of a fault; known: {', '.join(types)}")
-            values[key] = types[key](value)
-        if not values.get("factor", 1.0) >= 1.0:
-            raise ValueError(f"factor {values['factor']} would speed the rank up; give 1 or more")
-        return cls(kind, **values)
-
-    def strikes(self, arm: Arm) -> bool:
-        """Whether that arm is meant: of Horovod, and of the named model and size if any is."""
-        return (
-            arm.strategy is Strategy.HOROVOD
-            and self.model in ("", arm.workload.model)
-            and self.world_size in (0, arm.world_size)
-        )
-
-    def as_config(self) -> dict[str, Any]:
-        """As harness.worker.fault reads it."""
-        return {"kind": self.kind, "rank": self.rank, "phase": self.phase, "factor": self.factor}

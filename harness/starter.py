@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.exchanges import EXCHANGES, Exchange
 from harness.launch.group import Group
 from harness.launch.hub import Hub
 from harness.launch.job import Launcher, Order
 from harness.placement import Slot, cores_of, place_group, threads
-from harness.plan import EXCHANGES, Arm, BlockKind, Exchange, Fault, Strategy
+from harness.plan import Arm, BlockKind, Strategy
+from harness.planted import Fault
 from models.registry import network
 
 SEED = 20181231

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.plan import exchanges
+from harness.questions import exchanges
 
 
 @pytest.mark.question(ask=exchanges)

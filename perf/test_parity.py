@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.plan import parity
+from harness.questions import parity
 
 
 @pytest.mark.question(ask=parity, smallest=1)

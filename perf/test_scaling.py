@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.plan import communication, strong_scaling, weak_scaling
+from harness.questions import communication, strong_scaling, weak_scaling
 
 
 @pytest.mark.question(ask=weak_scaling)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.plan import startup
+from harness.questions import startup
 
 
 @pytest.mark.question(ask=startup, smallest=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.plan import multiworker, tax
+from harness.questions import multiworker, tax
 
 
 @pytest.mark.question(ask=tax, smallest=1, largest=1)

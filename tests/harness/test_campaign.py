@@ -13,17 +13,9 @@ from harness.campaign import Campaign, Options, parse_world_sizes, plan_campaign
 from harness.errors import UserError
 from harness.machine import Machine
 from harness.placement import Offer
-from harness.plan import (
-    Fault,
-    Question,
-    Schedule,
-    communication,
-    exchanges,
-    parity,
-    strong_scaling,
-    tax,
-    weak_scaling,
-)
+from harness.plan import Question, Schedule
+from harness.planted import Fault
+from harness.questions import communication, exchanges, parity, strong_scaling, tax, weak_scaling
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
 from models.inputs.token_samples import write_tokens

@@ -4,16 +4,8 @@ from dataclasses import replace
 import pytest
 
 from harness.measurement import Block, Launch, Round, median_speed, observation, settled
-from harness.plan import (
-    BlockKind,
-    Question,
-    Schedule,
-    communication,
-    parity,
-    startup,
-    strong_scaling,
-    weak_scaling,
-)
+from harness.plan import BlockKind, Question, Schedule
+from harness.questions import communication, parity, startup, strong_scaling, weak_scaling
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,

@@ -1,15 +1,10 @@
 import pytest
 
-from harness.plan import (
-    EXCHANGES,
-    Arm,
-    BlockKind,
-    Fault,
-    Question,
-    Side,
-    Strategy,
+from harness.exchanges import EXCHANGES
+from harness.plan import Arm, BlockKind, Question, Side, Strategy, default_world_sizes
+from harness.planted import Fault
+from harness.questions import (
     communication,
-    default_world_sizes,
     exchanges,
     multiworker,
     parity,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from harness.launch.group import GroupFailed
-from harness.plan import BlockKind, strong_scaling, weak_scaling
+from harness.plan import BlockKind
+from harness.questions import strong_scaling, weak_scaling
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome
 from harness.verdict import Judgement, Verdict

@@ -15,20 +15,8 @@ import pytest
 from harness.launch.group import GroupFailed
 from harness.measurement import Launch, Round
 from harness.placement import Offer, place
-from harness.plan import (
-    Arm,
-    BlockKind,
-    Comparison,
-    Profile,
-    Sampling,
-    Schedule,
-    Side,
-    communication,
-    parity,
-    startup,
-    strong_scaling,
-    weak_scaling,
-)
+from harness.plan import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
+from harness.questions import communication, parity, startup, strong_scaling, weak_scaling
 from harness.session import Outcome, Session, kinds_of
 from harness.thresholds import Line, Thresholds
 from harness.verdict import Band, Ceiling, Floor, Verdict

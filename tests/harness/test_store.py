@@ -17,12 +17,8 @@ from harness.fingerprint import fingerprint
 from harness.launch.group import GroupFailed
 from harness.machine import Machine
 from harness.placement import Offer, place
-from harness.plan import (
-    BlockKind,
-    Comparison,
-    Question,
-    Schedule,
-    Strategy,
+from harness.plan import BlockKind, Comparison, Question, Schedule, Strategy
+from harness.questions import (
     communication,
     exchanges,
     parity,

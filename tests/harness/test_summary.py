@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harness.launch.group import GroupFailed
-from harness.plan import communication, parity, strong_scaling, weak_scaling
+from harness.questions import communication, parity, strong_scaling, weak_scaling
 from harness.stats import Interval
 from harness.summary import (
     NOTHING_MEASURED,

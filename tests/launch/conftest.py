@@ -15,7 +15,8 @@ from harness.launch.hub import Hub
 from harness.launch.mpirun import MpirunLauncher
 from harness.machine import local_machine
 from harness.placement import local_offers, place
-from harness.plan import Arm, BlockKind, Fault
+from harness.plan import Arm, BlockKind
+from harness.planted import Fault
 from harness.stack import find_mpirun
 from harness.starter import DataSource, Starter
 from models.inputs.cifar_files import Layout

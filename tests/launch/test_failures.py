@@ -13,7 +13,8 @@ import pytest
 
 from harness.launch.group import Group, GroupFailed
 from harness.launch.mpirun import is_running
-from harness.plan import BlockKind, Fault
+from harness.plan import BlockKind
+from harness.planted import Fault
 from tests.support.groups import DEADLINE_S, MakeStarter, horovod
 
 pytestmark = pytest.mark.mpirun

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from harness import evidence
+from harness.exchanges import EXCHANGES
 from harness.launch.group import Group
 from harness.measurement import Block, Launch
-from harness.plan import EXCHANGES, Arm, BlockKind, Workload
+from harness.plan import Arm, BlockKind, Workload
 from harness.rounds import CORRECTNESS_STEPS
 from tests.support.groups import (
     DCGAN,

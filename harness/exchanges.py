@@ -1,0 +1,39 @@
+"""Ways of exchanging gradients, by the short name that a case shows. Pure data, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """How Horovod exchanges gradients, where that is not its default.
+
+    compression: "none", or "fp16" for half the bytes. reduction: "average", or "adasum"
+    (arXiv:2006.02924). groups: number of groups whose tensors are reduced together, 0 for none.
+    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. fusion_bytes,
+    cycle_ms: the size of the fusion buffer, and how long tensors are collected for it; None for
+    Horovod's own. tolerance: by how much, relatively, the trained weights may differ from those
+    of the default; None where they are meant to differ.
+    """
+
+    compression: str = "none"
+    reduction: str = "average"
+    groups: int = 0
+    sparse_as_dense: bool = False
+    fusion_bytes: int | None = None
+    cycle_ms: float | None = None
+    tolerance: float | None = 1e-5
+
+
+# By the short name that the summary shows. "" is Horovod's default.
+EXCHANGES = {
+    "": Exchange(),
+    "fp16": Exchange(compression="fp16", tolerance=1e-2),
+    "group": Exchange(groups=1),
+    # Adasum has no sum of rows.
+    "adasum": Exchange(reduction="adasum", sparse_as_dense=True, tolerance=None),
+    "dense": Exchange(sparse_as_dense=True),
+    "nofuse": Exchange(fusion_bytes=0),
+    "cycle": Exchange(cycle_ms=25.0),
+}

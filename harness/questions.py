@@ -1,0 +1,78 @@
+"""The questions that cases in perf/ ask of a workload at a world size, as comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.exchanges import EXCHANGES
+from harness.plan import Arm, BlockKind, Comparison, Question, Side, Strategy, Workload
+
+
+def weak_scaling(workload: Workload, world_size: int) -> Comparison:
+    """n replicas with a full batch each, against one replica: S_n / (n S_1)."""
+    return Comparison(
+        Question.WEAK_SCALING,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.HOROVOD, 1)),
+        ideal_ratio=world_size,
+    )
+
+
+def strong_scaling(workload: Workload, world_size: int) -> Comparison:
+    """One batch divided among n replicas, against one replica with the whole: S_n / (n S_1)."""
+    return Comparison(
+        Question.STRONG_SCALING,
+        Side(Arm(workload, Strategy.HOROVOD, world_size), BlockKind.SPLIT),
+        Side(Arm(workload, Strategy.HOROVOD, 1)),
+        ideal_ratio=world_size,
+    )
+
+
+def communication(workload: Workload, world_size: int) -> Comparison:
+    """The same group with and without allreduce: step time without / step time with."""
+    arm = Arm(workload, Strategy.HOROVOD, world_size)
+    return Comparison(Question.COMMUNICATION, Side(arm), Side(arm, BlockKind.LOCAL))
+
+
+def parity(workload: Workload, world_size: int) -> Comparison:
+    """Horovod against MirroredStrategy on the same devices: S_horovod / S_mirrored."""
+    return Comparison(
+        Question.PARITY,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.MIRRORED, world_size)),
+    )
+
+
+def tax(workload: Workload, world_size: int) -> Comparison:
+    """Horovod with nothing to exchange against plain TensorFlow: S_horovod / S_single, at one
+    replica."""
+    return Comparison(
+        Question.TAX,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.SINGLE, world_size)),
+    )
+
+
+def multiworker(workload: Workload, world_size: int) -> Comparison:
+    """Horovod against MultiWorkerMirroredStrategy: S_horovod / S_multiworker."""
+    return Comparison(
+        Question.MULTIWORKER,
+        Side(Arm(workload, Strategy.HOROVOD, world_size)),
+        Side(Arm(workload, Strategy.MULTIWORKER, world_size)),
+    )
+
+
+def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """Every other way of exchanging gradients against the default: S_other / S_default."""
+    plain = Arm(workload, Strategy.HOROVOD, world_size)
+    return tuple(
+        Comparison(Question.EXCHANGE, Side(replace(plain, exchange=variant)), Side(plain))
+        for variant in EXCHANGES
+        if variant
+    )
+
+
+def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """How long the slowest rank takes for each phase of a start with nothing beside it."""
+    side = Side(Arm(workload, Strategy.HOROVOD, world_size))
+    return tuple(Comparison(question, side, side) for question in Question if question.is_startup)
