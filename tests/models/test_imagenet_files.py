@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.inputs import imagenet_files
+from models.inputs.crc32c import crc32c
 from models.inputs.errors import DataError
-from models.inputs.imagenet_files import crc32c, locate, masked_crc32c, read_records
+from models.inputs.imagenet_files import locate, read_records
 from models.inputs.imagenet_samples import LABELS, main, write_imagenet
+from models.inputs.tfrecords import masked_crc32c
 
 JPEG = b"\xff\xd8\xff\xe0 no more than the beginning"
 

@@ -1,0 +1,84 @@
+"""TFRecords: files of records, each in a frame that says how long it is. No TensorFlow here.
+
+A frame is (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details):
+
+    uint64 length, uint32 masked crc32c of the length, byte data[length], uint32 masked crc32c of it
+
+Its first twelve bytes are called its head here.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+import numpy as np
+
+from models.inputs.crc32c import crc32c
+
+HEAD_BYTES = 12
+FOOT_BYTES = 4
+
+# How far from the end of a file its last record is looked for, and in what steps.
+_LARGEST_RECORD = 64 << 20
+_PART = 256 << 10
+
+
+class Damaged(ValueError):
+    """What is wrong with a record, to be said after its number."""
+
+
+def read_length(file: BinaryIO, size: int) -> int:
+    """Read the head of a record: how many bytes of data come now. The file has size bytes.
+
+    Raises Damaged if it is cut short, here or later, or does not fit its checksum.
+    """
+    head = file.read(HEAD_BYTES)
+    if len(head) < HEAD_BYTES:
+        raise Damaged("is cut short")
+    length, checksum = struct.unpack("<QI", head)
+    if checksum != masked_crc32c(head[:8]):
+        raise Damaged("has a length that does not fit its checksum")
+    if length + FOOT_BYTES > size - file.tell():
+        raise Damaged(f"is cut short: {length} bytes were announced")
+    return int(length)
+
+
+def read_data(file: BinaryIO, size: int) -> bytes:
+    """Read one record. The file has size bytes. Raises Damaged, also for data that does not fit its
+    checksum."""
+    length = read_length(file, size)
+    data, checksum = file.read(length), file.read(FOOT_BYTES)
+    if len(data) < length or len(checksum) < FOOT_BYTES:
+        raise Damaged("is cut short")
+    if struct.unpack("<I", checksum)[0] != masked_crc32c(data):
+        raise Damaged("has data that does not fit its checksum")
+    return data
+
+
+def ends_with_a_record(file: BinaryIO, size: int) -> bool:
+    """Whether, near its end, the file has a head that announces just the bytes that are left.
+
+    This tells a whole file from one cut anywhere without visiting all of its records.
+    """
+    for end in range(size, max(0, size - _LARGEST_RECORD), -_PART):
+        begin = max(0, end - _PART)
+        file.seek(begin)
+        part = file.read(end - begin + HEAD_BYTES - 1)
+        starts = np.arange(max(0, len(part) - HEAD_BYTES + 1))
+        announced = size - begin - HEAD_BYTES - FOOT_BYTES - starts
+        fits = np.ones(len(starts), bool)
+        for place in range(3):
+            values = np.frombuffer(part, np.uint8)[place : place + len(starts)]
+            fits &= values == announced >> 8 * place & 0xFF
+        for start in np.flatnonzero(fits).tolist():
+            length, checksum = struct.unpack_from("<QI", part, start)
+            if length == announced[start] and checksum == masked_crc32c(part[start : start + 8]):
+                return True
+    return False
+
+
+def masked_crc32c(data: bytes) -> int:
+    """The checksum in a frame: CRC-32C (RFC 3720, appendix B.4), rotated, and a constant added."""
+    state = crc32c(data)
+    return ((state >> 15 | state << 17) + 0xA282EAD8) & 0xFFFFFFFF
