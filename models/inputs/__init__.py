@@ -11,7 +11,8 @@ from models.registry import Form
 
 
 class UnknownInput(ValueError):
-    """No input has that name, or it lacks the directory it reads from."""
+    """No input has that name, or it lacks the directory it reads from, or has nothing of the kind
+    that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,27 @@ def locate(name: str, directory: str | Path) -> Any:
     return cifar_files.locate(directory, name)
 
 
+def train_samples(name: str, data_dir: str | Path | None, size: int) -> int | None:
+    """How many training samples a data set has: images, or sequences of `size` words; None for the
+    synthetic input, which has no end. Needs no TensorFlow.
+
+    Raises UnknownInput, and DataError if the files are not usable or hold less than a sequence.
+    """
+    if not find(name).needs_data:
+        return None
+    files = locate(name, _directory(name, data_dir))
+    if name == "imagenet":
+        from models.inputs import imagenet_files
+
+        known = files.train_records
+        return imagenet_files.count(files.train) if known is None else int(known)
+    if name == "ptb":
+        from models.inputs import token_files
+
+        return token_files.sequences(files, token_files.Split.TRAIN, size)
+    return int(files.train_records)
+
+
 def open_train(
     name: str,
     data_dir: str | Path | None,
@@ -94,35 +116,66 @@ def open_train(
 
         make = synthetic.images if form is Form.IMAGES else synthetic.words
         return make(classes or source.classes, shard=shard, batch=batch, size=size, seed=seed)
-    if data_dir is None:
-        raise UnknownInput(f"{name} needs the directory that holds its files")
-    files = locate(name, data_dir)
+    module, what = _opened(source, data_dir, form, size, classes)
+    if form is Form.IMAGES:
+        what["augment"] = augment
+    if name.startswith("cifar"):
+        what["symmetric"] = symmetric  # ImageNet's pixels always are
+    return module.train_dataset(
+        **what, shard=shard, batch=batch, seed=seed, shuffle=shuffle, threads=threads
+    )
+
+
+def open_validation(
+    name: str,
+    data_dir: str | Path | None,
+    *,
+    shard: tuple[int, int],
+    batch: int,
+    size: int,
+    classes: int = 0,
+    form: Form = Form.IMAGES,
+    threads: int = 1,
+) -> Any:
+    """One pass over the validation records, prepared as those of `open_train` without augmentation:
+    a tf.data.Dataset of (images float32 [b, size, size, 3], labels int32 [b]), or of (words int32
+    [b, size], next words int32 [b, size]). b is `batch`, or less in the last one.
+
+    shard is (index, count): each of so many ranks gets its part in file order, all together every
+    record once. The parts, and so the numbers of batches, need not be equally large. Raises
+    UnknownInput, also for the synthetic input, which has nothing to validate with, and DataError
+    if the files are not usable, or too few for so many ranks.
+    """
+    source = find(name)
+    if not source.needs_data:
+        with_data = ", ".join(each.name for each in INPUTS.values() if each.needs_data)
+        raise UnknownInput(f"{name} has nothing to validate with: use one of {with_data}")
+    module, what = _opened(source, data_dir, form, size, classes)
+    return module.validation_dataset(**what, shard=shard, batch=batch, threads=threads)
+
+
+def _opened(
+    source: Input, data_dir: str | Path | None, form: Form, size: int, classes: int
+) -> tuple[Any, dict[str, Any]]:
+    """The module that makes datasets of a data set, and what it calls the files and the sizes."""
+    if form not in source.forms:
+        raise UnknownInput(f"{source.name} has no {form.value}")
+    files = locate(source.name, _directory(source.name, data_dir))
     if form is Form.WORDS:
         from models.inputs import tokens
 
-        return tokens.train_dataset(
-            files,
-            shard=shard,
-            batch=batch,
-            length=size,
-            vocabulary=classes,
-            seed=seed,
-            shuffle=shuffle,
-            threads=threads,
-        )
-    common: dict[str, Any] = {
-        "shard": shard,
-        "batch": batch,
-        "image_size": size,
-        "seed": seed,
-        "augment": augment,
-        "shuffle": shuffle,
-        "threads": threads,
-    }
-    if name == "imagenet":
+        return tokens, {"files": files, "length": size, "vocabulary": classes}
+    what = {"files": files, "image_size": size}
+    if source.name == "imagenet":
         from models.inputs import imagenet
 
-        return imagenet.train_dataset(files, **common)
+        return imagenet, what
     from models.inputs import cifar
 
-    return cifar.train_dataset(files, symmetric=symmetric, **common)
+    return cifar, what
+
+
+def _directory(name: str, data_dir: str | Path | None) -> str | Path:
+    if data_dir is None:
+        raise UnknownInput(f"{name} needs the directory that holds its files")
+    return data_dir

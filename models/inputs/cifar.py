@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from models.inputs import pipeline
 from models.inputs.cifar_files import CifarFiles, Layout, Split, rows
-from models.inputs.errors import DataError
 
 # Mean and standard deviation of each channel over the training images, as published widely for
 # pixels in 0..1; here times 255.
@@ -60,14 +59,8 @@ def train_dataset(
     threads that make no sense.
     """
     index, count = shard
-    pipeline.check_shard(index, count)
     pipeline.check_numbers(batch, threads)
-    if count > files.train_records:
-        raise DataError(
-            f"{files.train[0].parent}: {files.train_records} training records cannot be shared by "
-            f"{count} ranks; use more records or fewer ranks"
-        )
-    dataset = _source(files, index, count)
+    dataset = _source(files, Split.TRAIN, index, count)
     if shuffle:
         shard_records = -(-files.train_records // count)
         dataset = dataset.shuffle(shard_records, seed=seed, reshuffle_each_iteration=True)
@@ -82,19 +75,39 @@ def train_dataset(
         if augment:
             images = _augmented(images, tf.stack([stream, number]))
         images = _scaled(images) if symmetric else _standardised(files, images)
-        if image_size != _SIDE:
-            images = tf.image.resize(images, (image_size, image_size), method="bilinear")
-        return tf.ensure_shape(images, [records.shape[0], image_size, image_size, 3]), labels
+        return _sized(images, image_size, records.shape[0]), labels
 
-    dataset = dataset.map(prepare, num_parallel_calls=pipeline.calls(threads))
-    return pipeline.ready(dataset, threads)
+    return pipeline.prepared(dataset, prepare, threads)
 
 
-def _source(files: CifarFiles, index: int, count: int) -> tf.data.Dataset:
+def validation_dataset(
+    files: CifarFiles, *, shard: tuple[int, int], batch: int, image_size: int, threads: int = 1
+) -> tf.data.Dataset:
+    """One pass over the shard of the test records, in file order, standardised and not augmented.
+
+    (images float32 [b, image_size, image_size, 3], labels int32 [b]), where b is `batch`, or less
+    in the last one: nothing of the shard is left out. Otherwise, errors included, as
+    `train_dataset`.
+    """
+    pipeline.check_numbers(batch, threads)
+    dataset = _source(files, Split.TEST, *shard).batch(batch)
+
+    def prepare(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        images, labels = _decoded(files, records)
+        return _sized(_standardised(files, images), image_size, None), labels
+
+    return pipeline.prepared(dataset, prepare, threads)
+
+
+def _source(files: CifarFiles, split: Split, index: int, count: int) -> tf.data.Dataset:
     """Single records of the shard: strings, or uint8 [record_bytes] from the pickle layout."""
+    pipeline.check_shard(index, count)
+    folder = files.paths(split)[0].parent
+    things = "training records" if split is Split.TRAIN else "test records"
+    pipeline.check_enough(folder, files.number(split), things, count, "more records")
     if files.layout is Layout.PICKLE:
-        return tf.data.Dataset.from_tensor_slices(rows(files, Split.TRAIN)[index::count])
-    paths = [str(path) for path in files.train]
+        return tf.data.Dataset.from_tensor_slices(rows(files, split)[index::count])
+    paths = [str(path) for path in files.paths(split)]
     return tf.data.FixedLengthRecordDataset(paths, files.record_bytes).shard(count, index)
 
 
@@ -128,6 +141,13 @@ def _augmented(images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 def _standardised(files: CifarFiles, images: tf.Tensor) -> tf.Tensor:
     images = tf.cast(images, tf.float32)
     return (images - MEAN[files.dataset]) / STANDARD_DEVIATION[files.dataset]
+
+
+def _sized(images: tf.Tensor, size: int, batch: int | None) -> tf.Tensor:
+    """float32 [b, 32, 32, 3] -> [b, size, size, 3], of which `batch` is known beforehand."""
+    if size != _SIDE:
+        images = tf.image.resize(images, (size, size), method="bilinear")
+    return tf.ensure_shape(images, [batch, size, size, 3])
 
 
 def _scaled(images: tf.Tensor) -> tf.Tensor:

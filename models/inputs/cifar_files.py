@@ -100,7 +100,8 @@ class CifarFiles:
     """A data set that was found and checked.
 
     record_bytes is the length of a record in the binary layout, labels included, whichever
-    layout the files have; train_records is how many records all training files hold.
+    layout the files have; train_records and test_records are how many records all files of a split
+    hold.
     """
 
     dataset: str
@@ -110,10 +111,18 @@ class CifarFiles:
     classes: int
     record_bytes: int
     train_records: int
+    test_records: int
 
     @property
     def label_bytes(self) -> int:
         return self.record_bytes - PIXEL_BYTES
+
+    def paths(self, split: Split) -> tuple[Path, ...]:
+        return self.train if split is Split.TRAIN else self.test
+
+    def number(self, split: Split) -> int:
+        """How many records a split has."""
+        return self.train_records if split is Split.TRAIN else self.test_records
 
 
 def format_of(dataset: str) -> Format:
@@ -164,8 +173,7 @@ def records(files: CifarFiles, split: Split) -> tuple[npt.NDArray[np.uint8], npt
 def rows(files: CifarFiles, split: Split) -> npt.NDArray[np.uint8]:
     """Both layouts as records of the binary one, uint8 [n, record_bytes], in file order."""
     form = format_of(files.dataset)
-    paths = files.train if split is Split.TRAIN else files.test
-    return np.concatenate([_rows(path, form, files.layout) for path in paths])
+    return np.concatenate([_rows(path, form, files.layout) for path in files.paths(split)])
 
 
 _FETCH = "fetch and unpack the archive again"
@@ -181,9 +189,6 @@ def _make_samples(form: Format) -> str:
 def _checked(
     form: Format, layout: Layout, train: tuple[Path, ...], test: tuple[Path, ...]
 ) -> CifarFiles:
-    train_records = sum(len(_rows(path, form, layout)) for path in train)
-    for path in test:
-        _rows(path, form, layout)
     return CifarFiles(
         dataset=form.dataset,
         layout=layout,
@@ -191,7 +196,8 @@ def _checked(
         test=test,
         classes=form.classes,
         record_bytes=form.record_bytes,
-        train_records=train_records,
+        train_records=sum(len(_rows(path, form, layout)) for path in train),
+        test_records=sum(len(_rows(path, form, layout)) for path in test),
     )
 
 

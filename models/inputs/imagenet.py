@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from models.inputs import pipeline
-from models.inputs.errors import DataError
+from models.inputs.errors import faulty
 from models.inputs.imagenet_files import CLASSES, ImagenetFiles
 
 # Of records as they are stored, 110 KB each in the published shards; those are shuffled already.
@@ -63,29 +63,15 @@ def train_dataset(
     the record, where an image cannot be decoded or a label is out of range; and DataLossError where
     a record does not fit its checksum, without the file: `imagenet_files.read_records` finds it.
     """
-    index, count = shard
-    pipeline.check_shard(index, count)
     pipeline.check_numbers(batch, threads)
-    if files.train_records is not None and count > files.train_records:
-        raise DataError(
-            f"{files.train[0].parent}: {files.train_records} training records cannot be shared by "
-            f"{count} ranks; use more records or fewer ranks"
-        )
-    by_file = len(files.train) % count == 0
-    numbers = np.arange(len(files.train))[index::count] if by_file else np.arange(len(files.train))
-    shards = tf.data.Dataset.from_tensor_slices(numbers)
-    # Records are dealt out by their number in file order, so that order has to stay.
-    if shuffle and by_file:
-        shards = shards.shuffle(len(numbers), seed=seed, reshuffle_each_iteration=True)
-    records = _records(shards, files.train)
-    if not by_file:
-        records = records.shard(count, index)
+    order = seed if shuffle else None
+    records = _source(files.train, files.train_records, "training records", shard, order)
     if shuffle:
         records = records.shuffle(SHUFFLED_RECORDS, seed=seed, reshuffle_each_iteration=True)
     if repeat:
         records = records.repeat()
 
-    streams = pipeline.streams(seed, index, 2)
+    streams = pipeline.streams(seed, shard[0], 2)
 
     def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         if not augment:
@@ -97,26 +83,50 @@ def train_dataset(
 
 
 def validation_dataset(
-    files: ImagenetFiles, *, batch: int, image_size: int, threads: int = 1
+    files: ImagenetFiles, *, shard: tuple[int, int], batch: int, image_size: int, threads: int = 1
 ) -> tf.data.Dataset:
-    """One pass over the validation records in file order, as `train_dataset` without augmentation.
+    """One pass over the shard of the validation records, in file order and not augmented.
 
-    The last batch may be smaller. Raises DataError if there are no validation shards, ValueError
-    for a batch or threads that make no sense; iterating raises what it does in `train_dataset`.
+    (images float32 [b, image_size, image_size, 3], labels int32 [b] in 1..1000), where b is
+    `batch`, or less in the last one: nothing of the shard is left out. Where whole files are dealt
+    out, the ranks may have different numbers of records. Raises DataError if there are no
+    validation shards, too; otherwise, errors included, as `train_dataset`.
     """
     pipeline.check_numbers(batch, threads)
     if not files.validation:
-        raise DataError(
-            f"{files.train[0].parent}: holds no validation shards (looked for "
-            "validation-00000-of-*); put them there"
-        )
-    shards = tf.data.Dataset.range(len(files.validation))
-    records = _records(shards, files.validation)
+        fault = "holds no validation shards (looked for validation-00000-of-*)"
+        raise faulty(files.train[0].parent, fault, "put them there")
+    known = files.validation_records
+    records = _source(files.validation, known, "validation records", shard, None)
 
     def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         return _central_crop(encoded)
 
     return _batches(records, files.validation, cropped, batch, image_size, False, threads)
+
+
+def _source(
+    paths: tuple[Path, ...],
+    number: int | None,
+    things: str,
+    shard: tuple[int, int],
+    seed: int | None,
+) -> tf.data.Dataset:
+    """The records of the shard, as `_records` gives them. number: of all records, if it is known.
+    seed: of the order in which whole files are read, in every epoch another; None for their own."""
+    index, count = shard
+    pipeline.check_shard(index, count)
+    if number is not None:
+        pipeline.check_enough(paths[0].parent, number, things, count, "more records")
+    by_file = len(paths) % count == 0
+    files = np.arange(len(paths))[index::count] if by_file else np.arange(len(paths))
+    numbers = tf.data.Dataset.from_tensor_slices(files)
+    if not by_file:
+        # Records are dealt out by their number in file order, so that order has to stay.
+        return _records(numbers, paths).shard(count, index)
+    if seed is not None:
+        numbers = numbers.shuffle(len(files), seed=seed, reshuffle_each_iteration=True)
+    return _records(numbers, paths)
 
 
 def _records(shards: tf.data.Dataset, paths: tuple[Path, ...]) -> tf.data.Dataset:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.inputs import examples
+from models.inputs import examples, tfrecords
 from models.inputs.errors import faulty, unreadable
-from models.inputs.tfrecords import FOOT_BYTES, Damaged, ends_with_a_record, read_data, read_length
 
 # Labels are 1..1000; a network has one output more, for 0, the background.
 CLASSES = 1001
@@ -29,13 +28,14 @@ VISITED_BYTES = 32 << 20
 class ImagenetFiles:
     """A data set that was found and checked. validation may be empty.
 
-    train_records is how many records the training shards hold, or None where one of them is too
-    large for its records to be counted.
+    train_records and validation_records are how many records the shards of a split hold, or None
+    where one of them is too large to count them in passing: `count` takes its time.
     """
 
     train: tuple[Path, ...]
     validation: tuple[Path, ...]
     train_records: int | None
+    validation_records: int | None
 
 
 def locate(directory: str | Path) -> ImagenetFiles:
@@ -56,11 +56,13 @@ def locate(directory: str | Path) -> ImagenetFiles:
         looked_for = "looked for train-00000-of-*"
         raise faulty(root, f"holds no ImageNet training shards ({looked_for})", _MAKE_SAMPLES)
     validation = _shards(root, "validation")
-    counts = [_check(path) for path in train]
-    for path in validation:
-        _check(path)
-    known = [count for count in counts if count is not None]
-    return ImagenetFiles(train, validation, sum(known) if len(known) == len(counts) else None)
+    return ImagenetFiles(train, validation, _checked(train), _checked(validation))
+
+
+def count(paths: Iterable[Path]) -> int:
+    """How many records the shards hold, by a read for each: a second for all of ImageNet where it
+    is in memory. Raises DataError for a shard that is unreadable, or does not end with a record."""
+    return sum(_count(path) for path in paths)
 
 
 def read_records(path: Path) -> Iterator[bytes]:
@@ -71,8 +73,8 @@ def read_records(path: Path) -> Iterator[bytes]:
             number = 0
             while file.tell() < size:
                 try:
-                    data = read_data(file, size)
-                except Damaged as error:
+                    data = tfrecords.read_data(file, size)
+                except tfrecords.Damaged as error:
                     raise faulty(path, f"record {number} {error}", _FETCH) from error
                 yield data
                 number += 1
@@ -130,6 +132,13 @@ def _totals(folder: Path, split: str) -> dict[int, set[str]]:
 # Whether a shard is sound -----------------------------------------------------------------------
 
 
+def _checked(paths: Iterable[Path]) -> int | None:
+    """The number of records in all shards, None if one is too large; every shard is checked."""
+    numbers = [_check(path) for path in paths]
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
 def _check(path: Path) -> int | None:
     """The number of records in a shard, None if it is too large to count them."""
     number = 0
@@ -138,34 +147,46 @@ def _check(path: Path) -> int | None:
             size = os.fstat(file.fileno()).st_size
             if not size:
                 raise faulty(path, "empty", _FETCH)
-            _check_example(read_data(file, size))
+            _check_example(tfrecords.read_data(file, size))
             if size > VISITED_BYTES:
-                if not ends_with_a_record(file, size):
+                if not tfrecords.ends_with_a_record(file, size):
                     raise faulty(path, "cut short: no record ends where the file does", _FETCH)
                 return None
             number = 1
             while file.tell() < size:
-                file.seek(read_length(file, size) + FOOT_BYTES, os.SEEK_CUR)
+                file.seek(tfrecords.read_length(file, size) + tfrecords.FOOT_BYTES, os.SEEK_CUR)
                 number += 1
             return number
-    except Damaged as error:
+    except tfrecords.Damaged as error:
         remedy = f"is it really ImageNet as TFRecords? if so, {_FETCH}"
         raise faulty(path, f"record {number} {error}", remedy) from error
     except OSError as error:
         raise unreadable(path, error) from error
 
 
+def _count(path: Path) -> int:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            *_, (number, end) = enumerate(tfrecords.starts(file, size))
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if end != size:
+        raise faulty(path, f"record {number - 1} has a wrong length or is cut short", _FETCH)
+    return number
+
+
 def _check_example(data: bytes) -> None:
-    """Raises Damaged unless it is an Example of a JPEG and of a label in range."""
+    """Raises tfrecords.Damaged unless it is an Example of a JPEG and of a label in range."""
     features = examples.features(data)
     for name in ("image/encoded", "image/class/label"):
         if name.encode() not in features:
-            raise Damaged(f"is no Example with {name}")
+            raise tfrecords.Damaged(f"is no Example with {name}")
     images = examples.texts(features[b"image/encoded"])
     labels = examples.integers(features[b"image/class/label"])
     if len(images) != 1 or images[0][:3] != b"\xff\xd8\xff":
-        raise Damaged("has no JPEG in image/encoded")
+        raise tfrecords.Damaged("has no JPEG in image/encoded")
     if len(labels) != 1:
-        raise Damaged("has no integer in image/class/label")
+        raise tfrecords.Damaged("has no integer in image/class/label")
     if not 1 <= labels[0] < CLASSES:
-        raise Damaged(f"has {labels[0]} in image/class/label, not 1..{CLASSES - 1}")
+        raise tfrecords.Damaged(f"has {labels[0]} in image/class/label, not 1..{CLASSES - 1}")

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
+
+from models.inputs.errors import faulty
 
 PREFETCHED_BATCHES = 2
 
@@ -12,6 +18,14 @@ def check_shard(index: int, count: int) -> None:
     """Raises ValueError unless the index is that of one of count shards."""
     if not 0 <= index < count:
         raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
+
+
+def check_enough(path: Path, number: int, things: str, ranks: int, more: str) -> None:
+    """Raises DataError if one of the ranks would have none of so many things, each being dealt one
+    in turn. more: what to use, if not fewer ranks."""
+    if ranks > number:
+        fault = f"{number} {things} cannot be shared by {ranks} ranks"
+        raise faulty(path, fault, f"use {more} or fewer ranks")
 
 
 def check_numbers(batch: int, threads: int) -> None:
@@ -26,9 +40,12 @@ def streams(seed: int, index: int, number: int) -> tf.Tensor:
     return tf.constant(state.astype(np.int64))
 
 
-def calls(threads: int) -> int | None:
-    """How many calls a map makes at the same time: None for one after the other."""
-    return threads if threads > 1 else None
+def prepared(
+    dataset: tf.data.Dataset, prepare: Callable[..., Any], threads: int
+) -> tf.data.Dataset:
+    """What `prepare` makes of every batch, on that many threads; otherwise as `ready`."""
+    parallel = threads if threads > 1 else None  # None: one call after the other
+    return ready(dataset.map(prepare, num_parallel_calls=parallel), threads)
 
 
 def ready(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:

@@ -9,7 +9,9 @@ Its first twelve bytes are called its head here.
 
 from __future__ import annotations
 
+import os
 import struct
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import numpy as np
@@ -18,6 +20,7 @@ from models.inputs.crc32c import crc32c
 
 HEAD_BYTES = 12
 FOOT_BYTES = 4
+_LENGTH = struct.Struct("<Q")
 
 # How far from the end of a file its last record is looked for, and in what steps.
 _LARGEST_RECORD = 64 << 20
@@ -54,6 +57,22 @@ def read_data(file: BinaryIO, size: int) -> bytes:
     if struct.unpack("<I", checksum)[0] != masked_crc32c(data):
         raise Damaged("has data that does not fit its checksum")
     return data
+
+
+def starts(file: BinaryIO, size: int) -> Iterator[int]:
+    """Where each record starts, and at last where the last one ends: if this is not at the file's
+    size, the length before is wrong or the file cut short.
+
+    Lengths are believed, for their checksums would take three times as long: without, a million
+    records take 0.7 s if the file is in memory.
+    """
+    descriptor, start = file.fileno(), 0
+    while start < size:
+        yield start
+        length = os.pread(descriptor, _LENGTH.size, start)
+        # Cut short within a length: it ends somewhere after the file.
+        start += HEAD_BYTES + FOOT_BYTES + _LENGTH.unpack(length.ljust(_LENGTH.size, b"\xff"))[0]
+    yield start
 
 
 def ends_with_a_record(file: BinaryIO, size: int) -> bool:

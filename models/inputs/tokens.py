@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from models.inputs import pipeline, token_files
-from models.inputs.errors import DataError
 from models.inputs.token_files import Split, TokenFiles
 
 
@@ -76,11 +75,8 @@ def _source(
     index, count = shard
     pipeline.check_shard(index, count)
     total = token_files.sequences(files, split, length)
-    if count > total:
-        raise DataError(
-            f"{files.path(split)}: {total} sequences of {length} tokens cannot be shared by "
-            f"{count} ranks; use more text, shorter sequences or fewer ranks"
-        )
+    things = f"sequences of {length} tokens"
+    pipeline.check_enough(files.path(split), total, things, count, "more text, shorter sequences")
     stream = token_files.ids(files, split, token_files.vocabulary(files, vocabulary))
     windows = np.lib.stride_tricks.sliding_window_view(stream, length + 1)
     mine = windows[::length][index::count]
@@ -92,8 +88,4 @@ def _batched(
 ) -> tf.data.Dataset:
     pipeline.check_numbers(batch, threads)
     dataset = dataset.batch(batch, drop_remainder=drop_remainder)
-    dataset = dataset.map(
-        lambda windows: (windows[:, :-1], windows[:, 1:]),
-        num_parallel_calls=pipeline.calls(threads),
-    )
-    return pipeline.ready(dataset, threads)
+    return pipeline.prepared(dataset, lambda rows: (rows[:, :-1], rows[:, 1:]), threads)

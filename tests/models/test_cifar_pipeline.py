@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from models import inputs
-from models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset
+from models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
 from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
 from models.inputs.errors import DataError
 from models.inputs.samples import write_cifar
@@ -205,17 +205,20 @@ def test_remainder_is_dropped_on_demand(cifar10: CifarFiles) -> None:
 
 
 def test_threads_are_the_pipelines_own(cifar10: CifarFiles) -> None:
-    dataset = train_dataset(cifar10, shard=(0, 1), batch=4, image_size=32, seed=0, threads=3)
-    options = dataset.options()
-    assert options.threading.private_threadpool_size == 3
-    assert options.threading.max_intra_op_parallelism == 1
-    policy = options.experimental_distribute.auto_shard_policy
-    assert policy == tf.data.experimental.AutoShardPolicy.OFF
+    train = train_dataset(cifar10, shard=(0, 1), batch=4, image_size=32, seed=0, threads=3)
+    for dataset in (train, validation(cifar10, threads=3)):
+        options = dataset.options()
+        assert options.threading.private_threadpool_size == 3
+        assert options.threading.max_intra_op_parallelism == 1
+        policy = options.experimental_distribute.auto_shard_policy
+        assert policy == tf.data.experimental.AutoShardPolicy.OFF
 
 
 def test_fewer_records_than_ranks_are_refused(cifar10: CifarFiles) -> None:
     with pytest.raises(DataError, match="100 training records cannot be shared by 101 ranks"):
         stream(cifar10, shard=(0, 101))
+    with pytest.raises(DataError, match="20 test records cannot be shared by 21 ranks"):
+        validation(cifar10, shard=(0, 21))
 
 
 @pytest.mark.parametrize(
@@ -223,8 +226,39 @@ def test_fewer_records_than_ranks_are_refused(cifar10: CifarFiles) -> None:
     [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
 )
 def test_arguments_without_sense_are_refused(cifar10: CifarFiles, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError):
-        stream(cifar10, **options)
+    for made in (stream, validation):
+        with pytest.raises(ValueError):
+            made(cifar10, **options)
+
+
+def validation(files: CifarFiles, **options: Any) -> tf.data.Dataset:
+    return validation_dataset(files, **{"shard": (0, 1), "batch": 8, "image_size": 32, **options})
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_validation_is_one_pass_over_the_test_records(sample: CifarFiles, count: int) -> None:
+    expected_images, expected_labels = records(sample, Split.TEST)
+    assert len(expected_labels) == sample.test_records
+    for index in range(count):
+        batches = list(validation(sample, shard=(index, count)).as_numpy_iterator())
+        images = np.concatenate([each for each, _ in batches])
+        np.testing.assert_array_equal(pixels(sample, images), expected_images[index::count])
+        labels = np.concatenate([each for _, each in batches])
+        np.testing.assert_array_equal(labels, expected_labels[index::count])
+
+
+@pytest.mark.parametrize("size", [32, 75])
+def test_validation_images_are_sized_as_in_training(
+    cifar10: CifarFiles, size: int
+) -> None:
+    dataset = validation(cifar10, image_size=size)
+    assert dataset.element_spec == (
+        tf.TensorSpec((None, size, size, 3), tf.float32),
+        tf.TensorSpec((None,), tf.int32),
+    )
+    (cifar10.train[0].parent / "data_batch_1.bin").write_bytes(cifar10.test[0].read_bytes())
+    plain, _ = stream(cifar10, batches=1, batch=8, image_size=size, **PLAIN)
+    np.testing.assert_array_equal(next(dataset.as_numpy_iterator())[0], plain)
 
 
 def test_opened_by_name(sample: CifarFiles) -> None:

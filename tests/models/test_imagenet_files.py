@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from models.inputs import imagenet_files
 from models.inputs.crc32c import crc32c
 from models.inputs.errors import DataError
-from models.inputs.imagenet_files import locate, read_records
+from models.inputs.imagenet_files import count, locate, read_records
 from models.inputs.imagenet_samples import LABELS, main, write_imagenet
 from models.inputs.tfrecords import masked_crc32c
 
@@ -139,7 +139,8 @@ def test_shards_are_found_in_order_and_counted(tmp_path: Path) -> None:
     files = locate(str(tmp_path))
     assert files.train == tuple(train)
     assert files.validation == tuple(validation)
-    assert files.train_records == 6
+    assert (files.train_records, files.validation_records) == (6, 3)
+    assert (count(files.train), count(files.validation)) == (6, 3)
 
 
 def test_validation_may_be_absent(shards: list[Path]) -> None:
@@ -175,7 +176,9 @@ def test_other_way_to_write_an_example_is_read(tmp_path: Path) -> None:
 
 
 def test_large_shards_are_not_counted(shards: list[Path], all_large: None) -> None:
-    assert locate(shards[0].parent).train_records is None
+    files = locate(shards[0].parent)
+    assert files.train_records is None
+    assert count(files.train) == 6
 
 
 def test_large_records_at_the_end_of_a_large_shard(tmp_path: Path, all_large: None) -> None:
@@ -201,6 +204,25 @@ def test_tensorflow_is_not_needed(shards: list[Path]) -> None:
         check=True,
     )
     assert result.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("change", ["a byte less", "half a length more", "longer", "shorter"])
+def test_counting_refuses_a_shard_that_does_not_end_with_a_record(
+    shards: list[Path], change: str
+) -> None:
+    content = bytearray(shards[1].read_bytes())
+    second = len(content) // 3
+    if change == "a byte less":
+        content.pop()
+    elif change == "half a length more":
+        content += bytes(4)
+    else:
+        content[second : second + 8] = struct.pack("<Q", 2**63 if change == "longer" else 3)
+    shards[1].write_bytes(content)
+    assert count(shards[:1]) == 3
+    with pytest.raises(DataError) as raised:
+        count(shards)
+    assert str(raised.value).startswith(f"{shards[1]}: record ")
 
 
 # What is refused: files that are not there --------------------------------------------------------
@@ -371,6 +393,8 @@ def test_unreadable_shard(shards: list[Path], monkeypatch: pytest.MonkeyPatch) -
     assert message.startswith(f"{shards[0]}: unreadable (Permission denied)")
     with pytest.raises(DataError, match="unreadable"):
         list(read_records(shards[0]))
+    with pytest.raises(DataError, match="unreadable"):
+        count(shards)
 
 
 # Any bytes at all ---------------------------------------------------------------------------------

@@ -269,7 +269,7 @@ def test_remainder_is_dropped_on_demand(numbered: ImagenetFiles) -> None:
 
 def test_threads_are_the_pipelines_own(numbered: ImagenetFiles) -> None:
     train = train_dataset(numbered, shard=(0, 1), batch=4, image_size=8, seed=0, threads=3)
-    for dataset in (train, validation_dataset(numbered, batch=4, image_size=8, threads=3)):
+    for dataset in (train, validation(numbered, threads=3)):
         options = dataset.options()
         assert options.threading.private_threadpool_size == 3
         assert options.threading.max_intra_op_parallelism == 1
@@ -290,18 +290,20 @@ def test_fewer_records_than_ranks_are_refused(numbered: ImagenetFiles) -> None:
 def test_arguments_without_sense_are_refused(
     numbered: ImagenetFiles, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError):
-        stream(numbered, **options)
-    if "shard" not in options:
+    for made in (stream, validation):
         with pytest.raises(ValueError):
-            validation_dataset(numbered, **{"batch": 4, "image_size": 8, **options})
+            made(numbered, **options)
 
 
 # Validation -------------------------------------------------------------------------------------
 
 
+def validation(files: ImagenetFiles, **options: Any) -> tf.data.Dataset:
+    return validation_dataset(files, **{"shard": (0, 1), "batch": 4, "image_size": 8, **options})
+
+
 def test_validation_is_one_pass_over_all_records(numbered: ImagenetFiles) -> None:
-    dataset = validation_dataset(numbered, batch=4, image_size=8)
+    dataset = validation(numbered)
     assert dataset.element_spec[0] == tf.TensorSpec((None, 8, 8, 3), tf.float32)
     batches = list(dataset.as_numpy_iterator())
     assert [len(labels) for _, labels in batches] == [4, 3]
@@ -311,9 +313,26 @@ def test_validation_is_one_pass_over_all_records(numbered: ImagenetFiles) -> Non
     np.testing.assert_array_equal(batches[0][0], plain[3:7])
 
 
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_validation_is_dealt_out_by_file_where_that_is_even(
+    numbered: ImagenetFiles, count: int
+) -> None:
+    files = [[*range(3, 8)], [*range(1, 3)]]
+    everything = [*files[0], *files[1]]
+    for index in range(count):
+        batches = list(validation(numbered, shard=(index, count)).as_numpy_iterator())
+        labels = np.concatenate([labels for _, labels in batches])
+        assert numbers(labels) == (files[index] if count == 2 else everything[index::count])
+
+
+def test_fewer_validation_records_than_ranks_are_refused(numbered: ImagenetFiles) -> None:
+    with pytest.raises(DataError, match="7 validation records cannot be shared by 8 ranks"):
+        validation(numbered, shard=(0, 8))
+
+
 def test_validation_without_shards(ramps: ImagenetFiles) -> None:
     with pytest.raises(DataError, match="holds no validation shards"):
-        validation_dataset(ramps, batch=4, image_size=8)
+        validation(ramps)
 
 
 # Damage -----------------------------------------------------------------------------------------
@@ -373,7 +392,7 @@ def test_label_out_of_range_is_named(tmp_path: Path, label: int) -> None:
     (path,) = write_shards(tmp_path, [sound, sound, example(grey(9), label)], split="validation")
     files = locate(tmp_path)
     with pytest.raises(tf.errors.InvalidArgumentError) as raised:
-        list(validation_dataset(files, batch=3, image_size=8))
+        list(validation(files, batch=3))
     expected = f"{path}: record 2 has {label} in image/class/label, not 1..1000"
     assert expected in str(raised.value)
 

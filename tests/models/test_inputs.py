@@ -1,0 +1,145 @@
+"""What every data set gives when it is opened by its name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models import inputs
+from models.inputs import imagenet_files
+from models.inputs.cifar_files import Layout
+from models.inputs.errors import DataError
+from models.inputs.imagenet_samples import write_imagenet
+from models.inputs.samples import write_cifar
+from models.inputs.token_samples import write_tokens
+from models.registry import Form
+
+ROOT = Path(inputs.__file__).parents[2]
+DATA_SETS = [source.name for source in inputs.INPUTS.values() if source.needs_data]
+SIZES = {"cifar10": 32, "cifar100": 32, "imagenet": 16, "ptb": 5}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every data set, with a number of validation records that few numbers divide."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in DATA_SETS}
+    for name in ("cifar10", "cifar100"):
+        write_cifar(folders[name], name, Layout.BINARY, records_per_file=13)
+    write_imagenet(folders["imagenet"], shards=3, per_shard=4, validation_shards=2)
+    write_tokens(folders["ptb"], sentences=60, words=50)
+    return folders
+
+
+def arguments(name: str) -> dict[str, Any]:
+    words = name == "ptb"
+    return {"size": SIZES[name], "classes": 40, "form": Form.WORDS if words else Form.IMAGES}
+
+
+def validation(data: dict[str, Path], name: str, **options: Any) -> list[list[bytes]]:
+    """What tells a record from others, in batches."""
+    options = {"shard": (0, 1), "batch": 4, **arguments(name), **options}
+    dataset = inputs.open_validation(name, data[name], **options)
+    return [
+        [one.tobytes() + other.tobytes() for one, other in zip(*batch, strict=True)]
+        for batch in dataset.as_numpy_iterator()
+    ]
+
+
+def test_every_data_set_is_tested() -> None:
+    assert set(SIZES) == set(DATA_SETS)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_ranks_validate_with_every_record_once(
+    data: dict[str, Path], name: str, count: int
+) -> None:
+    (everything,) = validation(data, name, batch=1000)
+    assert len(everything) > 7
+    seen: list[bytes] = []
+    for index in range(count):
+        batches = validation(data, name, shard=(index, count))
+        *whole, last = map(len, batches)
+        assert set(whole) <= {4}
+        assert 0 < last <= 4
+        part = [record for batch in batches for record in batch]
+        remaining = iter(everything)
+        assert all(record in remaining for record in part), "not in file order"
+        seen += part
+    assert sorted(seen) == sorted(everything)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_validation_is_the_same_each_time_and_unlike_training(
+    data: dict[str, Path], name: str, threads: int
+) -> None:
+    first, again = (validation(data, name, threads=threads) for _ in range(2))
+    assert first == again
+    plain = {"augment": False, "shuffle": False, "seed": 0}
+    options = {"shard": (0, 1), "batch": 8, **arguments(name), **plain}
+    train = inputs.open_train(name, data[name], **options).as_numpy_iterator()
+    trained = {one.tobytes() + other.tobytes() for one, other in zip(*next(train), strict=True)}
+    assert trained.isdisjoint(record for batch in first for record in batch)
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_rank_without_a_validation_record_is_refused(data: dict[str, Path], name: str) -> None:
+    records = len(validation(data, name, batch=1))
+    assert len(validation(data, name, shard=(records - 1, records))) == 1
+    with pytest.raises(DataError, match=rf": {records} .* cannot be shared by {records + 1} ranks"):
+        validation(data, name, shard=(0, records + 1))
+
+
+def test_synthetic_input_has_nothing_to_validate_with() -> None:
+    with pytest.raises(inputs.UnknownInput, match="synthetic has nothing to validate with: use"):
+        inputs.open_validation("synthetic", None, shard=(0, 1), batch=4, size=8)
+
+
+def test_form_that_a_data_set_lacks_is_refused(data: dict[str, Path]) -> None:
+    for name, form in (("cifar10", Form.WORDS), ("ptb", Form.IMAGES)):
+        options: dict[str, Any] = {"shard": (0, 1), "batch": 4, "size": 8, "form": form}
+        with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
+            inputs.open_validation(name, data[name], **options)
+        with pytest.raises(inputs.UnknownInput, match=f"{name} has no {form.value}"):
+            inputs.open_train(name, data[name], seed=0, **options)
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_directory_is_asked_for(name: str) -> None:
+    options: dict[str, Any] = {"shard": (0, 1), "batch": 4, **arguments(name)}
+    with pytest.raises(inputs.UnknownInput, match="needs the directory"):
+        inputs.open_validation(name, None, **options)
+    with pytest.raises(inputs.UnknownInput, match="needs the directory"):
+        inputs.train_samples(name, None, 5)
+
+
+# How many training samples ----------------------------------------------------------------------
+
+
+def test_training_samples_are_counted(data: dict[str, Path], monkeypatch: Any) -> None:
+    def samples(name: str) -> int | None:
+        return inputs.train_samples(name, data[name], SIZES[name])
+
+    assert samples("cifar10") == 5 * 13
+    assert samples("cifar100") == 13
+    assert samples("imagenet") == 12
+    monkeypatch.setattr(imagenet_files, "VISITED_BYTES", 0)  # as if the shards were large
+    assert samples("imagenet") == 12
+
+    words = (data["ptb"] / "ptb.train.txt").read_text()
+    tokens = len(words.split()) + words.count("\n")
+    assert samples("ptb") == (tokens - 1) // 5
+    assert inputs.train_samples("synthetic", None, 8) is None
+
+
+def test_counting_needs_no_tensorflow(data: dict[str, Path]) -> None:
+    code = "import sys; from models import inputs\n"
+    for name, folder in data.items():
+        code += f"assert inputs.train_samples({name!r}, {str(folder)!r}, 5)\n"
+    code += "assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
