@@ -248,9 +248,7 @@ def test_validation_is_one_pass_over_the_test_records(sample: CifarFiles, count:
 
 
 @pytest.mark.parametrize("size", [32, 75])
-def test_validation_images_are_sized_as_in_training(
-    cifar10: CifarFiles, size: int
-) -> None:
+def test_validation_images_are_sized_as_in_training(cifar10: CifarFiles, size: int) -> None:
     dataset = validation(cifar10, image_size=size)
     assert dataset.element_spec == (
         tf.TensorSpec((None, size, size, 3), tf.float32),
