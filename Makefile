@@ -4,14 +4,25 @@ PROFILE  ?= default
 DATA_DIR ?= $(HVDPERF_DATA_DIR)
 ARGS     ?=
 
+# TF=2.15.1 is an environment for CPUs with that TensorFlow, beside the others. From here on TF is
+# empty for the one that is in .venv.
+TF ?=
+KNOWN_TF = $(shell sed -n 's/^"tf\(.*\)" = \[$$/\1/p' pyproject.toml)
+OWN_TF   = $(shell sed -n 's/^cpu = .*"tf\([^"]*\)".*/\1/p' pyproject.toml)
+ifneq ($(TF),)
+ifneq ($(words $(TF)) $(filter $(KNOWN_TF),$(TF)),1 $(TF))
+$(error TF=$(TF): with this Horovod only these versions of TensorFlow work: $(KNOWN_TF))
+endif
+override TF := $(filter-out $(OWN_TF),$(TF))
+endif
+
 # One environment for CPUs and one for GPUs, side by side. Where the one for GPUs has been built it
 # is used without saying GPU=1 again; GPU=0 turns to the other.
-GPU  ?= $(if $(wildcard .venv-gpu/.ready),1,0)
+GPU  ?= $(if $(TF),0,$(if $(wildcard .venv-gpu/.ready),1,0))
 MPI  ?=
-VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv)
-# The only TensorFlow so far is that of pyproject.toml; another one would be another VENV.
-ifeq ($(origin TF),command line)
-$(error TF=$(TF): only the TensorFlow of pyproject.toml can be built)
+VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv$(TF:%=-tf%))
+ifeq ($(and $(TF),$(GPU)),1)
+$(error TF=$(TF) GPU=1: on GPUs only TensorFlow $(OWN_TF) can be built)
 endif
 
 READY    := $(VENV)/.ready
@@ -24,18 +35,19 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 .PHONY: help env data perf test lint bench clean distclean
 
 help: ## list the targets
-	@echo 'make TARGET [GPU=1] [ARGS="..."]'
+	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'PROFILE=smoke|default|nightly|FILE  what perf measures (now $(PROFILE))'
 	@echo 'DATA_DIR=DIR                        real data instead of samples'
 	@echo 'ARGS="..."                          more options for pytest, or for bench'
+	@echo 'TF=VERSION                          another TensorFlow: $(filter-out $(OWN_TF),$(KNOWN_TF))'
 	@echo 'GPU=1 [MPI=system]                  the environment for GPUs, see ci/setup_gpu.sh'
 
 env: $(READY) ## build the environment: uv, TensorFlow, Open MPI, Horovod
 
 $(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
-	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) bash ci/setup.sh
+	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) TF=$(TF) bash ci/setup.sh
 
 data: env ## write small files of every data set to data/samples, where there are none
 	@$(ACTIVATE); python -m models.inputs.sample_sets $(SAMPLES)
@@ -47,7 +59,8 @@ perf: env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/
 	echo "perf: pytest ended with status $$status"; \
 	exit $$status
 
-test: env lint ## check the suite itself: lint, then pytest tests/
+# What lint finds is the same with every TensorFlow.
+test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then pytest tests/
 	@$(ACTIVATE); pytest tests/ $(ARGS)
 
 lint: env ## ruff and mypy
@@ -61,4 +74,4 @@ clean: ## remove samples and caches
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments too
-	rm -rf .venv .venv-gpu .uv uv.lock
+	rm -rf .venv .venv-gpu .venv-tf* .uv uv.lock

@@ -3,6 +3,7 @@
 # than the environment. Running it again changes nothing that is as it should be.
 #
 #   VENV=.venv     the environment's directory
+#   TF=2.15.1      another TensorFlow for CPUs: the group tf2.15.1 of pyproject.toml
 #   GPU=1          TensorFlow with CUDA and Horovod with NCCL, see ci/setup_gpu.sh
 #   MPI=system     with GPU=1: the MPI on PATH instead of the packaged Open MPI
 #   PYTHON=...     the Python 3.11 to use instead of the first one found
@@ -10,7 +11,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 UV_VERSION=0.13.9
-VENV=${VENV:-.venv}
+TF=${TF:-}
+VENV=${VENV:-.venv${TF:+-tf$TF}}
 GPU=${GPU:-}
 MPI=${MPI:-}
 LOG=.uv/setup.log
@@ -231,13 +233,15 @@ main() {
     follow_pip_index
     if [[ -n $GPU ]]; then
         sync_gpu_packages
+    elif [[ -n $TF ]]; then
+        sync_packages --no-group cpu --group "tf$TF"
     else
         sync_packages
     fi
     configure_open_mpi
     check_horovod
     touch "$READY"
-    say "ready after $(elapsed); to use it: . ./activate"
+    say "ready after $(elapsed); to use it: ${TF:+HVDPERF_VENV=$VENV }. ./activate"
 }
 
 main

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The GPU environment, part of ci/setup.sh.
 #
-# uv compiles Horovod apart from the environment, against the TensorFlow it is told to match, and it
-# can be told only one: tensorflow-cpu. So here uv installs everything else, and pip compiles Horovod
+# uv compiles Horovod apart from the environment, against the package it is told to match, and it can
+# be told only one: tensorflow-cpu. So here uv installs everything else, and pip compiles Horovod
 # in the environment itself, where it finds TensorFlow, Open MPI, CMake and NCCL.
 #
 #   HOROVOD_CUDA_HOME, CUDA_HOME      the CUDA toolkit, with nvcc; no Python package of CUDA 12 has it

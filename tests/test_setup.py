@@ -14,7 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = Path(sys.prefix)
 SHELLS = ("sh", "bash")
+# make passes on what it was given to what it starts, such as these tests.
+GIVEN_TO_MAKE = ("ARGS", "DATA_DIR", "GPU", "MPI", "PROFILE", "TF")
 
 packaged_mpi = pytest.mark.skipif(
     not (ENVIRONMENT / "bin/mpirun").exists(), reason="built with MPI=system"
@@ -43,7 +45,8 @@ def run(
     """Run in the machine's environment less what `activate`, make and an outer mpirun put there."""
     ours = ("OMPI_", "PMIX_", "OPAL_", "HVDPERF_", "MAKE", "MFLAGS", "GNUMAKEFLAGS")
     environment = {n: v for n, v in os.environ.items() if not n.startswith(ours)}
-    environment.pop("LD_LIBRARY_PATH", None)
+    for name in ("LD_LIBRARY_PATH", *GIVEN_TO_MAKE):
+        environment.pop(name, None)
     path = environment["PATH"].split(":")
     environment["PATH"] = ":".join(d for d in path if not d.startswith(str(ENVIRONMENT)))
     environment.update(variables or {})
@@ -149,11 +152,19 @@ def test_only_root_is_told_to_run_as_root(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_activate_names_what_to_do_when_nothing_is_built(shell: str, checkout: Path) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [("", ""), (".venv", ""), (".venv-gpu", " GPU=1"), (".venv-tf2.15.1", " TF=2.15.1")],
+)
+def test_activate_names_what_to_do_when_nothing_is_built(
+    shell: str, checkout: Path, chosen: str, expected: str
+) -> None:
     shutil.rmtree(checkout / ".venv")
-    result = run([shell, "-c", f". '{checkout}/activate'; echo status $?"], Path("/"))
-    assert f"make -C {checkout} env" in result.stdout
-    assert result.stdout.endswith("status 1\n")
+    source = f". '{checkout}/activate'; echo status $?; set | grep _hvdperf"
+    result = run([shell, "-c", source], Path("/"), {"HVDPERF_VENV": chosen})
+    assert f"; run: make -C {checkout} env{expected}\n" in result.stdout
+    assert "status 1\n" in result.stdout
+    assert "_hvdperf_" not in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -236,6 +247,9 @@ def test_a_changed_description_builds_the_environment_again(checkout: Path, chan
         ([], [".venv", ".venv-gpu"], ".venv-gpu"),
         (["GPU=0"], [".venv", ".venv-gpu"], ".venv"),
         (["GPU=1"], [".venv"], ".venv-gpu"),
+        (["TF=2.15.1"], [".venv", ".venv-gpu"], ".venv-tf2.15.1"),
+        (["TF=2.18.1"], [".venv"], ".venv"),
+        (["TF=2.18.1", "GPU=1"], [".venv"], ".venv-gpu"),
     ],
 )
 def test_make_chooses_the_environment(
@@ -245,6 +259,39 @@ def test_make_chooses_the_environment(
         (checkout / name).mkdir(exist_ok=True)
         set_dates(checkout, f"{name}/.ready", 2000)
     assert f"HVDPERF_VENV={expected};" in make(checkout, "-n", "perf", *arguments).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["TF=2.19.0"], "TF=2.19.0: with this Horovod only these"),
+        (["TF=2.15"], "TF=2.15: with this Horovod only these"),
+        (["TF=2.15.1 2.16.2"], "TF=2.15.1 2.16.2: with this Horovod only these"),
+        (["TF=%"], "TF=%: with this Horovod only these"),
+        (["TF=2.15.1", "GPU=1"], "TF=2.15.1 GPU=1: on GPUs only TensorFlow 2.18.1"),
+    ],
+)
+def test_another_tensorflow_that_does_not_work_is_one_line(
+    checkout: Path, arguments: list[str], expected: str
+) -> None:
+    result = make(checkout, "test", *arguments)
+    (line,) = result.stdout.splitlines()
+    assert expected in line
+    assert result.returncode != 0
+
+
+def test_another_tensorflow_is_measured_in_its_own_environment(checkout: Path) -> None:
+    lines = make(checkout, "-n", "perf", "TF=2.15.1").stdout.splitlines()
+    assert lines[0] == "VENV=.venv-tf2.15.1 GPU= MPI= TF=2.15.1 bash ci/setup.sh"
+    chosen = re.findall(r"HVDPERF_VENV=([^;]*);", "".join(lines))
+    assert chosen == [".venv-tf2.15.1"] * 2, lines
+
+
+def test_distclean_removes_every_environment(checkout: Path) -> None:
+    for name in (".venv-gpu", ".venv-tf2.15.1", ".venv-tf2.16.2", ".uv"):
+        (checkout / name).mkdir()
+    make(checkout, "distclean")
+    assert [*checkout.glob(".venv*"), *checkout.glob(".uv")] == []
 
 
 def test_make_perf_writes_samples_and_measures_on_them(checkout: Path) -> None:
@@ -274,6 +321,14 @@ def test_make_test_checks_before_it_tests(checkout: Path) -> None:
         script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
     lines = make(checkout, "test").stdout.splitlines()
     assert lines == ["ruff check", "ruff format --check", "mypy", "pytest tests/"]
+
+
+def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> None:
+    (checkout / ".venv").rename(checkout / ".venv-tf2.15.1")
+    for name in ("ruff", "mypy", "pytest"):
+        script(checkout / ".venv-tf2.15.1/bin" / name, f'echo {name} "$@"')
+    lines = make(checkout, "test", "TF=2.15.1", "ARGS=-x").stdout.splitlines()
+    assert lines == ["pytest tests/ -x"]
 
 
 @pytest.mark.parametrize("broken", ["ruff check", "ruff format --check", "mypy"])
@@ -375,6 +430,7 @@ def stand_ins(checkout: Path, machine: Path) -> Path:
     uv = f"""case $1 in
         --version) echo 'uv {version[1]} (stand-in)' ;;
         sync) echo "$UV_DEFAULT_INDEX" >index
+            echo "$UV_PROJECT_ENVIRONMENT: $*" >synced
             echo "src.cc:1: error: no such thing"
             for line in $(awk 'BEGIN {{ for (i = 0; i < 99; i++) print i }}'); do echo $line; done
             exit ${{UV_STATUS:-0}} ;;
@@ -410,6 +466,18 @@ def test_set_up_ends_with_an_environment_that_make_leaves_alone(
     assert result.returncode == 0, result.stdout
     assert f"env: {stand_ins}/.venv: 2 ranks" in result.stdout
     assert "Nothing to be done" in make(stand_ins, "env").stdout
+
+
+def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, machine: Path) -> None:
+    shutil.copytree(stand_ins / ".venv", stand_ins / ".venv-tf2.15.1")
+    result = build(stand_ins, machine, TF="2.15.1")
+    assert result.returncode == 0, result.stdout
+    (line,) = (stand_ins / "synced").read_text().splitlines()
+    assert line.startswith(".venv-tf2.15.1: sync ")
+    assert line.endswith(" --no-group cpu --group tf2.15.1")
+    assert f"env: {stand_ins}/.venv-tf2.15.1: 2 ranks" in result.stdout
+    assert result.stdout.endswith("; to use it: HVDPERF_VENV=.venv-tf2.15.1 . ./activate\n")
+    assert "Nothing to be done" in make(stand_ins, "env", "TF=2.15.1").stdout
 
 
 def test_set_up_allows_more_ranks_than_cores_once(stand_ins: Path, machine: Path) -> None:
@@ -478,12 +546,21 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.partition("[")[0]).lower()
 
 
-def requirements() -> Iterator[str]:
-    """Every requirement of pyproject.toml that does not take the version of another one."""
+def group(name: str) -> Iterator[str]:
+    """What a dependency group requires, with the groups that it includes."""
+    for entry in pyproject()["dependency-groups"][name]:
+        if isinstance(entry, str):
+            yield entry
+        else:
+            yield from group(entry["include-group"])
+
+
+def requirements(*groups: str) -> Iterator[str]:
+    """Every requirement with these groups that does not take the version of another one."""
     content = pyproject()
     yield from content["project"]["dependencies"]
-    for group in content["dependency-groups"].values():
-        yield from group
+    for name in groups:
+        yield from group(name)
     yield from content["tool"]["uv"]["constraint-dependencies"]
     for needed in content["tool"]["uv"]["extra-build-dependencies"].values():
         for requirement in needed:
@@ -493,18 +570,57 @@ def requirements() -> Iterator[str]:
                 assert requirement["match-runtime"] is True
 
 
-@pytest.mark.parametrize("requirement", list(requirements()))
+def pins(names: Iterable[str]) -> dict[str, str]:
+    """The versions by name. No name may have two."""
+    found: dict[str, str] = {}
+    for name, _, version in (requirement.partition("==") for requirement in names):
+        assert found.setdefault(normalized(name), version) == version, name
+    return found
+
+
+GROUPS: dict[str, list[Any]] = pyproject()["dependency-groups"]
+FRAMEWORK = {"tensorflow", "tensorflow-cpu"}
+# An environment has one of these besides dev.
+TENSORFLOWS = {name: pinned for name in GROUPS if FRAMEWORK & (pinned := pins(group(name))).keys()}
+
+
+@pytest.mark.parametrize("requirement", sorted(set(requirements(*GROUPS))))
 def test_requirements_name_one_version(requirement: str) -> None:
     assert re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?==\d+(\.\d+)*", requirement)
 
 
+@pytest.mark.parametrize("name", TENSORFLOWS)
+def test_an_environment_pins_each_package_once(name: str) -> None:
+    assert pins(requirements("dev", name))
+
+
+def test_every_tensorflow_pins_what_another_one_pins() -> None:
+    own = {"cmake", *FRAMEWORK}
+    assert len({frozenset(pinned.keys() - own) for pinned in TENSORFLOWS.values()}) == 1
+
+
+@pytest.mark.parametrize("name", TENSORFLOWS)
+def test_a_group_is_named_after_its_tensorflow(name: str) -> None:
+    included = [entry["include-group"] for entry in GROUPS[name] if isinstance(entry, dict)]
+    (version,) = (v for n, v in TENSORFLOWS[name].items() if n in FRAMEWORK)
+    assert f"tf{version}" in (name, *included)
+
+
+def test_every_group_of_a_tensorflow_can_be_asked_for() -> None:
+    named = [name.removeprefix("tf") for name in GROUPS if name.startswith("tf")]
+    line = make(ROOT, "help", "TF=unknown").stdout
+    assert line.rstrip().endswith(f": {' '.join(named)}.  Stop.")
+
+
 def test_what_is_installed_is_what_is_pinned() -> None:
-    pins = {normalized(name): version for name, version in (r.split("==") for r in requirements())}
     # Not all of sys.path: setuptools, once imported, adds what it carries within itself.
     here = [sysconfig.get_path("purelib")]
     found = importlib.metadata.distributions(path=here)
     installed = {normalized(d.name): d.version for d in found}
-    assert {name: pins.get(name) for name in installed} == installed
+    ((name, version),) = ((n, v) for n, v in installed.items() if n in FRAMEWORK)
+    chosen = next(known for known, pinned in TENSORFLOWS.items() if pinned.get(name) == version)
+    pinned = pins(requirements("dev", chosen))
+    assert {name: pinned.get(name) for name in installed} == installed
 
 
 # --- nothing tracked says where packages come from
