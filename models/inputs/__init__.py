@@ -154,6 +154,20 @@ def open_validation(
     return module.validation_dataset(**what, shard=shard, batch=batch, threads=threads)
 
 
+def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str:
+    """One line for what TensorFlow said about the input: the file, the record and what to do; "" if
+    there is nothing to add, as where the error is not about the input.
+
+    Only a shard of ImageNet may prove to be damaged as late as that: the other data sets are read
+    whole when they are located.
+    """
+    if name != "imagenet" or data_dir is None:
+        return ""
+    from models.inputs import imagenet_faults
+
+    return imagenet_faults.explain(data_dir, error)
+
+
 def _opened(
     source: Input, data_dir: str | Path | None, form: Form, size: int, classes: int
 ) -> tuple[Any, dict[str, Any]]:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from models.inputs import pipeline
 from models.inputs.errors import faulty
-from models.inputs.imagenet_files import CLASSES, ImagenetFiles
+from models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles
 
 # Of records as they are stored, 110 KB each in the published shards; those are shuffled already.
 SHUFFLED_RECORDS = 1024
@@ -61,7 +61,7 @@ def train_dataset(
     Raises DataError if there are fewer records than shards, ValueError for a shard, a batch or
     threads that make no sense. Iterating raises tf.errors.InvalidArgumentError, naming the file and
     the record, where an image cannot be decoded or a label is out of range; and DataLossError where
-    a record does not fit its checksum, without the file: `imagenet_files.read_records` finds it.
+    a record does not fit its checksum, without the file: `imagenet_faults.explain` finds it.
     """
     pipeline.check_numbers(batch, threads)
     order = seed if shuffle else None
@@ -222,9 +222,7 @@ def _assert_sound(
         ),
     )
     file, record = tf.gather(names, places[first, 0]), tf.strings.as_string(places[first, 1])
-    message = tf.strings.join(
-        [file, ": record ", record, " ", fault, "; fetch or write this shard again"]
-    )
+    message = tf.strings.join([file, ": record ", record, " ", fault, f"; {REMEDY}"])
     return tf.debugging.Assert(~tf.reduce_any(wrong), [message])
 
 

@@ -20,7 +20,7 @@ from models.inputs.crc32c import crc32c
 
 HEAD_BYTES = 12
 FOOT_BYTES = 4
-_LENGTH = struct.Struct("<Q")
+_LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 
 # How far from the end of a file its last record is looked for, and in what steps.
 _LARGEST_RECORD = 64 << 20
@@ -39,9 +39,9 @@ def read_length(file: BinaryIO, size: int) -> int:
     head = file.read(HEAD_BYTES)
     if len(head) < HEAD_BYTES:
         raise Damaged("is cut short")
-    length, checksum = struct.unpack("<QI", head)
-    if checksum != masked_crc32c(head[:8]):
+    if not _fits(head):
         raise Damaged("has a length that does not fit its checksum")
+    (length,) = _LENGTH.unpack_from(head)
     if length + FOOT_BYTES > size - file.tell():
         raise Damaged(f"is cut short: {length} bytes were announced")
     return int(length)
@@ -54,7 +54,7 @@ def read_data(file: BinaryIO, size: int) -> bytes:
     data, checksum = file.read(length), file.read(FOOT_BYTES)
     if len(data) < length or len(checksum) < FOOT_BYTES:
         raise Damaged("is cut short")
-    if struct.unpack("<I", checksum)[0] != masked_crc32c(data):
+    if _CHECKSUM.unpack(checksum) != (masked_crc32c(data),):
         raise Damaged("has data that does not fit its checksum")
     return data
 
@@ -64,7 +64,7 @@ def starts(file: BinaryIO, size: int) -> Iterator[int]:
     size, the length before is wrong or the file cut short.
 
     Lengths are believed, for their checksums would take three times as long: without, a million
-    records take 0.7 s if the file is in memory.
+    records take about a second if the file is in memory.
     """
     descriptor, start = file.fileno(), 0
     while start < size:
@@ -73,6 +73,22 @@ def starts(file: BinaryIO, size: int) -> Iterator[int]:
         # Cut short within a length: it ends somewhere after the file.
         start += HEAD_BYTES + FOOT_BYTES + _LENGTH.unpack(length.ljust(_LENGTH.size, b"\xff"))[0]
     yield start
+
+
+def number_at(file: BinaryIO, size: int, start: int) -> int | None:
+    """The number of the record that starts there, None if there is none."""
+    for number, each in enumerate(starts(file, size)):
+        if each >= start:
+            return number if each == start < size else None
+    return None
+
+
+def has_head(file: BinaryIO, start: int) -> bool:
+    """Whether a record might start there: twelve bytes with the checksum that they should have."""
+    if start < 0:
+        return False
+    head = os.pread(file.fileno(), HEAD_BYTES, start)
+    return len(head) == HEAD_BYTES and _fits(head)
 
 
 def ends_with_a_record(file: BinaryIO, size: int) -> bool:
@@ -84,17 +100,22 @@ def ends_with_a_record(file: BinaryIO, size: int) -> bool:
         begin = max(0, end - _PART)
         file.seek(begin)
         part = file.read(end - begin + HEAD_BYTES - 1)
-        starts = np.arange(max(0, len(part) - HEAD_BYTES + 1))
-        announced = size - begin - HEAD_BYTES - FOOT_BYTES - starts
-        fits = np.ones(len(starts), bool)
+        offsets = np.arange(max(0, len(part) - HEAD_BYTES + 1))
+        announced = size - begin - HEAD_BYTES - FOOT_BYTES - offsets
+        fits = np.ones(len(offsets), bool)
         for place in range(3):
-            values = np.frombuffer(part, np.uint8)[place : place + len(starts)]
+            values = np.frombuffer(part, np.uint8)[place : place + len(offsets)]
             fits &= values == announced >> 8 * place & 0xFF
-        for start in np.flatnonzero(fits).tolist():
-            length, checksum = struct.unpack_from("<QI", part, start)
-            if length == announced[start] and checksum == masked_crc32c(part[start : start + 8]):
+        for offset in np.flatnonzero(fits).tolist():
+            head = part[offset : offset + HEAD_BYTES]
+            if _LENGTH.unpack_from(head) == (announced[offset],) and _fits(head):
                 return True
     return False
+
+
+def _fits(head: bytes) -> bool:
+    """Whether the length in a head has the checksum that follows it."""
+    return _CHECKSUM.unpack_from(head, _LENGTH.size) == (masked_crc32c(head[: _LENGTH.size]),)
 
 
 def masked_crc32c(data: bytes) -> int:

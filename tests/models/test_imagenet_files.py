@@ -5,7 +5,6 @@ import io
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.inputs import imagenet_files
-from models.inputs.crc32c import crc32c
 from models.inputs.errors import DataError
-from models.inputs.imagenet_files import count, locate, read_records
+from models.inputs.imagenet_files import count, locate
 from models.inputs.imagenet_samples import LABELS, main, write_imagenet
-from models.inputs.tfrecords import masked_crc32c
+from tests.support.shards import Mutation, framed, mutations, write_shards
 
 JPEG = b"\xff\xd8\xff\xe0 no more than the beginning"
 
@@ -44,31 +42,6 @@ def example(**changed: list[Any] | None) -> bytes:
     return content
 
 
-def framed(data: bytes) -> bytes:
-    """A record, by our own checksum."""
-    head = struct.pack("<Q", len(data))
-    return b"".join(
-        (
-            head,
-            struct.pack("<I", masked_crc32c(head)),
-            data,
-            struct.pack("<I", masked_crc32c(data)),
-        )
-    )
-
-
-def write_shards(folder: Path, *shards: Iterable[bytes], split: str = "train") -> list[Path]:
-    """Shards of these records, by TensorFlow's writer."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for number, records in enumerate(shards):
-        paths.append(folder / f"{split}-{number:05d}-of-{len(shards):05d}")
-        with tf.io.TFRecordWriter(str(paths[-1])) as writer:
-            for record in records:
-                writer.write(record)
-    return paths
-
-
 def complaint(directory: Path) -> str:
     """The message with which the directory is refused: one line with something to do."""
     with pytest.raises(DataError) as raised:
@@ -89,43 +62,6 @@ def shards(tmp_path: Path) -> list[Path]:
 def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every shard checked as a large one."""
     monkeypatch.setattr(imagenet_files, "VISITED_BYTES", 0)
-
-
-# Checksums --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (b"", 0),
-        (b"123456789", 0xE3069283),
-        # RFC 3720, appendix B.4
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-        (bytes(range(31, -1, -1)), 0x113FDB5C),
-    ],
-)
-def test_published_checksums(data: bytes, expected: int) -> None:
-    assert crc32c(data) == expected
-
-
-def test_checksum_of_any_length_is_that_of_its_definition() -> None:
-    data = np.random.default_rng(0).bytes(600)
-    state = 0xFFFFFFFF
-    for length, byte in enumerate(data):
-        assert crc32c(data[:length]) == state ^ 0xFFFFFFFF
-        state ^= byte
-        for _ in range(8):
-            state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
-
-
-@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 4097, 300_001])
-def test_frame_is_that_of_tensorflow(tmp_path: Path, length: int) -> None:
-    data = np.random.default_rng(length).bytes(length)
-    (path,) = write_shards(tmp_path, [data, b"next"])
-    assert path.read_bytes() == framed(data) + framed(b"next")
-    assert list(read_records(path)) == [data, b"next"]
 
 
 # What is found ----------------------------------------------------------------------------------
@@ -323,16 +259,6 @@ def test_length_of_a_later_record_changed(shards: list[Path]) -> None:
     assert "record 2 has a length that does not fit its checksum" in refused(shards, bytes(changed))
 
 
-def test_data_of_a_later_record_changed_is_found_by_reading_all(shards: list[Path]) -> None:
-    changed = bytearray(shards[-1].read_bytes())
-    changed[-10] ^= 1
-    shards[-1].write_bytes(changed)
-    locate(shards[-1].parent)
-    with pytest.raises(DataError) as raised:
-        list(read_records(shards[-1]))
-    assert str(raised.value).startswith(f"{shards[-1]}: record 2 has data that does not fit")
-
-
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
@@ -392,22 +318,10 @@ def test_unreadable_shard(shards: list[Path], monkeypatch: pytest.MonkeyPatch) -
     message = complaint(shards[0].parent)
     assert message.startswith(f"{shards[0]}: unreadable (Permission denied)")
     with pytest.raises(DataError, match="unreadable"):
-        list(read_records(shards[0]))
-    with pytest.raises(DataError, match="unreadable"):
         count(shards)
 
 
 # Any bytes at all ---------------------------------------------------------------------------------
-
-Mutation = Callable[[bytes], bytes]
-
-
-@st.composite
-def mutations(draw: st.DrawFn) -> Mutation:
-    """Cut out, put in or replace a few bytes somewhere."""
-    start, gone = draw(st.integers(0, 400)), draw(st.integers(0, 200))
-    new = draw(st.binary(max_size=40))
-    return lambda content: content[:start] + new + content[start + gone :]
 
 
 @pytest.fixture(scope="module")
@@ -433,12 +347,6 @@ def test_any_damage_is_a_data_error_or_leaves_a_valid_file(
             assert str(error).startswith(f"{victim}: ")
         else:
             assert files.train == (victim,)
-    try:
-        records = list(read_records(victim))
-    except DataError as error:
-        assert str(error).startswith(f"{victim}: record ")
-    else:
-        assert b"".join(map(framed, records)) == content
 
 
 @settings(max_examples=300, deadline=None)

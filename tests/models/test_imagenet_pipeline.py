@@ -13,39 +13,13 @@ from models.inputs.errors import DataError
 from models.inputs.imagenet import train_dataset, validation_dataset
 from models.inputs.imagenet_files import ImagenetFiles, locate
 from models.inputs.imagenet_samples import LABELS, write_imagenet
+from tests.support.shards import example, grey, jpeg, write_shards
 
 Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int32]
 
 PLAIN: dict[str, Any] = {"augment": False, "shuffle": False}
 ONCE: dict[str, Any] = {"repeat": False, "drop_remainder": False}
-
-
-def jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
-    encoded: bytes = tf.io.encode_jpeg(pixels, quality=100, chroma_downsampling=False).numpy()
-    return encoded
-
-
-def example(image: bytes, label: int) -> bytes:
-    built = tf.train.Example()
-    built.features.feature["image/encoded"].bytes_list.value.append(image)
-    built.features.feature["image/class/label"].int64_list.value.append(label)
-    content: bytes = built.SerializeToString()
-    return content
-
-
-def write_shards(folder: Path, *shards: list[bytes], split: str = "train") -> list[Path]:
-    paths = []
-    for number, records in enumerate(shards):
-        paths.append(folder / f"{split}-{number:05d}-of-{len(shards):05d}")
-        with tf.io.TFRecordWriter(str(paths[-1])) as writer:
-            for record in records:
-                writer.write(record)
-    return paths
-
-
-def grey(level: int) -> bytes:
-    return jpeg(np.full((20, 24, 3), level, np.uint8))
 
 
 def ramp(height: int, width: int) -> npt.NDArray[np.uint8]:
