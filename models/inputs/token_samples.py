@@ -17,8 +17,8 @@ from models.inputs.command import finish
 from models.inputs.errors import DataError
 from models.inputs.token_files import LAYOUTS, Split
 
-# Half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language models know:
-# each row of their embeddings is looked up, that of unknown words by the rest.
+# Half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language models
+# know: each row of their embeddings is looked up, that of unknown words by the rest.
 SENTENCES = 5000
 WORDS = 5000
 

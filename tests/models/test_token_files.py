@@ -275,7 +275,7 @@ def test_sample_fills_the_vocabularies_of_the_small_networks(tmp_path: Path) -> 
         frequency = np.bincount(ids(files, Split.TRAIN, vocabulary(files, size)))
         assert len(frequency) == size
         assert frequency.min() >= 1
-        # Zipf's law: of 2,000 words, ten are 36 % of the text, and the n-th has a share of 1 / 8.2 n.
+        # Zipf's law: of 2,000 words, ten are 36 % of the text, and the n-th is 1 / 8.2 n of it.
         shares = np.sort(frequency / frequency.sum())[::-1]
         assert 0.3 < shares[:10].sum() < 0.45
         rank = np.arange(1, 501)
