@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,3 +40,25 @@ def damaged(tmp_path: Path) -> Callable[[str, Layout, bytes], Path]:
         return victim
 
     return write
+
+
+@pytest.fixture
+def fresh_models() -> Iterator[None]:
+    """The same random numbers in every test, whose models are forgotten after it."""
+    from tensorflow import keras
+
+    keras.utils.set_random_seed(0)
+    yield
+    keras.backend.clear_session()
+
+
+@pytest.fixture
+def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes do not depend on the values, and half a gigabyte of random numbers takes seconds."""
+    import tensorflow as tf
+
+    def zeros(self: Any, shape: Any, dtype: Any = None, **_: Any) -> Any:
+        return tf.zeros(shape, dtype or "float32")
+
+    for initializer in ("VarianceScaling", "RandomUniform", "RandomNormal", "Orthogonal"):
+        monkeypatch.setattr(getattr(tf.keras.initializers, initializer), "__call__", zeros)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,7 @@ from tensorflow import keras
 from models.networks.dcgan import LATENT, dcgan, dcgan_s
 from tests.support.training import all_finite, parameters
 
-
-@pytest.fixture(autouse=True)
-def fresh_models() -> Iterator[None]:
-    keras.utils.set_random_seed(0)
-    yield
-    keras.backend.clear_session()
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
 def normal(*shape: int) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,12 @@ import tensorflow as tf
 from tensorflow import keras
 
 from models.networks.googlenet import googlenet
-from tests.support.training import all_finite, gradients, parameters, zero_weights
+from tests.support.training import all_finite, gradients, parameters
 
 PARAMETERS = {1000: 6_998_552, 100: 6_076_052, 10: 5_983_802}
 
 
-@pytest.fixture(autouse=True)
-def fresh_models() -> Iterator[None]:
-    keras.utils.set_random_seed(0)
-    yield
-    keras.backend.clear_session()
-
-
-@pytest.fixture
-def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    zero_weights(monkeypatch)
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
 @pytest.mark.usefixtures("without_random_weights")

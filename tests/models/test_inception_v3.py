@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,25 +15,12 @@ from models.networks.inception_v3 import (
     inception_v3_of,
     inception_v3_s,
 )
-from tests.support.training import all_finite, gradients, parameters, zero_weights
+from tests.support.training import all_finite, gradients, parameters, shapes
 
 PARAMETERS = {1000: 23_817_352, 100: 21_973_252, 10: 21_788_842}
 
 
-@pytest.fixture(autouse=True)
-def fresh_models() -> Iterator[None]:
-    keras.utils.set_random_seed(0)
-    yield
-    keras.backend.clear_session()
-
-
-@pytest.fixture
-def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    zero_weights(monkeypatch)
-
-
-def shapes(model: Any) -> list[tuple[int, ...]]:
-    return [tuple(variable.shape) for variable in model.trainable_variables]
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
 def noise(size: int) -> Any:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,24 +8,16 @@ import tensorflow as tf
 from tensorflow import keras
 
 from models.networks.lstm import lstm, lstm_ptb_large, lstm_ptb_small, lstm_s
-from tests.support.training import all_finite, gradients, parameters, zero_weights
+from tests.support.training import all_finite, gradients, parameters, words
 
-
-@pytest.fixture(autouse=True)
-def fresh_models() -> Iterator[None]:
-    keras.utils.set_random_seed(0)
-    yield
-    keras.backend.clear_session()
-
-
-def words(*shape: int) -> Any:
-    return np.random.default_rng(0).integers(0, 2000, shape, dtype=np.int32)
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
 def dropouts(model: Any) -> list[Any]:
     return [layer for layer in model.layers if isinstance(layer, keras.layers.Dropout)]
 
 
+@pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(
     ("build", "length", "vocabulary", "count", "rates"),
     [
@@ -38,14 +29,12 @@ def dropouts(model: Any) -> list[Any]:
     ],
 )
 def test_counts_are_the_published_ones(
-    monkeypatch: pytest.MonkeyPatch,
     build: Any,
     length: int,
     vocabulary: int,
     count: int,
     rates: list[float],
 ) -> None:
-    zero_weights(monkeypatch)
     model = build(length, vocabulary)
 
     assert parameters(model) == count

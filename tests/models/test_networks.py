@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -17,6 +16,9 @@ from models.networks.inception_v4 import inception_v4
 from models.networks.resnet import resnet_v2
 from models.networks.vgg import D, vgg
 from models.registry import NETWORKS, Scale, Task, Traffic
+from tests.support.training import parameters, shapes
+
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 CLASSIFIERS = {
     name: network for name, network in NETWORKS.items() if network.task is Task.CLASSIFICATION
@@ -57,14 +59,6 @@ GRADIENT_MB = {
 }
 
 
-def shapes(model: Any) -> list[tuple[int, ...]]:
-    return [tuple(variable.shape) for variable in model.trainable_variables]
-
-
-def parameters(model: Any) -> int:
-    return sum(math.prod(shape) for shape in shapes(model))
-
-
 def traffic_of(model: Any) -> Traffic:
     """What the sizes of the gradients say, in bytes."""
     sizes = [4 * math.prod(shape) for shape in shapes(model)]
@@ -73,22 +67,6 @@ def traffic_of(model: Any) -> Traffic:
     if len(sizes) >= 200 and sum(size < 4096 for size in sizes) > 0.4 * len(sizes):
         return Traffic.MANY_TINY
     return Traffic.MIXED
-
-
-@pytest.fixture(autouse=True)
-def forget_models() -> Iterator[None]:
-    yield
-    keras.backend.clear_session()
-
-
-@pytest.fixture
-def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shapes do not depend on the values, and half a gigabyte of random numbers takes seconds."""
-
-    def zeros(self: Any, shape: Any, dtype: Any = None, **_: Any) -> Any:
-        return tf.zeros(shape, dtype or "float32")
-
-    monkeypatch.setattr(keras.initializers.VarianceScaling, "__call__", zeros)
 
 
 @pytest.mark.usefixtures("without_random_weights")

@@ -12,6 +12,7 @@ from models.inputs.errors import DataError
 from models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
 from models.inputs.token_samples import main, write_tokens
 from models.registry import NETWORKS, Scale, Task
+from tests.support.refusals import refusal
 
 TEXT = b" the cat sat on the mat \n the dog sat \n"
 
@@ -31,13 +32,8 @@ def found(folder: Path, train: bytes = TEXT) -> TokenFiles:
 
 
 def complaint(directory: Path) -> str:
-    """The message with which the directory is refused: one line with something to do."""
-    with pytest.raises(DataError) as raised:
-        locate(directory)
-    message = str(raised.value)
-    assert "\n" not in message
-    assert "; " in message
-    return message
+    """The message with which the directory is refused."""
+    return refusal(lambda: locate(directory))
 
 
 def read(files: TokenFiles, split: Split, size: int = 100) -> list[str]:

@@ -1,28 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow import keras
 
 from models.networks.transformer import transformer, transformer_s
-from tests.support.training import all_finite, gradients, parameters, zero_weights
+from tests.support.training import all_finite, gradients, parameters, words
+
+pytestmark = pytest.mark.usefixtures("fresh_models")
 
 
-@pytest.fixture(autouse=True)
-def fresh_models() -> Iterator[None]:
-    keras.utils.set_random_seed(0)
-    yield
-    keras.backend.clear_session()
-
-
-def words(*shape: int) -> Any:
-    return np.random.default_rng(0).integers(0, 2000, shape, dtype=np.int32)
-
-
+@pytest.mark.usefixtures("without_random_weights")
 @pytest.mark.parametrize(
     ("build", "length", "vocabulary", "count", "tensors"),
     [
@@ -34,14 +24,12 @@ def words(*shape: int) -> Any:
     ],
 )
 def test_counts_are_the_published_ones(
-    monkeypatch: pytest.MonkeyPatch,
     build: Any,
     length: int,
     vocabulary: int,
     count: int,
     tensors: int,
 ) -> None:
-    zero_weights(monkeypatch)
     model = build(length, vocabulary)
 
     assert parameters(model) == count

@@ -1,0 +1,19 @@
+"""How a data set is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from models.inputs.errors import DataError
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """The message of the DataError that the call raises: one line with something to do."""
+    with pytest.raises(DataError) as raised:
+        call()
+    message = str(raised.value)
+    assert "\n" not in message
+    assert "; " in message
+    return message
