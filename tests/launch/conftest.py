@@ -1,4 +1,4 @@
-"""Real groups on this machine, over each of the launchers."""
+"""Real groups on this machine, over each of the launchers, and the driver's end of them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ def ptb(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("ptb")
     write_tokens(directory)
     return directory
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    made = Hub()
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=["mpirun", "agents"])

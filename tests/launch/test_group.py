@@ -156,13 +156,6 @@ def silent(rank: FakeRank, order: Message) -> None:
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    made = Hub()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def launcher() -> FakeLauncher:
     return FakeLauncher()
 

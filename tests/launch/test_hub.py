@@ -37,13 +37,6 @@ class Recorder:
 
 
 @pytest.fixture
-def hub() -> Iterator[Hub]:
-    made = Hub()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def connect() -> Iterator[Any]:
     """Connect to an address that the hub gave; a rank's end of it."""
     sockets = []
