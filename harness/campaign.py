@@ -24,7 +24,17 @@ from harness.launch.mpirun import MpirunLauncher
 from harness.launch.slots import Slots
 from harness.machine import Machine
 from harness.placement import Offer, Slot, is_oversubscribed, nodes, place
-from harness.plan import Comparison, Profile, Question, Schedule, Workload, default_world_sizes
+from harness.plan import (
+    Arm,
+    Comparison,
+    Profile,
+    Question,
+    Schedule,
+    Strategy,
+    Work,
+    Workload,
+    default_world_sizes,
+)
 from harness.planted import Fault
 from harness.profiles import load_profile
 from harness.stack import Stack
@@ -57,6 +67,7 @@ class Options:
     data_dir: str = ""
     batch_size: int | None = None
     image_size: int | None = None
+    precision: str = "float32"
     launcher: str = "mpirun"
     schedule: str = ""
     budget_minutes: float | None = None
@@ -75,7 +86,7 @@ def resolve_profile(options: Options) -> Profile:
         for name in names:
             known_model(name)
         names = tuple(dict.fromkeys(names))
-        profile = replace(profile, models=names, oversubscribed=())
+        profile = replace(profile, models=names, oversubscribed=(), sentinels=())
     if options.world_sizes:
         profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
     if options.dataset:
@@ -139,6 +150,7 @@ class Campaign:
     machine: Machine
     slots: tuple[Slot, ...]
     workloads: tuple[Workload, ...]
+    sentinels: tuple[Workload, ...]
     world_sizes: tuple[int, ...]
     data: Mapping[str, DataSource]
     thresholds: Thresholds
@@ -147,7 +159,7 @@ class Campaign:
     def comparisons(self, ask: Ask, smallest: int, largest: float = math.inf) -> list[Comparison]:
         """What is asked of every workload at every world size at which it makes sense."""
         asked: list[Comparison] = []
-        for workload in self.workloads:
+        for workload in (*self.workloads, *self.sentinels):
             for size in self.world_sizes:
                 if smallest <= size <= largest:
                     answer = ask(workload, size)
@@ -158,20 +170,40 @@ class Campaign:
         size = comparison.world_size
         if self.profile.questions and comparison.question not in self.profile.questions:
             return False
+        if comparison.workload.model in [sentinel.model for sentinel in self.sentinels]:
+            return comparison.question is Question.STARTUP_TRACE
+        if not all(self._can_run(arm) for arm in comparison.arms):
+            return False
         if comparison.question is Question.PARITY:
-            # MirroredStrategy is one process, so has one host, and takes no GPU twice.
-            shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, size)
-            one_host = nodes(self.slots, size) == 1
-            return size >= self.profile.parity_from and one_host and not shares_gpu
-        if comparison.exchange == "adasum":
-            # It halves the group again and again, which Horovod does over MPI only.
-            return size & (size - 1) == 0 and self.options.launcher == "mpirun"
-        if comparison.exchange == "dense":
-            # The gradient of an embedding is the rows that were looked up.
-            return registry.network(comparison.workload.model).task is registry.Task.LANGUAGE
+            return size >= self.profile.parity_from
         if comparison.question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
+        if comparison.question.work in (Work.EPOCHS, Work.TIME):
+            return self._can_validate(comparison.workload)
         return True
+
+    def _can_run(self, arm: Arm) -> bool:
+        """Whether Horovod, the strategy and the network have that way of training."""
+        if arm.strategy is Strategy.MIRRORED:
+            # One process, so it has one host, and takes no GPU twice.
+            shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, arm.world_size)
+            return nodes(self.slots, arm.world_size) == 1 and not shares_gpu
+        if arm.exchange == "adasum":
+            # It halves the group again and again, which Horovod does over MPI only.
+            power_of_two = arm.world_size & (arm.world_size - 1) == 0
+            return power_of_two and self.options.launcher == "mpirun"
+        if arm.exchange == "dense":
+            # The gradient of an embedding is the rows that were looked up.
+            return registry.network(arm.workload.model).task is registry.Task.LANGUAGE
+        if arm.workload.precision == "mixed_float16":
+            # Without a GPU it takes 30 to 60 times as long as float32: only if the user wants it.
+            return bool(self.machine.gpus) or self.options.precision == "mixed_float16"
+        return True
+
+    def _can_validate(self, workload: Workload) -> bool:
+        """Whether there are samples to validate on, and a way to tell how good a model is."""
+        adversarial = registry.network(workload.model).task is registry.Task.ADVERSARIAL
+        return inputs.INPUTS[workload.dataset].needs_data and not adversarial
 
     def oversubscribed_sizes(self) -> list[int]:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
@@ -212,15 +244,21 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
             f"profile {profile.name}: none of its world sizes {profile.world_sizes} fits the "
             f"{len(slots)} slots of this session"
         )
-    workloads = tuple(_workload(name, profile, options) for name in profile.models)
+    workloads, sentinels = (
+        tuple(_workload(name, profile, options) for name in names)
+        for names in (profile.models, profile.sentinels)
+    )
     return Campaign(
         options=options,
         profile=profile,
         machine=machine,
         slots=slots,
         workloads=workloads,
+        sentinels=sentinels,
         world_sizes=sizes,
-        data=open_data_sets(workloads, parse_data_dir(options.data_dir, profile.dataset)),
+        data=open_data_sets(
+            (*workloads, *sentinels), parse_data_dir(options.data_dir, profile.dataset)
+        ),
         thresholds=(
             load_thresholds(Path(options.thresholds))
             if options.thresholds
@@ -240,6 +278,7 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
         dataset=dataset_of(network, profile.dataset),
         input_size=input_size,
         batch=profile.batch,
+        precision=options.precision,
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from harness import runs
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
 
@@ -16,13 +17,17 @@ def problems(launch: Launch) -> list[str]:
     """Everything that is wrong with a launch, each in words; empty if it is sound.
 
     Checked: the world size that the framework saw, a report from every process, finite times and
-    losses, the sample counts that the plan implies, and bit-equal weights on all replicas.
+    losses, the sample counts that the plan implies, one learning rate, and bit-equal weights on all
+    replicas.
     """
     arm = launch.arm
     found = []
     sizes = {int(rank["world_size"]) for rank in launch.evidence}
     if sizes != {arm.world_size}:
         found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
+    rates = {float(rank["learning_rate"]) for rank in launch.evidence}
+    if len(rates) > 1:
+        found.append(f"{arm.name}: ranks train with different learning rates: {_shown(rates)}")
     digests = [digest for rank in launch.evidence for digest in rank["digests"]]
     if len(digests) != arm.world_size:
         found.append(f"{arm.name}: {len(digests)} of {arm.world_size} replicas gave a digest")
@@ -30,6 +35,8 @@ def problems(launch: Launch) -> list[str]:
         found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
     for block in launch.blocks:
         found += _block_problems(launch, block)
+    if launch.run:
+        found += runs.problems(arm, launch.run)
     return found
 
 
@@ -85,7 +92,7 @@ def weights_differ(
     return f"tensor {where} differs by {worst:.2g} more than tolerated" if where else ""
 
 
-def _shown(names: Collection[str]) -> str:
-    """At most three of the names, in order."""
-    ordered = sorted(names)
+def _shown(values: Collection[str] | Collection[float]) -> str:
+    """At most three of the values, in order."""
+    ordered = [str(value) for value in sorted(values)]
     return (", ".join(ordered[:3]) + (", ..." if ordered[3:] else "")) or "none"

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side
+from harness import runs
+from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side, Work
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,11 @@ class Block:
 
 @dataclass
 class Launch:
-    """One start of an arm: its start-up, its blocks, and the evidence that they are sound."""
+    """One start of an arm: its start-up, its blocks or its run, and the evidence that they are
+    sound.
+
+    run holds harness.worker.run.run's result, by process rank.
+    """
 
     arm: Arm
     round: int
@@ -52,8 +57,15 @@ class Launch:
     facts: Sequence[Mapping[str, Any]] = ()
     warm_up: list[Block] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    run: Sequence[Mapping[str, Any]] = ()
     evidence: Sequence[Mapping[str, Any]] = ()
     correctness: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def timed_seconds(self) -> float:
+        """Of its blocks, or of its run."""
+        of_run = max((float(rank["seconds"]) for rank in self.run), default=0.0)
+        return of_run + sum(block.seconds for block in self.blocks)
 
     def of_kind(self, kind: BlockKind) -> list[Block]:
         return [block for block in self.blocks if block.kind is kind]
@@ -69,14 +81,17 @@ class Round:
 
 
 def observation(comparison: Comparison, measured: Round) -> float:
-    """ln(speed of the candidate / speed of the reference / ideal ratio) of one round, or of a
-    start-up ln(seconds).
+    """ln(speed of the candidate / speed of the reference / ideal ratio) of one round; of a start-up
+    ln(seconds); of a run what harness.runs says.
 
     Where the arms took turns, the median over the turns' own ratios, so that what slowed both
     sides of a turn cancels; otherwise the ratio of the two launches' medians.
-    Raises KeyError if a side was not measured in that round.
+    Raises KeyError if a side was not measured in that round, ValueError if it has no figure.
     """
-    if comparison.question.is_startup:
+    if comparison.question.work.is_run:
+        sides = (comparison.candidate, comparison.reference)
+        return runs.observation(comparison, *(measured.launches[side.arm].run for side in sides))
+    if comparison.question.work is Work.STARTUP:
         return math.log(startup_seconds(comparison, measured.launches[comparison.candidate.arm]))
     candidate = _blocks(comparison.candidate, measured)
     reference = _blocks(comparison.reference, measured)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from harness.exchanges import EXCHANGES
+from harness.recipes import RECIPES
 
 
 class Strategy(Enum):
@@ -41,6 +42,24 @@ class Schedule(Enum):
     FRESH = "fresh"
 
 
+class Work(Enum):
+    """What the launches of a round do. Comparisons of one workload and one kind of work share them.
+
+    BLOCKS: timed blocks, in turns. STARTUP: nothing but start. EPOCHS, TIME: train from new weights
+    for so many epochs or seconds, then validate. ENDURANCE: train for so many steps.
+    """
+
+    BLOCKS = "blocks"
+    STARTUP = "startup"
+    EPOCHS = "epochs"
+    TIME = "time"
+    ENDURANCE = "endurance"
+
+    @property
+    def is_run(self) -> bool:
+        return self in (Work.EPOCHS, Work.TIME, Work.ENDURANCE)
+
+
 _STARTUP = "startup_"
 
 
@@ -54,6 +73,11 @@ class Question(Enum):
     TAX = "tax"
     MULTIWORKER = "multiworker"
     EXCHANGE = "exchange"
+    RECIPE = "recipe"
+    CONVERGENCE_LOSS = "convergence_loss"
+    CONVERGENCE_ACCURACY = "convergence_accuracy"
+    FIXED_TIME = "fixed_time"
+    MEMORY = "memory"
     STARTUP_INIT = "startup_init"
     STARTUP_TRACE = "startup_trace"
     STARTUP_FIRST_STEP = "startup_first_step"
@@ -68,13 +92,29 @@ class Question(Enum):
     def is_startup(self) -> bool:
         return self.value.startswith(_STARTUP)
 
+    @property
+    def is_convergence(self) -> bool:
+        return self in (Question.CONVERGENCE_LOSS, Question.CONVERGENCE_ACCURACY)
+
+    @property
+    def work(self) -> Work:
+        """What is to be done to answer it."""
+        if self.is_startup:
+            return Work.STARTUP
+        if self.is_convergence:
+            return Work.EPOCHS
+        return {Question.FIXED_TIME: Work.TIME, Question.MEMORY: Work.ENDURANCE}.get(
+            self, Work.BLOCKS
+        )
+
 
 @dataclass(frozen=True)
 class Workload:
     """A training task, apart from how it is spread.
 
-    batch is the number of samples a replica takes per step; input_size is in
-    pixels a side, or words a sequence.
+    batch is the number of samples a replica takes per step; input_size is in pixels a side, or
+    words a sequence. precision: the policy of Keras that the network is built under.
+    learning_rate: "constant", or "adaptive" (harness/worker/learning_rate.py).
     """
 
     model: str
@@ -83,10 +123,20 @@ class Workload:
     batch: int
     optimizer: str = "adam"
     precision: str = "float32"
+    learning_rate: str = "constant"
 
     @property
     def name(self) -> str:
         return f"{self.model}/{self.dataset}/{self.input_size}/batch{self.batch}"
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """The recipes that it is trained by (harness.recipes)."""
+        return tuple(
+            name
+            for name, changes in RECIPES.items()
+            if all(getattr(self, key) == value for key, value in changes.items())
+        )
 
 
 @dataclass(frozen=True)
@@ -106,9 +156,13 @@ class Arm:
         return f"{self.workload.model} {self.label}"
 
     @property
+    def variants(self) -> tuple[str, ...]:
+        """In what it is not the default, in short names."""
+        return tuple(filter(None, (self.exchange, *self.workload.recipes)))
+
+    @property
     def label(self) -> str:
-        variant = f"+{self.exchange}" if self.exchange else ""
-        return f"{self.strategy.value}@{self.world_size}{variant}"
+        return "+".join((f"{self.strategy.value}@{self.world_size}", *self.variants))
 
     @property
     def processes(self) -> int:
@@ -130,7 +184,9 @@ class Comparison:
 
     Its figure is speed(candidate) / speed(reference) / ideal_ratio, speeds in samples per second
     over all replicas, so that 1.0 is the ideal of an efficiency and equality of a parity. That of a
-    start-up is a time in seconds, per gradient tensor for the trace; both sides are then the same.
+    start-up is a time in seconds, per gradient tensor for the trace, and that of memory by what
+    factor a process grows in 1,000 steps; both sides are then the same. That of convergence is the
+    ratio of the validation's losses or accuracies, and that of a fixed time of the samples.
     """
 
     question: Question
@@ -140,7 +196,9 @@ class Comparison:
 
     @property
     def workload(self) -> Workload:
-        return self.candidate.arm.workload
+        """What is asked about: of a recipe, what it would change."""
+        side = self.reference if self.question is Question.RECIPE else self.candidate
+        return side.arm.workload
 
     @property
     def world_size(self) -> int:
@@ -151,18 +209,26 @@ class Comparison:
         return tuple(dict.fromkeys((self.candidate.arm, self.reference.arm)))
 
     @property
-    def exchange(self) -> str:
-        return self.candidate.arm.exchange
+    def variant(self) -> str:
+        """What tells it from others of its question, in a short name; empty if nothing has to."""
+        if self.question.is_startup:
+            return self.question.phase.replace(" ", "_")
+        if self.question.is_convergence:
+            metric = "loss" if self.question is Question.CONVERGENCE_LOSS else "accuracy"
+            return f"{metric}-{self.reference.arm.strategy.value}"
+        ours, theirs = self.candidate.arm.variants, self.reference.arm.variants
+        return "+".join(name for name in ours if name not in theirs)
 
     @property
     def case(self) -> str:
         """What tells it from others of its topic: fp16-resnet_50_s-np2."""
-        variant = self.question.phase.replace(" ", "_") or self.exchange
-        return f"{variant}{'-' if variant else ''}{self.workload.model}-np{self.world_size}"
+        return "-".join(filter(None, (self.variant, self.workload.model, f"np{self.world_size}")))
 
     @property
     def topic(self) -> str:
-        return "startup" if self.question.is_startup else self.question.value
+        if self.question.is_startup:
+            return "startup"
+        return "convergence" if self.question.is_convergence else self.question.value
 
     @property
     def name(self) -> str:
@@ -173,8 +239,9 @@ class Comparison:
         """By how much, relatively, the weights that both sides train may differ; None where
         nothing is known of that, or both sides are the same arm."""
         if self.question in (Question.PARITY, Question.TAX, Question.MULTIWORKER):
-            return 1e-5
-        return EXCHANGES[self.exchange].tolerance if self.question is Question.EXCHANGE else None
+            return 1e-5 if self.workload.precision == "float32" else 1e-2
+        exchange = EXCHANGES[self.candidate.arm.exchange]
+        return exchange.tolerance if self.question is Question.EXCHANGE else None
 
 
 @dataclass(frozen=True)
@@ -197,13 +264,28 @@ class Sampling:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """How long launches train that train to an end.
+
+    epochs: over the training data. seconds: of a fixed wall time. endurance_steps: while memory is
+    watched. deadline_s: of one run with its validation.
+    """
+
+    epochs: int = 20
+    seconds: float = 10.0
+    endurance_steps: int = 1500
+    deadline_s: float = 600.0
+
+
+@dataclass(frozen=True)
 class Profile:
     """A named amount of work: which workloads, at which sizes, for how long.
 
     batch: samples per replica and step. world_sizes: empty for powers of two up to the slots,
     plus all of them. parity_from: the smallest world size that parity is asked at. oversubscribed:
     the networks whose communication is judged where replicas share cores; empty for all.
-    questions: empty for all. budget_s: the session begins no round that would end past this.
+    questions: empty for all. sentinels: networks that are traced and no more. budget_s: the session
+    begins no round that would end past this.
     """
 
     name: str
@@ -212,11 +294,13 @@ class Profile:
     batch: int
     budget_s: float
     sampling: Sampling = Sampling()
+    runs: Runs = Runs()
     schedule: Schedule = Schedule.ALTERNATE
     world_sizes: tuple[int, ...] = ()
     parity_from: int = 1
     oversubscribed: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    sentinels: tuple[str, ...] = ()
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:

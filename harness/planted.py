@@ -12,8 +12,9 @@ from harness.plan import Arm, Strategy
 class Fault:
     """Something that one rank does wrong on purpose, to see whether the suite notices.
 
-    kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); or slow: every step
-    takes `factor` times as long.
+    kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); slow: every step takes
+    `factor` times as long; stray: its learning rate is `factor` times the others'; leak: a run's
+    every step keeps a megabyte.
     """
 
     kind: str
@@ -23,7 +24,7 @@ class Fault:
     model: str = ""
     world_size: int = 0
 
-    KINDS: ClassVar = ("raise", "exit", "kill", "hang", "slow")
+    KINDS: ClassVar = ("raise", "exit", "kill", "hang", "slow", "stray", "leak")
 
     @classmethod
     def parse(cls, text: str) -> Fault:
@@ -38,8 +39,10 @@ class Fault:
             if key not in types:
                 raise ValueError(f"unknown key {key!r} of a fault; known: {', '.join(types)}")
             values[key] = types[key](value)
+        if kind in ("slow", "stray"):
+            values.setdefault("factor", 2.0)
         if not values.get("factor", 1.0) >= 1.0:
-            raise ValueError(f"factor {values['factor']} would speed the rank up; give 1 or more")
+            raise ValueError(f"factor {values['factor']} is below 1; give 1 or more")
         return cls(kind, **values)
 
     def strikes(self, arm: Arm) -> bool:

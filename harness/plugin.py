@@ -20,7 +20,8 @@ from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
 from harness.placement import Offer, local_offers
-from harness.plan import Comparison, Schedule
+from harness.plan import Comparison, Schedule, Work, Workload
+from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome, Session
 from harness.stack import probe
@@ -53,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     add("--batch-size", type=int, metavar="N", help="samples per replica and step")
     add("--image-size", type=int, metavar="PX", help="instead of the network's own")
+    add("--precision", default="float32", choices=PRECISIONS, help="policy of Keras")
     add("--launcher", default="mpirun", choices=campaigns.LAUNCHERS, help="what starts ranks")
     add("--schedule", default="", choices=["", *(s.value for s in Schedule)], help="of the arms")
     add("--budget", type=float, dest="budget_minutes", metavar="MIN", help="begin no round after")
@@ -274,11 +276,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: ranks.get(common_rounds(comparison_of(item)), -1))
 
 
-def common_rounds(comparison: Comparison | None) -> tuple[Any, bool] | None:
+def common_rounds(comparison: Comparison | None) -> tuple[Workload, Work] | None:
     """What two comparisons share that are judged from the same rounds."""
     if comparison is None:
         return None
-    return comparison.workload, comparison.question.is_startup
+    return comparison.workload, comparison.question.work
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
-from harness.plan import Profile, Question, Sampling, Schedule
+from harness.plan import Profile, Question, Runs, Sampling, Schedule
 from harness.tomlfile import Table, read_toml, shown
 
 PROFILES = Path(__file__).resolve().parents[1] / "ci" / "profiles"
@@ -22,7 +22,9 @@ _KEYS = (
     "parity_from",
     "oversubscribed",
     "questions",
+    "sentinels",
     "sampling",
+    "runs",
 )
 _SECONDS = ("min_block_seconds", "startup_deadline_s", "block_deadline_s")
 
@@ -47,6 +49,8 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         parity_from=table.integer("parity_from") if "parity_from" in table else 1,
         oversubscribed=_models(table, "oversubscribed") if "oversubscribed" in table else (),
         questions=_questions(table) if "questions" in table else (),
+        sentinels=_models(table, "sentinels") if "sentinels" in table else (),
+        runs=_runs(table.table("runs")),
     )
 
 
@@ -95,6 +99,16 @@ def _sampling(table: Table) -> Sampling:
     if sampling.turns_min > sampling.turns_max:
         raise table.error(f"must not be above turns_max = {sampling.turns_max}", "turns_min")
     return sampling
+
+
+def _runs(table: Table) -> Runs:
+    """What the table sets, over the defaults."""
+    table.only([field.name for field in fields(Runs)])
+    whole = ("epochs", "endurance_steps")
+    values: dict[str, Any] = {
+        name: table.integer(name) if name in whole else table.positive(name) for name in table.names
+    }
+    return Runs(**values)
 
 
 def _sampling_value(table: Table, name: str) -> Any:

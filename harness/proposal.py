@@ -48,20 +48,35 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     if not observations or not all(map(math.isfinite, observations)):
         raise NotMeasurable("no observation, or one that is not finite")
     centre, noise = median(observations), spread(observations)
-    if question is Question.PARITY:
+    rule = rule_of(question)
+    if rule is Band:
         reach = abs(centre) + noise * _farther_bound(rounds)
         high = _up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
         return Band(_down(1 / high), high)
-    if question.is_startup:
-        slowest = math.exp(centre - noise * _lower_bound(rounds))
-        return Ceiling(_three_digits_up(max(math.exp(centre) * (1 + POINTS_BELOW), slowest)))
+    if rule is Ceiling:
+        highest = max(
+            math.exp(centre) * (1 + POINTS_BELOW), math.exp(centre - noise * _lower_bound(rounds))
+        )
+        return ceiling(question, _three_digits_up(highest))
     floor = min(math.exp(centre) - POINTS_BELOW, math.exp(centre + noise * _lower_bound(rounds)))
     return Floor.at(min(max(_down(floor), 0.001), 1.0))
 
 
+def rule_of(question: Question) -> type[Rule]:
+    """The kind of rule that a question's figure is held against."""
+    if question is Question.PARITY or question.is_convergence:
+        return Band
+    return Ceiling if question.is_startup or question is Question.MEMORY else Floor
+
+
+def ceiling(question: Question, at_most: float) -> Ceiling:
+    """In the unit of the question's figure."""
+    return Ceiling(at_most, unit="s" if question.is_startup else "")
+
+
 def fewest_rounds(question: Question) -> int:
     """How many rounds it takes until a verdict's bounds are finite."""
-    alpha = _BAND_ALPHA if question is Question.PARITY else _FLOOR_ALPHA
+    alpha = _BAND_ALPHA if rule_of(question) is Band else _FLOOR_ALPHA
     return next(n for n in range(1, 100) if bound_depth(n, alpha) > 0)
 
 

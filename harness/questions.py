@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from harness.exchanges import EXCHANGES
 from harness.plan import Arm, BlockKind, Comparison, Question, Side, Strategy, Workload
+from harness.recipes import RECIPES
 
 
 def weak_scaling(workload: Workload, world_size: int) -> Comparison:
@@ -70,6 +71,48 @@ def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
         for variant in EXCHANGES
         if variant
     )
+
+
+def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """Every other way of training against that of the workload: S_other / S_workload."""
+    plain = Side(Arm(workload, Strategy.HOROVOD, world_size))
+    others = [replace(workload, **changes) for changes in RECIPES.values()]  # type: ignore[arg-type]
+    return tuple(
+        Comparison(Question.RECIPE, Side(Arm(other, Strategy.HOROVOD, world_size)), plain)
+        for other in others
+        if other != workload
+    )
+
+
+def fixed_epochs(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """What a training of so many epochs ends with, against MirroredStrategy and against plain
+    TensorFlow with the same global batch: the ratio of validation losses, and of accuracies."""
+    trained = replace(workload, learning_rate="adaptive")
+    whole = replace(trained, batch=workload.batch * world_size)
+    ours = Side(Arm(trained, Strategy.HOROVOD, world_size))
+    others = (Arm(trained, Strategy.MIRRORED, world_size), Arm(whole, Strategy.SINGLE, 1))
+    return tuple(
+        Comparison(question, ours, Side(other))
+        for other in others
+        for question in (Question.CONVERGENCE_LOSS, Question.CONVERGENCE_ACCURACY)
+    )
+
+
+def fixed_time(workload: Workload, world_size: int) -> Comparison:
+    """Samples that n replicas train on in a given wall time, against one: N_n / (n N_1)."""
+    trained = replace(workload, learning_rate="adaptive")
+    return Comparison(
+        Question.FIXED_TIME,
+        Side(Arm(trained, Strategy.HOROVOD, world_size)),
+        Side(Arm(trained, Strategy.HOROVOD, 1)),
+        ideal_ratio=world_size,
+    )
+
+
+def memory(workload: Workload, world_size: int) -> Comparison:
+    """By what factor the resident set of the process that grows most does so in 1,000 steps."""
+    side = Side(Arm(workload, Strategy.HOROVOD, world_size))
+    return Comparison(Question.MEMORY, side, side)
 
 
 def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:

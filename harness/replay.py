@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.measurement import Block, median_speed
 from harness.plan import Side
+from harness.runs import samples
 from harness.session import Outcome
 from harness.store import case_document, plain
 
@@ -44,6 +45,9 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     if outcome.comparison.question.is_startup:
         _record_startups(clock, outcome, benchmark)
         return
+    if outcome.comparison.question.work.is_run:
+        _record_runs(clock, outcome, benchmark)
+        return
     side = outcome.comparison.candidate
     blocks = _blocks(outcome, side)
     if not blocks:
@@ -64,6 +68,18 @@ def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> 
     if outcome.observations:
         benchmark.extra_info.update(_told(outcome))
         clock.replay([math.exp(value) for value in outcome.observations], benchmark)
+
+
+def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """The candidate's, each a round; with what its ranks together ended with."""
+    runs = [measured.launches[outcome.comparison.candidate.arm].run for measured in outcome.rounds]
+    if runs:
+        benchmark.extra_info.update(
+            **_told(outcome),
+            samples=[samples(ranks) for ranks in runs],
+            validation=[ranks[0]["validation"] for ranks in runs],
+        )
+        clock.replay([max(rank["seconds"] for rank in ranks) for ranks in runs], benchmark)
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from statistics import median
 from harness.launch.group import Group, GroupFailed
 from harness.launch.job import LaunchError
 from harness.measurement import Block, Launch, Round, settled
-from harness.plan import Arm, BlockKind, Sampling, Schedule
-from harness.starter import Starter
+from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Work
+from harness.starter import SEED, Starter
+from harness.wire import Phase
 
 WARM_UP_STEPS = 5
 WARM_UP_BLOCKS_MAX = 8
@@ -35,7 +36,8 @@ class Runner:
     kinds: the kinds of blocks wanted of each arm. check: arms whose reproducible training is
     wanted once; its weights go to `weights_directory`. Arms that fail are recorded in `failures`
     and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
-    long such a turn of all arms took last. train: take blocks; else launches are only started.
+    long such a turn of all arms took last. work: what the launches do. last_phase: of a start-up,
+    if that is all they do. runs: how long launches train that train to an end.
     """
 
     starter: Starter
@@ -51,7 +53,9 @@ class Runner:
     correctness: dict[Arm, Launch] = field(default_factory=dict)
     turns: int = 0
     turn_seconds: float = 0.0
-    train: bool = True
+    work: Work = Work.BLOCKS
+    last_phase: Phase = Phase.BROADCAST
+    runs: Runs = field(default_factory=Runs)
 
     def run(self, number: int, arms: Sequence[Arm]) -> Round:
         """Launch every arm that has not failed; number counts from 0."""
@@ -76,8 +80,11 @@ class Runner:
         groups: dict[Arm, Group] = {}
         try:
             self._start(result, arms, groups)
-            if self.train:
+            if self.work is Work.BLOCKS:
                 self._take_blocks(result, groups)
+            elif self.work.is_run:
+                for arm in list(groups):
+                    self._guarded(groups, arm, partial(self._train, groups, result, arm))
             for arm in list(groups):
                 self._guarded(groups, arm, partial(self._finish, groups, result, arm))
         finally:
@@ -97,6 +104,26 @@ class Runner:
             for arm in order:
                 self._guarded(groups, arm, partial(self._turn, groups, result, arm, turn))
         self.turn_seconds += (time.monotonic() - began) / self.turns
+
+    def _train(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        group = groups[arm]
+        group.resume()
+        self.progress(f"train {arm.label}")
+        result.launches[arm].run = group.ask(
+            "run", self.runs.deadline_s, **self._length_of_run(arm), validate=self._validates
+        )
+        group.pause()
+
+    def _length_of_run(self, arm: Arm) -> dict[str, float]:
+        if self.work is Work.TIME:
+            return {"seconds": self.runs.seconds}
+        if self.work is Work.ENDURANCE:
+            return {"steps": self.runs.endurance_steps}
+        return {"steps": self.runs.epochs * self.starter.epoch_steps(arm)}
+
+    @property
+    def _validates(self) -> bool:
+        return self.work is not Work.ENDURANCE
 
     def _guarded(self, groups: dict[Arm, Group], arm: Arm, act: Callable[[], None]) -> None:
         """A launch that fails fails its own arm; the others go on without it."""
@@ -121,6 +148,9 @@ class Runner:
                     self.kinds[arm],
                     data_seed=1 + result.number,
                     share_startup=len(arms) > 1,
+                    # A round of training runs has weights of its own.
+                    seed=SEED + (result.number if self.work.is_run else 0),
+                    last_phase=self.last_phase,
                 )
             except LaunchError as error:
                 self._failed(arm, GroupFailed(arm.name, None, "launch", str(error), []))

@@ -13,12 +13,13 @@ from harness import evidence
 from harness.launch.group import GroupFailed
 from harness.measurement import Round, observation
 from harness.placement import is_oversubscribed
-from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Schedule
+from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Schedule, Work
 from harness.rounds import Progress, Runner
 from harness.starter import Starter
 from harness.stats import hodges_lehmann
 from harness.thresholds import Thresholds, case_of
 from harness.verdict import Judgement, Rule, Verdict, as_ratio, judge
+from harness.wire import Phase
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ class Session:
     def measure(
         self, comparisons: Sequence[Comparison], later: Sequence[Comparison] = ()
     ) -> dict[Comparison, Outcome]:
-        """Judge all comparisons of one workload from common rounds: all of them about start-ups,
-        or none.
+        """Judge all comparisons of one workload and one kind of work from common rounds.
 
         later: those of other workloads, to be measured from the same budget after these.
         """
@@ -105,15 +105,16 @@ class _Work:
         self._decided: dict[Comparison, Outcome] = {}
         self._seconds_of_round: list[float] = []
         self._compared: dict[Comparison, list[str]] = {}
-        workload = comparisons[0].workload
-        # Arms that start side by side slow each other down.
-        startup = comparisons[0].question.is_startup
-        self._prefix = workload.model + " start" * startup
+        workload, work = comparisons[0].workload, comparisons[0].question.work
+        self._prefix = workload.model + ("" if work is Work.BLOCKS else f" {work.value}")
         self._runner = Runner(
             starter=session.starter,
             sampling=session.profile.sampling,
-            schedule=Schedule.FRESH if startup else session.profile.schedule,
-            train=not startup,
+            # Arms that start side by side slow each other down.
+            schedule=Schedule.FRESH if work is Work.STARTUP else session.profile.schedule,
+            work=work,
+            last_phase=last_phase(comparisons),
+            runs=session.profile.runs,
             kinds=kinds_of(comparisons, session.judged),
             check=[
                 arm
@@ -123,7 +124,7 @@ class _Work:
             ],
             weights_directory=session.starter.scratch,
             progress=self._say,
-            order=random.Random(f"{session.seed} {workload.name}"),
+            order=random.Random(f"{session.seed} {workload.name} {work.value}"),
         )
 
     def run(self) -> dict[Comparison, Outcome]:
@@ -137,7 +138,7 @@ class _Work:
             measured = self._runner.run(number, arms)
             self._seconds_of_round.append(time.monotonic() - began)
             self._session.timed_seconds += sum(
-                block.seconds for launch in measured.launches.values() for block in launch.blocks
+                launch.timed_seconds for launch in measured.launches.values()
             )
             self._rounds.append(measured)
             self._look(final=False, at_look=number + 1 in looks)
@@ -290,6 +291,12 @@ class _Work:
         difference = evidence.weights_differ(trained[0], trained[1], rtol, atol=rtol / 10)
         names = " and ".join(arm.label for arm in comparison.arms)
         return [f"{names} trained different weights: {difference}"] if difference else []
+
+
+def last_phase(comparisons: Sequence[Comparison]) -> Phase:
+    """How far a start-up has to go: where none but its trace is asked about, so far."""
+    traced_only = all(c.question is Question.STARTUP_TRACE for c in comparisons)
+    return Phase.TRACE if traced_only else Phase.BROADCAST
 
 
 def kinds_of(

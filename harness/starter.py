@@ -6,6 +6,7 @@ import itertools
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from harness.launch.job import Launcher, Order
 from harness.placement import Slot, cores_of, place_group, threads
 from harness.plan import Arm, BlockKind, Strategy
 from harness.planted import Fault
+from harness.wire import Phase
+from models import inputs
 from models.registry import network
 
 SEED = 20181231
@@ -53,12 +56,20 @@ class Starter:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def start(
-        self, arm: Arm, kinds: Collection[BlockKind], data_seed: int, share_startup: bool
+        self,
+        arm: Arm,
+        kinds: Collection[BlockKind],
+        data_seed: int,
+        share_startup: bool,
+        seed: int = SEED,
+        last_phase: Phase = Phase.BROADCAST,
     ) -> Group:
         """Start a group for the arm, without waiting for it.
 
-        kinds: of the blocks that will be asked for. share_startup: start up on all of the
-        session's cores instead of the arm's own, because other arms start at the same time.
+        kinds: of the blocks that will be asked for. data_seed, seed: of whatever is drawn at random
+        from the data, and of the initial weights. share_startup: start up on all of the session's
+        cores instead of the arm's own, because other arms start at the same time. last_phase: of
+        the start-up.
         """
         placed = place_group(self.slots, arm.world_size)
         struck = self.fault is not None and self.fault.strikes(arm)
@@ -76,7 +87,9 @@ class Starter:
                     **self._workload(arm),
                     "exchange": asdict(EXCHANGES[arm.exchange]),
                     "kinds": sorted(kind.value for kind in kinds),
+                    "seed": seed,
                     "data_seed": data_seed,
+                    "last_phase": last_phase.value,
                     "cores": cores,
                     "share_startup": share_startup,
                     "startup_cores": everywhere if share_startup else cores,
@@ -101,11 +114,20 @@ class Starter:
             "input_size": workload.input_size,
             "batch": workload.batch,
             "optimizer": workload.optimizer,
+            "precision": workload.precision,
+            "learning_rate": workload.learning_rate,
+            "epoch_steps": self.epoch_steps(arm),
             "dataset": data.dataset,
             "data_dir": data.directory,
             "classes": network(workload.model).classes or data.classes,
-            "seed": SEED,
         }
+
+    def epoch_steps(self, arm: Arm) -> int:
+        """How many steps go over the training data once, at least one."""
+        workload = arm.workload
+        data = self.data[workload.dataset]
+        samples = _samples(data, workload.input_size)
+        return max(1, samples // (workload.batch * arm.world_size))
 
     def _order(self, arm: Arm, slots: Sequence[Slot]) -> Order:
         return Order(
@@ -125,6 +147,12 @@ class Starter:
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
         }
         return {name: os.environ.get(name, value) for name, value in defaults.items()}
+
+
+@cache
+def _samples(data: DataSource, input_size: int) -> int:
+    """How many a data set has for training; the synthetic one is its one batch."""
+    return inputs.train_samples(data.dataset, data.directory, input_size) or 1
 
 
 def _settings(exchange: Exchange) -> dict[str, str]:

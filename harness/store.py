@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.measurement import Block, Launch, Round
-from harness.plan import Comparison, Side
+from harness.plan import Arm, Comparison, Side
 from harness.session import Outcome
 from harness.stats import Interval
 from harness.verdict import Band, Ceiling, Floor, Rule
@@ -134,11 +134,18 @@ def case_document(outcome: Outcome) -> Document:
 
 
 def _side(side: Side) -> Document:
+    return {**_arm(side.arm), "block_kind": side.kind}
+
+
+def _arm(arm: Arm) -> Document:
+    """What tells it from the other arms of its case."""
     return {
-        "strategy": side.arm.strategy,
-        "world_size": side.arm.world_size,
-        "exchange": side.arm.exchange,
-        "block_kind": side.kind,
+        "strategy": arm.strategy,
+        "world_size": arm.world_size,
+        "exchange": arm.exchange,
+        "batch": arm.workload.batch,
+        "precision": arm.workload.precision,
+        "learning_rate": arm.workload.learning_rate,
     }
 
 
@@ -166,13 +173,12 @@ def _round(measured: Round, comparison: Comparison) -> Document:
 
 def _launch(launch: Launch) -> Document:
     return {
-        "strategy": launch.arm.strategy,
-        "world_size": launch.arm.world_size,
-        "exchange": launch.arm.exchange,
+        **_arm(launch.arm),
         "startup_seconds": [dict(rank) for rank in launch.startup_seconds],
         "facts": [dict(rank) for rank in launch.facts],
         "warm_up": [_block(block) for block in launch.warm_up],
         "blocks": [_block(block) for block in launch.blocks],
+        "run": [dict(rank) for rank in launch.run],
         "evidence": [dict(rank) for rank in launch.evidence],
         "correctness": [dict(rank) for rank in launch.correctness],
     }

@@ -7,7 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
-from harness.plan import Question
+from harness.plan import Comparison, Question
 from harness.session import Outcome
 from harness.stats import Interval
 from harness.verdict import Verdict
@@ -20,7 +20,8 @@ _NAMES = {
     Question.PARITY: "parity",
     Question.TAX: "tax",
     Question.MULTIWORKER: "multi.",
-    Question.EXCHANGE: "",
+    Question.FIXED_TIME: "time",
+    Question.MEMORY: "memory",
     Question.STARTUP_INIT: "init",
     Question.STARTUP_TRACE: "trace",
     Question.STARTUP_FIRST_STEP: "first",
@@ -59,10 +60,18 @@ def line(outcome: Outcome) -> str:
     comparison, judgement = outcome.comparison, outcome.judgement
     rule = str(judgement.rule) if judgement.rule is not None else ""
     return (
-        f"{_NAMES[comparison.question] or comparison.exchange:<6} {comparison.workload.model:<15} "
+        f"{_name(comparison):<6} {comparison.workload.model:<15} "
         f"{comparison.world_size:>3} {figure_text(judgement.figure)} "
         f"{rule:<13} {judgement.rounds:>2} {judgement.verdict.value}"
     )
+
+
+def _name(comparison: Comparison) -> str:
+    """Six columns: of what is asked of several variants, the variant."""
+    if comparison.question.is_convergence:
+        metric = "loss" if comparison.question is Question.CONVERGENCE_LOSS else "acc"
+        return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
+    return _NAMES.get(comparison.question, comparison.variant)
 
 
 def explanation(outcome: Outcome) -> str:

@@ -7,7 +7,7 @@ Each file says which machines it is for and what their figures have to reach::
     device = "gpu"            # or "cpu"
     gpu_name = "V100"         # optional, as cpu_model: a part of the name, in any case
     [thresholds]
-    # "question/model/world size/nodes" = floor, or [low, high] for parity
+    # "question/model/world size/nodes" = floor, ceiling (start-ups, memory), or [low, high]
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
 
@@ -28,7 +28,7 @@ from harness.errors import UserError
 from harness.machine import Machine
 from harness.placement import Slot, nodes
 from harness.plan import Comparison, Question
-from harness.proposal import fewest_rounds, proposed_rule
+from harness.proposal import ceiling, fewest_rounds, proposed_rule, rule_of
 from harness.stats import NotMeasurable, spread
 from harness.tomlfile import Table, is_number, read_toml, shown
 from harness.verdict import Band, Ceiling, Floor, Rule
@@ -245,24 +245,19 @@ def _check_model(table: Table, key: str, pattern: str) -> None:
 
 def _rule(table: Table, key: str, questions: Sequence[Question]) -> Rule:
     value = table.value(key)
-    kinds = {_kind_of(question) for question in questions}
+    kinds = {rule_of(question) for question in questions}
     if len(kinds) > 1:
-        raise table.error(f"{' and '.join(sorted(kinds))} are not written alike: two lines", key)
-    if kinds == {"a band"}:
+        names = " and ".join(sorted(f"a {kind.__name__.lower()}" for kind in kinds))
+        raise table.error(f"{names} are not written alike: two lines", key)
+    if kinds == {Band}:
         return _band(table, key, value)
-    if kinds == {"a ceiling"}:
+    if kinds == {Ceiling}:
         if not is_number(value) or not 0 < value < math.inf:
-            raise table.error(f"a ceiling is a number of seconds above 0, not {value!r}", key)
-        return Ceiling(float(value))
+            raise table.error(f"a ceiling is a number above 0, not {value!r}", key)
+        return ceiling(questions[0], float(value))
     if not is_number(value) or not 0 < value <= 1:
         raise table.error(f"a floor is a number above 0 and up to 1, not {value!r}", key)
     return Floor.at(float(value))
-
-
-def _kind_of(question: Question) -> str:
-    if question is Question.PARITY:
-        return "a band"
-    return "a ceiling" if question.is_startup else "a floor"
 
 
 def _band(table: Table, key: str, value: object) -> Band:

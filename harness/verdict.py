@@ -1,7 +1,8 @@
 """From observations to a word: PASS, FAIL, INCONCLUSIVE, INVALID or NOT JUDGED.
 
 An observation is ln(speed_candidate / speed_reference / ideal) of one launch, or the logarithm of
-a time in seconds. The rules and their error rates are those of docs/measurement.md.
+another ratio or of a time in seconds. The rules and their error rates are those of
+docs/measurement.md.
 """
 
 from __future__ import annotations
@@ -72,12 +73,13 @@ class Band:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The figure, a time in seconds, must not be above a ceiling.
+    """The figure, a time in seconds or a factor of growth, must not be above a ceiling.
 
     FAIL if the lower bound is above it, PASS if the upper bound does not exceed it.
     """
 
     at_most: float
+    unit: str = "s"
     alpha: float = 0.025
 
     def decide(self, lower: float, upper: float) -> Verdict:
@@ -86,7 +88,7 @@ class Ceiling:
         return Verdict.PASS if upper <= self.at_most else Verdict.INCONCLUSIVE
 
     def __str__(self) -> str:
-        return f"<= {self.at_most:.3g} s"
+        return f"<= {self.at_most:.3g} {self.unit}".rstrip()
 
 
 Rule = Floor | Band | Ceiling

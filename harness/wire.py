@@ -30,6 +30,8 @@ class Phase(str, Enum):
     BROADCAST = "broadcast"
     READY = "ready"
     BLOCK = "block"
+    RUN = "run"
+    VALIDATION = "validation"
     CORRECTNESS = "correctness"
     GRADIENTS = "gradients"
     EVIDENCE = "evidence"

@@ -23,10 +23,12 @@ class Traffic(Enum):
 
 
 class Scale(Enum):
-    """FULL: as published. SMALL: the same topology with less width and depth, for CPUs."""
+    """FULL: as published. SMALL: the same topology with less width and depth, for CPUs. THIN: as
+    deep as published, so that its trace costs as much, with a quarter of the width."""
 
     FULL = "full"
     SMALL = "small"
+    THIN = "thin"
 
 
 class Form(Enum):
@@ -115,6 +117,9 @@ NETWORKS: dict[str, Network] = {
             38,
             _WORDS,
             2_000,
+        ),
+        Network(
+            "resnet_v2_101_t", _HOME + "resnet:resnet_v2_101_t", 32, _TINY, Scale.THIN, 344
         ),
     )
 }

@@ -105,12 +105,14 @@ def test_only_launchers_and_the_plugin_import_mpi():
 ARITHMETIC = {"collections", "dataclasses", "enum", "functools", "math", "statistics", "typing"}
 PURE = {
     "exchanges": set(),
-    "plan": {"harness.exchanges"},
-    "questions": {"harness.exchanges", "harness.plan"},
+    "recipes": set(),
+    "plan": {"harness.exchanges", "harness.recipes"},
+    "questions": {"harness.exchanges", "harness.plan", "harness.recipes"},
     "stats": set(),
     "verdict": {"harness.stats"},
-    "measurement": {"harness.plan"},
-    "evidence": {"harness.measurement", "harness.plan", "numpy"},
+    "runs": {"harness.plan"},
+    "measurement": {"harness.plan", "harness.runs"},
+    "evidence": {"harness.measurement", "harness.plan", "harness.runs", "numpy"},
     "proposal": {"harness.plan", "harness.stats", "harness.verdict", "random"},
     "placement": {"harness.errors", "harness.machine", "harness.plan"},
 }
@@ -132,9 +134,9 @@ def test_arithmetic_does_no_input_or_output(module):
 
 # From the plan to the report: no module imports from a later line.
 LAYERS = (
-    ("errors", "exchanges", "stats"),
+    ("errors", "exchanges", "recipes", "stats"),
     ("plan",),
-    ("questions", "planted"),
+    ("questions", "planted", "runs"),
     ("verdict", "measurement", "proposal", "evidence", "ledger"),
     ("wire",),
     ("worker",),

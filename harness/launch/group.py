@@ -150,10 +150,12 @@ class Group:
         """Per rank, how long each phase of its start-up took, in seconds."""
         result = []
         for rank in self.ranks:
-            phases = [*STARTUP, Phase.READY]
-            begins = [self.launched_at, *(rank.marks[phase.value] for phase in phases[1:])]
+            # Where a start-up ends early, the later phases are not there.
+            phases = [phase for phase in (*STARTUP, Phase.READY) if phase.value in rank.marks]
+            begins = [self.launched_at, *(rank.marks[phase.value] for phase in phases)]
+            names = [Phase.LAUNCH, *phases]
             result.append(
-                {p.value: b - a for p, a, b in zip(STARTUP, begins, begins[1:], strict=False)}
+                {p.value: b - a for p, a, b in zip(names, begins, begins[1:], strict=False)}
             )
         return result
 

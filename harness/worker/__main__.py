@@ -15,8 +15,9 @@ from typing import Any  # noqa: E402
 
 from harness.wire import Message, Phase  # noqa: E402
 from harness.worker import process, rendezvous  # noqa: E402
-from harness.worker.driver import Driver  # noqa: E402
+from harness.worker.driver import Driver, told  # noqa: E402
 from harness.worker.fault import Fault  # noqa: E402
+from models import inputs  # noqa: E402
 
 # Strategy (harness.plan.Strategy) -> where it is implemented.
 TRAINERS = {
@@ -42,7 +43,8 @@ def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
 
 
 def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
-    """Every phase up to the first training step and the broadcast; the trainer, ready to run."""
+    """Every phase up to the last that is asked for, which is the broadcast where it is to train;
+    the trainer."""
     driver.enter(Phase.IMPORT)
     fault.strike(Phase.IMPORT)
     trainer = make_trainer(config["strategy"], config)
@@ -62,6 +64,8 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
         driver.enter(phase)
         fault.strike(phase)
         facts.update(act() or {})
+        if phase.value == config["last_phase"]:
+            break
     gc.enable()
     process.pin(config["cores"])
     driver.enter(Phase.READY, facts=facts)
@@ -71,13 +75,16 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
 def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str, Any]:
     """Carry out one order; what it found."""
     from harness.worker.loop import run_block
+    from harness.worker.run import run
 
+    arguments = {key: value for key, value in order.items() if key != "op"}
     if order["op"] == "block":
-        return run_block(trainer, driver, fault, order["kind"], order["steps"])
+        return run_block(trainer, driver, fault, **arguments)
+    if order["op"] == "run":
+        return run(trainer, driver, fault, **arguments)
     phase = Phase(order["op"])
     driver.enter(phase)
     fault.strike(phase)
-    arguments = {key: value for key, value in order.items() if key != "op"}
     return getattr(trainer, phase.value)(**arguments)  # type: ignore[no-any-return]
 
 
@@ -102,7 +109,8 @@ def main() -> None:
             driver.enter(Phase.READY)
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver is to know
         traceback.print_exc()
-        driver.fail(error)
+        explained = inputs.explain(config["dataset"], config["data_dir"], error)
+        driver.fail(error, explained or told(error))
         leave(1)
     driver.enter(Phase.END)
     leave(0)

@@ -1,7 +1,7 @@
 """A custom training loop under a tf.distribute strategy, as TensorFlow's guide writes it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 import tensorflow as tf
@@ -41,8 +41,16 @@ class DistributedTrainer(ABC):
         """How the replicas exchange gradients, for the launch's facts."""
 
     @abstractmethod
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Each value added up over all processes."""
+
+    def mean_loss(self, loss: float) -> float:
+        """Over all replicas: each process's loss is its share of the global batch's."""
+        return self.total([loss])[0]
+
     def barrier(self) -> None:
         """Wait until every process is here."""
+        self.total([0.0])
 
     def init(self) -> Facts:
         self.strategy = self.make_strategy()
@@ -55,6 +63,7 @@ class DistributedTrainer(ABC):
     def build(self) -> Facts:
         with self.strategy.scope():
             self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
+        self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
         return training.size_of(self.parts)
 
     def open_input(self) -> None:
@@ -105,6 +114,7 @@ class DistributedTrainer(ABC):
     def evidence(self) -> Facts:
         return {
             "world_size": self.strategy.num_replicas_in_sync,
+            "learning_rate": self.learning_rate.value,
             "digests": [training.digest(weights) for weights in self._by_replica(self.parts)],
         }
 
@@ -129,6 +139,15 @@ class DistributedTrainer(ABC):
         if self.rank == 0:
             training.save_arrays(path, replicas[0])
         return {"loss": loss, "digests": [training.digest(weights) for weights in replicas]}
+
+    @abstractmethod
+    def shard(self) -> tuple[int, int]:
+        """Which part of what every process reads whole is this one's: index, count."""
+
+    def validate(self) -> Facts:
+        # Here, outside of any replica, statistics read as their mean over all replicas.
+        dataset = training.open_validation(self.config, self.task, self.shard())
+        return training.averaged(self.total(training.validate(self.task, self.parts, dataset)))
 
     def gradients(self, path: str) -> Facts:
         raise ValueError("the strategy reduces inside the optimizer; see correctness")

@@ -89,8 +89,9 @@ class Driver:
     def reply(self, result: dict[str, Any]) -> None:
         self._send({"reply": result})
 
-    def fail(self, error: BaseException) -> None:
-        """Report what this rank raised, in the phase where it raised it; wait to be dismissed.
+    def fail(self, error: BaseException, message: str) -> None:
+        """Report what this rank raised, in the phase where it raised it and in the words of the
+        message; wait to be dismissed.
 
         It must not end by itself: mpirun would then end the others before they have told whether
         they caused this.
@@ -100,7 +101,7 @@ class Driver:
                 "error": {
                     "phase": self.phase.value,
                     "kind": type(error).__name__,
-                    "message": told(error),
+                    "message": message,
                 }
             }
         )

@@ -6,6 +6,7 @@ import time
 from typing import Any, Callable, Optional
 
 from harness.wire import Phase
+from harness.worker.learning_rate import Constant
 
 
 class PlantedFault(RuntimeError):
@@ -21,6 +22,9 @@ def _hang() -> None:
         time.sleep(3600)
 
 
+# What a leaking rank keeps of every step.
+LEAK_BYTES = 1 << 20
+
 _ACTS: dict[str, Callable[[], None]] = {
     "raise": _raise,
     "exit": lambda: os._exit(3),
@@ -33,11 +37,12 @@ class Fault:
     """What this rank was asked to do wrong: nothing, unless its config names it."""
 
     def __init__(self, config: Optional[dict[str, Any]], rank: int) -> None:
-        """config: kind (raise, exit, kill, hang, slow), rank, phase, factor (of slow)."""
+        """config: kind (harness.planted.Fault.KINDS), rank, phase, factor."""
         mine = config is not None and config["rank"] == rank
         self._kind: Optional[str] = config["kind"] if config is not None and mine else None
         self._phase = config.get("phase", Phase.BLOCK.value) if config is not None else ""
         self._factor = float(config.get("factor", 1.0)) if config is not None else 1.0
+        self._leaked: list[bytes] = []
 
     def strike(self, phase: Phase) -> None:
         """Do what was planted for this phase."""
@@ -48,3 +53,14 @@ class Fault:
         """Delay a step so that it takes `factor` times the last undelayed one, in seconds."""
         if self._kind == "slow":
             time.sleep((self._factor - 1.0) * step_seconds)
+
+    def stray(self, learning_rate: Constant) -> None:
+        """Train with `factor` times the learning rate of the others."""
+        if self._kind == "stray":
+            learning_rate.go_astray(self._factor)
+
+    def leak(self) -> None:
+        """Keep some memory that is never used again."""
+        if self._kind == "leak":
+            # Not zeros, which would take no page of memory.
+            self._leaked.append(b"x" * LEAK_BYTES)

@@ -1,5 +1,6 @@
 """Strategy `horovod`: one process a replica, gradients averaged by DistributedGradientTape."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import horovod.tensorflow as hvd
@@ -34,6 +35,13 @@ class HorovodTrainer(ReplicaTrainer):
             num_groups=exchange["groups"],
             sparse_as_dense=exchange["sparse_as_dense"],
         )
+
+    def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        return [hvd.allreduce(gradient, op=hvd.Average) for gradient in gradients]
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        summed = hvd.allreduce(tf.constant(values, tf.float64), op=hvd.Sum, name="hvdperf.total")
+        return [float(value) for value in summed]
 
     def agree(self, variables: list[tf.Variable]) -> None:
         hvd.broadcast_variables(variables, root_rank=0)

@@ -26,6 +26,7 @@ def run_block(
     trainer.enter_block(kind)
     driver.enter(Phase.BLOCK)
     fault.strike(Phase.BLOCK)
+    fault.stray(trainer.learning_rate)
     last_step_seconds = 0.0
     cpu_before = cpu_seconds()
     trainer.barrier()
@@ -36,7 +37,9 @@ def run_block(
         undelayed = clock()
         batch = trainer.next_batch(kind)
         got_batch = clock()
+        trainer.learning_rate.before_step()
         loss = trainer.step(kind, batch)
+        trainer.learning_rate.after_step(loss)
         step_end = clock()
         input_seconds.append(got_batch - undelayed)
         step_ends.append(step_end)

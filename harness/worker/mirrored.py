@@ -1,5 +1,6 @@
 """Strategy `mirrored`: one process, a replica a device, tf.distribute.MirroredStrategy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,8 +22,11 @@ class MirroredTrainer(DistributedTrainer):
     def transport(self) -> str:
         return type(self.strategy.extended._get_cross_device_ops(tf.zeros([]))).__name__
 
-    def barrier(self) -> None:
-        """Nothing to wait for: there is one process."""
+    def total(self, values: Sequence[float]) -> list[float]:
+        return list(values)
+
+    def shard(self) -> tuple[int, int]:
+        return 0, 1
 
     def distribute(self, augment: bool) -> Any:
         dataset = training.open_dataset(self.config, self.task, self.global_batch, augment=augment)

@@ -1,5 +1,6 @@
 """Strategy `multiworker`: one process a worker, tf.distribute.MultiWorkerMirroredStrategy."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -15,6 +16,8 @@ _Communication = tf.distribute.experimental.CommunicationImplementation
 # Ten seconds by default: a group that is stopped while others take their turn would be taken for
 # dead. The driver's own deadlines are the guard instead.
 _HEARTBEAT_TIMEOUT_MS = 24 * 3600 * 1000
+# How many numbers are added up at a time.
+_VALUES = 4
 
 
 def configure_heartbeat(workers: int) -> None:
@@ -58,20 +61,28 @@ class MultiWorkerTrainer(DistributedTrainer):
     def trace(self) -> None:
         super().trace()
 
-        def count() -> tf.Tensor:
+        def add(values: tf.Tensor) -> tf.Tensor:
             here = tf.distribute.get_replica_context()
-            return here.all_reduce(tf.distribute.ReduceOp.SUM, tf.ones([]))
+            # Made anew on the replica's device: an argument of a graph is on none.
+            return here.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
 
-        @training.graph()
-        def meet() -> tf.Tensor:
-            return self.loss_of(self.strategy.run(count))
+        # Of a fixed length: the collective's workers agree on it once.
+        @training.graph(input_signature=[tf.TensorSpec([_VALUES], tf.float64)])
+        def summed(values: tf.Tensor) -> tf.Tensor:
+            return self.loss_of(self.strategy.run(add, args=(values,)))
 
-        self._meet = meet.get_concrete_function()
+        self._summed = summed.get_concrete_function()
 
-    def barrier(self) -> None:
-        met = int(self._meet())
-        if met != self.config["world_size"]:
-            raise RuntimeError(f"{met} of {self.config['world_size']} workers met")
+    def total(self, values: Sequence[float]) -> list[float]:
+        # The last place counts the workers.
+        padded = [*values, *[0.0] * (_VALUES - 1 - len(values)), 1.0]
+        summed = [float(value) for value in self._summed(tf.constant(padded, tf.float64))]
+        if summed[-1] != self.config["world_size"]:
+            raise RuntimeError(f"{summed[-1]:g} of {self.config['world_size']} workers met")
+        return summed[: len(values)]
+
+    def shard(self) -> tuple[int, int]:
+        return self.rank, self.config["world_size"]
 
     def distribute(self, augment: bool) -> Any:
         def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:

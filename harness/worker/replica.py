@@ -1,13 +1,18 @@
 """One replica a process, as plain TensorFlow trains it; a strategy says how replicas exchange."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 import tensorflow as tf
 
 from harness.worker import training
+from harness.worker.accumulation import Accumulator, ExchangedMean
 from harness.worker.trainer import Facts
 from harness.worker.training import Config, Part
+
+StepFunction = Callable[..., tf.Tensor]
+Cycle = Iterator[StepFunction]
 
 
 def split_batch(batch: int, rank: int, world_size: int) -> int:
@@ -18,7 +23,8 @@ def split_batch(batch: int, rank: int, world_size: int) -> int:
 class ReplicaTrainer:
     """The common part of harness.worker.trainer.Trainer.
 
-    A strategy of more than one replica overrides `rank`, `world_size` and `shared`.
+    A strategy of more than one replica overrides `rank`, `world_size`, `shared`, `exchanged`,
+    `total`, `agree` and `barrier`.
     """
 
     rank = 0
@@ -28,13 +34,22 @@ class ReplicaTrainer:
         self.config = config
         self.task = training.find_task(config)
         self.parts: list[Part] = []
-        self._steps: dict[str, Callable[..., tf.Tensor]] = {}
+        self._passes: int = config["exchange"]["backward_passes"]
+        self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
         self._saved: list[tf.Tensor] = []
 
     def shared(self, tape: tf.GradientTape) -> Any:
         """A tape whose gradients are those of all replicas."""
         return tape
+
+    def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """Gradients averaged over all replicas."""
+        return gradients
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Each value added up over all replicas."""
+        return list(values)
 
     def agree(self, variables: list[tf.Variable]) -> None:
         """Give every replica the values of replica 0."""
@@ -45,7 +60,12 @@ class ReplicaTrainer:
 
     def build(self) -> Facts:
         self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
+        self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
         return training.size_of(self.parts)
+
+    def mean_loss(self, loss: float) -> float:
+        """Over all replicas."""
+        return self.total([loss])[0] / self.world_size
 
     def open_input(self) -> None:
         batch = self.config["batch"]
@@ -59,19 +79,38 @@ class ReplicaTrainer:
         self._batches["local"] = self._batches["full"]
 
     def trace(self) -> None:
-        self._steps["full"] = self.traced(self.parts, self.shared)
+        self._steps["full"] = self.cycle(self.parts)
         self._steps["split"] = self._steps["full"]
         if "local" in self.config["kinds"]:
-            self._steps["local"] = self.traced(self.parts, lambda tape: tape)
+            self._steps["local"] = itertools.cycle([self.traced(self.parts, lambda tape: tape)])
+
+    def cycle(self, parts: list[Part]) -> Cycle:
+        """The step functions in the order in which they are to be called, for ever: one, or where
+        several backward passes share an exchange, those that only add up and then that one."""
+        if self._passes == 1:
+            return itertools.cycle([self.traced(parts, self.shared)])
+        accumulator = Accumulator(training.weights(parts), self._passes)
+
+        def exchanged_mean(tape: tf.GradientTape) -> ExchangedMean:
+            return ExchangedMean(tape, accumulator, self.exchanged)
+
+        def add(part: Part, gradients: Sequence[Any]) -> None:
+            accumulator.add(gradients, part.sources)
+
+        adding = self.traced(parts, lambda tape: tape, add)
+        return itertools.cycle([*[adding] * (self._passes - 1), self.traced(parts, exchanged_mean)])
 
     def traced(
-        self, parts: list[Part], shared: Callable[[tf.GradientTape], Any]
-    ) -> Callable[..., tf.Tensor]:
+        self,
+        parts: list[Part],
+        shared: Callable[[tf.GradientTape], Any],
+        use: Callable[[Part, Sequence[Any]], None] = training.apply,
+    ) -> StepFunction:
         """One training step."""
 
         @training.graph(input_signature=self.task.signature())
         def step(*batch: tf.Tensor) -> tf.Tensor:
-            return training.update(self.task, parts, batch, tf.reduce_mean, shared)
+            return training.update(self.task, parts, batch, tf.reduce_mean, shared, use)
 
         return step.get_concrete_function()  # type: ignore[no-any-return]
 
@@ -103,7 +142,7 @@ class ReplicaTrainer:
         return next(self._batches[kind])
 
     def step(self, kind: str, batch: Any) -> Any:
-        return self._steps[kind](*batch)
+        return next(self._steps[kind])(*batch)
 
     def count(self, batch: Any) -> int:
         return int(batch[1].shape[0])
@@ -111,13 +150,14 @@ class ReplicaTrainer:
     def evidence(self) -> Facts:
         return {
             "world_size": self.world_size,
+            "learning_rate": self.learning_rate.value,
             "digests": [training.digest(training.weights(self.parts))],
         }
 
     def correctness(self, steps: int, path: str) -> Facts:
         batch = self.config["batch"]
         parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
-        step = self.traced(parts, self.shared)
+        steps_in_turn = self.cycle(parts)
         self.agree([variable for part in parts for variable in part.state])
         mine = slice(self.rank * batch, (self.rank + 1) * batch)
         dataset = training.open_dataset(
@@ -125,11 +165,19 @@ class ReplicaTrainer:
         )
         loss = 0.0
         for whole in dataset.take(steps):
-            loss = float(step(*(part[mine] for part in whole)))
+            loss = float(next(steps_in_turn)(*(part[mine] for part in whole)))
         trained = training.weights(parts)
         if self.rank == 0:
             training.save_arrays(path, trained)
         return {"loss": loss, "digests": [training.digest(trained)]}
+
+    def validate(self) -> Facts:
+        # As MirroredStrategy does it: every replica has seen other samples.
+        for variable in training.statistics(self.parts):
+            (mean,) = self.exchanged([variable])
+            variable.assign(mean)
+        dataset = training.open_validation(self.config, self.task, (self.rank, self.world_size))
+        return training.averaged(self.total(training.validate(self.task, self.parts, dataset)))
 
     def gradients(self, path: str) -> Facts:
         batch = self.next_batch("full")

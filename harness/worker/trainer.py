@@ -1,7 +1,9 @@
 """What the rank's loop asks of a strategy. One file beside this one implements it per strategy."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
+from harness.worker.learning_rate import Constant
 from harness.worker.training import Config
 
 Facts = dict[str, Any]
@@ -13,6 +15,8 @@ class Trainer(Protocol):
     A batch is (images [n, size, size, 3] float32, labels [n]), in whatever form the strategy
     spreads it over its replicas. Block kinds are the values of harness.plan.BlockKind.
     """
+
+    learning_rate: Constant
 
     def __init__(self, config: Config) -> None: ...
 
@@ -46,8 +50,15 @@ class Trainer(Protocol):
     def count(self, batch: Any) -> int:
         """How many samples this process trains on with that batch."""
 
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Each value added up over all processes."""
+
+    def validate(self) -> Facts:
+        """Loss, accuracy and samples over the whole validation set, on all processes alike."""
+
     def evidence(self) -> Facts:
-        """World size as the framework sees it, and a digest of every replica's weights."""
+        """World size as the framework sees it, the learning rate, and a digest of every replica's
+        weights."""
 
     def correctness(self, steps: int, path: str) -> Facts:
         """Train a second model by SGD from the same seed, reproducibly: this process's replicas

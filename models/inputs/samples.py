@@ -26,6 +26,11 @@ from models.inputs.cifar_files import (
 from models.inputs.command import finish
 from models.inputs.errors import DataError
 
+# Grey levels by which the colour of a whole image is off its class's, one standard deviation of each
+# channel: neighbouring classes are 40 apart, so that about one image in four looks like another's,
+# and a network that has learned all there is ends with a loss that is not 0.
+TINT = 16.0
+
 # CIFAR-10's training set is five files, CIFAR-100's is one: a hundred records either way.
 RECORDS_PER_FILE = {"cifar10": 20, "cifar100": 100}
 
@@ -39,7 +44,7 @@ def write_cifar(
 ) -> tuple[Path, ...]:
     """Write all training and test files of a data set into the directory; returns their paths.
 
-    A class has a colour of its own, under noise, so a loss can fall. Each class is as frequent in
+    A class has a colour of its own, under noise, so a loss can fall; but not to 0. Each class is as frequent in
     a split as any other, give or take one record. The same arguments give the same bytes.
     The default is 20 records a file for "cifar10" and 100 for "cifar100".
     Raises DataError if one of the files exists already, or if a number makes no sense.
@@ -71,8 +76,10 @@ def _sample(form: Format, count: int, rng: np.random.Generator) -> npt.NDArray[n
     fine = rng.permutation(np.arange(count) % form.classes)
     # Digits of the class to base 5, one a channel: 125 colours, 40 grey levels apart.
     digits = np.stack([fine % 5, fine // 5 % 5, fine // 25], axis=1)
-    colours = np.repeat(48 + 40 * digits, PIXEL_BYTES // 3, axis=1)
-    pixels = colours + rng.integers(-32, 33, size=(count, PIXEL_BYTES))
+    colours = np.repeat(
+        48 + 40 * digits + rng.normal(0, TINT, (count, 3)), PIXEL_BYTES // 3, axis=1
+    )
+    pixels = np.clip(colours + rng.integers(-32, 33, size=(count, PIXEL_BYTES)), 0, 255)
     columns = [fine[:, None], pixels]
     if "coarse_labels" in form.labels:
         columns.insert(0, fine[:, None] * COARSE_CLASSES // form.classes)

@@ -43,6 +43,11 @@ def resnet_v2_101_s(image_size: int, classes: int) -> keras.Model:
     return resnet_v2(image_size, classes, (2, 2, 2, 2), width=16)
 
 
+def resnet_v2_101_t(image_size: int, classes: int) -> keras.Model:
+    """[n, s, s, 3] -> [n, classes]; v2, all bottlenecks, a quarter of the width, 32 px."""
+    return resnet_v2(image_size, classes, (3, 4, 23, 3), width=16)
+
+
 def resnet_v2(image_size: int, classes: int, depths: Sequence[int], width: int) -> keras.Model:
     """A pre-activation ResNet with that many bottlenecks in each of its four stages.
 

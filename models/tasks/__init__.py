@@ -32,9 +32,17 @@ class Step(Protocol):
     def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[Any]:
         """Each model's loss of every sample, shape [samples]."""
 
+    def scores(self, models: Sequence[Any], batch: Sequence[Any]) -> tuple[Any, Any]:
+        """Without training: the loss of every sample and the share of it that was right, both of
+        shape [samples]. Raises NotScored where a batch has nothing that would be right."""
+
     def prepare(self, dataset: Any, seed: int, stream: int) -> Any:
         """From a dataset of the network's kind of input to one of batches. seed and stream (the
         number of this shard) decide whatever is drawn at random."""
+
+
+class NotScored(ValueError):
+    """Of such a task nobody can say how good a model is at it."""
 
 
 _STEPS = {

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from models import registry
 from models.networks.dcgan import LATENT
+from models.tasks import NotScored
 
 
 class Adversarial:
@@ -34,10 +35,18 @@ class Adversarial:
     def losses(self, models: Sequence[Any], batch: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
         generator, discriminator = models
         images, latent = batch
-        real = discriminator(images, training=True)[:, 0]
-        generated = discriminator(generator(latent, training=True), training=True)[:, 0]
+        made = generator(latent, training=True)
+        real, generated = (
+            tf.cast(discriminator(shown, training=True)[:, 0], tf.float32)
+            for shown in (images, made)
+        )
         # softplus(-x) is the cross-entropy of the logit x with "real", softplus(x) with "not".
         return tf.nn.softplus(-generated), tf.nn.softplus(-real) + tf.nn.softplus(generated)
+
+    def scores(
+        self, models: Sequence[Any], batch: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        raise NotScored("what a generator makes is neither right nor wrong")
 
     def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
         def pair(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from models import registry
+from models.tasks.logits import cross_entropy, hits
 
 
 class Classification:
@@ -27,8 +28,15 @@ class Classification:
     def losses(self, models: Sequence[Any], batch: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
         (model,) = models
         images, labels = batch
-        logits = model(images, training=True)
-        return (tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),)
+        return (cross_entropy(labels, model(images, training=True)),)
+
+    def scores(
+        self, models: Sequence[Any], batch: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        (model,) = models
+        images, labels = batch
+        logits = model(images, training=False)
+        return cross_entropy(labels, logits), hits(labels, logits)
 
     def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
         return dataset

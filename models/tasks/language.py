@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from models import registry
+from models.tasks.logits import cross_entropy, hits
 
 
 class Language:
@@ -28,9 +29,16 @@ class Language:
     def losses(self, models: Sequence[Any], batch: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
         (model,) = models
         tokens, targets = batch
-        logits = model(tokens, training=True)
-        of_word = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
-        return (tf.reduce_mean(of_word, axis=1),)
+        return (tf.reduce_mean(cross_entropy(targets, model(tokens, training=True)), axis=1),)
+
+    def scores(
+        self, models: Sequence[Any], batch: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        (model,) = models
+        tokens, targets = batch
+        logits = model(tokens, training=False)
+        of_word = cross_entropy(targets, logits), hits(targets, logits)
+        return tf.reduce_mean(of_word[0], axis=1), tf.reduce_mean(of_word[1], axis=1)
 
     def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
         return dataset

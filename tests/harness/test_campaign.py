@@ -11,16 +11,30 @@ import pytest
 
 from harness.campaign import Campaign, Options, parse_world_sizes, plan_campaign, resolve_profile
 from harness.errors import UserError
+from harness.gpus import Gpu
 from harness.machine import Machine
 from harness.placement import Offer
 from harness.plan import Question, Schedule
 from harness.planted import Fault
-from harness.questions import communication, exchanges, parity, strong_scaling, tax, weak_scaling
+from harness.questions import (
+    communication,
+    exchanges,
+    fixed_epochs,
+    fixed_time,
+    memory,
+    parity,
+    recipes,
+    startup,
+    strong_scaling,
+    tax,
+    weak_scaling,
+)
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
 from models.inputs.token_samples import write_tokens
 
 MACHINE = Machine("host", (0, 1, 2, 3), cpu_model="Some CPU")
+GPU = Gpu("GPU-0", "NVIDIA V100")
 BASE = Options(dataset="synthetic", models="resnet_50_s")
 
 
@@ -140,11 +154,11 @@ def test_parity_begins_where_the_profile_says():
 
 def variants(planned: Campaign, size: int) -> set[str]:
     asked = planned.comparisons(exchanges, smallest=2)
-    return {comparison.exchange for comparison in asked if comparison.world_size == size}
+    return {comparison.variant for comparison in asked if comparison.world_size == size}
 
 
 def test_exchanges_are_asked_for_where_horovod_and_the_network_have_them():
-    common = {"fp16", "group", "nofuse", "cycle"}
+    common = {"fp16", "group", "passes", "nofuse", "cycle"}
     nightly = partial(campaign, profile="nightly")
     assert variants(nightly(world_sizes="2,3"), 2) == common | {"adasum"}
     assert variants(nightly(world_sizes="2,3"), 3) == common
@@ -169,6 +183,51 @@ def test_language_models_train_on_words_beside_images_for_the_others(tmp_path):
 def test_image_size_is_meant_for_images():
     planned = campaign(models="vgg_16_s,lstm_s", image_size=64)
     assert [workload.input_size for workload in planned.workloads] == [64, 20]
+
+
+def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wants_it():
+    def asked(planned: Campaign) -> set[str]:
+        return {comparison.variant for comparison in planned.comparisons(recipes, smallest=2)}
+
+    nightly = partial(campaign, profile="nightly", world_sizes="2")
+    assert asked(nightly()) == {"bf16", "rate"}
+    assert asked(nightly(precision="mixed_float16")) == {"bf16", "rate"}
+    assert asked(replace(nightly(), machine=replace(MACHINE, gpus=(GPU,)))) == {
+        "bf16",
+        "f16",
+        "rate",
+    }
+
+
+def test_precision_is_of_every_workload():
+    (workload,) = campaign(precision="mixed_bfloat16").workloads
+    assert workload.precision == "mixed_bfloat16"
+
+
+def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
+    write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=5, seed=1)
+    nightly = partial(campaign, profile="nightly", world_sizes="2")
+    real = nightly(dataset="cifar10", data_dir=str(tmp_path), models="resnet_50_s,dcgan_s")
+    models = {comparison.workload.model for comparison in real.comparisons(fixed_epochs, 2)}
+    assert models == {"resnet_50_s"}, "nobody can say how good a generator is"
+    assert nightly().comparisons(fixed_epochs, 2) == [], "the synthetic input is for training"
+    apart = nightly(dataset="cifar10", data_dir=str(tmp_path), hosts=2, slots=2)
+    references = {c.reference.arm.strategy.value for c in apart.comparisons(fixed_epochs, 2)}
+    assert references == {"single"}, "MirroredStrategy has one host"
+
+
+def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
+    profile = tmp_path / "watch.toml"
+    profile.write_text(
+        'models = ["resnet_50_s"]\nsentinels = ["resnet_v2_101_t"]\ndataset = "synthetic"\n'
+        "batch = 8\nbudget_s = 60\n"
+    )
+    planned = campaign(profile=str(profile), models="", world_sizes="2")
+    asks = (startup, memory, communication, fixed_time, recipes, weak_scaling)
+    asked = [c for ask in asks for c in planned.comparisons(ask, 1)]
+    of_sentinel = [c.name for c in asked if c.workload.model == "resnet_v2_101_t"]
+    assert of_sentinel == ["startup[trace-resnet_v2_101_t-np2]"]
+    assert len(asked) > 5
 
 
 def test_questions_that_the_profile_leaves_out_have_no_case():

@@ -7,7 +7,14 @@ import pytest
 
 from harness.evidence import expected_samples, problems, weights_differ
 from harness.plan import Arm, BlockKind, Strategy
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+    launch,
+    run_report,
+)
 
 HOROVOD_4 = Arm(WORKLOAD, Strategy.HOROVOD, 4)
 SPEEDS = {BlockKind.FULL: 1000.0}
@@ -31,19 +38,21 @@ def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
     sound = launch(MIRRORED_2, SPEEDS)
     assert len(sound.blocks[0].ranks) == 1
     assert problems(sound) == []
-    sound.evidence = [{"world_size": 2, "digests": ["a1b2"]}]
+    sound.evidence = [{"world_size": 2, "learning_rate": 1e-3, "digests": ["a1b2"]}]
     assert problems(sound) == ["resnet_50_s mirrored@2: 1 of 2 replicas gave a digest"]
 
 
 def test_another_world_size_than_asked_for_is_a_problem():
     one = launch(HOROVOD_2, SPEEDS)
-    one.evidence = [{"world_size": 1, "digests": ["a1b2"]} for _ in range(2)]
+    one.evidence = [{"world_size": 1, "learning_rate": 1e-3, "digests": ["a1b2"]} for _ in range(2)]
     assert problems(one) == ["resnet_50_s horovod@2: the framework saw world size [1]"]
 
 
 def test_ranks_that_disagree_on_the_world_size_are_a_problem():
     torn = launch(HOROVOD_2, SPEEDS)
-    torn.evidence = [{"world_size": size, "digests": ["a1b2"]} for size in (2, 1)]
+    torn.evidence = [
+        {"world_size": size, "learning_rate": 1e-3, "digests": ["a1b2"]} for size in (2, 1)
+    ]
     assert problems(torn) == ["resnet_50_s horovod@2: the framework saw world size [1, 2]"]
 
 
@@ -53,9 +62,33 @@ def test_no_evidence_at_all_is_a_problem():
     assert len(problems(silent)) == 2
 
 
+def test_ranks_that_train_with_another_learning_rate_are_a_problem():
+    torn = launch(HOROVOD_2, SPEEDS)
+    torn.evidence = [
+        {"world_size": 2, "learning_rate": rate, "digests": [digest]}
+        for rate, digest in ((1e-3, "a"), (2e-3, "b"))
+    ]
+    first, second = problems(torn)
+    assert first == (
+        "resnet_50_s horovod@2: ranks train with different learning rates: 0.001, 0.002"
+    )
+    assert "replicas differ" in second
+
+
+def test_the_problems_of_a_run_are_those_of_its_launch():
+    trained = launch(HOROVOD_2, {})
+    trained.run = [run_report(steps=100), run_report(steps=101)]
+    assert "resnet_50_s horovod@2: ranks stopped at different steps: [100, 101]" in problems(
+        trained
+    )
+
+
 def test_the_replica_with_other_weights_is_named():
     torn = launch(HOROVOD_4, SPEEDS)
-    torn.evidence = [{"world_size": 4, "digests": [digest]} for digest in ("a", "a", "b", "a")]
+    torn.evidence = [
+        {"world_size": 4, "learning_rate": 1e-3, "digests": [digest]}
+        for digest in ("a", "a", "b", "a")
+    ]
     (problem,) = problems(torn)
     assert "replica 2 are not those of the others" in problem
 

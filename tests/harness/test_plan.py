@@ -1,13 +1,17 @@
+from dataclasses import replace
+
 import pytest
 
 from harness.exchanges import EXCHANGES
-from harness.plan import Arm, BlockKind, Question, Side, Strategy, default_world_sizes
+from harness.plan import Arm, BlockKind, Question, Side, Strategy, Work, default_world_sizes
 from harness.planted import Fault
 from harness.questions import (
     communication,
     exchanges,
+    fixed_epochs,
     multiworker,
     parity,
+    recipes,
     startup,
     strong_scaling,
     tax,
@@ -55,9 +59,51 @@ def test_strategies_are_compared_on_as_many_replicas():
     assert [arm.label for arm in multiworker(WORKLOAD, 2).arms] == ["horovod@2", "multiworker@2"]
 
 
+def test_recipes_are_told_apart_and_share_rounds_with_the_workload():
+    asked = recipes(WORKLOAD, 2)
+    assert [comparison.name for comparison in asked] == [
+        "recipe[bf16-resnet_50_s-np2]",
+        "recipe[f16-resnet_50_s-np2]",
+        "recipe[rate-resnet_50_s-np2]",
+    ]
+    assert {comparison.workload for comparison in asked} == {WORKLOAD}
+    assert asked[0].candidate.arm.label == "horovod@2+bf16"
+    assert asked[0].tolerance is None, "it is meant to train other weights"
+
+
+def test_a_recipe_that_the_workload_has_already_is_not_asked():
+    half = replace(WORKLOAD, precision="mixed_float16")
+    assert [each.variant for each in recipes(half, 2)] == ["bf16", "rate"]
+    assert parity(half, 2).tolerance == 1e-2
+
+
+def test_a_training_to_the_end_is_held_against_both_others():
+    names = [comparison.name for comparison in fixed_epochs(WORKLOAD, 2)]
+    assert names == [
+        "convergence[loss-mirrored-resnet_50_s-np2]",
+        "convergence[accuracy-mirrored-resnet_50_s-np2]",
+        "convergence[loss-single-resnet_50_s-np2]",
+        "convergence[accuracy-single-resnet_50_s-np2]",
+    ]
+
+
+def test_every_question_has_its_work():
+    asked = {question: question.work for question in Question if question.work is not Work.BLOCKS}
+    assert asked == {
+        Question.CONVERGENCE_LOSS: Work.EPOCHS,
+        Question.CONVERGENCE_ACCURACY: Work.EPOCHS,
+        Question.FIXED_TIME: Work.TIME,
+        Question.MEMORY: Work.ENDURANCE,
+        Question.STARTUP_INIT: Work.STARTUP,
+        Question.STARTUP_TRACE: Work.STARTUP,
+        Question.STARTUP_FIRST_STEP: Work.STARTUP,
+        Question.STARTUP_BROADCAST: Work.STARTUP,
+    }
+
+
 def test_every_exchange_is_held_against_the_default():
     asked = exchanges(WORKLOAD, 2)
-    assert {comparison.exchange for comparison in asked} == set(EXCHANGES) - {""}
+    assert {comparison.variant for comparison in asked} == set(EXCHANGES) - {""}
     assert all(comparison.reference == Side(HOROVOD_2) for comparison in asked)
     assert asked[0].name == "exchange[fp16-resnet_50_s-np2]"
     assert asked[0].candidate.arm.label == "horovod@2+fp16"
@@ -75,7 +121,7 @@ def test_a_start_up_is_asked_phase_by_phase():
 def test_what_both_sides_train_must_agree_where_that_is_known():
     assert weak_scaling(WORKLOAD, 2).tolerance is None
     assert parity(WORKLOAD, 2).tolerance == tax(WORKLOAD, 1).tolerance == 1e-5
-    tolerances = {each.exchange: each.tolerance for each in exchanges(WORKLOAD, 2)}
+    tolerances = {each.variant: each.tolerance for each in exchanges(WORKLOAD, 2)}
     assert tolerances["adasum"] is None
     assert (tolerances["fp16"], tolerances["group"]) == (1e-2, 1e-5)
 
@@ -116,6 +162,12 @@ def test_a_fault_is_read_from_one_word_and_its_settings():
     fault = Fault.parse("slow:rank=1,factor=2.5,model=vgg_16,world_size=4")
     assert fault == Fault("slow", 1, factor=2.5, model="vgg_16", world_size=4)
     assert fault.as_config() == {"kind": "slow", "rank": 1, "phase": "block", "factor": 2.5}
+
+
+def test_a_fault_that_needs_a_factor_has_one():
+    assert Fault.parse("slow:rank=1").factor == Fault.parse("stray:rank=1").factor == 2.0
+    with pytest.raises(ValueError, match=r"factor 0\.5 is below 1"):
+        Fault.parse("stray:factor=0.5")
 
 
 def test_a_fault_strikes_rank_0_in_a_block_unless_it_says_otherwise():

@@ -1,7 +1,7 @@
 import pytest
 
 from harness.errors import UserError
-from harness.plan import Question, Sampling, Schedule
+from harness.plan import Question, Runs, Sampling, Schedule
 from harness.profiles import PROFILES, load_profile
 from models.registry import NETWORKS, Scale, Traffic, network
 
@@ -94,6 +94,19 @@ def test_a_profile_may_leave_questions_out(write):
     assert asked == (Question.PARITY, Question.TAX)
     wrong = write('questions = ["parity", "price"]\n' + REQUIRED)
     assert ":1: questions: unknown question 'price'; known are weak_scaling, " in complaint(wrong)
+
+
+def test_how_long_runs_are_and_what_is_only_traced(write):
+    runs = "[runs]\nepochs = 3\nseconds = 2.5\n"
+    profile = load_profile(write('sentinels = ["resnet_v2_101_t"]\n' + REQUIRED + runs))
+    assert profile.runs == Runs(epochs=3, seconds=2.5)
+    assert profile.sentinels == ("resnet_v2_101_t",)
+    assert "runs.epochs: must be a whole number from 1" in complaint(
+        write(REQUIRED + "[runs]\nepochs = 0.5\n")
+    )
+    assert "unknown key; known here: epochs, seconds, endurance_steps, deadline_s" in complaint(
+        write(REQUIRED + "[runs]\nhours = 1\n")
+    )
 
 
 def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
@@ -196,6 +209,8 @@ def test_the_default_profile_has_every_kind_of_traffic_of_image_classifiers():
 def test_the_nightly_profile_has_every_small_network():
     small = {known.name for known in NETWORKS.values() if known.scale is Scale.SMALL}
     assert set(load_profile("nightly").models) == small
+    thin = {known.name for known in NETWORKS.values() if known.scale is Scale.THIN}
+    assert set(load_profile("nightly").sentinels) == thin
 
 
 def test_the_profiles_grow():

@@ -10,11 +10,19 @@ import pytest
 
 from harness.launch.group import GroupFailed
 from harness.plan import BlockKind
-from harness.questions import strong_scaling, weak_scaling
+from harness.questions import fixed_time, strong_scaling, weak_scaling
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome
 from harness.verdict import Judgement, Verdict
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, launch, one_round, outcome
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    WORKLOAD,
+    launch,
+    one_round,
+    outcome,
+    run_report,
+)
 
 pytest_plugins = ["pytester"]
 WEAK = weak_scaling(WORKLOAD, 2)
@@ -45,6 +53,19 @@ def test_a_disabled_benchmark_still_runs(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(CASE)
     result = pytester.runpytest_inprocess("--benchmark-disable", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)
+
+
+def test_a_run_is_recorded_with_what_it_ended_with() -> None:
+    comparison = fixed_time(WORKLOAD, 2)
+    measured = outcome(comparison, (0.9, 0.91))
+    for each in measured.rounds:
+        each.launches[comparison.candidate.arm].run = [run_report(samples=640)] * 2
+    clock = ReplayedClock()
+    benchmark = FakeBenchmark(clock)
+    record(clock, measured, benchmark)
+    assert benchmark.durations == [2.0, 2.0]
+    assert benchmark.extra_info["samples"] == [1280, 1280]
+    assert benchmark.extra_info["validation"][0]["accuracy"] == 0.8
 
 
 class FakeBenchmark:

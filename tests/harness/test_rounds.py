@@ -13,9 +13,11 @@ import pytest
 
 from harness.launch.group import GroupFailed
 from harness.launch.job import LaunchError
-from harness.plan import Arm, BlockKind, Sampling, Schedule
+from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Work
 from harness.rounds import CORRECTNESS_STEPS, WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Runner
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, rank_report
+from harness.starter import SEED
+from harness.wire import Phase
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, rank_report, run_report
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
@@ -35,10 +37,8 @@ class Stage:
     def monotonic(self) -> float:
         return self.clock
 
-    def start(
-        self, arm: Arm, kinds: Collection[BlockKind], data_seed: int, share_startup: bool
-    ) -> FakeGroup:
-        self.note(arm, "start", kinds=kinds, data_seed=data_seed, share_startup=share_startup)
+    def start(self, arm: Arm, kinds: Collection[BlockKind], **told: Any) -> FakeGroup:
+        self.note(arm, "start", kinds=kinds, **told)
         group = FakeGroup(arm, self)
         self.groups.append(group)
         return group
@@ -88,6 +88,8 @@ class FakeGroup:
         assert not self.paused
         assert not self.ended
         self._stage.note(self.arm, op, **arguments)
+        if op == "run":
+            return [run_report() for _ in self.ranks]
         if op != "block":
             return [{"digests": ["a1b2"], "world_size": self.arm.world_size} for _ in self.ranks]
         split = arguments["kind"] == SPLIT.value
@@ -114,7 +116,11 @@ class FakeGroup:
 
 
 def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
-    starter: Any = SimpleNamespace(start=stage.start, hub=SimpleNamespace(pump=lambda s: None))
+    starter: Any = SimpleNamespace(
+        start=stage.start,
+        hub=SimpleNamespace(pump=lambda s: None),
+        epoch_steps=lambda arm: 78 // arm.world_size,
+    )
     given: dict[str, Any] = {
         "starter": starter,
         "sampling": Sampling(),
@@ -342,12 +348,46 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
 
 
 def test_a_start_up_is_measured_without_training(stage):
-    runner = make_runner(stage, schedule=Schedule.FRESH, train=False)
+    runner = make_runner(stage, schedule=Schedule.FRESH, work=Work.STARTUP)
     measured = runner.run(0, ARMS)
     assert stage.of("block") == []
     assert len(stage.of("evidence")) == len(stage.of("close")) == 3
     assert all(launch.startup_seconds for launch in measured.launches.values())
     assert not any(details["share_startup"] for _, details in stage.of("start"))
+
+
+def test_what_is_only_traced_starts_no_further(stage):
+    runner = make_runner(stage, work=Work.STARTUP, last_phase=Phase.TRACE)
+    runner.run(0, [HOROVOD_1])
+    assert [details["last_phase"] for _, details in stage.of("start")] == [Phase.TRACE]
+
+
+@pytest.mark.parametrize(
+    ("work", "length"),
+    [
+        (Work.EPOCHS, {"steps": 390, "validate": True}),
+        (Work.TIME, {"seconds": 7.0, "validate": True}),
+        (Work.ENDURANCE, {"steps": 1200, "validate": False}),
+    ],
+)
+def test_a_run_is_as_long_as_its_work_says(stage, work, length):
+    runs = Runs(epochs=10, seconds=7.0, endurance_steps=1200)
+    measured = make_runner(stage, work=work, runs=runs).run(0, [HOROVOD_2])
+    assert stage.of("run") == [(HOROVOD_2, length)]
+    assert stage.of("block") == []
+    assert [rank["steps"] for rank in measured.launches[HOROVOD_2].run] == [100, 100]
+
+
+def test_every_round_of_runs_begins_with_other_weights(stage):
+    runner = make_runner(stage, work=Work.EPOCHS)
+    for number in range(3):
+        runner.run(number, [HOROVOD_1, HOROVOD_2])
+    seeds = {arm: [d["seed"] for a, d in stage.of("start") if a == arm] for arm in ARMS[:2]}
+    assert seeds[HOROVOD_1] == seeds[HOROVOD_2]
+    assert len(set(seeds[HOROVOD_1])) == 3
+    stage.log.clear()
+    make_runner(stage).run(1, ARMS)
+    assert {details["seed"] for _, details in stage.of("start")} == {SEED}, "blocks keep theirs"
 
 
 # What a launch brings --------------------------------------------------------------------------

@@ -15,12 +15,21 @@ import pytest
 from harness.launch.group import GroupFailed
 from harness.measurement import Launch, Round
 from harness.placement import Offer, place
-from harness.plan import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
-from harness.questions import communication, parity, startup, strong_scaling, weak_scaling
-from harness.session import Outcome, Session, kinds_of
+from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Sampling, Schedule, Side
+from harness.questions import (
+    communication,
+    fixed_epochs,
+    memory,
+    parity,
+    startup,
+    strong_scaling,
+    weak_scaling,
+)
+from harness.session import Outcome, Session, kinds_of, last_phase
 from harness.thresholds import Line, Thresholds
 from harness.verdict import Band, Ceiling, Floor, Verdict
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch
+from harness.wire import Phase
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch, run_report
 
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
 COMMUNICATION, PARITY = communication(WORKLOAD, 2), parity(WORKLOAD, 2)
@@ -296,6 +305,49 @@ def test_a_start_up_above_its_ceiling_fails(stage):
     assert words["init"] is Verdict.PASS
 
 
+def trained(loss: Callable[[Launch], float], growth: float = 0.0) -> Callable[[Launch], None]:
+    """Gives every launch a run that ends with such a validation loss."""
+
+    def train(launched: Launch) -> None:
+        arm = launched.arm
+        report = run_report(samples=100 * arm.workload.batch, loss=loss(launched), growth=growth)
+        launched.run = [report] * arm.processes
+
+    return train
+
+
+def test_trainings_that_end_alike_are_equivalent(stage):
+    stage.lines = (Line(("convergence_*", "*", "*", "*"), Band(0.9, 1.1)),)
+    asked = [c for c in fixed_epochs(WORKLOAD, 2) if c.variant == "loss-single"]
+    stage.script.spoil = trained(lambda launched: 1.0 + 0.01 * launched.round)
+    (outcome,) = stage.measure(*asked).values()
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert outcome.judgement.figure.alpha == 0.05
+    assert stage.script.schedules == {Schedule.ALTERNATE}
+
+
+def test_a_training_that_ends_worse_fails(stage):
+    stage.lines = (Line(("convergence_*", "*", "*", "*"), Band(0.9, 1.1)),)
+    asked = [c for c in fixed_epochs(WORKLOAD, 2) if c.variant == "loss-single"]
+    stage.script.spoil = trained(lambda launched: 1.3 if launched.arm.world_size == 2 else 1.0)
+    assert set(verdicts(stage.measure(*asked)).values()) == {Verdict.FAIL}
+
+
+def test_a_rank_that_grows_fails(stage):
+    stage.lines = (Line(("memory", "*", "*", "*"), Ceiling(1.02, unit="")),)
+    asked = memory(WORKLOAD, 2)
+    stage.script.spoil = trained(lambda launched: 1.0, growth=5e4)
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.FAIL}
+    stage.script.spoil = trained(lambda launched: 1.0)
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
+
+
+def test_what_is_only_traced_starts_no_further():
+    asked = {comparison.question: comparison for comparison in startup(WORKLOAD, 2)}
+    assert last_phase([asked[Question.STARTUP_TRACE]]) is Phase.TRACE
+    assert last_phase(list(asked.values())) is Phase.BROADCAST
+
+
 def test_what_is_only_shown_needs_no_second_round(stage):
     stage.cores = 1
     assert verdicts(stage.measure(WEAK)) == {WEAK: Verdict.NOT_JUDGED}
@@ -416,7 +468,9 @@ def test_other_arms_of_what_has_failed_are_not_launched_again(stage):
 def test_bad_evidence_is_invalid_at_once(stage):
     def spoil(launched: Launch) -> None:
         if launched.arm == HOROVOD_2 and launched.round == 1:
-            launched.evidence = [{"world_size": 2, "digests": [digest]} for digest in "ab"]
+            launched.evidence = [
+                {"world_size": 2, "learning_rate": 1e-3, "digests": [digest]} for digest in "ab"
+            ]
 
     stage.script.spoil = spoil
     outcome = stage.measure(WEAK)[WEAK]

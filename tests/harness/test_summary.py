@@ -1,11 +1,25 @@
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from harness.launch.group import GroupFailed
-from harness.questions import communication, parity, strong_scaling, weak_scaling
+from harness.plan import Comparison
+from harness.questions import (
+    communication,
+    exchanges,
+    fixed_epochs,
+    fixed_time,
+    memory,
+    parity,
+    recipes,
+    startup,
+    strong_scaling,
+    weak_scaling,
+)
 from harness.stats import Interval
 from harness.summary import (
     NOTHING_MEASURED,
@@ -80,9 +94,24 @@ def test_figures_are_aligned():
 # The table -------------------------------------------------------------------------------------
 
 
+def nth(ask, i, *asked):
+    return ask(*asked)[i]
+
+
+def test_cases_of_one_question_have_names_of_their_own():
+    asked = [*fixed_epochs(WORKLOAD, 2), *recipes(WORKLOAD, 2), memory(WORKLOAD, 2)]
+    names = [line(outcome(comparison, RATIOS)).split()[0] for comparison in asked]
+    assert names == ["loss/m", "acc/m", "loss/s", "acc/s", "bf16", "f16", "rate", "memory"]
+
+
 def all_sorts():
     """Every question and verdict, each with the longest name there is."""
-    asks = (weak_scaling, strong_scaling, communication, parity)
+    asks: tuple[Callable[..., Comparison], ...] = (
+        *(weak_scaling, strong_scaling, communication, parity, fixed_time, memory),
+        *(partial(nth, ask, i) for ask in (exchanges, startup) for i in range(4)),
+        *(partial(nth, fixed_epochs, i) for i in range(4)),
+        *(partial(nth, recipes, i) for i in range(3)),
+    )
     rules: tuple[Rule, ...] = (Floor.at(0.875), Band(0.75, 1.3333))
     for ask, verdict, rule in itertools.product(asks, Verdict, rules):
         reason = "" if verdict is Verdict.PASS else "some reason that takes a while to say " * 3

@@ -79,6 +79,11 @@ class TestRules:
     def test_what_nobody_has_set_has_no_rule(self, thresholds, question, model, world_size, nodes):
         assert thresholds.rule(question, model, world_size, nodes) is None
 
+    def test_units_of_ceilings_are_those_of_their_figures(self, write):
+        thresholds = load_thresholds(write('"startup_init/*/np*/*" = 2\n"memory/*/np*/*" = 1.02\n'))
+        assert thresholds.rule(Question.STARTUP_INIT, "vgg_16", 2, 1) == Ceiling(2.0)
+        assert str(thresholds.rule(Question.MEMORY, "vgg_16", 2, 1)) == "<= 1.02"
+
     def test_the_file_says_what_it_is(self, thresholds):
         assert thresholds.label == "mine"
         assert thresholds.path.name == "mine.toml"
@@ -114,8 +119,8 @@ class TestMalformed:
             ('"parity/vgg_16/np2/*" = [0.9]', "a band is [low, high]"),
             ('"parity/vgg_16/np2/*" = [0.9, inf]', "a band is [low, high]"),
             ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
-            ('"startup_trace/*/np2/*" = 0', "a ceiling is a number of seconds above 0, not 0"),
-            ('"startup_trace/*/np2/*" = inf', "a ceiling is a number of seconds"),
+            ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
+            ('"startup_trace/*/np2/*" = inf', "a ceiling is a number above 0"),
             ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor are not written alike"),
             ("weak_scaling.vgg_16 = 0.9", 'must be "question/model/npN/one-node"'),
             ("weak_scaling/vgg_16/np2/* = 0.9", "not valid TOML"),
@@ -287,6 +292,13 @@ class TestProposals:
     def test_a_start_up_gets_a_ceiling_of_three_digits(self):
         assert proposed_rule(TRACE, [math.log(0.02)] * 6, 6) == Ceiling(0.0206)
         assert proposed_rule(TRACE, [math.log(123.0)] * 6, 6) == Ceiling(127.0)
+
+    def test_memory_gets_a_ceiling_without_a_unit(self):
+        assert proposed_rule(Question.MEMORY, [0.001] * 6, 6) == Ceiling(1.04, unit="")
+
+    def test_convergence_gets_a_band(self):
+        rule = proposed_rule(Question.CONVERGENCE_LOSS, [0.001] * 6, 6)
+        assert rule == Band(0.949, 1.053)
 
     def test_a_noisy_start_up_gets_a_ceiling_that_passes_in_95_percent_of_sessions(self):
         (observed,) = sessions(math.log(0.02), 0.12, 401, 1, seed=1)

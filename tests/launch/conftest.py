@@ -19,6 +19,7 @@ from harness.plan import Arm, BlockKind
 from harness.planted import Fault
 from harness.stack import find_mpirun
 from harness.starter import DataSource, Starter
+from harness.wire import Phase
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
 from models.inputs.token_samples import write_tokens
@@ -94,9 +95,15 @@ def start(make_starter: MakeStarter) -> Iterator[Callable[..., Group]]:
     groups = []
 
     def started(
-        launcher: str, arm: Arm, kinds: tuple[BlockKind, ...] = (BlockKind.FULL,), **more: object
+        launcher: str,
+        arm: Arm,
+        kinds: tuple[BlockKind, ...] = (BlockKind.FULL,),
+        last_phase: Phase = Phase.BROADCAST,
+        **more: object,
     ) -> Group:
-        group = make_starter(launcher, **more).start(arm, kinds, data_seed=1, share_startup=False)
+        group = make_starter(launcher, **more).start(
+            arm, kinds, data_seed=1, share_startup=False, last_phase=last_phase
+        )
         groups.append(group)
         group.wait_ready(DEADLINE_S)
         return group

@@ -6,7 +6,10 @@ import contextlib
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,11 @@ from harness.launch.group import Group, GroupFailed
 from harness.launch.mpirun import is_running
 from harness.plan import BlockKind
 from harness.planted import Fault
-from tests.support.groups import DEADLINE_S, MakeStarter, horovod
+from harness.starter import DataSource
+from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, horovod
 
 pytestmark = pytest.mark.mpirun
+ROOT = Path(__file__).resolve().parents[2]
 
 CAUSES = {
     "raise": "PlantedFault: planted fault: this rank raises",
@@ -146,3 +151,27 @@ def test_a_stranger_cannot_join(make_starter: MakeStarter) -> None:
         starter.hub.pump(1.0)
         starter.hub.pump(1.0)
         assert stranger.recv(100) == b""
+
+
+def test_a_damaged_record_is_named_with_its_file(make_starter: MakeStarter, tmp_path: Path) -> None:
+    data = tmp_path / "imagenet"
+    command = [sys.executable, "-m", "models.inputs.imagenet_samples", str(data)]
+    subprocess.run([*command, "--shards", "2", "--per-shard", "8"], cwd=ROOT, check=True)
+    (victim,) = data.glob("train-00001-of-*")
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    victim.write_bytes(content)
+    starter = make_starter("mpirun")
+    starter.data = {"imagenet": DataSource("imagenet", str(data), 1001)}
+    workload = replace(WORKLOAD, dataset="imagenet")
+    group = starter.start(horovod(2, workload), [BlockKind.FULL], 1, share_startup=False)
+    try:
+        # Two batches are made ahead of the first step: a shard has no more.
+        with pytest.raises(GroupFailed) as failed:
+            group.wait_ready(DEADLINE_S)
+    finally:
+        group.end()
+    assert failed.value.rank == 1
+    assert str(victim) in failed.value.cause
+    assert re.search(r"record \d", failed.value.cause)
+    assert "\n" not in failed.value.cause

@@ -16,7 +16,6 @@ from harness.exchanges import EXCHANGES
 from harness.launch.group import Group
 from harness.measurement import Block, Launch
 from harness.plan import Arm, BlockKind, Workload
-from harness.rounds import CORRECTNESS_STEPS
 from tests.support.groups import (
     DCGAN,
     DEADLINE_S,
@@ -27,6 +26,7 @@ from tests.support.groups import (
     mirrored,
     multiworker,
     single,
+    trained_by,
 )
 
 pytestmark = pytest.mark.mpirun
@@ -48,18 +48,6 @@ def test_reduced_gradients_are_the_mean_of_the_ranks_own(
     for i in range(tensors):
         np.testing.assert_allclose(reduced[0][i], (own[0][i] + own[1][i]) / 2, rtol=1e-5, atol=1e-7)
         np.testing.assert_array_equal(reduced[0][i], reduced[1][i])
-
-
-def trained_by(start: Start, launcher: str, arm: Arm, directory: Path) -> dict[str, np.ndarray]:
-    """The weights after a few reproducible steps, alike on all replicas."""
-    path = directory / f"{arm.label}.npz"
-    group = start(launcher, arm)
-    replies = group.ask("correctness", DEADLINE_S, steps=CORRECTNESS_STEPS, path=str(path))
-    group.close()
-    digests = {digest for reply in replies for digest in reply["digests"]}
-    assert len(digests) == 1
-    with np.load(path) as arrays:
-        return dict(arrays)
 
 
 @pytest.mark.parametrize("other", [mirrored(2), multiworker(2)], ids=lambda arm: arm.label)

@@ -29,13 +29,13 @@ def test_labels_are_balanced(sample: CifarFiles) -> None:
         assert frequency.max() - frequency.min() <= 1
 
 
-def test_classes_can_be_told_by_their_colour(sample: CifarFiles) -> None:
-    images, labels = records(sample, Split.TRAIN)
+def test_classes_can_be_told_by_their_colour_but_not_always(tmp_path: Path) -> None:
+    write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=200, seed=1)
+    images, labels = records(locate(tmp_path, "cifar10"), Split.TRAIN)
     colours = images.mean(axis=(1, 2))
-    centres = {label: colours[labels == label].mean(axis=0) for label in np.unique(labels)}
-    for colour, label in zip(colours, labels, strict=False):
-        nearest = min(centres, key=lambda other: float(np.abs(centres[other] - colour).max()))
-        assert nearest == label
+    centres = np.stack([colours[labels == label].mean(axis=0) for label in range(10)])
+    distances = np.abs(colours[:, None] - centres).sum(axis=2)
+    assert 0.6 < np.mean(distances.argmin(axis=1) == labels) < 0.85
 
 
 def test_images_of_a_class_are_not_copies(cifar10: CifarFiles) -> None:

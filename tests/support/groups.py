@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
+
+from harness.launch.group import Group
 from harness.plan import Arm, Strategy, Workload
+from harness.rounds import CORRECTNESS_STEPS
 from harness.starter import Starter
 
 # Small enough to trace in a second, of the shape that the default profile trains.
@@ -32,3 +37,22 @@ def multiworker(world_size: int, workload: Workload = WORKLOAD) -> Arm:
 
 def single(workload: Workload = WORKLOAD) -> Arm:
     return Arm(workload, Strategy.SINGLE, 1)
+
+
+def trained_by(
+    start: Callable[..., Group],
+    launcher: str,
+    arm: Arm,
+    directory: Path,
+    steps: int = CORRECTNESS_STEPS,
+) -> dict[str, np.ndarray]:
+    """The weights after a few reproducible steps, alike on all replicas."""
+    directory.mkdir(exist_ok=True)
+    path = directory / f"{arm.label}.npz"
+    group = start(launcher, arm)
+    replies = group.ask("correctness", DEADLINE_S, steps=steps, path=str(path))
+    group.close()
+    digests = {digest for reply in replies for digest in reply["digests"]}
+    assert len(digests) == 1
+    with np.load(path) as arrays:
+        return dict(arrays)

@@ -36,6 +36,25 @@ def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> 
     }
 
 
+def run_report(
+    steps: int = 100,
+    samples: int = 3200,
+    loss: float = 0.5,
+    accuracy: float = 0.8,
+    growth: float = 0.0,
+) -> dict[str, Any]:
+    """What harness.worker.run.run returns; growth: of the resident set, in bytes a step."""
+    return {
+        "seconds": 2.0,
+        "steps": steps,
+        "samples": samples,
+        "loss": 0.4,
+        "learning_rate": 1e-3,
+        "memory": [[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
+        "validation": {"loss": loss, "accuracy": accuracy, "samples": 1000},
+    }
+
+
 def block(
     arm: Arm,
     seconds: float | Sequence[float] = 1.0,
@@ -93,7 +112,8 @@ def launch(
         warm_up=[block(arm, 0.1, kind, turn, 5) for turn in range(3) for kind in speeds],
         blocks=blocks,
         evidence=[
-            {"world_size": replicas, "digests": ["a1b2"] * (replicas // n)} for _ in range(n)
+            {"world_size": replicas, "learning_rate": 1e-3, "digests": ["a1b2"] * (replicas // n)}
+            for _ in range(n)
         ],
     )
 

@@ -1,0 +1,77 @@
+"""What launches that train to an end yield: convergence, work in a fixed time, growth of memory.
+
+Plain data with its arithmetic, on what every rank's harness.worker.run.run reports. No I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from harness.plan import Arm, Comparison, Question
+
+# Of an endurance run: caches, arenas and queues fill up first.
+SETTLING_SHARE = 1 / 3
+STEPS_OF_GROWTH = 1000
+
+Reports = Sequence[Mapping[str, Any]]
+
+
+def observation(comparison: Comparison, candidate: Reports, reference: Reports) -> float:
+    """The natural logarithm of the comparison's figure in one round, from what the ranks of both
+    sides reported. Raises ValueError where there is none, such as for an accuracy of 0."""
+    question = comparison.question
+    if question is Question.MEMORY:
+        return max(growth(rank["memory"]) for rank in candidate)
+    if question is Question.FIXED_TIME:
+        ratio = math.log(samples(candidate) / samples(reference))
+        return ratio - math.log(comparison.ideal_ratio)
+    key = "loss" if question is Question.CONVERGENCE_LOSS else "accuracy"
+    ours, theirs = (float(ranks[0]["validation"][key]) for ranks in (candidate, reference))
+    if not (ours > 0 and theirs > 0):
+        raise ValueError(f"a validation {key} of {min(ours, theirs):g}")
+    return math.log(ours / theirs)
+
+
+def samples(ranks: Reports) -> int:
+    """What all ranks together trained on."""
+    return sum(int(rank["samples"]) for rank in ranks)
+
+
+def growth(memory: Sequence[Sequence[float]]) -> float:
+    """By how much ln(resident set) rises in STEPS_OF_GROWTH steps; memory: [steps, bytes] pairs.
+
+    The median of the slopes of all pairs (Theil 1950; Sen 1968), past the part in which a process
+    settles. Raises ValueError for fewer than three pairs past that.
+    """
+    last = memory[-1][0] if memory else 0
+    settled = [(step, math.log(size)) for step, size in memory if step >= SETTLING_SHARE * last]
+    if len(settled) < 3:
+        raise ValueError(f"{len(settled)} readings of memory tell no slope")
+    slopes = [
+        (settled[j][1] - settled[i][1]) / (settled[j][0] - settled[i][0])
+        for i in range(len(settled))
+        for j in range(i + 1, len(settled))
+    ]
+    return STEPS_OF_GROWTH * median(slopes)
+
+
+def problems(arm: Arm, ranks: Reports) -> list[str]:
+    """Reasons not to believe a run, in words: a rank that is missing, ranks that stopped at
+    different steps, samples that were not consumed, losses that are not finite."""
+    found = []
+    if len(ranks) != arm.processes:
+        found.append(f"{arm.name}: {len(ranks)} of {arm.processes} ranks reported their run")
+    steps = sorted({int(rank["steps"]) for rank in ranks})
+    if len(steps) > 1:
+        found.append(f"{arm.name}: ranks stopped at different steps: {steps}")
+    expected = steps[0] * arm.workload.batch * arm.world_size
+    if samples(ranks) != expected:
+        found.append(f"{arm.name}: {samples(ranks)} samples were consumed instead of {expected}")
+    for number, rank in enumerate(ranks):
+        figures = [rank["loss"], *(rank["validation"] or {}).values()]
+        if not all(math.isfinite(figure) for figure in figures):
+            found.append(f"{arm.name}: rank {number} ended with a loss that is not finite")
+    return found

@@ -1,0 +1,52 @@
+"""Several backward passes for one exchange of gradients (Horovod's `backward_passes_per_step`).
+
+Written here because Horovod 0.28's optimizers know it for Keras 2 only: with Keras 3 they end in
+"'super' object has no attribute 'aggregate_gradients'".
+"""
+
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import tensorflow as tf
+
+
+class Accumulator:
+    """Sums of the gradients of some weights, over passes that have not been exchanged yet."""
+
+    def __init__(self, sources: Sequence[tf.Variable], passes: int) -> None:
+        self._passes = passes
+        self._sums = {
+            source.ref(): tf.Variable(tf.zeros_like(source), trainable=False) for source in sources
+        }
+
+    def add(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> None:
+        """Keep the gradients of a pass; those of rows of a table as the whole table's."""
+        for gradient, source in zip(gradients, sources):
+            self._sums[source.ref()].assign_add(tf.convert_to_tensor(gradient))
+
+    def take(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> list[tf.Tensor]:
+        """The mean over all passes, the last one's gradients included; then begin anew."""
+        means = []
+        for gradient, source in zip(gradients, sources):
+            held = self._sums[source.ref()]
+            means.append((held + tf.convert_to_tensor(gradient)) / self._passes)
+            held.assign(tf.zeros_like(held))
+        return means
+
+
+class ExchangedMean:
+    """A tape whose gradients are the mean over the passes and over all replicas."""
+
+    def __init__(
+        self,
+        tape: tf.GradientTape,
+        accumulator: Accumulator,
+        exchanged: Callable[[Sequence[tf.Tensor]], Sequence[tf.Tensor]],
+    ) -> None:
+        self._tape = tape
+        self._accumulator = accumulator
+        self._exchanged = exchanged
+
+    def gradient(self, loss: tf.Tensor, sources: Sequence[tf.Variable]) -> Sequence[tf.Tensor]:
+        own = self._tape.gradient(loss, sources)
+        return self._exchanged(self._accumulator.take(own, sources))

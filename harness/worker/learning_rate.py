@@ -1,0 +1,88 @@
+"""The learning rate while a rank trains: constant, or warmed up and then reduced on a plateau."""
+
+from collections.abc import Iterable
+from typing import Any, Callable
+
+# Five of ninety epochs in the paper; runs here are shorter.
+WARM_UP_EPOCHS = 2
+# As keras.callbacks.ReduceLROnPlateau, with less patience: runs here are short.
+FACTOR = 0.1
+PATIENCE = 3
+LEAST_FALL = 1e-4
+
+
+class Constant:
+    """Stays as the optimizers were made. rates: their variables."""
+
+    def __init__(self, rates: Iterable[Any]) -> None:
+        self._rates = list(rates)
+        self._initial = [float(rate.numpy()) for rate in self._rates]
+        self._scale = 1.0
+        self._astray = 1.0
+
+    @property
+    def value(self) -> float:
+        """Of the first optimizer, as it is there."""
+        return float(self._rates[0].numpy())
+
+    def before_step(self) -> None:
+        """To be called before every step."""
+
+    def after_step(self, loss: Any) -> None:
+        """To be called after every step, with what it returned."""
+
+    def go_astray(self, factor: float) -> None:
+        """From now on use so many times the rate that all ranks agree on: a planted fault."""
+        self._astray = factor
+        self._assign(self._scale)
+
+    def _assign(self, scale: float) -> None:
+        self._scale = scale
+        for rate, initial in zip(self._rates, self._initial):
+            rate.assign(initial * scale * self._astray)
+
+
+class Adaptive(Constant):
+    """Rises linearly through WARM_UP_EPOCHS (arXiv:1706.02677, section 2.2), and is multiplied by
+    FACTOR when the mean loss of an epoch has not fallen below the best by LEAST_FALL, relatively,
+    for PATIENCE epochs.
+
+    mean_loss: from this rank's mean loss to that of all ranks. Without it each rank would decide
+    for itself, and the replicas would part.
+    """
+
+    def __init__(
+        self, rates: Iterable[Any], epoch_steps: int, mean_loss: Callable[[float], float]
+    ) -> None:
+        super().__init__(rates)
+        self._epoch_steps = epoch_steps
+        self._mean_loss = mean_loss
+        self._steps = 0
+        self._reduced = 1.0
+        self._best = float("inf")
+        self._waited = 0
+        self._sum: Any = 0.0
+
+    def before_step(self) -> None:
+        warm_up = WARM_UP_EPOCHS * self._epoch_steps
+        scale = self._reduced * min(1.0, (self._steps + 1) / warm_up)
+        if scale != self._scale or self._steps == 0:
+            self._assign(scale)
+
+    def after_step(self, loss: Any) -> None:
+        self._steps += 1
+        # Not a number yet: reading it would have a GPU finish the step first.
+        self._sum = self._sum + loss
+        if self._steps % self._epoch_steps == 0:
+            self.end_epoch(self._mean_loss(float(self._sum) / self._epoch_steps))
+            self._sum = 0.0
+
+    def end_epoch(self, loss: float) -> None:
+        """loss: of all ranks, averaged over the epoch."""
+        if loss < self._best * (1 - LEAST_FALL):
+            self._best, self._waited = loss, 0
+            return
+        self._waited += 1
+        if self._waited >= PATIENCE:
+            self._reduced *= FACTOR
+            self._waited = 0

@@ -1,0 +1,80 @@
+"""A training run: from new weights through so many steps, or so long, and then a validation."""
+
+import os
+import time
+from typing import Any, Optional
+
+from harness.wire import Phase
+from harness.worker.driver import Driver
+from harness.worker.fault import Fault
+from harness.worker.trainer import Trainer
+
+# How often the ranks vote whether time is up, and how often memory is read.
+STEPS_BETWEEN_VOTES = 5
+STEPS_BETWEEN_READINGS = 25
+
+
+def run(
+    trainer: Trainer,
+    driver: Driver,
+    fault: Fault,
+    steps: Optional[int] = None,
+    seconds: Optional[float] = None,
+    validate: bool = True,
+) -> dict[str, Any]:
+    """Train for so many steps, or until any rank's clock says that so many seconds have passed:
+    the ranks vote, so that all of them stop at the same step.
+
+    Returns seconds, steps, samples (of this process), loss (of the last step), learning_rate (at
+    the end), memory ([steps, bytes of the resident set] now and then), and validation: loss,
+    accuracy and samples of all ranks together, or None without.
+    """
+    driver.enter(Phase.RUN)
+    fault.strike(Phase.RUN)
+    fault.stray(trainer.learning_rate)
+    samples, done, memory = 0, 0, []
+    last_step_seconds = 0.0
+    loss: Any = float("nan")
+    clock = time.perf_counter
+    trainer.barrier()
+    begin = clock()
+    while steps is None or done < steps:
+        if seconds is not None and done % STEPS_BETWEEN_VOTES == 0:
+            (votes,) = trainer.total([float(clock() - begin >= seconds)])
+            if votes > 0:
+                break
+        driver.steps_begun += 1
+        fault.slow_down(last_step_seconds)
+        undelayed = clock()
+        batch = trainer.next_batch("full")
+        trainer.learning_rate.before_step()
+        loss = trainer.step("full", batch)
+        trainer.learning_rate.after_step(loss)
+        last_step_seconds = clock() - undelayed
+        fault.leak()
+        samples += trainer.count(batch)
+        done += 1
+        if done % STEPS_BETWEEN_READINGS == 0:
+            memory.append([done, resident_bytes()])
+    last_loss = float(loss)
+    end = clock()
+    validation = None
+    if validate:
+        driver.enter(Phase.VALIDATION)
+        fault.strike(Phase.VALIDATION)
+        validation = trainer.validate()
+    return {
+        "seconds": end - begin,
+        "steps": done,
+        "samples": samples,
+        "loss": last_loss,
+        "learning_rate": trainer.learning_rate.value,
+        "memory": memory,
+        "validation": validation,
+    }
+
+
+def resident_bytes() -> int:
+    """How much of this process is in memory."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
