@@ -86,7 +86,9 @@ def resolve_profile(options: Options) -> Profile:
         for name in names:
             known_model(name)
         names = tuple(dict.fromkeys(names))
-        profile = replace(profile, models=names, oversubscribed=(), sentinels=())
+        profile = replace(
+            profile, models=names, oversubscribed=(), representatives={}, sentinels=()
+        )
     if options.world_sizes:
         profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
     if options.dataset:
@@ -168,17 +170,20 @@ class Campaign:
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
-        if self.profile.questions and comparison.question not in self.profile.questions:
+        question, model = comparison.question, comparison.workload.model
+        if self.profile.questions and question not in self.profile.questions:
             return False
-        if comparison.workload.model in [sentinel.model for sentinel in self.sentinels]:
-            return comparison.question is Question.STARTUP_TRACE
+        if model not in self.profile.representatives.get(question, (model,)):
+            return False
+        if model in [sentinel.model for sentinel in self.sentinels]:
+            return question is Question.STARTUP_TRACE
         if not all(self._can_run(arm) for arm in comparison.arms):
             return False
-        if comparison.question is Question.PARITY:
+        if question is Question.PARITY:
             return size >= self.profile.parity_from
-        if comparison.question is Question.STRONG_SCALING:
+        if question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
-        if comparison.question.work in (Work.EPOCHS, Work.TIME):
+        if question.work in (Work.EPOCHS, Work.TIME):
             return self._can_validate(comparison.workload)
         return True
 

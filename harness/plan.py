@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 
 from harness.exchanges import EXCHANGES
@@ -284,8 +285,9 @@ class Profile:
     batch: samples per replica and step. world_sizes: empty for powers of two up to the slots,
     plus all of them. parity_from: the smallest world size that parity is asked at. oversubscribed:
     the networks whose communication is judged where replicas share cores; empty for all.
-    questions: empty for all. sentinels: networks that are traced and no more. budget_s: the session
-    begins no round that would end past this.
+    questions: empty for all. representatives: of what is not asked of every network, of which.
+    sentinels: networks that are traced and no more. budget_s: the session begins no round that
+    would end past this.
     """
 
     name: str
@@ -300,6 +302,7 @@ class Profile:
     parity_from: int = 1
     oversubscribed: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
+    representatives: Mapping[Question, tuple[str, ...]] = field(default_factory=dict)
     sentinels: tuple[str, ...] = ()
 
 

@@ -23,6 +23,7 @@ _KEYS = (
     "oversubscribed",
     "questions",
     "sentinels",
+    "representatives",
     "sampling",
     "runs",
 )
@@ -50,6 +51,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         oversubscribed=_models(table, "oversubscribed") if "oversubscribed" in table else (),
         questions=_questions(table) if "questions" in table else (),
         sentinels=_models(table, "sentinels") if "sentinels" in table else (),
+        representatives=_representatives(table.table("representatives")),
         runs=_runs(table.table("runs")),
     )
 
@@ -81,13 +83,18 @@ def _models(table: Table, key: str) -> tuple[str, ...]:
 
 
 def _questions(table: Table) -> tuple[Question, ...]:
+    return tuple(_question(table, "questions", name) for name in table.strings("questions"))
+
+
+def _representatives(table: Table) -> dict[Question, tuple[str, ...]]:
+    return {_question(table, name, name): _models(table, name) for name in table.names}
+
+
+def _question(table: Table, key: str, name: str) -> Question:
     known = {question.value: question for question in Question}
-    names = table.strings("questions")
-    for name in names:
-        if name not in known:
-            told = f"unknown question {name!r}; known are {', '.join(known)}"
-            raise table.error(told, "questions")
-    return tuple(known[name] for name in names)
+    if name not in known:
+        raise table.error(f"unknown question {name!r}; known are {', '.join(known)}", key)
+    return known[name]
 
 
 def _sampling(table: Table) -> Sampling:

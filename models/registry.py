@@ -118,9 +118,7 @@ NETWORKS: dict[str, Network] = {
             _WORDS,
             2_000,
         ),
-        Network(
-            "resnet_v2_101_t", _HOME + "resnet:resnet_v2_101_t", 32, _TINY, Scale.THIN, 344
-        ),
+        Network("resnet_v2_101_t", _HOME + "resnet:resnet_v2_101_t", 32, _TINY, Scale.THIN, 344),
     )
 }
 

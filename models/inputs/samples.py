@@ -26,9 +26,9 @@ from models.inputs.cifar_files import (
 from models.inputs.command import finish
 from models.inputs.errors import DataError
 
-# Grey levels by which the colour of a whole image is off its class's, one standard deviation of each
-# channel: neighbouring classes are 40 apart, so that about one image in four looks like another's,
-# and a network that has learned all there is ends with a loss that is not 0.
+# Grey levels by which the colour of a whole image is off its class's, one standard deviation of
+# each channel: neighbouring classes are 40 apart, so that about one image in four looks like
+# another's, and a network that has learned all there is ends with a loss that is not 0.
 TINT = 16.0
 
 # CIFAR-10's training set is five files, CIFAR-100's is one: a hundred records either way.
@@ -44,8 +44,9 @@ def write_cifar(
 ) -> tuple[Path, ...]:
     """Write all training and test files of a data set into the directory; returns their paths.
 
-    A class has a colour of its own, under noise, so a loss can fall; but not to 0. Each class is as frequent in
-    a split as any other, give or take one record. The same arguments give the same bytes.
+    A class has a colour of its own, under noise, so a loss can fall, but not to 0. Each class is
+    as frequent in a split as any other, give or take one record. The same arguments give the same
+    bytes.
     The default is 20 records a file for "cifar10" and 100 for "cifar100".
     Raises DataError if one of the files exists already, or if a number makes no sense.
     """

@@ -230,6 +230,18 @@ def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
     assert len(asked) > 5
 
 
+def test_a_question_has_its_representatives_unless_networks_are_named():
+    def models(planned: Campaign) -> set[str]:
+        return {comparison.workload.model for comparison in planned.comparisons(memory, 2)}
+
+    assert models(campaign(profile="nightly", models="", world_sizes="2")) == {
+        "resnet_50_s",
+        "lstm_s",
+        "dcgan_s",
+    }
+    assert models(campaign(profile="nightly", models="vgg_16_s", world_sizes="2")) == {"vgg_16_s"}
+
+
 def test_questions_that_the_profile_leaves_out_have_no_case():
     planned = campaign()
     narrow = replace(planned, profile=replace(planned.profile, questions=(Question.PARITY,)))

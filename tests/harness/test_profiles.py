@@ -109,6 +109,23 @@ def test_how_long_runs_are_and_what_is_only_traced(write):
     )
 
 
+def test_a_question_may_be_asked_of_some_networks_only(write):
+    of = "[representatives]\nexchange = ['vgg_16_s']\n"
+    assert load_profile(write(REQUIRED + of)).representatives == {Question.EXCHANGE: ("vgg_16_s",)}
+    assert "representatives.swap: unknown question 'swap'; known are weak_scaling" in complaint(
+        write(REQUIRED + "[representatives]\nswap = ['vgg_16_s']\n")
+    )
+    assert "representatives.memory: unknown network 'vgg'" in complaint(
+        write(REQUIRED + "[representatives]\nmemory = ['vgg']\n")
+    )
+
+
+def test_the_nightly_profile_asks_every_question_of_some_network_that_it_trains():
+    nightly = load_profile("nightly")
+    assert nightly.questions == ()
+    assert all(set(models) <= set(nightly.models) for models in nightly.representatives.values())
+
+
 def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
     write(REQUIRED, name="weekly")
     assert load_profile("weekly", tmp_path).name == "weekly"
