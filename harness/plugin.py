@@ -81,6 +81,10 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 "pytest-xdist (-n) would measure several cases at the same time; leave out -n"
             )
+    if any(map(holds_cases, config.args)):
+        # Its plugin imports all of hypothesis for the summary. That takes a second, and after
+        # Ctrl-C mpirun gives no more than that to everything.
+        config.pluginmanager.set_blocked("hypothesispytest")
     if outer_size() > 1:
         # At once, whatever the session is about: slots that wait in MPI_Init do not sleep.
         config.stash[_slots] = Slots()

@@ -225,6 +225,8 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # A shell that runs the tests in the background has them, and their children, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     workers: list[int] = []
     deadline = time.monotonic() + 60
