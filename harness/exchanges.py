@@ -11,8 +11,7 @@ class Exchange:
 
     compression: "none", or "fp16" for half the bytes. reduction: "average", or "adasum"
     (arXiv:2006.02924). groups: number of groups whose tensors are reduced together, 0 for none.
-    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. backward_passes:
-    how many batches' gradients are added up before they are exchanged and applied. fusion_bytes,
+    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. fusion_bytes,
     cycle_ms: the size of the fusion buffer, and how long tensors are collected for it; None for
     Horovod's own. tolerance: by how much, relatively, the trained weights may differ from those
     of the default; None where they are meant to differ.
@@ -22,7 +21,6 @@ class Exchange:
     reduction: str = "average"
     groups: int = 0
     sparse_as_dense: bool = False
-    backward_passes: int = 1
     fusion_bytes: int | None = None
     cycle_ms: float | None = None
     tolerance: float | None = 1e-5
@@ -36,8 +34,6 @@ EXCHANGES = {
     # Adasum has no sum of rows.
     "adasum": Exchange(reduction="adasum", sparse_as_dense=True, tolerance=None),
     "dense": Exchange(sparse_as_dense=True),
-    # Rows of different batches cannot be added up.
-    "passes": Exchange(backward_passes=2, sparse_as_dense=True, tolerance=None),
     "nofuse": Exchange(fusion_bytes=0),
     "cycle": Exchange(cycle_ms=25.0),
 }

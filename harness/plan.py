@@ -98,6 +98,16 @@ class Question(Enum):
         return self in (Question.CONVERGENCE_LOSS, Question.CONVERGENCE_ACCURACY)
 
     @property
+    def has_variants(self) -> bool:
+        """Whether it is asked of several things at once, each with a threshold of its own."""
+        return self.is_convergence or self in (Question.EXCHANGE, Question.RECIPE)
+
+    @property
+    def is_speed(self) -> bool:
+        """Whether its figure depends on how fast the machine is."""
+        return not self.is_convergence and self is not Question.MEMORY
+
+    @property
     def work(self) -> Work:
         """What is to be done to answer it."""
         if self.is_startup:
@@ -144,13 +154,15 @@ class Workload:
 class Arm:
     """A workload run one way. One launch of an arm is one group of fresh processes.
 
-    exchange: a key of EXCHANGES.
+    exchange: a key of EXCHANGES. passes: how many batches' gradients are added up, each in a step,
+    before they are exchanged and applied (Horovod's `backward_passes_per_step`).
     """
 
     workload: Workload
     strategy: Strategy
     world_size: int
     exchange: str = ""
+    passes: int = 1
 
     @property
     def name(self) -> str:
@@ -159,7 +171,8 @@ class Arm:
     @property
     def variants(self) -> tuple[str, ...]:
         """In what it is not the default, in short names."""
-        return tuple(filter(None, (self.exchange, *self.workload.recipes)))
+        several = "passes" if self.passes > 1 else ""
+        return tuple(filter(None, (self.exchange, several, *self.workload.recipes)))
 
     @property
     def label(self) -> str:
@@ -240,9 +253,14 @@ class Comparison:
         """By how much, relatively, the weights that both sides train may differ; None where
         nothing is known of that, or both sides are the same arm."""
         if self.question in (Question.PARITY, Question.TAX, Question.MULTIWORKER):
-            return 1e-5 if self.workload.precision == "float32" else 1e-2
-        exchange = EXCHANGES[self.candidate.arm.exchange]
-        return exchange.tolerance if self.question is Question.EXCHANGE else None
+            meant: float | None = 1e-5
+        elif self.question is Question.EXCHANGE and self.candidate.arm.passes == 1:
+            meant = EXCHANGES[self.candidate.arm.exchange].tolerance
+        else:
+            meant = None
+        # Where the order of a sum differs, half precision is rounded to another neighbour.
+        half = self.workload.precision != "float32"
+        return max(meant, 1e-2) if meant is not None and half else meant
 
 
 @dataclass(frozen=True)
@@ -268,11 +286,13 @@ class Sampling:
 class Runs:
     """How long launches train that train to an end.
 
-    epochs: over the training data. seconds: of a fixed wall time. endurance_steps: while memory is
-    watched. deadline_s: of one run with its validation.
+    epochs: over the training data, and steps_max: no more steps than these of whatever data there
+    is. seconds: of a fixed wall time. endurance_steps: while memory is watched. deadline_s: of one
+    run with its validation.
     """
 
     epochs: int = 20
+    steps_max: int = 5000
     seconds: float = 10.0
     endurance_steps: int = 1500
     deadline_s: float = 600.0

@@ -13,8 +13,8 @@ class Fault:
     """Something that one rank does wrong on purpose, to see whether the suite notices.
 
     kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); slow: every step takes
-    `factor` times as long; stray: its learning rate is `factor` times the others'; leak: a run's
-    every step keeps a megabyte.
+    `factor` times as long; stray: its learning rate is `factor` times the others'; leak: every
+    step keeps a megabyte.
     """
 
     kind: str

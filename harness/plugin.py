@@ -20,7 +20,7 @@ from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
 from harness.placement import Offer, local_offers
-from harness.plan import Comparison, Schedule, Work, Workload
+from harness.plan import Comparison, Question, Schedule, Work, Workload
 from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome, Session
@@ -255,6 +255,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     )
 
 
+# A workload, what its launches do, and a question that has them for itself.
+Rounds = tuple[Workload, Work, Question | None]
+
+
 def comparison_of(item: pytest.Item) -> Comparison | None:
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("comparison") if callspec is not None else None
@@ -280,11 +284,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: ranks.get(common_rounds(comparison_of(item)), -1))
 
 
-def common_rounds(comparison: Comparison | None) -> tuple[Workload, Work] | None:
-    """What two comparisons share that are judged from the same rounds."""
+def common_rounds(comparison: Comparison | None) -> Rounds | None:
+    """What two comparisons share that are judged from the same rounds. Questions with many arms
+    have rounds of their own: all arms of a round live side by side, in memory."""
     if comparison is None:
         return None
-    return comparison.workload, comparison.question.work
+    question = comparison.question
+    apart = question if question in (Question.EXCHANGE, Question.RECIPE) else None
+    return comparison.workload, question.work, apart
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -111,7 +111,7 @@ def _sampling(table: Table) -> Sampling:
 def _runs(table: Table) -> Runs:
     """What the table sets, over the defaults."""
     table.only([field.name for field in fields(Runs)])
-    whole = ("epochs", "endurance_steps")
+    whole = ("epochs", "steps_max", "endurance_steps")
     values: dict[str, Any] = {
         name: table.integer(name) if name in whole else table.positive(name) for name in table.names
     }

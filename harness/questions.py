@@ -66,11 +66,9 @@ def multiworker(workload: Workload, world_size: int) -> Comparison:
 def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Every other way of exchanging gradients against the default: S_other / S_default."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    return tuple(
-        Comparison(Question.EXCHANGE, Side(replace(plain, exchange=variant)), Side(plain))
-        for variant in EXCHANGES
-        if variant
-    )
+    others = [replace(plain, exchange=variant) for variant in EXCHANGES if variant]
+    others.append(replace(plain, passes=2))
+    return tuple(Comparison(Question.EXCHANGE, Side(other), Side(plain)) for other in others)
 
 
 def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
@@ -86,11 +84,14 @@ def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 def fixed_epochs(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """What a training of so many epochs ends with, against MirroredStrategy and against plain
-    TensorFlow with the same global batch: the ratio of validation losses, and of accuracies."""
+    TensorFlow, which takes the replicas' batches one after the other for an update: the ratio of
+    validation losses, and of accuracies."""
     trained = replace(workload, learning_rate="adaptive")
-    whole = replace(trained, batch=workload.batch * world_size)
     ours = Side(Arm(trained, Strategy.HOROVOD, world_size))
-    others = (Arm(trained, Strategy.MIRRORED, world_size), Arm(whole, Strategy.SINGLE, 1))
+    others = (
+        Arm(trained, Strategy.MIRRORED, world_size),
+        Arm(trained, Strategy.SINGLE, 1, passes=world_size),
+    )
     return tuple(
         Comparison(question, ours, Side(other))
         for other in others

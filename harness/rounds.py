@@ -17,6 +17,7 @@ from harness.measurement import Block, Launch, Round, settled
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Work
 from harness.starter import SEED, Starter
 from harness.wire import Phase
+from models.inputs.errors import DataError
 
 WARM_UP_STEPS = 5
 WARM_UP_BLOCKS_MAX = 8
@@ -119,7 +120,9 @@ class Runner:
             return {"seconds": self.runs.seconds}
         if self.work is Work.ENDURANCE:
             return {"steps": self.runs.endurance_steps}
-        return {"steps": self.runs.epochs * self.starter.epoch_steps(arm)}
+        # As many updates for every arm.
+        wanted = self.runs.epochs * self.starter.epoch_steps(arm)
+        return {"steps": min(wanted, self.runs.steps_max * arm.passes)}
 
     @property
     def _validates(self) -> bool:
@@ -151,8 +154,9 @@ class Runner:
                     # A round of training runs has weights of its own.
                     seed=SEED + (result.number if self.work.is_run else 0),
                     last_phase=self.last_phase,
+                    common_order=self.work is Work.EPOCHS,
                 )
-            except LaunchError as error:
+            except (LaunchError, DataError) as error:
                 self._failed(arm, GroupFailed(arm.name, None, "launch", str(error), []))
         waiting = set(groups)
         hub = self.starter.hub

@@ -15,6 +15,8 @@ from harness.plan import Arm, Comparison, Question
 # Of an endurance run: caches, arenas and queues fill up first.
 SETTLING_SHARE = 1 / 3
 STEPS_OF_GROWTH = 1000
+# Of the loss of a network that guesses: losses are compared with that much added to both.
+NOTHING_TO_LEARN = 0.01
 
 Reports = Sequence[Mapping[str, Any]]
 
@@ -26,13 +28,23 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
     if question is Question.MEMORY:
         return max(growth(rank["memory"]) for rank in candidate)
     if question is Question.FIXED_TIME:
-        ratio = math.log(samples(candidate) / samples(reference))
+        ratio = math.log(samples_per_second(candidate) / samples_per_second(reference))
         return ratio - math.log(comparison.ideal_ratio)
-    key = "loss" if question is Question.CONVERGENCE_LOSS else "accuracy"
-    ours, theirs = (float(ranks[0]["validation"][key]) for ranks in (candidate, reference))
-    if not (ours > 0 and theirs > 0):
-        raise ValueError(f"a validation {key} of {min(ours, theirs):g}")
-    return math.log(ours / theirs)
+    ours, theirs = candidate[0]["validation"], reference[0]["validation"]
+    if ours["samples"] != theirs["samples"]:
+        raise ValueError(f"validated on {ours['samples']} and on {theirs['samples']} samples")
+    if question is Question.CONVERGENCE_LOSS:
+        # Of two networks that have learned all there is neither is better.
+        nothing = NOTHING_TO_LEARN * float(ours["chance_loss"])
+        return math.log((ours["loss"] + nothing) / (theirs["loss"] + nothing))
+    if not (ours["accuracy"] > 0 and theirs["accuracy"] > 0):
+        raise ValueError("a validation accuracy of 0")
+    return math.log(ours["accuracy"] / theirs["accuracy"])
+
+
+def samples_per_second(ranks: Reports) -> float:
+    """In the wall time of the slowest rank: the vote that ends a run comes every few steps."""
+    return samples(ranks) / max(float(rank["seconds"]) for rank in ranks)
 
 
 def samples(ranks: Reports) -> int:

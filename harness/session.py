@@ -21,6 +21,9 @@ from harness.thresholds import Thresholds, case_of
 from harness.verdict import Judgement, Rule, Verdict, as_ratio, judge
 from harness.wire import Phase
 
+# About as many starts of a process as a training run is long.
+STARTS_OF_A_RUN = 3
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -67,21 +70,28 @@ class Session:
         return work.run()
 
     def _deadline(self, comparisons: Sequence[Comparison], later: Sequence[Comparison]) -> float:
-        """What is left of the budget is shared by what a round of each workload has to start."""
+        """What is left of the budget is shared by how long a round of each workload takes."""
         now = time.monotonic()
         left = self.began + self.profile.budget_s - now
-        own = self._processes_of_a_round(comparisons)
-        return now + max(left, 0.0) * own / (own + self._processes_of_a_round(later))
+        own = self._starts_of_a_round(comparisons)
+        return now + max(left, 0.0) * own / (own + self._starts_of_a_round(later))
 
-    def _processes_of_a_round(self, comparisons: Sequence[Comparison]) -> int:
-        """Past the first round, in which also what is only shown is launched."""
+    def _starts_of_a_round(self, comparisons: Sequence[Comparison]) -> int:
+        """How long a round takes, in starts of a process. Past the first round, in which also what
+        is only shown is launched."""
         judged = [comparison for comparison in comparisons if self.judged(comparison)]
-        arms = {arm for comparison in judged or comparisons for arm in comparison.arms}
-        return sum(arm.processes for arm in arms)
+        launches = {
+            (arm, comparison.question.work)
+            for comparison in judged or comparisons
+            for arm in comparison.arms
+        }
+        return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, work in launches)
 
     def judged(self, comparison: Comparison) -> bool:
-        """Whether its speed is held against a threshold: not where replicas share a core, save
+        """Whether it is held against a threshold: where replicas share a core no speed is, save
         for what communication costs, which is measured within one launch."""
+        if not comparison.question.is_speed:
+            return True
         if not is_oversubscribed(self.starter.slots, comparison.world_size):
             return True
         return comparison.question is Question.COMMUNICATION and comparison.workload.model in (
@@ -89,7 +99,7 @@ class Session:
         )
 
     def rule(self, comparison: Comparison) -> Rule | None:
-        return self.thresholds.rule(*case_of(comparison, self.starter.slots))
+        return self.thresholds.rule(case_of(comparison, self.starter.slots))
 
 
 class _Work:
@@ -110,8 +120,9 @@ class _Work:
         self._runner = Runner(
             starter=session.starter,
             sampling=session.profile.sampling,
-            # Arms that start side by side slow each other down.
-            schedule=Schedule.FRESH if work is Work.STARTUP else session.profile.schedule,
+            # Arms that start side by side slow each other down, and to runs, which do not take
+            # turns, it is of no use that others live.
+            schedule=session.profile.schedule if work is Work.BLOCKS else Schedule.FRESH,
             work=work,
             last_phase=last_phase(comparisons),
             runs=session.profile.runs,
@@ -238,7 +249,7 @@ class _Work:
             return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
         if rule is None:
             case = case_of(comparison, self._session.starter.slots)
-            line = self._session.thresholds.pasteable_line(*case, observations)
+            line = self._session.thresholds.pasteable_line(case, observations)
             outcome = replace(outcome, threshold_line=line)
             reason = f"no threshold; add to {self._session.thresholds.path.name}: {line}"
             verdict = Verdict.INVALID if count >= self._first_look else Verdict.INCONCLUSIVE

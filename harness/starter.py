@@ -22,6 +22,8 @@ from models import inputs
 from models.registry import network
 
 SEED = 20181231
+# Where the data has no end, or nobody asks for epochs.
+STEPS_OF_AN_EPOCH = 100
 # Below the deadlines of orders, so that Horovod itself names the missing ranks first.
 STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
@@ -63,13 +65,15 @@ class Starter:
         share_startup: bool,
         seed: int = SEED,
         last_phase: Phase = Phase.BROADCAST,
+        common_order: bool = False,
     ) -> Group:
         """Start a group for the arm, without waiting for it.
 
         kinds: of the blocks that will be asked for. data_seed, seed: of whatever is drawn at random
         from the data, and of the initial weights. share_startup: start up on all of the session's
         cores instead of the arm's own, because other arms start at the same time. last_phase: of
-        the start-up.
+        the start-up. common_order: every strategy trains on the same global batches, of which each
+        rank reads all and takes its part, rather than on a part of the data of its own.
         """
         placed = place_group(self.slots, arm.world_size)
         struck = self.fault is not None and self.fault.strikes(arm)
@@ -86,10 +90,12 @@ class Starter:
                 {
                     **self._workload(arm),
                     "exchange": asdict(EXCHANGES[arm.exchange]),
+                    "passes": arm.passes,
                     "kinds": sorted(kind.value for kind in kinds),
                     "seed": seed,
                     "data_seed": data_seed,
                     "last_phase": last_phase.value,
+                    "common_order": common_order,
                     "cores": cores,
                     "share_startup": share_startup,
                     "startup_cores": everywhere if share_startup else cores,
@@ -123,11 +129,15 @@ class Starter:
         }
 
     def epoch_steps(self, arm: Arm) -> int:
-        """How many steps go over the training data once, at least one."""
+        """How many steps go over the training data once, whole updates of them; STEPS_OF_AN_EPOCH
+        where nobody says. Raises DataError if the files are not what they were."""
         workload = arm.workload
-        data = self.data[workload.dataset]
-        samples = _samples(data, workload.input_size)
-        return max(1, samples // (workload.batch * arm.world_size))
+        if workload.learning_rate == "constant":
+            return STEPS_OF_AN_EPOCH
+        samples = _samples(self.data[workload.dataset], workload.input_size)
+        if samples is None:
+            return STEPS_OF_AN_EPOCH
+        return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
 
     def _order(self, arm: Arm, slots: Sequence[Slot]) -> Order:
         return Order(
@@ -150,9 +160,9 @@ class Starter:
 
 
 @cache
-def _samples(data: DataSource, input_size: int) -> int:
-    """How many a data set has for training; the synthetic one is its one batch."""
-    return inputs.train_samples(data.dataset, data.directory, input_size) or 1
+def _samples(data: DataSource, input_size: int) -> int | None:
+    """How many a data set has for training; None where it has no end."""
+    return inputs.train_samples(data.dataset, data.directory, input_size)
 
 
 def _settings(exchange: Exchange) -> dict[str, str]:

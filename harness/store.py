@@ -143,6 +143,7 @@ def _arm(arm: Arm) -> Document:
         "strategy": arm.strategy,
         "world_size": arm.world_size,
         "exchange": arm.exchange,
+        "passes": arm.passes,
         "batch": arm.workload.batch,
         "precision": arm.workload.precision,
         "learning_rate": arm.workload.learning_rate,

@@ -10,6 +10,7 @@ Each file says which machines it is for and what their figures have to reach::
     # "question/model/world size/nodes" = floor, ceiling (start-ups, memory), or [low, high]
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
+    "exchange:fp16/*/np*/*" = 0.50    # of one variant; "exchange/..." is of all
 
 Of each of the four parts ``*`` stands for anything, and the first line that matches wins.
 """
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 from harness.errors import UserError
 from harness.machine import Machine
@@ -35,8 +37,24 @@ from harness.verdict import Band, Ceiling, Floor, Rule
 
 THRESHOLDS = Path(__file__).resolve().parents[1] / "ci" / "thresholds"
 
-# question, model, world size, number of nodes
-Case = tuple[Question, str, int, int]
+
+class Case(NamedTuple):
+    """What a comparison is looked up by. nodes: how many. variant: which of several that are asked
+    about at once, such as a way of exchanging gradients."""
+
+    question: Question
+    model: str
+    world_size: int
+    nodes: int
+    variant: str = ""
+
+    @property
+    def parts(self) -> tuple[str, str, str, str]:
+        """In the words of the files: ("weak_scaling", "vgg_16", "np4", "one-node")."""
+        question = f"{self.question.value}:{self.variant}" if self.variant else self.question.value
+        where = "one-node" if self.nodes == 1 else f"{self.nodes}-nodes"
+        return question, self.model, f"np{self.world_size}", where
+
 
 _FEWEST_OBSERVATIONS = 4
 _NAMES = {"gpu": ("device", "gpu_name", "cpu_model"), "cpu": ("device", "cpu_model")}
@@ -53,7 +71,10 @@ class Line:
     rule: Rule
 
     def matches(self, case: tuple[str, str, str, str]) -> bool:
-        return all(map(fnmatchcase, case, self.pattern))
+        question, *rest = case
+        if ":" not in self.pattern[0]:
+            question = question.partition(":")[0]
+        return all(map(fnmatchcase, (question, *rest), self.pattern))
 
 
 @dataclass(frozen=True)
@@ -64,19 +85,11 @@ class Thresholds:
     path: Path
     lines: tuple[Line, ...] = ()
 
-    def rule(self, question: Question, model: str, world_size: int, nodes: int) -> Rule | None:
+    def rule(self, case: Case) -> Rule | None:
         """The first line for this case; None if nobody has said what it should reach."""
-        case = case_parts(question, model, world_size, nodes)
-        return next((line.rule for line in self.lines if line.matches(case)), None)
+        return next((line.rule for line in self.lines if line.matches(case.parts)), None)
 
-    def pasteable_line(
-        self,
-        question: Question,
-        model: str,
-        world_size: int,
-        nodes: int,
-        observations: Sequence[float],
-    ) -> str:
+    def pasteable_line(self, case: Case, observations: Sequence[float]) -> str:
         """The line to paste at the end of the file, from what was measured.
 
         observations: ln ratios, one a round. Empty if nothing can be proposed from them.
@@ -84,23 +97,15 @@ class Thresholds:
         usable = [value for value in observations if math.isfinite(value)]
         if not usable:
             return ""
-        rounds = max(len(usable), fewest_rounds(question))
-        rule = proposed_rule(question, usable, rounds)
-        return _written((question, model, world_size, nodes), rule)
+        rounds = max(len(usable), fewest_rounds(case.question))
+        return _written(case, proposed_rule(case.question, usable, rounds))
 
 
 def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
     """What a comparison is looked up by."""
-    size = comparison.world_size
-    return comparison.question, comparison.workload.model, size, nodes(slots, size)
-
-
-def case_parts(
-    question: Question, model: str, world_size: int, nodes: int
-) -> tuple[str, str, str, str]:
-    """A case in the words of the files: ("weak_scaling", "vgg_16", "np4", "one-node")."""
-    where = "one-node" if nodes == 1 else f"{nodes}-nodes"
-    return question.value, model, f"np{world_size}", where
+    question, size = comparison.question, comparison.world_size
+    variant = comparison.variant if question.has_variants else ""
+    return Case(question, comparison.workload.model, size, nodes(slots, size), variant)
 
 
 def propose(observations: Mapping[Case, Sequence[float]], rounds: int) -> str:
@@ -118,7 +123,7 @@ def propose(observations: Mapping[Case, Sequence[float]], rounds: int) -> str:
                 f"{_FEWEST_OBSERVATIONS} rounds at least"
             )
         try:
-            rule = proposed_rule(case[0], values, rounds)
+            rule = proposed_rule(case.question, values, rounds)
         except NotMeasurable as error:
             raise UserError(f"{_key(case)}: no threshold can be proposed: {error}") from None
         lines.append(
@@ -130,7 +135,7 @@ def propose(observations: Mapping[Case, Sequence[float]], rounds: int) -> str:
 
 
 def _key(case: Case) -> str:
-    return "/".join(case_parts(*case))
+    return "/".join(case.parts)
 
 
 def _written(case: Case, rule: Rule) -> str:
@@ -219,7 +224,8 @@ def _line(table: Table, key: str) -> Line:
     if len(parts) != 4:
         raise table.error(f"must be {_SHAPE}", key)
     question, model, size, where = parts
-    questions = [known for known in Question if fnmatchcase(known.value, question)]
+    known_as = question.partition(":")[0]
+    questions = [known for known in Question if fnmatchcase(known.value, known_as)]
     if not questions:
         known = ", ".join(question.value for question in Question)
         raise table.error(f"unknown question {question!r}; known are {known}", key)

@@ -96,6 +96,12 @@ NETWORKS: dict[str, Network] = {
         Network("dcgan", _HOME + "dcgan:dcgan", 64, _BURSTS, _FULL, 27, _IMAGES),
         Network("lstm", _HOME + "lstm:lstm", 35, _SPARSE, _FULL, 9, _WORDS, 10_000),
         Network(
+            "lstm_ptb_small", _HOME + "lstm:lstm_ptb_small", 20, _SPARSE, _FULL, 9, _WORDS, 10_000
+        ),
+        Network(
+            "lstm_ptb_large", _HOME + "lstm:lstm_ptb_large", 35, _SPARSE, _FULL, 9, _WORDS, 10_000
+        ),
+        Network(
             "transformer", _HOME + "transformer:transformer", 64, _MIXED, _FULL, 70, _WORDS, 8_000
         ),
         Network("vgg_16_s", _HOME + "vgg:vgg_16_s", 32, _HUGE, _SMALL, 32),

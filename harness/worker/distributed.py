@@ -41,6 +41,10 @@ class DistributedTrainer(ABC):
         """How the replicas exchange gradients, for the launch's facts."""
 
     @abstractmethod
+    def validate(self) -> Facts:
+        """As harness.worker.trainer.Trainer says."""
+
+    @abstractmethod
     def total(self, values: Sequence[float]) -> list[float]:
         """Each value added up over all processes."""
 
@@ -139,15 +143,6 @@ class DistributedTrainer(ABC):
         if self.rank == 0:
             training.save_arrays(path, replicas[0])
         return {"loss": loss, "digests": [training.digest(weights) for weights in replicas]}
-
-    @abstractmethod
-    def shard(self) -> tuple[int, int]:
-        """Which part of what every process reads whole is this one's: index, count."""
-
-    def validate(self) -> Facts:
-        # Here, outside of any replica, statistics read as their mean over all replicas.
-        dataset = training.open_validation(self.config, self.task, self.shard())
-        return training.averaged(self.total(training.validate(self.task, self.parts, dataset)))
 
     def gradients(self, path: str) -> Facts:
         raise ValueError("the strategy reduces inside the optimizer; see correctness")

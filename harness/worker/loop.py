@@ -44,6 +44,7 @@ def run_block(
         input_seconds.append(got_batch - undelayed)
         step_ends.append(step_end)
         last_step_seconds = step_end - undelayed
+        fault.leak()
         samples += trainer.count(batch)
     last_loss = float(loss)  # waits for whatever a GPU still has to do
     end = clock()

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from harness.worker import training
 from harness.worker.distributed import DistributedTrainer, Replicated
+from harness.worker.trainer import Facts
 
 
 class MirroredTrainer(DistributedTrainer):
@@ -25,8 +26,17 @@ class MirroredTrainer(DistributedTrainer):
     def total(self, values: Sequence[float]) -> list[float]:
         return list(values)
 
-    def shard(self) -> tuple[int, int]:
-        return 0, 1
+    def validate(self) -> Facts:
+        # Every replica has seen other samples. With Keras 3 it has gathered other statistics, too,
+        # and outside of a replica the first one's would be read.
+        for variable in training.statistics(self.parts):
+            copies = self.strategy.experimental_local_results(variable)
+            mean = tf.add_n([tf.identity(copy) for copy in copies]) / len(copies)
+            for copy in copies:
+                copy.assign(mean)
+        dataset = training.open_validation(self.config, self.task, (0, 1))
+        sums = training.validate(self.task, self.parts, dataset)
+        return training.averaged(self.config, sums)
 
     def distribute(self, augment: bool) -> Any:
         dataset = training.open_dataset(self.config, self.task, self.global_batch, augment=augment)

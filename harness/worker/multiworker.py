@@ -9,6 +9,7 @@ from tensorflow.tsl.protobuf import coordination_config_pb2
 
 from harness.worker import training
 from harness.worker.distributed import DistributedTrainer, Replicated
+from harness.worker.trainer import Facts
 
 _Communication = tf.distribute.experimental.CommunicationImplementation
 
@@ -81,8 +82,8 @@ class MultiWorkerTrainer(DistributedTrainer):
             raise RuntimeError(f"{summed[-1]:g} of {self.config['world_size']} workers met")
         return summed[: len(values)]
 
-    def shard(self) -> tuple[int, int]:
-        return self.rank, self.config["world_size"]
+    def validate(self) -> Facts:
+        raise ValueError("multiworker is compared by its speed, not by what it has learned")
 
     def distribute(self, augment: bool) -> Any:
         def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:

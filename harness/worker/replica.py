@@ -34,7 +34,7 @@ class ReplicaTrainer:
         self.config = config
         self.task = training.find_task(config)
         self.parts: list[Part] = []
-        self._passes: int = config["exchange"]["backward_passes"]
+        self._passes: int = config["passes"]
         self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
         self._saved: list[tf.Tensor] = []
@@ -72,11 +72,16 @@ class ReplicaTrainer:
         sizes = {"full": batch, "split": split_batch(batch, self.rank, self.world_size)}
         for kind in self.config["kinds"]:
             if kind in sizes:
-                dataset = training.open_dataset(
-                    self.config, self.task, sizes[kind], shard=(self.rank, self.world_size)
-                )
-                self._batches[kind] = iter(dataset)
+                self._batches[kind] = iter(self._open(sizes[kind]))
         self._batches["local"] = self._batches["full"]
+
+    def _open(self, batch: int) -> tf.data.Dataset:
+        """This rank's batches."""
+        if self.config["common_order"]:
+            common = training.open_common(self.config, self.task, batch)
+            return common.shard(self.world_size, self.rank)
+        shard = (self.rank, self.world_size)
+        return training.open_dataset(self.config, self.task, batch, shard=shard)
 
     def trace(self) -> None:
         self._steps["full"] = self.cycle(self.parts)
@@ -115,7 +120,9 @@ class ReplicaTrainer:
         return step.get_concrete_function()  # type: ignore[no-any-return]
 
     def first_step(self) -> None:
-        float(self.step("full", self.next_batch("full")))
+        # A whole update, of as many passes as that takes.
+        for _ in range(self._passes):
+            float(self.step("full", self.next_batch("full")))
 
     def broadcast(self) -> None:
         # After the first step, as Horovod's examples do: by then the optimizer has its state.
@@ -172,12 +179,13 @@ class ReplicaTrainer:
         return {"loss": loss, "digests": [training.digest(trained)]}
 
     def validate(self) -> Facts:
-        # As MirroredStrategy does it: every replica has seen other samples.
+        # Every replica has seen other samples.
         for variable in training.statistics(self.parts):
             (mean,) = self.exchanged([variable])
             variable.assign(mean)
         dataset = training.open_validation(self.config, self.task, (self.rank, self.world_size))
-        return training.averaged(self.total(training.validate(self.task, self.parts, dataset)))
+        sums = self.total(training.validate(self.task, self.parts, dataset))
+        return training.averaged(self.config, sums)
 
     def gradients(self, path: str) -> Facts:
         batch = self.next_batch("full")

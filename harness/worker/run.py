@@ -25,9 +25,9 @@ def run(
     """Train for so many steps, or until any rank's clock says that so many seconds have passed:
     the ranks vote, so that all of them stop at the same step.
 
-    Returns seconds, steps, samples (of this process), loss (of the last step), learning_rate (at
-    the end), memory ([steps, bytes of the resident set] now and then), and validation: loss,
-    accuracy and samples of all ranks together, or None without.
+    Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
+    learning_rate (at the end), memory ([steps, bytes of the resident set] now and then), and
+    validation: what Trainer.validate returns, or None without.
     """
     driver.enter(Phase.RUN)
     fault.strike(Phase.RUN)
@@ -66,6 +66,7 @@ def run(
     return {
         "seconds": end - begin,
         "steps": done,
+        "epochs": done / trainer.config["epoch_steps"],
         "samples": samples,
         "loss": last_loss,
         "learning_rate": trainer.learning_rate.value,

@@ -12,10 +12,11 @@ Facts = dict[str, Any]
 class Trainer(Protocol):
     """The phases of start-up, in their order, then blocks of steps.
 
-    A batch is (images [n, size, size, 3] float32, labels [n]), in whatever form the strategy
-    spreads it over its replicas. Block kinds are the values of harness.plan.BlockKind.
+    A batch is a task's (models.tasks.Step), in whatever form the strategy spreads it over its
+    replicas. Block kinds are the values of harness.plan.BlockKind.
     """
 
+    config: Config
     learning_rate: Constant
 
     def __init__(self, config: Config) -> None: ...

@@ -101,6 +101,20 @@ def prepare(optimizer: Any, model: Any) -> Any:
     return optimizer
 
 
+def open_common(config: Config, task: tasks.Step, batch: int) -> tf.data.Dataset:
+    """Batches of `batch` samples, cut one after the other from global batches that are the same
+    whichever strategy trains on them."""
+    whole = config["batch"] * config["world_size"] * config["passes"]
+    pieces = whole // batch
+
+    def cut(*parts: tf.Tensor) -> tf.data.Dataset:
+        shapes = [[pieces, batch, *part.shape[1:]] for part in parts]
+        cut_up = [tf.reshape(part, shape) for part, shape in zip(parts, shapes)]
+        return tf.data.Dataset.from_tensor_slices(tuple(cut_up))
+
+    return open_dataset(config, task, whole).flat_map(cut)
+
+
 def open_dataset(
     config: Config,
     task: tasks.Step,
@@ -159,10 +173,16 @@ def validate(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) 
     return sums
 
 
-def averaged(sums: Sequence[float]) -> dict[str, float]:
-    """Loss and accuracy of a validation, from `validate`'s sums over all ranks."""
+def averaged(config: Config, sums: Sequence[float]) -> dict[str, float]:
+    """Loss and accuracy of a validation, from `validate`'s sums over all ranks, with the loss of
+    who guesses."""
     loss, hits, samples = sums
-    return {"loss": loss / samples, "accuracy": hits / samples, "samples": int(samples)}
+    return {
+        "loss": loss / samples,
+        "accuracy": hits / samples,
+        "samples": int(samples),
+        "chance_loss": float(np.log(config["classes"])),
+    }
 
 
 def statistics(parts: Iterable[Part]) -> list[tf.Variable]:
@@ -178,8 +198,10 @@ def graph(**arguments: Any) -> Any:
     return tf.function(autograph=False, **arguments)
 
 
-def apply(part: Part, gradients: Iterable[Any]) -> None:
-    part.optimizer.apply_gradients(zip(gradients, part.model.trainable_variables))
+def apply(part: Part, gradients: Sequence[Any]) -> None:
+    """Update the part's weights. gradients: of its loss, scaled up as it was."""
+    unscaled = scale_down(part.optimizer, gradients)
+    part.optimizer.apply_gradients(zip(unscaled, part.model.trainable_variables))
 
 
 def update(
@@ -202,7 +224,7 @@ def update(
         scaled = [scale_up(part.optimizer, loss) for part, loss in zip(parts, losses)]
     for part, tape, loss in zip(parts, tapes, scaled):
         gradients = shared(tape).gradient(loss, part.sources)
-        use(part, scale_down(part.optimizer, gradients))
+        use(part, gradients)
     return losses[0] if len(losses) == 1 else tf.add_n(losses)
 
 

@@ -103,7 +103,7 @@ def test_every_question_has_its_work():
 
 def test_every_exchange_is_held_against_the_default():
     asked = exchanges(WORKLOAD, 2)
-    assert {comparison.variant for comparison in asked} == set(EXCHANGES) - {""}
+    assert {comparison.variant for comparison in asked} == {*EXCHANGES, "passes"} - {""}
     assert all(comparison.reference == Side(HOROVOD_2) for comparison in asked)
     assert asked[0].name == "exchange[fp16-resnet_50_s-np2]"
     assert asked[0].candidate.arm.label == "horovod@2+fp16"
@@ -123,7 +123,9 @@ def test_what_both_sides_train_must_agree_where_that_is_known():
     assert parity(WORKLOAD, 2).tolerance == tax(WORKLOAD, 1).tolerance == 1e-5
     tolerances = {each.variant: each.tolerance for each in exchanges(WORKLOAD, 2)}
     assert tolerances["adasum"] is None
-    assert (tolerances["fp16"], tolerances["group"]) == (1e-2, 1e-5)
+    assert (tolerances["fp16"], tolerances["group"], tolerances["passes"]) == (1e-2, 1e-5, None)
+    half = replace(WORKLOAD, precision="mixed_bfloat16")
+    assert {each.tolerance for each in exchanges(half, 2)} == {1e-2, None}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from harness.launch.group import GroupFailed
 from harness.launch.job import LaunchError
-from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Work
+from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
 from harness.rounds import CORRECTNESS_STEPS, WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Runner
 from harness.starter import SEED
 from harness.wire import Phase
@@ -119,7 +119,7 @@ def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
     starter: Any = SimpleNamespace(
         start=stage.start,
         hub=SimpleNamespace(pump=lambda s: None),
-        epoch_steps=lambda arm: 78 // arm.world_size,
+        epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
     )
     given: dict[str, Any] = {
         "starter": starter,
@@ -376,6 +376,19 @@ def test_a_run_is_as_long_as_its_work_says(stage, work, length):
     assert stage.of("run") == [(HOROVOD_2, length)]
     assert stage.of("block") == []
     assert [rank["steps"] for rank in measured.launches[HOROVOD_2].run] == [100, 100]
+
+
+def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
+    single = replace(HOROVOD_1, strategy=Strategy.SINGLE, passes=2)
+    runner = make_runner(stage, work=Work.EPOCHS, runs=Runs(epochs=10, steps_max=100))
+    runner.kinds = {arm: {FULL} for arm in (HOROVOD_2, single)}
+    runner.run(0, [HOROVOD_2, single])
+    steps = {arm: details["steps"] for arm, details in stage.of("run")}
+    assert steps == {HOROVOD_2: 100, single: 200}
+    assert all(details["common_order"] for _, details in stage.of("start"))
+    stage.log.clear()
+    make_runner(stage, work=Work.TIME).run(0, [HOROVOD_2])
+    assert not any(details["common_order"] for _, details in stage.of("start"))
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):

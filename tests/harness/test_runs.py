@@ -38,15 +38,35 @@ def test_an_accuracy_of_zero_has_no_ratio():
         observation(accuracy, measured)
 
 
-def test_plain_tensorflow_takes_the_global_batch():
+def test_networks_that_have_learned_all_there_is_are_alike():
+    loss = EPOCHS["loss-mirrored"]
+    ours, theirs = (
+        [run_report(loss=left, chance_loss=math.log(10))] * 2 for left in (2.1e-5, 9.2e-5)
+    )
+    assert math.exp(observation(loss, one_round(loss, ours, theirs))) == pytest.approx(1, abs=0.01)
+
+
+def test_both_sides_must_have_been_validated_on_the_same():
+    loss = EPOCHS["loss-mirrored"]
+    measured = one_round(loss, [run_report()] * 2, [run_report(validated=999)])
+    with pytest.raises(ValueError, match="validated on 1000 and on 999 samples"):
+        observation(loss, measured)
+
+
+def test_plain_tensorflow_takes_the_replicas_batches_one_after_the_other():
     reference = EPOCHS["loss-single"].reference.arm
-    assert (reference.world_size, reference.workload.batch) == (1, 2 * WORKLOAD.batch)
+    assert (reference.world_size, reference.passes) == (1, 2)
+    assert reference.workload == EPOCHS["loss-single"].candidate.arm.workload
 
 
 def test_samples_in_a_fixed_time_are_those_of_all_ranks_for_each_replica():
     asked = fixed_time(WORKLOAD, 2)
-    ours, theirs = [run_report(samples=900), run_report(samples=900)], [run_report(samples=1000)]
+    ours = [run_report(samples=900), run_report(samples=900)]
+    theirs = [run_report(samples=1000)]
     assert math.exp(observation(asked, one_round(asked, ours, theirs))) == pytest.approx(0.9)
+    # The vote came after 2.5 s instead of 2.
+    late = [run_report(samples=1250, seconds=2.5)]
+    assert math.exp(observation(asked, one_round(asked, ours, late))) == pytest.approx(0.9)
     assert samples(ours) == 1800
 
 

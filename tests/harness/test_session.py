@@ -19,6 +19,7 @@ from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Sampling
 from harness.questions import (
     communication,
     fixed_epochs,
+    fixed_time,
     memory,
     parity,
     startup,
@@ -323,7 +324,7 @@ def test_trainings_that_end_alike_are_equivalent(stage):
     (outcome,) = stage.measure(*asked).values()
     assert outcome.judgement.verdict is Verdict.PASS
     assert outcome.judgement.figure.alpha == 0.05
-    assert stage.script.schedules == {Schedule.ALTERNATE}
+    assert stage.script.schedules == {Schedule.FRESH}
 
 
 def test_a_training_that_ends_worse_fails(stage):
@@ -339,6 +340,14 @@ def test_a_rank_that_grows_fails(stage):
     stage.script.spoil = trained(lambda launched: 1.0, growth=5e4)
     assert verdicts(stage.measure(asked)) == {asked: Verdict.FAIL}
     stage.script.spoil = trained(lambda launched: 1.0)
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
+
+
+def test_what_is_no_speed_is_judged_where_replicas_share_a_core_too(stage):
+    stage.cores = 1
+    stage.lines = (Line(("memory", "*", "*", "*"), Ceiling(1.02, unit="")),)
+    stage.script.spoil = trained(lambda launched: 1.0)
+    asked = memory(WORKLOAD, 2)
     assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
 
 
@@ -387,6 +396,14 @@ def test_a_workload_that_starts_more_processes_gets_more_of_the_budget(stage):
     stage.later = (parity(OTHER, 2), weak_scaling(OTHER, 2))  # 4 processes to our 3
     stage.measure(WEAK)
     assert len(stage.script.launched) == 3
+
+
+def test_a_training_run_gets_more_of_the_budget_than_a_start(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=3)
+    stage.budget_s = 120.0
+    stage.later = (fixed_time(OTHER, 2),)  # 3 processes and two runs, 9 starts to our 3
+    stage.measure(WEAK)
+    assert len(stage.script.launched) == 2
 
 
 def test_what_is_only_shown_takes_nothing_of_the_budget(stage):

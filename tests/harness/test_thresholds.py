@@ -10,7 +10,7 @@ from harness.machine import Machine
 from harness.plan import Question
 from harness.proposal import fewest_rounds, proposed_rule
 from harness.stats import NotMeasurable, spread
-from harness.thresholds import THRESHOLDS, load_thresholds, propose, select
+from harness.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
 from harness.verdict import Band, Ceiling, Floor, Verdict, judge
 from models.registry import NETWORKS, Scale
 
@@ -62,10 +62,10 @@ class TestRules:
     def test_the_first_line_that_matches_wins(
         self, thresholds, question, model, world_size, nodes, floor
     ):
-        assert thresholds.rule(question, model, world_size, nodes) == Floor.at(floor)
+        assert thresholds.rule(Case(question, model, world_size, nodes)) == Floor.at(floor)
 
     def test_parity_has_a_band(self, thresholds):
-        assert thresholds.rule(PARITY, "alexnet", 4, 1) == Band(0.75, 1.3333)
+        assert thresholds.rule(Case(PARITY, "alexnet", 4, 1)) == Band(0.75, 1.3333)
 
     @pytest.mark.parametrize(
         ("question", "model", "world_size", "nodes"),
@@ -77,12 +77,21 @@ class TestRules:
         ],
     )
     def test_what_nobody_has_set_has_no_rule(self, thresholds, question, model, world_size, nodes):
-        assert thresholds.rule(question, model, world_size, nodes) is None
+        assert thresholds.rule(Case(question, model, world_size, nodes)) is None
 
     def test_units_of_ceilings_are_those_of_their_figures(self, write):
         thresholds = load_thresholds(write('"startup_init/*/np*/*" = 2\n"memory/*/np*/*" = 1.02\n'))
-        assert thresholds.rule(Question.STARTUP_INIT, "vgg_16", 2, 1) == Ceiling(2.0)
-        assert str(thresholds.rule(Question.MEMORY, "vgg_16", 2, 1)) == "<= 1.02"
+        assert thresholds.rule(Case(Question.STARTUP_INIT, "vgg_16", 2, 1)) == Ceiling(2.0)
+        assert str(thresholds.rule(Case(Question.MEMORY, "vgg_16", 2, 1))) == "<= 1.02"
+
+    def test_a_variant_may_have_a_line_of_its_own(self, write):
+        lines = '"exchange:fp16/*/np*/*" = 0.9\n"exchange/*/np*/*" = 0.5\n'
+        thresholds = load_thresholds(write(lines))
+        case = Case(Question.EXCHANGE, "vgg_16", 2, 1, "fp16")
+        assert thresholds.rule(case) == Floor.at(0.9)
+        assert thresholds.rule(case._replace(variant="nofuse")) == Floor.at(0.5)
+        line = thresholds.pasteable_line(case, [math.log(0.8)] * 6)
+        assert line == '"exchange:fp16/vgg_16/np2/one-node" = 0.77'
 
     def test_the_file_says_what_it_is(self, thresholds):
         assert thresholds.label == "mine"
@@ -206,7 +215,7 @@ class TestSelect:
     def test_a_machine_of_no_class_has_no_thresholds_and_is_told(self, write, tmp_path):
         self.classes(write, any_cpu='device = "cpu"')
         thresholds = select(H100, tmp_path)
-        assert thresholds.rule(WEAK, "vgg_16", 2, 1) is None
+        assert thresholds.rule(Case(WEAK, "vgg_16", 2, 1)) is None
         assert "1 x NVIDIA H100 80GB HBM3" in thresholds.label
         assert thresholds.path == tmp_path / "gpu-nvidia-h100-80gb-hbm3.toml"
 
@@ -222,8 +231,8 @@ class TestShippedClasses:
         assert thresholds.path.name == "cpu-unknown.toml"
         for question in Question:
             for model in NETWORKS:
-                assert thresholds.rule(question, model, 2, 1) is not None
-        assert thresholds.rule(PARITY, "vgg_16_s", 2, 1) == Band(0.75, 1.3333)
+                assert thresholds.rule(Case(question, model, 2, 1)) is not None
+        assert thresholds.rule(Case(PARITY, "vgg_16_s", 2, 1)) == Band(0.75, 1.3333)
 
     @pytest.mark.parametrize(
         ("model", "one_node", "across"),
@@ -242,10 +251,10 @@ class TestShippedClasses:
         assert thresholds.path.name == "gpu-v100.toml"
         for world_size, nodes, floor in ((2, 1, one_node), (4, 1, one_node), (8, 2, across)):
             expected = None if floor is None else Floor.at(floor)
-            assert thresholds.rule(WEAK, model, world_size, nodes) == expected
+            assert thresholds.rule(Case(WEAK, model, world_size, nodes)) == expected
 
     def test_v100_nodes_hold_parity_to_5_percent(self):
-        band = select(V100).rule(PARITY, "vgg_16", 4, 1)
+        band = select(V100).rule(Case(PARITY, "vgg_16", 4, 1))
         assert isinstance(band, Band)
         assert (band.low, band.high) == pytest.approx((0.95, 1 / 0.95), abs=1e-4)
 
@@ -256,7 +265,7 @@ class TestShippedClasses:
         for question in Question:
             for model in small:
                 for nodes in (1, 2):
-                    assert thresholds.rule(question, model, 4 * nodes, nodes) is None
+                    assert thresholds.rule(Case(question, model, 4 * nodes, nodes)) is None
 
 
 def sessions(centre, noise, rounds, count, seed):
@@ -336,9 +345,9 @@ class TestProposals:
 
     def test_the_text_is_a_table_that_passes_what_was_measured(self, write):
         observed = {
-            (WEAK, "vgg_16_s", 2, 1): sessions(math.log(0.8), 0.03, 12, 1, seed=6)[0],
-            (COMMUNICATION, "alexnet_s", 8, 2): sessions(math.log(0.5), 0.03, 12, 1, seed=7)[0],
-            (PARITY, "vgg_16_s", 2, 1): sessions(math.log(1.1), 0.05, 12, 1, seed=8)[0],
+            Case(WEAK, "vgg_16_s", 2, 1): sessions(math.log(0.8), 0.03, 12, 1, seed=6)[0],
+            Case(COMMUNICATION, "alexnet_s", 8, 2): sessions(math.log(0.5), 0.03, 12, 1, seed=7)[0],
+            Case(PARITY, "vgg_16_s", 2, 1): sessions(math.log(1.1), 0.05, 12, 1, seed=8)[0],
         }
         text = propose(observed, rounds=12)
         assert list(tomllib.loads(text)["thresholds"]) == [
@@ -348,7 +357,7 @@ class TestProposals:
         ]
         thresholds = load_thresholds(write(text, head='label = "a"\n[match]\ndevice = "cpu"\n'))
         for case, values in observed.items():
-            rule = thresholds.rule(*case)
+            rule = thresholds.rule(case)
             assert rule is not None
             assert judge(values, rule).verdict is Verdict.PASS
         assert "12 observations" in text
@@ -363,7 +372,7 @@ class TestProposals:
     )
     def test_what_cannot_be_proposed_is_told_with_its_case(self, values, rounds, told):
         with pytest.raises(UserError, match="weak_scaling/vgg_16/np2/one-node") as caught:
-            propose({(WEAK, "vgg_16", 2, 1): values}, rounds)
+            propose({Case(WEAK, "vgg_16", 2, 1): values}, rounds)
         assert told in str(caught.value)
 
 
@@ -375,24 +384,26 @@ class TestPasteableLine:
         path = write('"weak_scaling/vgg_16/np4/*" = 0.9')
         observed = sessions(math.log(0.8), 0.02, 8, 1, seed=9)[0]
         case = (question, "alexnet_s", 4, nodes)
-        assert load_thresholds(path).rule(*case) is None
-        line = load_thresholds(path).pasteable_line(*case, observed)
+        assert load_thresholds(path).rule(Case(*case)) is None
+        line = load_thresholds(path).pasteable_line(Case(*case), observed)
         with path.open("a") as file:
             file.write(f"\n{line}\n")
-        rule = load_thresholds(path).rule(*case)
+        rule = load_thresholds(path).rule(Case(*case))
         assert rule is not None
         assert judge(observed, rule).verdict is Verdict.PASS
 
     def test_it_reads_like_the_others(self, write):
-        line = load_thresholds(write("")).pasteable_line(WEAK, "vgg_16", 2, 1, [math.log(0.8)] * 6)
+        line = load_thresholds(write("")).pasteable_line(
+            Case(WEAK, "vgg_16", 2, 1), [math.log(0.8)] * 6
+        )
         assert line == '"weak_scaling/vgg_16/np2/one-node" = 0.77'
 
     @pytest.mark.parametrize("observed", [[math.log(0.8)], [math.log(0.8)] * 5, [-0.2, math.nan]])
     def test_few_observations_are_enough_for_a_line(self, write, observed):
-        line = load_thresholds(write("")).pasteable_line(WEAK, "vgg_16", 2, 1, observed)
+        line = load_thresholds(write("")).pasteable_line(Case(WEAK, "vgg_16", 2, 1), observed)
         assert line.startswith('"weak_scaling/vgg_16/np2/one-node" = 0.7')
 
     @pytest.mark.parametrize("observed", [[], [math.nan]])
     def test_there_is_no_line_without_a_figure(self, write, observed):
         thresholds = load_thresholds(write(""))
-        assert thresholds.pasteable_line(WEAK, "vgg_16", 2, 1, observed) == ""
+        assert thresholds.pasteable_line(Case(WEAK, "vgg_16", 2, 1), observed) == ""

@@ -99,10 +99,16 @@ def start(make_starter: MakeStarter) -> Iterator[Callable[..., Group]]:
         arm: Arm,
         kinds: tuple[BlockKind, ...] = (BlockKind.FULL,),
         last_phase: Phase = Phase.BROADCAST,
+        common_order: bool = False,
         **more: object,
     ) -> Group:
         group = make_starter(launcher, **more).start(
-            arm, kinds, data_seed=1, share_startup=False, last_phase=last_phase
+            arm,
+            kinds,
+            data_seed=1,
+            share_startup=False,
+            last_phase=last_phase,
+            common_order=common_order,
         )
         groups.append(group)
         group.wait_ready(DEADLINE_S)

@@ -24,6 +24,7 @@ from tests.support.groups import (
     multiworker,
     single,
     trained_by,
+    update_difference,
 )
 
 pytestmark = pytest.mark.mpirun
@@ -63,13 +64,36 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
     assert all(5e7 < size < 5e9 for _, size in ranks[0]["memory"])
 
 
+@pytest.mark.parametrize(
+    ("model", "other"),
+    [
+        # Its batches are normalised replica by replica, and the statistics averaged at the end.
+        ("resnet_50_s", mirrored(2)),
+        # It has neither batch normalisation nor dropout, so that the order of batches is all.
+        ("vgg_16_s", single()),
+    ],
+)
+def test_strategies_that_train_on_the_same_batches_end_alike(
+    start: Start, model: str, other: Arm
+) -> None:
+    workload = replace(WORKLOAD, model=model, input_size=32)
+    other = replace(other, workload=workload, passes=2 // other.world_size)
+    ended = []
+    for arm in (horovod(2, workload), other):
+        group = start("mpirun", arm, common_order=True)
+        ranks = group.ask("run", DEADLINE_S, steps=8 * arm.passes, validate=True)
+        ended.append(ranks[0]["validation"]["loss"])
+        group.close()
+    assert ended[0] == pytest.approx(ended[1], rel=1e-3)
+
+
 def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
     arm = horovod(2, adaptive())
     group = start(launcher, arm, fault=Fault("slow", rank=1, factor=3.0))
     ranks = group.ask("run", DEADLINE_S, seconds=2.0, validate=False)
     assert runs.problems(arm, ranks) == []
     assert ranks[0]["steps"] == ranks[1]["steps"] > 0
-    assert all(2.0 <= rank["seconds"] < 20.0 for rank in ranks)
+    assert all(rank["seconds"] >= 2.0 for rank in ranks)
     assert ranks[0]["validation"] is None
 
 
@@ -84,8 +108,8 @@ def test_words_are_validated_too(start: Start) -> None:
 def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> None:
     arm = multiworker(2, adaptive())
     group = start("mpirun", arm)
-    ranks = group.ask("run", DEADLINE_S, steps=30, validate=True)
-    assert {rank["validation"]["samples"] for rank in ranks} == {VALIDATED}
+    ranks = group.ask("run", DEADLINE_S, steps=30, validate=False)
+    assert len({rank["learning_rate"] for rank in ranks}) == 1
     assert evidence.problems(launched(arm, group)) == []
 
 
@@ -112,22 +136,22 @@ def test_several_backward_passes_are_one_step_of_a_larger_batch(
 ) -> None:
     whole = replace(WORKLOAD, batch=2 * WORKLOAD.batch)
     expected = trained_by(start, "mpirun", horovod(2, whole), tmp_path / "whole", steps=1)
-    twice = replace(horovod(2), exchange="passes")
+    twice = replace(horovod(2), passes=2)
     weights = trained_by(start, "mpirun", twice, tmp_path / "passes", steps=2)
     assert evidence.weights_differ(weights, expected) == ""
 
 
 @pytest.mark.parametrize(
-    ("precision", "tolerance"), [("mixed_bfloat16", 2e-2), ("mixed_float16", 5e-3)]
+    ("precision", "tolerance"), [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)]
 )
 def test_mixed_precision_trains_nearly_the_same_weights(
     start: Start, precision: str, tolerance: float, tmp_path: Path
 ) -> None:
-    expected = trained_by(start, "mpirun", horovod(2), tmp_path / "single")
+    expected = trained_by(start, "mpirun", horovod(2), tmp_path / "float32")
+    begun = trained_by(start, "mpirun", horovod(2), tmp_path / "begun", steps=0)
     mixed = horovod(2, replace(WORKLOAD, precision=precision))
     weights = trained_by(start, "mpirun", mixed, tmp_path / "mixed")
-    assert evidence.weights_differ(weights, expected, tolerance, tolerance / 10) == ""
-    assert evidence.weights_differ(weights, expected) != "", "it was single precision"
+    assert 0 < update_difference(weights, expected, begun) < tolerance
 
 
 def test_a_network_that_is_only_traced_is_ready_without_a_step(start: Start) -> None:

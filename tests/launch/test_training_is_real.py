@@ -27,6 +27,7 @@ from tests.support.groups import (
     multiworker,
     single,
     trained_by,
+    update_difference,
 )
 
 pytestmark = pytest.mark.mpirun
@@ -84,6 +85,20 @@ def test_another_way_of_exchanging_trains_what_it_says(
         assert evidence.weights_differ(weights, expected) != ""
     else:
         assert evidence.weights_differ(weights, expected, tolerance, tolerance / 10) == ""
+        begun = trained_by(start, "mpirun", plain, tmp_path / "begun", steps=0)
+        assert update_difference(weights, expected, begun) < 10 * tolerance
+
+
+@pytest.mark.parametrize(
+    ("variant", "setting"),
+    [("nofuse", "HOROVOD_FUSION_THRESHOLD=0"), ("cycle", "HOROVOD_CYCLE_TIME=25.0")],
+)
+def test_what_horovod_reads_from_its_environment_is_there(
+    start: Start, launcher: str, variant: str, setting: str
+) -> None:
+    group = start(launcher, replace(horovod(2), exchange=variant))
+    for rank in group.ranks:
+        assert setting in Path(f"/proc/{rank.pid}/environ").read_text().split("\0")
 
 
 def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(start: Start) -> None:

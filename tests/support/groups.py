@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -56,3 +56,17 @@ def trained_by(
     assert len(digests) == 1
     with np.load(path) as arrays:
         return dict(arrays)
+
+
+def update_difference(
+    weights: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    begun: Mapping[str, np.ndarray],
+) -> float:
+    """How far two trainings from the same weights are apart, relative to how far they went."""
+
+    def flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.concatenate([arrays[name].ravel() for name in sorted(arrays)])
+
+    start, end = flat(begun), flat(expected)
+    return float(np.linalg.norm(flat(weights) - end) / np.linalg.norm(end - start))

@@ -42,16 +42,25 @@ def run_report(
     loss: float = 0.5,
     accuracy: float = 0.8,
     growth: float = 0.0,
+    seconds: float = 2.0,
+    validated: int = 1000,
+    chance_loss: float = 0.0,
 ) -> dict[str, Any]:
     """What harness.worker.run.run returns; growth: of the resident set, in bytes a step."""
     return {
-        "seconds": 2.0,
+        "seconds": seconds,
         "steps": steps,
+        "epochs": steps / 50,
         "samples": samples,
         "loss": 0.4,
         "learning_rate": 1e-3,
         "memory": [[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
-        "validation": {"loss": loss, "accuracy": accuracy, "samples": 1000},
+        "validation": {
+            "loss": loss,
+            "accuracy": accuracy,
+            "samples": validated,
+            "chance_loss": chance_loss,
+        },
     }
 
 
