@@ -169,6 +169,7 @@ class Suite:
         self._store.write_session(
             {
                 "profile": self.campaign.profile.name,
+                "seed": self._session.seed,
                 "world_sizes": list(self.campaign.world_sizes),
                 "oversubscribed_sizes": self.campaign.oversubscribed_sizes(),
                 "launcher": self.options.launcher,

@@ -38,7 +38,7 @@ class Runner:
     wanted once; its weights go to `weights_directory`. Arms that fail are recorded in `failures`
     and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
     long such a turn of all arms took last. work: what the launches do. last_phase: of a start-up,
-    if that is all they do. runs: how long launches train that train to an end.
+    if that is all they do. seed, runs: what training runs begin with, and how long they are.
     """
 
     starter: Starter
@@ -55,6 +55,7 @@ class Runner:
     turns: int = 0
     turn_seconds: float = 0.0
     work: Work = Work.BLOCKS
+    seed: int = 0
     last_phase: Phase = Phase.BROADCAST
     runs: Runs = field(default_factory=Runs)
 
@@ -149,10 +150,9 @@ class Runner:
                 groups[arm] = self.starter.start(
                     arm,
                     self.kinds[arm],
-                    data_seed=1 + result.number,
+                    data_seed=1 + self._seed(result.number),
                     share_startup=len(arms) > 1,
-                    # A round of training runs has weights of its own.
-                    seed=SEED + (result.number if self.work.is_run else 0),
+                    seed=SEED + (self._seed(result.number) if self.work.is_run else 0),
                     last_phase=self.last_phase,
                     common_order=self.work is Work.EPOCHS,
                 )
@@ -166,6 +166,11 @@ class Runner:
                 if groups[arm].settled(self.sampling.startup_deadline_s):
                     waiting.remove(arm)
                     self._guarded(groups, arm, partial(self._started, groups, result, arm))
+
+    def _seed(self, number: int) -> int:
+        """Of a round of training runs, what it ends with depends on it: other sessions draw others.
+        Blocks are compared by their speed only, and train the same every night."""
+        return number + (self.seed if self.work.is_run else 0)
 
     def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]

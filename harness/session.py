@@ -124,6 +124,7 @@ class _Work:
             # turns, it is of no use that others live.
             schedule=session.profile.schedule if work is Work.BLOCKS else Schedule.FRESH,
             work=work,
+            seed=session.seed,
             last_phase=last_phase(comparisons),
             runs=session.profile.runs,
             kinds=kinds_of(comparisons, session.judged),

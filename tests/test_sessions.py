@@ -153,7 +153,10 @@ def test_a_question_that_is_not_asked_has_no_case(run: Run, tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout
     cases = [line for line in done.stdout.splitlines() if "::" in line]
     assert sorted(case.partition("::")[2] for case in cases) == [
+        "test_memory[alexnet_s-np1]",
         "test_parity[alexnet_s-np1]",
+        "test_recipe[bf16-alexnet_s-np1]",
+        "test_recipe[rate-alexnet_s-np1]",
         "test_startup[broadcast-alexnet_s-np1]",
         "test_startup[first_step-alexnet_s-np1]",
         "test_startup[init-alexnet_s-np1]",

@@ -399,6 +399,11 @@ def test_every_round_of_runs_begins_with_other_weights(stage):
     assert seeds[HOROVOD_1] == seeds[HOROVOD_2]
     assert len(set(seeds[HOROVOD_1])) == 3
     stage.log.clear()
+    runner.seed = 1000
+    runner.run(0, [HOROVOD_1])
+    ((_, tomorrow),) = stage.of("start")
+    assert tomorrow["seed"] not in seeds[HOROVOD_1]
+    stage.log.clear()
     make_runner(stage).run(1, ARMS)
     assert {details["seed"] for _, details in stage.of("start")} == {SEED}, "blocks keep theirs"
 

@@ -231,6 +231,7 @@ def test_every_question_is_in_the_schema():
 def session_document() -> dict[str, Any]:
     return {
         "profile": "smoke",
+        "seed": 1,
         "world_sizes": [1, 2],
         "oversubscribed_sizes": [],
         "launcher": "mpirun",
