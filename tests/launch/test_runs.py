@@ -142,7 +142,7 @@ def test_several_backward_passes_are_one_step_of_a_larger_batch(
 
 
 @pytest.mark.parametrize(
-    ("precision", "tolerance"), [("mixed_bfloat16", 0.1), ("mixed_float16", 0.02)]
+    ("precision", "tolerance"), [("mixed_bfloat16", 0.2), ("mixed_float16", 0.05)]
 )
 def test_mixed_precision_trains_nearly_the_same_weights(
     start: Start, precision: str, tolerance: float, tmp_path: Path
