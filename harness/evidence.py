@@ -68,11 +68,16 @@ def _odd_ones(digests: Sequence[str]) -> str:
 
 
 def weights_differ(
-    ours: Mapping[str, Array], theirs: Mapping[str, Array], rtol: float = 1e-5, atol: float = 1e-6
+    ours: Mapping[str, Array],
+    theirs: Mapping[str, Array],
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    of_update: float = 0.0,
 ) -> str:
     """In words, how two sets of trained weights differ by more than the tolerances; else empty.
 
-    The sets are as harness.worker.training.save_arrays writes them.
+    The sets are as harness.worker.training.save_weights writes them. of_update: the part of a
+    tensor's largest change by training that is tolerated besides.
     """
     import numpy as np
 
@@ -84,7 +89,9 @@ def weights_differ(
         a, b = np.asarray(ours[name]), np.asarray(theirs[name])
         if a.shape != b.shape:
             return f"tensor {name}: shape {a.shape} against {b.shape}"
-        excess = np.abs(a - b) - (atol + rtol * np.abs(b))
+        begun = np.asarray(theirs.get(name.replace("trained", "begun"), b))
+        moved = np.abs(b - begun).max(initial=0.0)
+        excess = np.abs(a - b) - (atol + rtol * np.abs(b) + of_update * moved)
         if not np.isfinite(excess).all():
             return f"tensor {name} is not finite"
         if excess.size and excess.max() > worst:

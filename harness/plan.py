@@ -250,8 +250,8 @@ class Comparison:
 
     @property
     def tolerance(self) -> float | None:
-        """By how much, relatively, the weights that both sides train may differ; None where
-        nothing is known of that, or both sides are the same arm."""
+        """By what part of their change by training, besides rounding, the weights of both sides may
+        differ; None where nothing is known of that, or both sides are the same arm."""
         if self.question in (Question.PARITY, Question.TAX, Question.MULTIWORKER):
             meant: float | None = 1e-5
         elif self.question is Question.EXCHANGE and self.candidate.arm.passes == 1:
@@ -260,7 +260,7 @@ class Comparison:
             meant = None
         # Where the order of a sum differs, half precision is rounded to another neighbour.
         half = self.workload.precision != "float32"
-        return max(meant, 1e-2) if meant is not None and half else meant
+        return max(meant, 0.05) if meant is not None and half else meant
 
 
 @dataclass(frozen=True)

@@ -299,8 +299,9 @@ class _Work:
                 return [f"{arm.name}: replicas differ after reproducible training"]
             with np.load(self._runner.weights(arm)) as arrays:
                 trained.append(dict(arrays))
-        rtol = comparison.tolerance or 0.0
-        difference = evidence.weights_differ(trained[0], trained[1], rtol, atol=rtol / 10)
+        difference = evidence.weights_differ(
+            trained[0], trained[1], of_update=comparison.tolerance or 0.0
+        )
         names = " and ".join(arm.label for arm in comparison.arms)
         return [f"{names} trained different weights: {difference}"] if difference else []
 

@@ -133,6 +133,7 @@ class DistributedTrainer(ABC):
     def correctness(self, steps: int, path: str) -> Facts:
         with self.strategy.scope():
             parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
+        begun = [variable.numpy() for variable in self._by_replica(parts)[0]]
         dataset = self.distribute(augment=False)
         step = self._traced(parts, dataset)
         loss = 0.0
@@ -141,7 +142,7 @@ class DistributedTrainer(ABC):
             loss = float(step(next(batches)))
         replicas = self._by_replica(parts)
         if self.rank == 0:
-            training.save_arrays(path, replicas[0])
+            training.save_weights(path, replicas[0], begun)
         return {"loss": loss, "digests": [training.digest(weights) for weights in replicas]}
 
     def gradients(self, path: str) -> Facts:

@@ -166,6 +166,7 @@ class ReplicaTrainer:
         parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
         steps_in_turn = self.cycle(parts)
         self.agree([variable for part in parts for variable in part.state])
+        begun = [variable.numpy() for variable in training.weights(parts)]
         mine = slice(self.rank * batch, (self.rank + 1) * batch)
         dataset = training.open_dataset(
             self.config, self.task, batch * self.world_size, augment=False
@@ -175,7 +176,7 @@ class ReplicaTrainer:
             loss = float(next(steps_in_turn)(*(part[mine] for part in whole)))
         trained = training.weights(parts)
         if self.rank == 0:
-            training.save_arrays(path, trained)
+            training.save_weights(path, trained, begun)
         return {"loss": loss, "digests": [training.digest(trained)]}
 
     def validate(self) -> Facts:

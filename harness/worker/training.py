@@ -266,6 +266,17 @@ def save_arrays(path: str, arrays: Iterable[Any]) -> None:
     np.savez(path, **values)
 
 
+def save_weights(path: str, trained: Iterable[Any], begun: Iterable[Any]) -> None:
+    """Write weights after and before a training to an .npz file: trained0, ..., begun0, ..."""
+    sets = {"trained": trained, "begun": begun}
+    values = {
+        f"{name}{i}": np.asarray(array)
+        for name, arrays in sets.items()
+        for i, array in enumerate(arrays)
+    }
+    np.savez(path, **values)
+
+
 def size_of(parts: Iterable[Part]) -> dict[str, int]:
     """What the optimizers train and the replicas exchange: counts, and bytes of the gradients."""
     trained = weights(parts)

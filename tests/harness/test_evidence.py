@@ -183,3 +183,20 @@ def test_other_numbers_of_tensors_differ():
     assert weights_differ(WEIGHTS, {"a0": WEIGHTS["a0"]}) == (
         "tensors of the first alone: a1; of the second alone: none"
     )
+
+
+@pytest.mark.parametrize(
+    ("factor", "alike"), [(1.0, True), (1.04, True), (1.06, False), (0, False)]
+)
+def test_a_difference_is_held_against_what_training_changed(factor: float, alike: bool) -> None:
+    begun = np.array([1.0, -1.0])
+    update = np.array([0.001, 0.0])
+    expected = {"trained0": begun + update, "begun0": begun}
+    other = {"trained0": begun + factor * update, "begun0": begun}
+    assert (weights_differ(other, expected, rtol=0, atol=0, of_update=0.05) == "") is alike
+
+
+def test_trainings_must_begin_with_the_same_weights() -> None:
+    one = {"trained0": np.array([1.0]), "begun0": np.array([0.5])}
+    other = {"trained0": np.array([1.0]), "begun0": np.array([0.6])}
+    assert "tensor begun0 differs" in weights_differ(one, other, of_update=0.05)

@@ -74,7 +74,7 @@ def test_recipes_are_told_apart_and_share_rounds_with_the_workload():
 def test_a_recipe_that_the_workload_has_already_is_not_asked():
     half = replace(WORKLOAD, precision="mixed_float16")
     assert [each.variant for each in recipes(half, 2)] == ["bf16", "rate"]
-    assert parity(half, 2).tolerance == 1e-2
+    assert parity(half, 2).tolerance == 0.05
 
 
 def test_a_training_to_the_end_is_held_against_both_others():
@@ -123,9 +123,9 @@ def test_what_both_sides_train_must_agree_where_that_is_known():
     assert parity(WORKLOAD, 2).tolerance == tax(WORKLOAD, 1).tolerance == 1e-5
     tolerances = {each.variant: each.tolerance for each in exchanges(WORKLOAD, 2)}
     assert tolerances["adasum"] is None
-    assert (tolerances["fp16"], tolerances["group"], tolerances["passes"]) == (1e-2, 1e-5, None)
+    assert (tolerances["fp16"], tolerances["group"], tolerances["passes"]) == (0.05, 1e-5, None)
     half = replace(WORKLOAD, precision="mixed_bfloat16")
-    assert {each.tolerance for each in exchanges(half, 2)} == {1e-2, None}
+    assert {each.tolerance for each in exchanges(half, 2)} == {0.05, None}
 
 
 @pytest.mark.parametrize(

@@ -59,14 +59,15 @@ def trained_by(
 
 
 def update_difference(
-    weights: Mapping[str, np.ndarray],
-    expected: Mapping[str, np.ndarray],
-    begun: Mapping[str, np.ndarray],
+    weights: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> float:
     """How far two trainings from the same weights are apart, relative to how far they went."""
 
-    def flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.concatenate([arrays[name].ravel() for name in sorted(arrays)])
+    def flat(arrays: Mapping[str, np.ndarray], which: str) -> np.ndarray:
+        return np.concatenate(
+            [arrays[name].ravel() for name in sorted(arrays) if name.startswith(which)]
+        )
 
-    start, end = flat(begun), flat(expected)
-    return float(np.linalg.norm(flat(weights) - end) / np.linalg.norm(end - start))
+    begun, end = flat(expected, "begun"), flat(expected, "trained")
+    np.testing.assert_array_equal(flat(weights, "begun"), begun)
+    return float(np.linalg.norm(flat(weights, "trained") - end) / np.linalg.norm(end - begun))
