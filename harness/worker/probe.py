@@ -90,7 +90,8 @@ def _tensorflow_facts(tf: Any) -> dict[str, Any]:
     return {
         "tensorflow": tf.__version__,
         "tensorflow_git": tf.version.GIT_VERSION,
-        "keras": tf.keras.__version__,
+        # The tf.keras of Keras 2.15 does not tell.
+        "keras": getattr(tf.keras, "__version__", None) or _version("keras"),
         "numpy": numpy.__version__,
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),

@@ -261,13 +261,13 @@ class TestWhatKeepsTrainingFromStarting:
         for entry in (SITE_PACKAGES / "horovod").iterdir():
             (copied / entry.name).symlink_to(entry)
         (copied / "metadata.json").unlink()
-        (copied / "metadata.json").write_text('{"tensorflow": "2.15.1", "dummy": "none"}')
+        (copied / "metadata.json").write_text('{"tensorflow": "1.15.5", "dummy": "none"}')
         with pytest.raises(UserError) as caught:
             probe(INTERPRETER, cache, {**environment, "PYTHONPATH": str(copied.parent)})
         recorded = json.loads((SITE_PACKAGES / "horovod" / "metadata.json").read_text())
         installed = recorded["tensorflow"]
         assert (
-            f"Horovod {version('horovod')} was built for TensorFlow 2.15.1, "
+            f"Horovod {version('horovod')} was built for TensorFlow 1.15.5, "
             f"but TensorFlow {installed} is installed" in str(caught.value)
         )
         assert "make env" in str(caught.value)
