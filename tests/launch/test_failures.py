@@ -111,12 +111,12 @@ def test_a_hang_during_start_up_is_named(make_starter: MakeStarter, launcher: st
     starter = make_starter(launcher, Fault("hang", rank=1, phase="build"))
     group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     with pytest.raises(GroupFailed) as caught:
-        group.wait_ready(15.0)
+        # By then the other rank is past its build on a busy machine, too.
+        group.wait_ready(25.0)
     assert (caught.value.rank, caught.value.phase) == (1, "build")
 
 
 def test_a_stopped_rank_is_named(start: Callable[..., Group], launcher: str) -> None:
-
     group = start(launcher, horovod(2), order_deadline_s=HANG_DEADLINE_S)
     os.kill(group.ranks[0].pid, signal.SIGSTOP)
     with pytest.raises(GroupFailed) as caught:
