@@ -142,7 +142,7 @@ class DistributedTrainer(ABC):
             loss = float(step(next(batches)))
         replicas = self._by_replica(parts)
         if self.rank == 0:
-            training.save_weights(path, replicas[0], begun)
+            training.save_arrays(path, trained=replicas[0], begun=begun)
         return {"loss": loss, "digests": [training.digest(weights) for weights in replicas]}
 
     def gradients(self, path: str) -> Facts:

@@ -1,13 +1,40 @@
 """The timed loop: one block of consecutive training steps."""
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.wire import Phase
 from harness.worker.driver import Driver
 from harness.worker.fault import Fault
 from harness.worker.process import cpu_seconds
 from harness.worker.trainer import Trainer
+
+
+class Step(NamedTuple):
+    """One step: when it began, had its batch and ended, on this rank's clock in seconds."""
+
+    begin: float
+    got_batch: float
+    end: float
+    samples: int
+    loss: Any
+
+
+def train_step(
+    trainer: Trainer, driver: Driver, fault: Fault, kind: str, last_step_seconds: float
+) -> Step:
+    """Train one step. last_step_seconds: of the one before, for a fault that delays this one."""
+    driver.steps_begun += 1
+    fault.slow_down(last_step_seconds)
+    begin = time.perf_counter()
+    batch = trainer.next_batch(kind)
+    got_batch = time.perf_counter()
+    trainer.learning_rate.before_step()
+    loss = trainer.step(kind, batch)
+    trainer.learning_rate.after_step(loss)
+    end = time.perf_counter()
+    fault.leak()
+    return Step(begin, got_batch, end, trainer.count(batch), loss)
 
 
 def run_block(
@@ -32,21 +59,12 @@ def run_block(
     trainer.barrier()
     begin = step_begin = clock()
     for _ in range(steps):
-        driver.steps_begun += 1
-        fault.slow_down(last_step_seconds)
-        undelayed = clock()
-        batch = trainer.next_batch(kind)
-        got_batch = clock()
-        trainer.learning_rate.before_step()
-        loss = trainer.step(kind, batch)
-        trainer.learning_rate.after_step(loss)
-        step_end = clock()
-        input_seconds.append(got_batch - undelayed)
-        step_ends.append(step_end)
-        last_step_seconds = step_end - undelayed
-        fault.leak()
-        samples += trainer.count(batch)
-    last_loss = float(loss)  # waits for whatever a GPU still has to do
+        step = train_step(trainer, driver, fault, kind, last_step_seconds)
+        input_seconds.append(step.got_batch - step.begin)
+        step_ends.append(step.end)
+        last_step_seconds = step.end - step.begin
+        samples += step.samples
+    last_loss = float(step.loss)  # waits for whatever a GPU still has to do
     end = clock()
     cpu_after = cpu_seconds()
     trainer.leave_block(kind)

@@ -34,9 +34,7 @@ class MirroredTrainer(DistributedTrainer):
             mean = tf.add_n([tf.identity(copy) for copy in copies]) / len(copies)
             for copy in copies:
                 copy.assign(mean)
-        dataset = training.open_validation(self.config, self.task, (0, 1))
-        sums = training.validate(self.task, self.parts, dataset)
-        return training.averaged(self.config, sums)
+        return training.validate(self.config, self.task, self.parts, (0, 1), self.total)
 
     def distribute(self, augment: bool) -> Any:
         dataset = training.open_dataset(self.config, self.task, self.global_batch, augment=augment)

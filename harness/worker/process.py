@@ -39,3 +39,9 @@ def cpu_seconds() -> float:
     """CPU time that all threads of this process have used so far."""
     times = os.times()
     return times.user + times.system
+
+
+def resident_bytes() -> int:
+    """How much of this process is in memory."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

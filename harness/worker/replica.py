@@ -176,7 +176,7 @@ class ReplicaTrainer:
             loss = float(next(steps_in_turn)(*(part[mine] for part in whole)))
         trained = training.weights(parts)
         if self.rank == 0:
-            training.save_weights(path, trained, begun)
+            training.save_arrays(path, trained=trained, begun=begun)
         return {"loss": loss, "digests": [training.digest(trained)]}
 
     def validate(self) -> Facts:
@@ -184,9 +184,8 @@ class ReplicaTrainer:
         for variable in training.statistics(self.parts):
             (mean,) = self.exchanged([variable])
             variable.assign(mean)
-        dataset = training.open_validation(self.config, self.task, (self.rank, self.world_size))
-        sums = self.total(training.validate(self.task, self.parts, dataset))
-        return training.averaged(self.config, sums)
+        shard = (self.rank, self.world_size)
+        return training.validate(self.config, self.task, self.parts, shard, self.total)
 
     def gradients(self, path: str) -> Facts:
         batch = self.next_batch("full")
@@ -203,5 +202,5 @@ class ReplicaTrainer:
                 reduced += self.shared(tape).gradient(loss, part.sources)
             return [tf.convert_to_tensor(gradient) for gradient in own + reduced]
 
-        training.save_arrays(path.format(rank=self.rank), both())
+        training.save_arrays(path.format(rank=self.rank), a=both())
         return {"tensors": len(sources)}

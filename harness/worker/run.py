@@ -1,12 +1,13 @@
 """A training run: from new weights through so many steps, or so long, and then a validation."""
 
-import os
 import time
 from typing import Any, Optional
 
 from harness.wire import Phase
 from harness.worker.driver import Driver
 from harness.worker.fault import Fault
+from harness.worker.loop import train_step
+from harness.worker.process import resident_bytes
 from harness.worker.trainer import Trainer
 
 # How often the ranks vote whether time is up, and how often memory is read.
@@ -43,16 +44,10 @@ def run(
             (votes,) = trainer.total([float(clock() - begin >= seconds)])
             if votes > 0:
                 break
-        driver.steps_begun += 1
-        fault.slow_down(last_step_seconds)
-        undelayed = clock()
-        batch = trainer.next_batch("full")
-        trainer.learning_rate.before_step()
-        loss = trainer.step("full", batch)
-        trainer.learning_rate.after_step(loss)
-        last_step_seconds = clock() - undelayed
-        fault.leak()
-        samples += trainer.count(batch)
+        step = train_step(trainer, driver, fault, "full", last_step_seconds)
+        last_step_seconds = step.end - step.begin
+        loss = step.loss
+        samples += step.samples
         done += 1
         if done % STEPS_BETWEEN_READINGS == 0:
             memory.append([done, resident_bytes()])
@@ -73,9 +68,3 @@ def run(
         "memory": memory,
         "validation": validation,
     }
-
-
-def resident_bytes() -> int:
-    """How much of this process is in memory."""
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

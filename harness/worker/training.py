@@ -123,42 +123,54 @@ def open_dataset(
     augment: bool = True,
 ) -> tf.data.Dataset:
     """Batches of the task for ever; in file order and as they are in the files unless augmented."""
-    kind = registry.network(config["model"]).task
     dataset = inputs.open_train(
-        config["dataset"],
-        config["data_dir"],
+        **_input(config),
         shard=shard,
         batch=batch,
-        size=config["input_size"],
-        classes=config["classes"],
-        form=kind.form,
-        symmetric=kind is registry.Task.ADVERSARIAL,
+        symmetric=registry.network(config["model"]).task is registry.Task.ADVERSARIAL,
         seed=config["data_seed"],
         augment=augment,
         shuffle=augment,
-        threads=config["input_threads"],
     )
     return task.prepare(dataset, config["data_seed"], shard[0])
 
 
-def open_validation(config: Config, task: tasks.Step, shard: tuple[int, int]) -> tf.data.Dataset:
-    """One pass over this shard of the validation data, in batches of the task."""
-    kind = registry.network(config["model"]).task
-    dataset = inputs.open_validation(
-        config["dataset"],
-        config["data_dir"],
-        shard=shard,
-        batch=config["batch"],
-        size=config["input_size"],
-        classes=config["classes"],
-        form=kind.form,
-        threads=config["input_threads"],
-    )
-    return task.prepare(dataset, config["data_seed"], shard[0])
+def _input(config: Config) -> dict[str, Any]:
+    """What models.inputs is told of the data, whatever it is opened for."""
+    return {
+        "name": config["dataset"],
+        "data_dir": config["data_dir"],
+        "size": config["input_size"],
+        "classes": config["classes"],
+        "form": registry.network(config["model"]).task.form,
+        "threads": config["input_threads"],
+    }
 
 
-def validate(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) -> list[float]:
-    """Sums over a validation set: of the losses, of what was right, and of the samples."""
+def validate(
+    config: Config,
+    task: tasks.Step,
+    parts: Sequence[Part],
+    shard: tuple[int, int],
+    total: Callable[[Sequence[float]], Sequence[float]],
+) -> dict[str, float]:
+    """Loss and accuracy over the whole validation set, with the loss of who guesses.
+
+    shard: the part of the set that this process reads. total: adds up over all processes.
+    """
+    dataset = inputs.open_validation(**_input(config), shard=shard, batch=config["batch"])
+    dataset = task.prepare(dataset, config["data_seed"], shard[0])
+    loss, hits, samples = total(_scored(task, parts, dataset))
+    return {
+        "loss": loss / samples,
+        "accuracy": hits / samples,
+        "samples": int(samples),
+        "chance_loss": float(np.log(config["classes"])),
+    }
+
+
+def _scored(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) -> list[float]:
+    """Sums over a dataset: of the losses, of what was right, and of the samples."""
 
     @graph(input_signature=task.signature())
     def score(*batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -171,18 +183,6 @@ def validate(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) 
         for i, value in enumerate((float(loss), float(hits), int(batch[1].shape[0]))):
             sums[i] += value
     return sums
-
-
-def averaged(config: Config, sums: Sequence[float]) -> dict[str, float]:
-    """Loss and accuracy of a validation, from `validate`'s sums over all ranks, with the loss of
-    who guesses."""
-    loss, hits, samples = sums
-    return {
-        "loss": loss / samples,
-        "accuracy": hits / samples,
-        "samples": int(samples),
-        "chance_loss": float(np.log(config["classes"])),
-    }
 
 
 def statistics(parts: Iterable[Part]) -> list[tf.Variable]:
@@ -260,15 +260,8 @@ def digest(variables: Iterable[tf.Variable]) -> str:
     return result.hexdigest()
 
 
-def save_arrays(path: str, arrays: Iterable[Any]) -> None:
-    """Write tensors or variables to an .npz file, in order, as a0, a1, ..."""
-    values = {f"a{i}": np.asarray(array) for i, array in enumerate(arrays)}
-    np.savez(path, **values)
-
-
-def save_weights(path: str, trained: Iterable[Any], begun: Iterable[Any]) -> None:
-    """Write weights after and before a training to an .npz file: trained0, ..., begun0, ..."""
-    sets = {"trained": trained, "begun": begun}
+def save_arrays(path: str, **sets: Iterable[Any]) -> None:
+    """Write sets of tensors or variables to an .npz file, in order: set `a` as a0, a1, ..."""
     values = {
         f"{name}{i}": np.asarray(array)
         for name, arrays in sets.items()
