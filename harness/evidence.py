@@ -76,7 +76,7 @@ def weights_differ(
 ) -> str:
     """In words, how two sets of trained weights differ by more than the tolerances; else empty.
 
-    The sets are as harness.worker.training.save_weights writes them. of_update: the part of a
+    The sets are as the trainers' correctness writes them. of_update: the part of a
     tensor's largest change by training that is tolerated besides.
     """
     import numpy as np

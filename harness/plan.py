@@ -62,6 +62,7 @@ class Work(Enum):
 
 
 _STARTUP = "startup_"
+_CONVERGENCE = "convergence_"
 
 
 class Question(Enum):
@@ -95,7 +96,12 @@ class Question(Enum):
 
     @property
     def is_convergence(self) -> bool:
-        return self in (Question.CONVERGENCE_LOSS, Question.CONVERGENCE_ACCURACY)
+        return self.value.startswith(_CONVERGENCE)
+
+    @property
+    def metric(self) -> str:
+        """Of a validation, the part that the question is about; else empty."""
+        return self.value.removeprefix(_CONVERGENCE) if self.is_convergence else ""
 
     @property
     def has_variants(self) -> bool:
@@ -223,13 +229,20 @@ class Comparison:
         return tuple(dict.fromkeys((self.candidate.arm, self.reference.arm)))
 
     @property
+    def rounds(self) -> tuple[Workload, Work, Question | None]:
+        """What it shares with the comparisons that are judged from the same rounds: a workload,
+        what its launches do, and a question that has them for itself, since it has many arms and
+        all of a round's live side by side, in memory."""
+        apart = self.question in (Question.EXCHANGE, Question.RECIPE)
+        return self.workload, self.question.work, self.question if apart else None
+
+    @property
     def variant(self) -> str:
         """What tells it from others of its question, in a short name; empty if nothing has to."""
         if self.question.is_startup:
             return self.question.phase.replace(" ", "_")
         if self.question.is_convergence:
-            metric = "loss" if self.question is Question.CONVERGENCE_LOSS else "accuracy"
-            return f"{metric}-{self.reference.arm.strategy.value}"
+            return f"{self.question.metric}-{self.reference.arm.strategy.value}"
         ours, theirs = self.candidate.arm.variants, self.reference.arm.variants
         return "+".join(name for name in ours if name not in theirs)
 

@@ -20,7 +20,7 @@ from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
 from harness.placement import Offer, local_offers
-from harness.plan import Comparison, Question, Schedule, Work, Workload
+from harness.plan import Comparison, Schedule
 from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome, Session
@@ -121,8 +121,7 @@ class Suite:
         """Measured together with all other selected cases of the same rounds."""
         if comparison not in self.outcomes:
             session = self.prepare()
-            rounds = common_rounds(comparison)
-            together = [c for c in self.selected if common_rounds(c) == rounds] or [comparison]
+            together = [c for c in self.selected if c.rounds == comparison.rounds] or [comparison]
             done = {*together, *self.outcomes}
             later = [c for c in self.selected if c not in done]
             self.outcomes.update(session.measure(together, later))
@@ -256,10 +255,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     )
 
 
-# A workload, what its launches do, and a question that has them for itself.
-Rounds = tuple[Workload, Work, Question | None]
-
-
 def comparison_of(item: pytest.Item) -> Comparison | None:
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("comparison") if callspec is not None else None
@@ -277,22 +272,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         comparison = comparison_of(item)
         if comparison is not None:
-            ranks.setdefault(common_rounds(comparison), len(ranks))
+            ranks.setdefault(comparison.rounds, len(ranks))
             clock = item.stash[_clock] = ReplayedClock()
             item.add_marker(
                 pytest.mark.benchmark(timer=clock.timer(), group=comparison.question.value)
             )
-    items.sort(key=lambda item: ranks.get(common_rounds(comparison_of(item)), -1))
 
+    def place(item: pytest.Item) -> int:
+        comparison = comparison_of(item)
+        return -1 if comparison is None else ranks[comparison.rounds]
 
-def common_rounds(comparison: Comparison | None) -> Rounds | None:
-    """What two comparisons share that are judged from the same rounds. Questions with many arms
-    have rounds of their own: all arms of a round live side by side, in memory."""
-    if comparison is None:
-        return None
-    question = comparison.question
-    apart = question if question in (Question.EXCHANGE, Question.RECIPE) else None
-    return comparison.workload, question.work, apart
+    items.sort(key=place)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -27,7 +27,6 @@ _KEYS = (
     "sampling",
     "runs",
 )
-_SECONDS = ("min_block_seconds", "startup_deadline_s", "block_deadline_s")
 
 
 def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profile:
@@ -52,7 +51,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         questions=_questions(table) if "questions" in table else (),
         sentinels=_models(table, "sentinels") if "sentinels" in table else (),
         representatives=_representatives(table.table("representatives")),
-        runs=_runs(table.table("runs")),
+        runs=Runs(**_settings(table.table("runs"), Runs)),
     )
 
 
@@ -99,29 +98,24 @@ def _question(table: Table, key: str, name: str) -> Question:
 
 def _sampling(table: Table) -> Sampling:
     """What the table sets, over the defaults."""
-    known = [field.name for field in fields(Sampling)]
-    table.only(known)
-    values = {name: _sampling_value(table, name) for name in table.names}
-    sampling = Sampling(**values)
+    sampling = Sampling(**_settings(table, Sampling))
     if sampling.turns_min > sampling.turns_max:
         raise table.error(f"must not be above turns_max = {sampling.turns_max}", "turns_min")
     return sampling
 
 
-def _runs(table: Table) -> Runs:
-    """What the table sets, over the defaults."""
-    table.only([field.name for field in fields(Runs)])
-    whole = ("epochs", "steps_max", "endurance_steps")
-    values: dict[str, Any] = {
-        name: table.integer(name) if name in whole else table.positive(name) for name in table.names
-    }
-    return Runs(**values)
+def _settings(table: Table, kind: type[Sampling | Runs]) -> dict[str, Any]:
+    """What the table sets of that kind."""
+    types = {field.name: field.type for field in fields(kind)}
+    table.only(list(types))
+    return {name: _setting(table, name, types[name]) for name in table.names}
 
 
-def _sampling_value(table: Table, name: str) -> Any:
+def _setting(table: Table, name: str, kind: object) -> Any:
+    """Looks, seconds or a whole number; kind: the type that the field is annotated with."""
     if name == "looks":
         looks = table.integers(name)
         if not looks:
             raise table.error("must name one number of rounds at least", name)
         return looks
-    return table.positive(name) if name in _SECONDS else table.integer(name)
+    return table.positive(name) if kind == "float" else table.integer(name)

@@ -37,30 +37,26 @@ def communication(workload: Workload, world_size: int) -> Comparison:
 
 def parity(workload: Workload, world_size: int) -> Comparison:
     """Horovod against MirroredStrategy on the same devices: S_horovod / S_mirrored."""
-    return Comparison(
-        Question.PARITY,
-        Side(Arm(workload, Strategy.HOROVOD, world_size)),
-        Side(Arm(workload, Strategy.MIRRORED, world_size)),
-    )
+    return _against(Strategy.MIRRORED, Question.PARITY, workload, world_size)
 
 
 def tax(workload: Workload, world_size: int) -> Comparison:
     """Horovod with nothing to exchange against plain TensorFlow: S_horovod / S_single, at one
     replica."""
-    return Comparison(
-        Question.TAX,
-        Side(Arm(workload, Strategy.HOROVOD, world_size)),
-        Side(Arm(workload, Strategy.SINGLE, world_size)),
-    )
+    return _against(Strategy.SINGLE, Question.TAX, workload, world_size)
 
 
 def multiworker(workload: Workload, world_size: int) -> Comparison:
     """Horovod against MultiWorkerMirroredStrategy: S_horovod / S_multiworker."""
-    return Comparison(
-        Question.MULTIWORKER,
-        Side(Arm(workload, Strategy.HOROVOD, world_size)),
-        Side(Arm(workload, Strategy.MULTIWORKER, world_size)),
-    )
+    return _against(Strategy.MULTIWORKER, Question.MULTIWORKER, workload, world_size)
+
+
+def _against(
+    other: Strategy, question: Question, workload: Workload, world_size: int
+) -> Comparison:
+    """Horovod against another strategy with as many replicas."""
+    ours, theirs = (Side(Arm(workload, each, world_size)) for each in (Strategy.HOROVOD, other))
+    return Comparison(question, ours, theirs)
 
 
 def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
@@ -102,12 +98,7 @@ def fixed_epochs(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 def fixed_time(workload: Workload, world_size: int) -> Comparison:
     """Samples that n replicas train on in a given wall time, against one: N_n / (n N_1)."""
     trained = replace(workload, learning_rate="adaptive")
-    return Comparison(
-        Question.FIXED_TIME,
-        Side(Arm(trained, Strategy.HOROVOD, world_size)),
-        Side(Arm(trained, Strategy.HOROVOD, 1)),
-        ideal_ratio=world_size,
-    )
+    return replace(weak_scaling(trained, world_size), question=Question.FIXED_TIME)
 
 
 def memory(workload: Workload, world_size: int) -> Comparison:

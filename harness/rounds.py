@@ -112,7 +112,10 @@ class Runner:
         group.resume()
         self.progress(f"train {arm.label}")
         result.launches[arm].run = group.ask(
-            "run", self.runs.deadline_s, **self._length_of_run(arm), validate=self._validates
+            "run",
+            self.runs.deadline_s,
+            **self._length_of_run(arm),
+            validate=self.work is not Work.ENDURANCE,
         )
         group.pause()
 
@@ -124,10 +127,6 @@ class Runner:
         # As many updates for every arm.
         wanted = self.runs.epochs * self.starter.epoch_steps(arm)
         return {"steps": min(wanted, self.runs.steps_max * arm.passes)}
-
-    @property
-    def _validates(self) -> bool:
-        return self.work is not Work.ENDURANCE
 
     def _guarded(self, groups: dict[Arm, Group], arm: Arm, act: Callable[[], None]) -> None:
         """A launch that fails fails its own arm; the others go on without it."""
@@ -145,14 +144,17 @@ class Runner:
 
     def _start(self, result: Round, arms: Sequence[Arm], groups: dict[Arm, Group]) -> None:
         self.progress("start " + ", ".join(arm.label for arm in arms))
+        # What training runs end with depends on it: other sessions draw others. Blocks are compared
+        # by their speed only, and train the same every night.
+        drawn = result.number + (self.seed if self.work.is_run else 0)
         for arm in arms:
             try:
                 groups[arm] = self.starter.start(
                     arm,
                     self.kinds[arm],
-                    data_seed=1 + self._seed(result.number),
+                    data_seed=1 + drawn,
                     share_startup=len(arms) > 1,
-                    seed=SEED + (self._seed(result.number) if self.work.is_run else 0),
+                    seed=SEED + drawn if self.work.is_run else SEED,
                     last_phase=self.last_phase,
                     common_order=self.work is Work.EPOCHS,
                 )
@@ -166,11 +168,6 @@ class Runner:
                 if groups[arm].settled(self.sampling.startup_deadline_s):
                     waiting.remove(arm)
                     self._guarded(groups, arm, partial(self._started, groups, result, arm))
-
-    def _seed(self, number: int) -> int:
-        """Of a round of training runs, what it ends with depends on it: other sessions draw others.
-        Blocks are compared by their speed only, and train the same every night."""
-        return number + (self.seed if self.work.is_run else 0)
 
     def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]

@@ -81,11 +81,11 @@ class Session:
         is only shown is launched."""
         judged = [comparison for comparison in comparisons if self.judged(comparison)]
         launches = {
-            (arm, comparison.question.work)
+            (arm, comparison.rounds)
             for comparison in judged or comparisons
             for arm in comparison.arms
         }
-        return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, work in launches)
+        return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
 
     def judged(self, comparison: Comparison) -> bool:
         """Whether it is held against a threshold: where replicas share a core no speed is, save

@@ -69,7 +69,7 @@ def line(outcome: Outcome) -> str:
 def _name(comparison: Comparison) -> str:
     """Six columns: of what is asked of several variants, the variant."""
     if comparison.question.is_convergence:
-        metric = "loss" if comparison.question is Question.CONVERGENCE_LOSS else "acc"
+        metric = comparison.question.metric.replace("accuracy", "acc")
         return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
     return _NAMES.get(comparison.question, comparison.variant)
 
