@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from harness import runs
+from harness.ledger import CLOSES_WITHIN, ledger
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
 
@@ -37,7 +38,23 @@ def problems(launch: Launch) -> list[str]:
         found += _block_problems(launch, block)
     if launch.run:
         found += runs.problems(arm, launch.run)
+    if launch.marks is not None:
+        found += _ledger_problems(launch)
     return found
+
+
+def _ledger_problems(launch: Launch) -> list[str]:
+    """Of a launch that is to be accounted for: every second has to be."""
+    try:
+        book = ledger(launch)
+    except ValueError as error:
+        return [f"{launch.arm.name}: no ledger: {error}"]
+    if book.closes:
+        return []
+    return [
+        f"{launch.arm.name}: its ledger leaves {book.residual_seconds:.2f} s of "
+        f"{book.wall_seconds:.2f} s unexplained, more than {100 * CLOSES_WITHIN:.0f} %"
+    ]
 
 
 def _block_problems(launch: Launch, block: Block) -> list[str]:

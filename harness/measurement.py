@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from harness import runs
+from harness import runs, speedup
+from harness.marks import Marks
 from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side, Work
 
 
@@ -48,7 +49,8 @@ class Launch:
     """One start of an arm: its start-up, its blocks or its run, and the evidence that they are
     sound.
 
-    run holds harness.worker.run.run's result, by process rank.
+    run holds harness.worker.run.run's result, by process rank. marks: of a launch that is to be
+    accounted for, once it has ended.
     """
 
     arm: Arm
@@ -60,6 +62,7 @@ class Launch:
     run: Sequence[Mapping[str, Any]] = ()
     evidence: Sequence[Mapping[str, Any]] = ()
     correctness: Sequence[Mapping[str, Any]] = ()
+    marks: Marks | None = None
 
     @property
     def timed_seconds(self) -> float:
@@ -88,6 +91,12 @@ def observation(comparison: Comparison, measured: Round) -> float:
     sides of a turn cancels; otherwise the ratio of the two launches' medians.
     Raises KeyError if a side was not measured in that round, ValueError if it has no figure.
     """
+    if comparison.question.is_wall:
+        return speedup.observation(
+            comparison,
+            training(measured.launches[comparison.candidate.arm]),
+            training(measured.launches[comparison.reference.arm]),
+        )
     if comparison.question.work.is_run:
         sides = (comparison.candidate, comparison.reference)
         return runs.observation(comparison, *(measured.launches[side.arm].run for side in sides))
@@ -112,6 +121,11 @@ def observation(comparison: Comparison, measured: Round) -> float:
     else:
         ratio = math.log(median_speed(candidate) / median_speed(reference))
     return ratio - math.log(comparison.ideal_ratio)
+
+
+def training(launch: Launch) -> speedup.Training:
+    """What of a marked launch a speedup by time is taken from."""
+    return speedup.Training(launch.startup_seconds, launch.run)
 
 
 def startup_seconds(comparison: Comparison, launch: Launch) -> float:

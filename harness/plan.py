@@ -25,11 +25,13 @@ class BlockKind(Enum):
     FULL: every replica takes the workload's batch (weak scaling).
     SPLIT: the workload's batch is divided among the replicas (strong scaling).
     LOCAL: as FULL, but the gradients are not allreduced: the step's cost without communication.
+    COMPUTE: as LOCAL, but they are not applied either: the forward and the backward pass.
     """
 
     FULL = "full"
     SPLIT = "split"
     LOCAL = "local"
+    COMPUTE = "compute"
 
 
 class Schedule(Enum):
@@ -47,7 +49,8 @@ class Work(Enum):
     """What the launches of a round do. Comparisons of one workload and one kind of work share them.
 
     BLOCKS: timed blocks, in turns. STARTUP: nothing but start. EPOCHS, TIME: train from new weights
-    for so many epochs or seconds, then validate. ENDURANCE: train for so many steps.
+    for so many epochs or seconds, then validate. ENDURANCE: train for so many steps. LEDGER: train
+    for so many steps with a mark at everything, then find out what a step is made of.
     """
 
     BLOCKS = "blocks"
@@ -55,10 +58,11 @@ class Work(Enum):
     EPOCHS = "epochs"
     TIME = "time"
     ENDURANCE = "endurance"
+    LEDGER = "ledger"
 
     @property
     def is_run(self) -> bool:
-        return self in (Work.EPOCHS, Work.TIME, Work.ENDURANCE)
+        return self in (Work.EPOCHS, Work.TIME, Work.ENDURANCE, Work.LEDGER)
 
 
 _STARTUP = "startup_"
@@ -80,6 +84,8 @@ class Question(Enum):
     CONVERGENCE_ACCURACY = "convergence_accuracy"
     FIXED_TIME = "fixed_time"
     MEMORY = "memory"
+    WALL_WEAK = "wall_weak"
+    WALL_STRONG = "wall_strong"
     STARTUP_INIT = "startup_init"
     STARTUP_TRACE = "startup_trace"
     STARTUP_FIRST_STEP = "startup_first_step"
@@ -97,6 +103,11 @@ class Question(Enum):
     @property
     def is_convergence(self) -> bool:
         return self.value.startswith(_CONVERGENCE)
+
+    @property
+    def is_wall(self) -> bool:
+        """Whether it is about the wall time of a training."""
+        return self in (Question.WALL_WEAK, Question.WALL_STRONG)
 
     @property
     def metric(self) -> str:
@@ -120,6 +131,8 @@ class Question(Enum):
             return Work.STARTUP
         if self.is_convergence:
             return Work.EPOCHS
+        if self.is_wall:
+            return Work.LEDGER
         return {Question.FIXED_TIME: Work.TIME, Question.MEMORY: Work.ENDURANCE}.get(
             self, Work.BLOCKS
         )
@@ -300,14 +313,17 @@ class Runs:
     """How long launches train that train to an end.
 
     epochs: over the training data, and steps_max: no more steps than these of whatever data there
-    is. seconds: of a fixed wall time. endurance_steps: while memory is watched. deadline_s: of one
-    run with its validation.
+    is. seconds: of a fixed wall time. endurance_steps: while memory is watched. ledger_steps: of a
+    run that is accounted for, and ablation_turns: how often each kind of step is then timed.
+    deadline_s: of one run with its validation.
     """
 
     epochs: int = 20
     steps_max: int = 5000
     seconds: float = 10.0
     endurance_steps: int = 1500
+    ledger_steps: int = 400
+    ablation_turns: int = 6
     deadline_s: float = 600.0
 
 

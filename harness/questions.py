@@ -101,6 +101,15 @@ def fixed_time(workload: Workload, world_size: int) -> Comparison:
     return replace(weak_scaling(trained, world_size), question=Question.FIXED_TIME)
 
 
+def wall_time(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """How much sooner n replicas are done than one, by wall time from the trace on: with as many
+    steps each (time_1 / time_n), and with the steps divided (time_1 / (n time_n))."""
+    return tuple(
+        replace(weak_scaling(workload, world_size), question=question)
+        for question in (Question.WALL_WEAK, Question.WALL_STRONG)
+    )
+
+
 def memory(workload: Workload, world_size: int) -> Comparison:
     """By what factor the resident set of the process that grows most does so in 1,000 steps."""
     side = Side(Arm(workload, Strategy.HOROVOD, world_size))

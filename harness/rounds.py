@@ -85,8 +85,9 @@ class Runner:
             if self.work is Work.BLOCKS:
                 self._take_blocks(result, groups)
             elif self.work.is_run:
+                train = self._audit if self.work is Work.LEDGER else self._train
                 for arm in list(groups):
-                    self._guarded(groups, arm, partial(self._train, groups, result, arm))
+                    self._guarded(groups, arm, partial(train, groups, result, arm))
             for arm in list(groups):
                 self._guarded(groups, arm, partial(self._finish, groups, result, arm))
         finally:
@@ -117,6 +118,34 @@ class Runner:
             **self._length_of_run(arm),
             validate=self.work is not Work.ENDURANCE,
         )
+        group.pause()
+
+    def _audit(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        """A marked run, then what its steps are made of."""
+        group, launch = groups[arm], result.launches[arm]
+        group.resume()
+        self.progress(f"train {arm.label}, marked")
+        launch.run = group.ask(
+            "run",
+            self.runs.deadline_s,
+            steps=self.runs.ledger_steps,
+            validate=False,
+            marked=True,
+        )
+        self.progress(f"take the steps of {arm.label} apart")
+        group.ask("ablation", self.sampling.startup_deadline_s)
+        step_seconds = median(rank["seconds"] for rank in launch.run) / self.runs.ledger_steps
+        steps = max(
+            self.sampling.min_block_steps,
+            math.ceil(self.sampling.min_block_seconds / step_seconds),
+        )
+        kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]
+        for turn in range(-1, self.runs.ablation_turns):
+            self.order.shuffle(kinds)
+            for kind in kinds:
+                block = self._block(group, kind, turn, steps)
+                # The first steps of a kind are slow.
+                (launch.blocks if turn >= 0 else launch.warm_up).append(block)
         group.pause()
 
     def _length_of_run(self, arm: Arm) -> dict[str, float]:
@@ -229,7 +258,9 @@ class Runner:
                 path=str(self.weights(arm)),
             )
             self.correctness[arm] = launch
-        group.close()
+        group.close(leave_group=self.work is Work.LEDGER)
+        if self.work is Work.LEDGER:
+            launch.marks = group.marks()
 
     def _shuffled(self, arm: Arm) -> list[BlockKind]:
         kinds = sorted(self.kinds[arm], key=lambda kind: kind.value)

@@ -10,15 +10,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from harness import evidence
+from harness.account import Account, account
 from harness.launch.group import GroupFailed
-from harness.measurement import Round, observation
+from harness.measurement import Round, observation, training
 from harness.placement import is_oversubscribed
 from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Schedule, Work
 from harness.rounds import Progress, Runner
+from harness.speedup import refusal
 from harness.starter import Starter
 from harness.stats import hodges_lehmann
 from harness.thresholds import Thresholds, case_of
-from harness.verdict import Judgement, Rule, Verdict, as_ratio, judge
+from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
 from harness.wire import Phase
 
 # About as many starts of a process as a training run is long.
@@ -30,6 +32,7 @@ class Outcome:
     """A comparison with its judgement and everything that it rests on.
 
     observations: ln of the figure, one a round. failure: the launch that failed, if one did.
+    account: of a case on wall time, where that went.
     """
 
     comparison: Comparison
@@ -38,6 +41,7 @@ class Outcome:
     rounds: tuple[Round, ...] = ()
     failure: GroupFailed | None = None
     threshold_line: str = ""
+    account: Account | None = None
 
     @property
     def passed(self) -> bool:
@@ -245,6 +249,8 @@ class _Work:
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return self._with(outcome, Verdict.INVALID, rule, text)
+        if comparison.question.is_wall:
+            outcome = replace(outcome, account=account(comparison, outcome.rounds))
         if not judged:
             reason = "more replicas than cores or devices"
             return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
@@ -255,7 +261,27 @@ class _Work:
             reason = f"no threshold; add to {self._session.thresholds.path.name}: {line}"
             verdict = Verdict.INVALID if count >= self._first_look else Verdict.INCONCLUSIVE
             return self._with(outcome, verdict, None, reason)
+        refusal = self._refusal(outcome, rule)
+        if refusal:
+            return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
         return replace(outcome, judgement=judge(observations, rule))
+
+    def _refusal(self, outcome: Outcome, rule: Rule) -> str:
+        """Why runs of that length say nothing on the rule, in words; empty if they do."""
+        comparison = outcome.comparison
+        if comparison.question is not Question.WALL_STRONG or not isinstance(rule, Floor):
+            return ""
+        reasons = [
+            refusal(
+                rule.pass_from,
+                training(measured.launches[comparison.candidate.arm]),
+                training(measured.launches[comparison.reference.arm]),
+                comparison.world_size,
+            )
+            for measured in outcome.rounds
+        ]
+        refused = [reason for reason in reasons if reason]
+        return refused[0] if 2 * len(refused) > len(reasons) else ""
 
     @property
     def _first_look(self) -> int:

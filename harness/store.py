@@ -15,6 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from harness.account import Account
 from harness.measurement import Block, Launch, Round
 from harness.plan import Arm, Comparison, Side
 from harness.session import Outcome
@@ -129,8 +130,15 @@ def case_document(outcome: Outcome) -> Document:
             "cause": failure.cause,
             "stderr_tail": list(failure.tail),
         },
+        "account": _account(outcome.account),
         "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
     }
+
+
+def _account(account: Account | None) -> Document | None:
+    if account is None:
+        return None
+    return {**asdict(account), "product": account.product, "explained": account.explained}
 
 
 def _side(side: Side) -> Document:
@@ -182,6 +190,7 @@ def _launch(launch: Launch) -> Document:
         "run": [dict(rank) for rank in launch.run],
         "evidence": [dict(rank) for rank in launch.evidence],
         "correctness": [dict(rank) for rank in launch.correctness],
+        "marks": None if launch.marks is None else asdict(launch.marks),
     }
 
 

@@ -22,6 +22,8 @@ _NAMES = {
     Question.MULTIWORKER: "multi.",
     Question.FIXED_TIME: "time",
     Question.MEMORY: "memory",
+    Question.WALL_WEAK: "wall-w",
+    Question.WALL_STRONG: "wall-s",
     Question.STARTUP_INIT: "init",
     Question.STARTUP_TRACE: "trace",
     Question.STARTUP_FIRST_STEP: "first",

@@ -32,6 +32,7 @@ class Phase(str, Enum):
     BLOCK = "block"
     RUN = "run"
     VALIDATION = "validation"
+    ABLATION = "ablation"
     CORRECTNESS = "correctness"
     GRADIENTS = "gradients"
     EVIDENCE = "evidence"

@@ -102,17 +102,53 @@ def test_only_launchers_and_the_plugin_import_mpi():
 
 
 # Of the standard library, what only computes.
-ARITHMETIC = {"collections", "dataclasses", "enum", "functools", "math", "statistics", "typing"}
+ARITHMETIC = {
+    "collections",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "statistics",
+    "typing",
+}
 PURE = {
     "exchanges": set(),
     "recipes": set(),
     "plan": {"harness.exchanges", "harness.recipes"},
     "questions": {"harness.exchanges", "harness.plan", "harness.recipes"},
     "stats": set(),
+    "marks": set(),
+    "straggler": set(),
+    "speedup": {"harness.plan"},
+    "ledger": {"harness.marks", "harness.measurement", "harness.plan", "harness.straggler"},
+    "account": {
+        "harness.ledger",
+        "harness.measurement",
+        "harness.plan",
+        "harness.speedup",
+        "harness.stats",
+        "harness.straggler",
+        "harness.verdict",
+    },
+    "waterfall": {
+        "harness.account",
+        "harness.ledger",
+        "harness.plan",
+        "harness.speedup",
+        "harness.stats",
+        "textwrap",
+    },
     "verdict": {"harness.stats"},
     "runs": {"harness.plan"},
-    "measurement": {"harness.plan", "harness.runs"},
-    "evidence": {"harness.measurement", "harness.plan", "harness.runs", "numpy"},
+    "measurement": {"harness.marks", "harness.plan", "harness.runs", "harness.speedup"},
+    "evidence": {
+        "harness.ledger",
+        "harness.measurement",
+        "harness.plan",
+        "harness.runs",
+        "numpy",
+    },
     "proposal": {"harness.plan", "harness.stats", "harness.verdict", "random"},
     "placement": {"harness.errors", "harness.machine", "harness.plan"},
 }
@@ -134,10 +170,13 @@ def test_arithmetic_does_no_input_or_output(module):
 
 # From the plan to the report: no module imports from a later line.
 LAYERS = (
-    ("errors", "exchanges", "recipes", "stats"),
+    ("errors", "exchanges", "recipes", "stats", "marks", "straggler"),
     ("plan",),
-    ("questions", "planted", "runs"),
-    ("verdict", "measurement", "proposal", "evidence", "ledger"),
+    ("questions", "planted", "runs", "speedup"),
+    ("verdict", "measurement", "proposal"),
+    ("ledger",),
+    ("account", "evidence"),
+    ("waterfall",),
     ("wire",),
     ("worker",),
     ("cores", "gpus", "machine", "placement", "environment", "stack", "fingerprint"),

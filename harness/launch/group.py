@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from harness.launch.hub import Hub
 from harness.launch.job import Job, Launcher, LaunchError, Order
-from harness.wire import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
+from harness.marks import Asked, Mark, Marks
+from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase
 
 # How long the other ranks get to say what they saw once one has failed, in seconds.
 GRACE_S = 1.0
@@ -43,7 +46,7 @@ class Rank:
     pid: int = 0
     host: str = ""
     phase: str = Phase.LAUNCH.value
-    marks: dict[str, float] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     replies: list[dict[str, Any]] = field(default_factory=list)
     standing: dict[str, Any] | None = None
@@ -79,6 +82,8 @@ class Group:
         self._paused = False
         self._began = time.monotonic()
         self.launched_at = time.time()
+        self._ended_at = math.nan
+        self._asked: list[Asked] = []
         environment = {**order.environment, DRIVER_VARIABLE: self._address}
         self._job: Job | None = None
         try:
@@ -101,7 +106,7 @@ class Group:
         state = self.ranks[rank]
         if "phase" in message:
             state.phase = message["phase"]
-            state.marks.setdefault(message["phase"], message["at"])
+            state.marks.append(Mark(message["phase"], message["at"], message["clock"]))
             state.facts.update(message.get("facts", {}))
         elif "reply" in message:
             state.replies.append(message["reply"])
@@ -150,17 +155,26 @@ class Group:
         """Per rank, how long each phase of its start-up took, in seconds."""
         result = []
         for rank in self.ranks:
+            seconds = {Phase.LAUNCH.value: rank.marks[0].at - self.launched_at}
             # Where a start-up ends early, the later phases are not there.
-            phases = [phase for phase in (*STARTUP, Phase.READY) if phase.value in rank.marks]
-            begins = [self.launched_at, *(rank.marks[phase.value] for phase in phases)]
-            names = [Phase.LAUNCH, *phases]
-            result.append(
-                {p.value: b - a for p, a, b in zip(names, begins, begins[1:], strict=False)}
-            )
+            for mark, following in pairwise(rank.marks):
+                if mark.phase == Phase.READY.value:
+                    break
+                seconds[mark.phase] = following.clock - mark.clock
+            result.append(seconds)
         return result
+
+    def marks(self) -> Marks:
+        """When it began what; to be asked once it has been closed."""
+        ranks = [tuple(rank.marks) for rank in self.ranks]
+        return Marks(self.launched_at, self._ended_at, ranks, tuple(self._asked))
+
+    def _since_launch(self) -> float:
+        return time.monotonic() - self._began
 
     def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
         """Give every rank the same order; their replies, by rank."""
+        asked = self._since_launch()
         for state in self.ranks:
             state.replies.clear()
         for rank in range(len(self.ranks)):
@@ -168,6 +182,7 @@ class Group:
         self._wait(
             lambda: all(state.replies for state in self.ranks), time.monotonic() + deadline_s
         )
+        self._asked.append(Asked(op, asked, self._since_launch()))
         return [state.replies[0] for state in self.ranks]
 
     def pause(self) -> None:
@@ -186,17 +201,27 @@ class Group:
             pids = {i: rank.pid for i, rank in enumerate(self.ranks) if rank.connection}
             self._job.signal(signum, pids)
 
-    def close(self, deadline_s: float = 30.0) -> None:
-        """Let every rank end in its own way, then make sure that nothing is left."""
+    def close(self, deadline_s: float = 30.0, leave_group: bool = False) -> None:
+        """Let every rank end in its own way, then make sure that nothing is left.
+
+        leave_group: as a user's script ends, with Horovod shut down, and the launcher by itself.
+        Otherwise as soon as can be.
+        """
         if self._job is None:
             return
+        asked = self._since_launch()
+        deadline = time.monotonic() + deadline_s
         try:
             self.resume()
             for rank in range(len(self.ranks)):
-                self._tell(rank, {"op": "close"})
+                self._tell(rank, {"op": "close", "leave_group": leave_group})
             gone = lambda: all(rank.left_at is not None for rank in self.ranks)  # noqa: E731
-            self._hub.pump_until(gone, time.monotonic() + deadline_s)
+            self._hub.pump_until(gone, deadline)
+            while leave_group and not self._job.ended() and time.monotonic() < deadline:
+                time.sleep(0.002)
         finally:
+            self._ended_at = time.time()
+            self._asked.append(Asked("close", asked, self._since_launch()))
             self.end()
 
     def kill(self) -> None:

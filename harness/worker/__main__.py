@@ -107,12 +107,14 @@ def main() -> None:
                 break
             driver.reply(obey(trainer, driver, fault, order))
             driver.enter(Phase.READY)
+        driver.enter(Phase.END)
+        if order["leave_group"]:
+            trainer.leave_group()
     except Exception as error:  # noqa: BLE001 - whatever it is, the driver is to know
         traceback.print_exc()
         explained = inputs.explain(config["dataset"], config["data_dir"], error)
         driver.fail(error, explained or told(error))
         leave(1)
-    driver.enter(Phase.END)
     leave(0)
 
 

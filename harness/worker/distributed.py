@@ -98,12 +98,18 @@ class DistributedTrainer(ABC):
     def broadcast(self) -> None:  # noqa: B027 - a strategy has nothing to add
         """Nothing to do: the replicas are mirrored from the start."""
 
+    def ablation(self) -> Facts:
+        raise ValueError(f"{self.config['strategy']} has no step without its exchange")
+
     def enter_block(self, kind: str) -> None:
         if kind != "full":
             raise ValueError(f"{self.config['strategy']} has no blocks of kind {kind!r}")
 
     def leave_block(self, kind: str) -> None:  # noqa: B027 - nor here
         """Nothing was changed that would have to be restored."""
+
+    def leave_group(self) -> None:  # noqa: B027 - nor here
+        """TensorFlow ends its cluster with the process."""
 
     def next_batch(self, kind: str) -> Any:
         return next(self._batches)

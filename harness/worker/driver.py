@@ -74,9 +74,11 @@ class Driver:
         return self._orders.get()
 
     def enter(self, phase: Phase, **facts: Any) -> None:
-        """Tell the driver which phase begins now."""
+        """Tell the driver which phase begins now, by the time of day and by this host's clock that
+        is never set."""
         self.phase = phase
-        self._send({"phase": phase.value, "at": time.time(), **facts})
+        now = {"at": time.time(), "clock": time.monotonic()}
+        self._send({"phase": phase.value, **now, **facts})
 
     def share(self, value: str) -> None:
         """Tell every other rank of the launch, each of which gets it by `shared`."""

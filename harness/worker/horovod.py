@@ -46,5 +46,8 @@ class HorovodTrainer(ReplicaTrainer):
     def agree(self, variables: list[tf.Variable]) -> None:
         hvd.broadcast_variables(variables, root_rank=0)
 
+    def leave_group(self) -> None:
+        hvd.shutdown()
+
     def barrier(self) -> None:
         hvd.allreduce(self._barrier_token, name="hvdperf.barrier")

@@ -11,30 +11,41 @@ from harness.worker.trainer import Trainer
 
 
 class Step(NamedTuple):
-    """One step: when it began, had its batch and ended, on this rank's clock in seconds."""
+    """One step: when it began, had its batch, had met the other ranks where they meet, and ended,
+    on this rank's clock in seconds."""
 
     begin: float
     got_batch: float
+    met: float
     end: float
     samples: int
     loss: Any
 
 
 def train_step(
-    trainer: Trainer, driver: Driver, fault: Fault, kind: str, last_step_seconds: float
+    trainer: Trainer,
+    driver: Driver,
+    fault: Fault,
+    kind: str,
+    last_step_seconds: float,
+    meet: bool = False,
 ) -> Step:
-    """Train one step. last_step_seconds: of the one before, for a fault that delays this one."""
+    """Train one step. last_step_seconds: of the one before, for a fault that delays this one. meet:
+    wait for all ranks to have their batch."""
     driver.steps_begun += 1
     fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
     batch = trainer.next_batch(kind)
-    got_batch = time.perf_counter()
+    got_batch = met = time.perf_counter()
+    if meet:
+        trainer.barrier()
+        met = time.perf_counter()
     trainer.learning_rate.before_step()
     loss = trainer.step(kind, batch)
     trainer.learning_rate.after_step(loss)
     end = time.perf_counter()
     fault.leak()
-    return Step(begin, got_batch, end, trainer.count(batch), loss)
+    return Step(begin, got_batch, met, end, trainer.count(batch), loss)
 
 
 def run_block(
@@ -44,10 +55,12 @@ def run_block(
 
     Returns seconds (of the whole block, until the last loss is there), step_seconds and
     input_seconds (one a step, the latter being the part of it spent waiting for the batch),
-    samples (consumed by this process), cpu_seconds and loss (of the last step).
+    inside_seconds (of all steps, from the batch on), samples (consumed by this process),
+    cpu_seconds and loss (of the last step).
     """
     step_ends = []
     input_seconds = []
+    inside_seconds = 0.0
     samples = 0
     clock = time.perf_counter
     trainer.enter_block(kind)
@@ -61,6 +74,7 @@ def run_block(
     for _ in range(steps):
         step = train_step(trainer, driver, fault, kind, last_step_seconds)
         input_seconds.append(step.got_batch - step.begin)
+        inside_seconds += step.end - step.got_batch
         step_ends.append(step.end)
         last_step_seconds = step.end - step.begin
         samples += step.samples
@@ -72,6 +86,7 @@ def run_block(
         "seconds": end - begin,
         "step_seconds": [b - a for a, b in zip([step_begin, *step_ends], step_ends)],
         "input_seconds": input_seconds,
+        "inside_seconds": inside_seconds,
         "samples": samples,
         "cpu_seconds": cpu_after - cpu_before,
         "loss": last_loss,

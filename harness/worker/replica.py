@@ -12,6 +12,8 @@ from harness.worker.trainer import Facts
 from harness.worker.training import Config, Part
 
 StepFunction = Callable[..., tf.Tensor]
+# Kinds of blocks (harness.plan.BlockKind) on the same batches as `full`.
+WITHOUT_EXCHANGE = ("local", "compute")
 Cycle = Iterator[StepFunction]
 
 
@@ -73,7 +75,8 @@ class ReplicaTrainer:
         for kind in self.config["kinds"]:
             if kind in sizes:
                 self._batches[kind] = iter(self._open(sizes[kind]))
-        self._batches["local"] = self._batches["full"]
+        for kind in WITHOUT_EXCHANGE:
+            self._batches[kind] = self._batches["full"]
 
     def _open(self, batch: int) -> tf.data.Dataset:
         """This rank's batches."""
@@ -87,7 +90,39 @@ class ReplicaTrainer:
         self._steps["full"] = self.cycle(self.parts)
         self._steps["split"] = self._steps["full"]
         if "local" in self.config["kinds"]:
-            self._steps["local"] = itertools.cycle([self.traced(self.parts, lambda tape: tape)])
+            self._trace_local()
+
+    def _trace_local(self) -> None:
+        self._steps["local"] = itertools.cycle([self.traced(self.parts, lambda tape: tape)])
+
+    def ablation(self) -> Facts:
+        if "local" not in self._steps:
+            self._trace_local()
+        if "compute" not in self._steps:
+            self._steps["compute"] = itertools.cycle([self._computing()])
+        return {}
+
+    def _computing(self) -> StepFunction:
+        """A step whose gradients are of no use to anyone, and are computed all the same.
+
+        One number of each is handed out: of what nothing but a control dependency needs,
+        TensorFlow's optimizer of graphs makes nothing.
+        """
+
+        @training.graph(input_signature=self.task.signature())
+        def step(*batch: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            needed: list[tf.Tensor] = []
+
+            def need(part: Part, gradients: Sequence[Any]) -> None:
+                for gradient in gradients:
+                    dense = getattr(gradient, "values", gradient)  # those of rows of a table
+                    needed.append(tf.reshape(dense, [-1])[0])
+
+            loss = training.update(self.task, self.parts, batch, tf.reduce_mean, use=need)
+            return loss, needed
+
+        traced = step.get_concrete_function()
+        return lambda *batch: traced(*batch)[0]
 
     def cycle(self, parts: list[Part]) -> Cycle:
         """The step functions in the order in which they are to be called, for ever: one, or where
@@ -131,16 +166,19 @@ class ReplicaTrainer:
     def _state(self) -> list[tf.Variable]:
         return [variable for part in self.parts for variable in part.state]
 
+    def leave_group(self) -> None:
+        """Nobody is left."""
+
     def barrier(self) -> None:
         """Nothing to wait for where there is one process."""
 
     def enter_block(self, kind: str) -> None:
-        if kind == "local":
+        if kind in WITHOUT_EXCHANGE:
             self._saved = [tf.identity(variable) for variable in self._state()]
 
     def leave_block(self, kind: str) -> None:
         # Without exchange the replicas drift apart: go on from where they agreed.
-        if kind == "local":
+        if kind in WITHOUT_EXCHANGE:
             for variable, value in zip(self._state(), self._saved):
                 variable.assign(value)
             self._saved = []

@@ -22,18 +22,24 @@ def run(
     steps: Optional[int] = None,
     seconds: Optional[float] = None,
     validate: bool = True,
+    marked: bool = False,
+    meet: bool = False,
 ) -> dict[str, Any]:
     """Train for so many steps, or until any rank's clock says that so many seconds have passed:
-    the ranks vote, so that all of them stop at the same step.
+    the ranks vote, so that all of them stop at the same step. marked: wait for the loss of every
+    step, and note when it began, had its batch, had met the others, and ended. meet: all ranks meet
+    before every step, by an allreduce of one element.
 
     Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
-    learning_rate (at the end), memory ([steps, bytes of the resident set] now and then), and
-    validation: what Trainer.validate returns, or None without.
+    learning_rate (at the end), memory ([steps, bytes of the resident set] now and then), marks
+    (four times a step, in seconds since the run began), and validation: what Trainer.validate
+    returns, or None without.
     """
     driver.enter(Phase.RUN)
     fault.strike(Phase.RUN)
     fault.stray(trainer.learning_rate)
-    samples, done, memory = 0, 0, []
+    samples, done = 0, 0
+    memory, marks = [], []
     last_step_seconds = 0.0
     loss: Any = float("nan")
     clock = time.perf_counter
@@ -44,8 +50,11 @@ def run(
             (votes,) = trainer.total([float(clock() - begin >= seconds)])
             if votes > 0:
                 break
-        step = train_step(trainer, driver, fault, "full", last_step_seconds)
+        step = train_step(trainer, driver, fault, "full", last_step_seconds, meet)
         last_step_seconds = step.end - step.begin
+        if marked:
+            float(step.loss)  # a GPU has done no more than to accept the work
+            marks.append([at - begin for at in (step.begin, step.got_batch, step.met, clock())])
         loss = step.loss
         samples += step.samples
         done += 1
@@ -66,5 +75,6 @@ def run(
         "loss": last_loss,
         "learning_rate": trainer.learning_rate.value,
         "memory": memory,
+        "marks": marks,
         "validation": validation,
     }

@@ -45,6 +45,10 @@ class Trainer(Protocol):
 
     def next_batch(self, kind: str) -> Any: ...
 
+    def ablation(self) -> Facts:
+        """Trace the steps of kinds `local` and `compute` where that has not been done: after this,
+        blocks of them can be timed."""
+
     def step(self, kind: str, batch: Any) -> Any:
         """Train on one batch; the loss, a scalar tensor that may not have been computed yet."""
 
@@ -56,6 +60,9 @@ class Trainer(Protocol):
 
     def validate(self) -> Facts:
         """Loss, accuracy and samples over the whole validation set, on all processes alike."""
+
+    def leave_group(self) -> None:
+        """End the communication as a user's script does at its end."""
 
     def evidence(self) -> Facts:
         """World size as the framework sees it, the learning rate, and a digest of every replica's

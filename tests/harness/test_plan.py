@@ -94,6 +94,8 @@ def test_every_question_has_its_work():
         Question.CONVERGENCE_ACCURACY: Work.EPOCHS,
         Question.FIXED_TIME: Work.TIME,
         Question.MEMORY: Work.ENDURANCE,
+        Question.WALL_WEAK: Work.LEDGER,
+        Question.WALL_STRONG: Work.LEDGER,
         Question.STARTUP_INIT: Work.STARTUP,
         Question.STARTUP_TRACE: Work.STARTUP,
         Question.STARTUP_FIRST_STEP: Work.STARTUP,

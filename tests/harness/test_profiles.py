@@ -105,8 +105,8 @@ def test_how_long_runs_are_and_what_is_only_traced(write):
         write(REQUIRED + "[runs]\nepochs = 0.5\n")
     )
     assert (
-        "unknown key; known here: epochs, steps_max, seconds, endurance_steps, deadline_s"
-        in complaint(write(REQUIRED + "[runs]\nhours = 1\n"))
+        "unknown key; known here: epochs, steps_max, seconds, endurance_steps, ledger_steps, "
+        "ablation_turns, deadline_s" in complaint(write(REQUIRED + "[runs]\nhours = 1\n"))
     )
 
 

@@ -101,7 +101,7 @@ class FakeGroup:
         steps = arguments["steps"]
         return [rank_report(seconds * steps, 32 * steps, steps) for _ in self.ranks]
 
-    def close(self) -> None:
+    def close(self, leave_group: bool = False) -> None:
         self._stage.note(self.arm, "close")
         self.ended = True
 

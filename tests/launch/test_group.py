@@ -81,7 +81,7 @@ class FakeRank:
         self.connection.send(message)
 
     def enter(self, phase: Phase, at: float = 0.0, **facts: Any) -> None:
-        self.say(phase=phase.value, at=at, **facts)
+        self.say(phase=phase.value, at=at, clock=at - 1e9, **facts)
 
     def leave(self) -> None:
         self.connection.socket.shutdown(socket.SHUT_RDWR)
@@ -224,6 +224,31 @@ def test_the_start_up_is_told_phase_by_phase(start):
     group.end()
 
 
+def test_a_time_of_day_that_is_set_changes_no_phase(start):
+    group, _ = start(obedient)
+    group.wait_ready(SOON)
+    marks = group.ranks[0].marks
+    marks[3:] = [mark._replace(at=mark.at + 3600) for mark in marks[3:]]
+    (seconds,) = group.startup_seconds()
+    assert {seconds[phase.value] for phase in STARTUP[1:]} == {1.0}
+    group.end()
+
+
+def test_a_launch_is_marked_from_outside_too(start, launcher):
+    group, _ = start(obedient, obedient)
+    group.wait_ready(SOON)
+    group.ask("block", SOON, kind="full", steps=10)
+    launcher.job.status = "ended with status 0"
+    group.close(leave_group=True)
+    marks = group.marks()
+    assert [asked.op for asked in marks.asked] == ["block", "close"]
+    times = [time for asked in marks.asked for time in asked[1:]]
+    assert times == sorted(times)
+    assert marks.launched_at < marks.ended_at
+    phases = [phase.value for phase in (*STARTUP[1:], Phase.READY, Phase.END)]
+    assert [[mark.phase for mark in rank] for rank in marks.ranks] == [phases] * 2
+
+
 def test_replies_are_in_the_order_of_ranks(start):
     group, _ = start(obedient, obedient, obedient)
     group.wait_ready(SOON)
@@ -268,7 +293,7 @@ def test_closing_lets_every_rank_end_in_its_own_way(start, launcher, hub, tmp_pa
     group.wait_ready(SOON)
     group.pause()
     group.close()
-    assert [rank.orders[-1] for rank in ranks] == [{"op": "close"}] * 2
+    assert [rank.orders[-1] for rank in ranks] == [{"op": "close", "leave_group": False}] * 2
     assert launcher.job.signals[-1][0] == signal.SIGCONT
     assert launcher.job.ends == 1
     assert not (tmp_path / "launch-0").exists()

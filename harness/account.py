@@ -1,0 +1,155 @@
+"""The account of a case on wall time: both speedups, and the way from one to the other.
+
+Over all rounds of a comparison of Work.LEDGER: speedups and factors with their intervals, and the
+terms of both ledgers as means, which add up as those of a single run do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from harness import speedup
+from harness.ledger import TERMS, Ledger, ledger
+from harness.measurement import Launch, Round, training
+from harness.plan import BlockKind, Comparison, Question
+from harness.speedup import FixedCost, Training
+from harness.stats import Interval, hodges_lehmann
+from harness.straggler import Straggler
+from harness.verdict import as_ratio
+
+# Of every interval here: 95 % where there are six rounds or more.
+ALPHA = 0.025
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one side's training of so many steps spent: wall_seconds and terms (harness.ledger) of
+    an average rank, fixed cost, and the seconds of the training without the start of its processes.
+    """
+
+    steps: int
+    wall_seconds: float
+    training_seconds: float
+    terms: Mapping[str, float]
+    residual: float
+    fixed: FixedCost
+
+
+@dataclass(frozen=True)
+class Account:
+    """by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
+    efficiency by speed, which efficiency holds. late: who keeps the others waiting in most rounds.
+    """
+
+    world_size: int
+    by_speed: Interval
+    by_time: Interval
+    by_job: Interval
+    contention: Interval
+    communication: Interval
+    balance: Interval
+    efficiency: Interval
+    candidate: Spent
+    reference: Spent
+    late: Straggler | None
+
+    @property
+    def product(self) -> float:
+        """Of the three factors."""
+        return self.contention.estimate * self.communication.estimate * self.balance.estimate
+
+    @property
+    def explained(self) -> bool:
+        """Whether the factors explain the efficiency: their product lies in its interval."""
+        return self.efficiency.lower <= self.product <= self.efficiency.upper
+
+
+def account(comparison: Comparison, rounds: Sequence[Round]) -> Account:
+    """Of a comparison from its rounds. Raises ValueError where a launch has no ledger."""
+    n = comparison.world_size
+    pairs = [
+        (
+            measured.launches[comparison.candidate.arm],
+            measured.launches[comparison.reference.arm],
+        )
+        for measured in rounds
+    ]
+    ledgers = [(ledger(ours), ledger(theirs)) for ours, theirs in pairs]
+    trainings = [(training(ours), training(theirs)) for ours, theirs in pairs]
+    factors = [_factors(ours, theirs) for ours, theirs in pairs]
+    steps = trainings[0][1].steps
+    taken = steps if comparison.question is Question.WALL_WEAK else speedup.steps_of_each(steps, n)
+    by_speed = [speedup.by_speed(n, *both) for both in trainings]
+    return Account(
+        world_size=n,
+        by_speed=_interval(by_speed),
+        by_time=_interval([speedup.by_time(comparison, *both) for both in trainings]),
+        by_job=_interval(
+            [
+                speedup.by_job(comparison, *both, (ours.wall_seconds, theirs.wall_seconds))
+                for both, (ours, theirs) in zip(trainings, ledgers, strict=True)
+            ]
+        ),
+        contention=_interval([contention for contention, _, _ in factors]),
+        communication=_interval([communication for _, communication, _ in factors]),
+        balance=_interval([balance for _, _, balance in factors]),
+        efficiency=_interval([value / n for value in by_speed]),
+        candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in ledgers], taken),
+        reference=_spent([t for _, t in trainings], [theirs for _, theirs in ledgers], steps),
+        late=_late([ours for ours, _ in ledgers]),
+    )
+
+
+def _interval(ratios: Sequence[float]) -> Interval:
+    return as_ratio(hodges_lehmann([math.log(ratio) for ratio in ratios], ALPHA))
+
+
+def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]:
+    """contention x communication x balance = (a step at 1) / (a step at n), from blocks.
+
+    contention: a step at 1 / a step at n without exchange; balance: of the latter, the mean rank's
+    / the slowest one's; communication: the slowest one's / the step with exchange (measurement.md).
+    """
+    alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
+    whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))
+    local = candidate.of_kind(BlockKind.LOCAL)
+    ranks = [
+        median(float(block.ranks[rank]["seconds"]) / block.steps for block in local)
+        for rank in range(len(local[0].ranks))
+    ]
+    return alone / fmean(ranks), max(ranks) / whole, fmean(ranks) / max(ranks)
+
+
+def _spent(trainings: Sequence[Training], ledgers: Sequence[Ledger], steps: int) -> Spent:
+    """Of a training of so many steps, which may be fewer than the run had."""
+    costs = [speedup.fixed_cost(trained) for trained in trainings]
+    left_out = fmean(
+        trained.seconds_of_steps(trained.steps) - trained.seconds_of_steps(steps)
+        for trained in trainings
+    )
+    return Spent(
+        steps=steps,
+        wall_seconds=fmean(book.wall_seconds for book in ledgers) - left_out,
+        training_seconds=fmean(trained.seconds(steps) for trained in trainings),
+        terms={term: fmean(book.terms[term] for book in ledgers) for term in TERMS},
+        residual=max((book.residual for book in ledgers), key=abs),
+        fixed=FixedCost(
+            fmean(cost.a_seconds for cost in costs), fmean(cost.b_seconds for cost in costs)
+        ),
+    )
+
+
+def _late(ledgers: Sequence[Ledger]) -> Straggler | None:
+    """Who is named in more than half of the rounds."""
+    named = [book.late for book in ledgers if book.late is not None]
+    ranks = [late.rank for late in named]
+    rank = max(ranks, key=ranks.count, default=None)
+    if rank is None or 2 * ranks.count(rank) <= len(ledgers):
+        return None
+    own = [late for late in named if late.rank == rank]
+    return Straggler(
+        rank, median(late.lag_seconds for late in own), fmean(late.share for late in own)
+    )

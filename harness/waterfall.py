@@ -1,0 +1,95 @@
+"""The account of a case in words: both speedups, and where the time between them went."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+from harness.account import Account, Spent
+from harness.ledger import OF_STEPS
+from harness.plan import Comparison, Question
+from harness.speedup import FIXED
+from harness.stats import Interval
+
+WIDTH = 80
+# Terms below this share of a sum are not worth a word in it.
+WORTH_A_WORD = 0.005
+
+
+def lines(comparison: Comparison, account: Account) -> list[str]:
+    """At most 80 columns each."""
+    ours, n = account.candidate, account.world_size
+    weak = comparison.question is Question.WALL_WEAK
+    how = f"{ours.steps} steps on each" if weak else f"{account.reference.steps} steps divided"
+    speedups = (
+        ("speed", account.by_speed),
+        ("time", account.by_time),
+        ("job", account.by_job),
+    )
+    said = ", ".join(
+        f"{value.estimate:.2f} by {name} ({100 * value.estimate / n:.0f} %)"
+        for name, value in speedups
+    )
+    paragraphs = [
+        f"{comparison.workload.model} on {n} replicas, {how}: {said}.",
+        fixed_part(ours),
+        steps_part(ours),
+        f"{_factor('efficiency by speed', account.efficiency)} = "
+        f"{_factor('contention', account.contention)} x "
+        f"{_factor('communication', account.communication)} x "
+        f"{_factor('balance', account.balance)}; the product is {account.product:.3f}"
+        f"{'' if account.explained else ', outside of the interval'}.",
+    ]
+    if account.late is not None:
+        late = account.late
+        paragraphs.append(
+            f"Rank {late.rank} keeps the others waiting: it is ready {1000 * late.lag_seconds:.1f} "
+            f"ms after them, last in {100 * late.share:.0f} % of the steps."
+        )
+    first, *others = paragraphs
+    wrapped = textwrap.wrap(first, WIDTH, subsequent_indent="    ")
+    for paragraph in others:
+        wrapped += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return wrapped
+
+
+def fixed_part(spent: Spent) -> str:
+    """Such as `Of 14.0 s, 8.7 s fixed: trace 5.1, first step 2.4, broadcast 0.7, ...`."""
+    fixed = {term: spent.terms[term] for term in FIXED}
+    # What the two lengths of the run say is fixed beyond these is steps that are slow at first.
+    fixed["slow first steps"] = spent.fixed.a_seconds - sum(fixed.values())
+    return (
+        f"Of {spent.training_seconds:.1f} s, {spent.fixed.a_seconds:.1f} s fixed: {_sum(fixed)}; "
+        f"then {1000 * spent.fixed.b_seconds:.1f} ms a step. Start of the processes "
+        f"{_outside(spent):.1f} s."
+    )
+
+
+def steps_part(spent: Spent) -> str:
+    """Shares of the steps' time."""
+    of_steps = {term: spent.terms[term] for term in OF_STEPS}
+    total = sum(of_steps.values())
+    shares = ", ".join(
+        f"{term} {100 * seconds / total:.1f}"
+        for term, seconds in of_steps.items()
+        if abs(seconds) >= WORTH_A_WORD * total
+    )
+    return f"Of its steps, in %: {shares}."
+
+
+def _outside(spent: Spent) -> float:
+    """What of the job is not the training's."""
+    return spent.wall_seconds - spent.training_seconds
+
+
+def _sum(seconds: Mapping[str, float]) -> str:
+    total = sum(abs(value) for value in seconds.values())
+    return ", ".join(
+        f"{term} {value:.1f}"
+        for term, value in seconds.items()
+        if abs(value) >= max(0.05, WORTH_A_WORD * total)
+    )
+
+
+def _factor(name: str, value: Interval) -> str:
+    return f"{name} {value.estimate:.3f} [{value.lower:.3f}, {value.upper:.3f}]"

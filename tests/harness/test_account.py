@@ -1,0 +1,77 @@
+"""The way from one speedup to the other, in figures and in words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from harness import waterfall
+from harness.account import account
+from harness.questions import wall_time
+from tests.support.marked import COMPUTE, marked_round
+from tests.support.rounds import WORKLOAD
+
+WEAK, STRONG = wall_time(WORKLOAD, 2)
+
+
+def rounds(comparison, count=6, **candidate):
+    return [marked_round(comparison, number, **candidate) for number in range(count)]
+
+
+def test_the_factors_multiply_to_the_efficiency_by_speed():
+    found = account(WEAK, rounds(WEAK, late=[0.0, 0.004], exchange=0.003))
+    # 19 ms a step at 1; 19 and 23 ms without exchange, 26 ms with it.
+    assert found.contention.estimate == pytest.approx(19 / 21)
+    assert found.communication.estimate == pytest.approx(23 / 26)
+    assert found.balance.estimate == pytest.approx(21 / 23)
+    assert found.product == pytest.approx(19 / 26)
+    assert found.efficiency.estimate == pytest.approx(19 / 26, rel=1e-3)
+    assert found.late is not None
+    assert found.late.rank == 1
+
+
+def test_a_product_beside_the_interval_explains_nothing():
+    measured = rounds(WEAK, exchange=0.003)
+    assert abs(account(WEAK, measured).product / (19 / 22) - 1) < 1e-9
+    for each in measured:
+        for block in each.launches[WEAK.candidate.arm].blocks:
+            for rank in block.ranks:
+                rank["seconds"] *= 1.2
+    assert not account(WEAK, measured).explained
+
+
+def test_terms_are_means_that_add_up():
+    found = account(STRONG, rounds(STRONG, exchange=0.003))
+    assert found.candidate.steps == 20
+    assert found.reference.steps == 40
+    assert found.candidate.fixed.a_seconds == pytest.approx(3.5)
+    assert found.candidate.terms["compute"] == pytest.approx(40 * COMPUTE)
+    whole = sum(found.reference.terms.values())
+    assert whole == pytest.approx(found.reference.wall_seconds)
+    left_out = 20 * 0.022
+    assert sum(found.candidate.terms.values()) - left_out == pytest.approx(
+        found.candidate.wall_seconds
+    )
+
+
+def test_who_is_late_in_most_rounds_is_named():
+    late, punctual = rounds(WEAK, 3, late=[0.01, 0.0]), rounds(WEAK, 2)
+    named = account(WEAK, [*late, *punctual]).late
+    assert named is not None
+    assert named.rank == 0
+    assert named.lag_seconds == pytest.approx(0.01)
+    assert account(WEAK, [*late[:2], *punctual]).late is None
+
+
+def test_the_words_fit_80_columns_and_hold_the_figures():
+    measured = rounds(STRONG, late=[0.0, 0.004], exchange=0.003, slow_first=0.5)
+    lines = waterfall.lines(STRONG, account(STRONG, measured))
+    assert all(len(line) <= 80 for line in lines)
+    text = re.sub(r"\s+", " ", " ".join(lines))
+    assert "on 2 replicas, 40 steps divided:" in text
+    assert re.search(r"0\.\d\d by speed \(\d\d %\), 0\.\d\d by time \(\d\d %\)", text)
+    assert "s fixed: trace 2.0, first step 1.0, broadcast 0.5, slow first steps 0.5;" in text
+    assert "exposed communication" in text
+    assert "contention 0.905" in text
+    assert "Rank 1 keeps the others waiting: it is ready 4.0 ms after them" in text

@@ -1,0 +1,152 @@
+"""Every second of a run has a term, and one that has none is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness import evidence
+from harness.ledger import CLOSES_WITHIN, START, TERMS, disorder, ledger, wall_seconds
+from harness.marks import Marks
+from harness.measurement import Launch
+from harness.wire import STARTUP, Phase
+from tests.support.marked import (
+    APPLY,
+    BETWEEN,
+    COMPUTE,
+    END_S,
+    INPUT,
+    LAUNCH_S,
+    MEETING,
+    SECONDS,
+    marked,
+    marks_of,
+)
+from tests.support.rounds import HOROVOD_1, HOROVOD_2
+
+
+def test_the_phases_are_those_of_a_rank():
+    assert tuple(phase.value for phase in (*STARTUP[1:], Phase.READY)) == START
+
+
+def test_every_second_has_its_term():
+    book = ledger(marked(HOROVOD_2, steps=40, exchange=0.003))
+    expected = {
+        "launch": LAUNCH_S,
+        **SECONDS,
+        "between steps": 40 * BETWEEN,
+        "input wait": 40 * INPUT,
+        "straggler wait": 0.0,
+        "meeting": 0.0,
+        "compute": 40 * COMPUTE,
+        "apply": 40 * APPLY,
+        "exposed communication": 40 * 0.003,
+        "end": END_S,
+    }
+    assert list(book.terms) == list(TERMS)
+    assert book.terms == pytest.approx(expected, abs=1e-6)
+    assert sum(book.terms.values()) == pytest.approx(book.wall_seconds)
+    assert book.closes
+    assert book.late is None
+
+
+def test_what_the_session_asked_in_between_is_not_the_runs():
+    marks = marks_of(run_seconds=1.0, ranks=1)
+    everything = marks.ended_at - marks.launched_at
+    assert wall_seconds(marks) == pytest.approx(everything - 5.0)
+
+
+@pytest.mark.parametrize("met", [False, True])
+def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating(met):
+    book = ledger(marked(HOROVOD_2, late=[0.0, 0.05], exchange=0.003, met=met))
+    on_time, late = book.ranks
+    assert on_time["straggler wait"] == pytest.approx(40 * 0.05)
+    assert late["straggler wait"] == pytest.approx(0.0, abs=1e-9)
+    # Before it has its batch.
+    assert late["between steps"] == pytest.approx(40 * (BETWEEN + 0.05))
+    assert book.terms["meeting"] == pytest.approx(40 * MEETING if met else 0.0)
+    assert on_time["compute"] == pytest.approx(40 * COMPUTE, rel=0.01)
+    assert on_time["exposed communication"] == pytest.approx(40 * 0.003, rel=0.02)
+    assert book.closes
+    assert book.late is not None
+    assert book.late.rank == 1
+    assert book.late.lag_seconds == pytest.approx(0.05)
+
+
+def test_seconds_without_a_term_are_noticed():
+    sound = marked(HOROVOD_2)
+    wall = ledger(sound).wall_seconds
+    holds = marked(HOROVOD_2, unexplained=0.9 * CLOSES_WITHIN * wall)
+    assert ledger(holds).closes
+    leaks = marked(HOROVOD_2, unexplained=1.1 * CLOSES_WITHIN * wall)
+    assert not ledger(leaks).closes
+    (problem,) = of_ledger(leaks)
+    assert problem.startswith(f"{HOROVOD_2.name}: its ledger leaves 0.1")
+    assert of_ledger(sound) == of_ledger(holds) == []
+
+
+def test_seconds_that_two_terms_claim_are_noticed_too():
+    """A clock that was set forward by 3 s while the launch ended."""
+    launch = marked(HOROVOD_1)
+    assert launch.marks is not None
+    launch.marks = replace(launch.marks, ended_at=launch.marks.ended_at + 3)
+    assert ledger(launch).residual_seconds == pytest.approx(-3)
+    assert not ledger(launch).closes
+
+
+def of_ledger(launch: Launch) -> list[str]:
+    return [problem for problem in evidence.problems(launch) if "ledger" in problem]
+
+
+def changed(change: str) -> Marks:
+    marks = marks_of(1.0, ranks=2)
+    own = list(marks.ranks[1])
+    if change == "order":
+        own[4], own[5] = own[5], own[4]
+    elif change == "missing":
+        del own[3]
+    elif change == "backwards":
+        own[6] = own[6]._replace(clock=own[5].clock - 1)
+    elif change == "early":
+        own[0] = own[0]._replace(at=marks.launched_at - 1)
+    elif change == "never ran":
+        return replace(marks, asked=marks.asked[1:])
+    elif change == "never closed":
+        return replace(marks, asked=marks.asked[:-1])
+    return replace(marks, ranks=[marks.ranks[0], own])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("order", "rank 1 went through its phases in the order import, init, build, input, first"),
+        ("missing", "rank 1 went through its phases in the order import, init, build, trace"),
+        ("backwards", "rank 1: its clock went backwards"),
+        ("early", "rank 1 began before it was launched, or ended after it was gone: the clocks"),
+        ("never ran", "the launch was not asked to run and to close"),
+        ("never closed", "the launch was not asked to run and to close"),
+    ],
+)
+def test_phases_out_of_order_are_no_ledger(change, said):
+    assert disorder(marks_of(1.0, ranks=2)) == ""
+    assert disorder(changed(change)).startswith(said)
+    launch = marked(HOROVOD_2)
+    launch.marks = changed(change)
+    with pytest.raises(ValueError, match=said.split("(")[0][:40]):
+        ledger(launch)
+    assert of_ledger(launch)[0].startswith(f"{HOROVOD_2.name}: no ledger: {said}")
+
+
+def test_steps_that_were_not_marked_are_no_ledger():
+    launch = marked(HOROVOD_2)
+    launch.run = [{**report, "marks": []} for report in launch.run]
+    with pytest.raises(ValueError, match="not marked on all ranks"):
+        ledger(launch)
+
+
+def test_steps_that_were_not_taken_apart_are_no_ledger():
+    launch = marked(HOROVOD_2)
+    launch.blocks = []
+    with pytest.raises(ValueError, match="no turn in which every kind of step was timed"):
+        ledger(launch)

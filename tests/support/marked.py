@@ -1,0 +1,134 @@
+"""Launches that can be accounted for, made from what their ranks spend their time on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.ledger import START
+from harness.marks import Asked, Mark, Marks
+from harness.measurement import Launch, Round
+from harness.plan import Arm, BlockKind, Comparison, Schedule
+from tests.support.rounds import block, run_report
+
+LAUNCH_S, END_S = 0.2, 0.3
+SECONDS = {
+    "import": 1.5,
+    "init": 0.1,
+    "build": 0.2,
+    "input": 0.3,
+    "trace": 2.0,
+    "first step": 1.0,
+    "broadcast": 0.5,
+    "ready": 0.01,
+}
+# Of a step, in seconds, one after the other.
+BETWEEN, INPUT, COMPUTE, APPLY = 0.001, 0.002, 0.012, 0.004
+MEETING = 0.0005
+
+
+def step_marks(
+    steps: int,
+    late: Sequence[float],
+    exchange: float = 0.0,
+    met: bool = False,
+    slow_first: float = 0.0,
+) -> list[list[list[float]]]:
+    """By rank and step: begun, had its batch, had met, ended. Every rank has its batch later by its
+    `late` seconds, and all end a step together. slow_first: of the first step, more seconds."""
+    rows: list[list[list[float]]] = [[] for _ in late]
+    began = 0.0
+    for step in range(steps):
+        ready = [began + BETWEEN + INPUT + lag for lag in late]
+        meeting = max(ready) + MEETING
+        work = COMPUTE + APPLY + exchange + (slow_first if step == 0 else 0.0)
+        end = (meeting if met else max(ready)) + work
+        for row, has_batch in zip(rows, ready, strict=True):
+            row.append([has_batch - INPUT, has_batch, meeting if met else has_batch, end])
+        began = end
+    return rows
+
+
+def marks_of(run_seconds: float, ranks: int, unexplained: float = 0.0) -> Marks:
+    """run_seconds: of the steps. unexplained: seconds between the last step and the answer."""
+    launched = 1.7e9
+    begins = [launched + LAUNCH_S]
+    for phase in START:
+        begins.append(begins[-1] + SECONDS[phase])
+    answered = begins[-1] + run_seconds + unexplained
+    # The session's own questions, for 5 s, before the order to close.
+    phases = [*START, "run", "ready", "ablation", "ready", "end"]
+    times = [*begins, answered, answered + 1, answered + 2, answered + 5]
+    of_rank = [
+        Mark(phase, at, at - launched + 77.0) for phase, at in zip(phases, times, strict=True)
+    ]
+    since = [time - launched for time in times]
+    asked = [
+        Asked("run", since[len(START)], since[len(START) + 1]),
+        Asked("ablation", since[-3], since[-2]),
+        Asked("close", since[-1], since[-1] + END_S),
+    ]
+    return Marks(launched, times[-1] + END_S, [of_rank] * ranks, asked)
+
+
+def marked(
+    arm: Arm,
+    number: int = 0,
+    steps: int = 40,
+    late: Sequence[float] | None = None,
+    exchange: float = 0.0,
+    met: bool = False,
+    slow_first: float = 0.0,
+    unexplained: float = 0.0,
+    turns: int = 3,
+) -> Launch:
+    """A launch of Work.LEDGER. late: seconds by which each rank has its batches later. exchange:
+    seconds of a step that are exposed communication."""
+    lags = list(late or [0.0] * arm.world_size)
+    rows = step_marks(steps, lags, exchange, met, slow_first)
+    seconds = max(row[-1][3] for row in rows)
+    around = BETWEEN + INPUT
+    whole = [around + lag + COMPUTE + APPLY + exchange for lag in lags]
+    slowest = max(whole)
+    blocks = []
+    for turn in range(turns):
+        full = block(arm, 10 * slowest, BlockKind.FULL, turn)
+        local = block(
+            arm, [10 * (around + lag + COMPUTE + APPLY) for lag in lags], BlockKind.LOCAL, turn
+        )
+        compute = block(arm, 10 * (around + COMPUTE), BlockKind.COMPUTE, turn)
+        inside = {
+            id(full): [slowest - around - lag for lag in lags],
+            id(local): [COMPUTE + APPLY for _ in lags],
+            id(compute): [COMPUTE for _ in lags],
+        }
+        for timed in (full, local, compute):
+            for report, own in zip(timed.ranks, inside[id(timed)], strict=True):
+                report["inside_seconds"] = 10 * own  # type: ignore[index]
+            blocks.append(timed)
+    run = [
+        {
+            **run_report(steps=steps, samples=32 * steps, seconds=seconds),
+            "marks": row,
+            "validation": None,
+        }
+        for row in rows
+    ]
+    return Launch(
+        arm,
+        number,
+        startup_seconds=[{"launch": LAUNCH_S, **SECONDS} for _ in lags],
+        facts=[{"gradient_tensors": 54} for _ in lags],
+        blocks=blocks,
+        run=run,
+        marks=marks_of(seconds, len(lags), unexplained),
+    )
+
+
+def marked_round(comparison: Comparison, number: int = 0, **candidate: object) -> Round:
+    """candidate: of marked, for the side that is judged."""
+    ours, theirs = comparison.candidate.arm, comparison.reference.arm
+    launches = {
+        ours: marked(ours, number, **candidate),  # type: ignore[arg-type]
+        theirs: marked(theirs, number),
+    }
+    return Round(number, Schedule.FRESH, launches)
