@@ -122,9 +122,14 @@ def is_oversubscribed(slots: Sequence[Slot], world_size: int) -> bool:
     return any(slot.oversubscribed for slot in place_group(slots, world_size))
 
 
+def replicas_per_node(slots: Sequence[Slot], world_size: int) -> tuple[int, ...]:
+    """How many of the first world_size slots are on each of their hosts, in the order of ranks."""
+    return tuple(Counter(slot.host for slot in place_group(slots, world_size)).values())
+
+
 def nodes(slots: Sequence[Slot], world_size: int) -> int:
     """How many hosts the first world_size slots are on."""
-    return len({slot.host for slot in place_group(slots, world_size)})
+    return len(replicas_per_node(slots, world_size))
 
 
 def local_offers(

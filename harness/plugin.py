@@ -146,7 +146,8 @@ class Suite:
                 seed=int(time.time()),
             )
             facts = fingerprint(self.machine, stack, self.options.launcher, self.campaign.slots)
-            self._store = Store(Path(self.options.results) / "runs", session_name(), facts)
+            runs = Path(self.options.results) / "runs"
+            self._store = Store(runs, session_name(), facts, self.campaign.slots)
         return self._session
 
     def _say(self, text: str) -> None:

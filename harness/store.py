@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import Enum
@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.account import Account
 from harness.measurement import Block, Launch, Round
+from harness.placement import Slot, replicas_per_node
 from harness.plan import Arm, Comparison, Side
 from harness.session import Outcome
 from harness.stats import Interval
@@ -30,12 +31,20 @@ Document = dict[str, Any]
 class Store:
     """Writes below results/runs/<session>/."""
 
-    def __init__(self, directory: Path, session: str, fingerprint: Mapping[str, Any]) -> None:
-        """directory: results/runs. Raises OSError if it cannot be written."""
+    def __init__(
+        self,
+        directory: Path,
+        session: str,
+        fingerprint: Mapping[str, Any],
+        slots: Sequence[Slot],
+    ) -> None:
+        """directory: results/runs. slots: of the session. Raises OSError if it cannot be
+        written."""
         self.directory = directory / session
         self.directory.mkdir(parents=True, exist_ok=False)
         self._session = session
         self._fingerprint = fingerprint
+        self._slots = slots
 
     def write_case(self, outcome: Outcome) -> Path:
         """Write what is known of a case, the moment that it is known."""
@@ -44,6 +53,7 @@ class Store:
             "session": self._session,
             "written_at": now(),
             "fingerprint": dict(self._fingerprint),
+            "replicas_per_node": replicas_per_node(self._slots, outcome.comparison.world_size),
             **case_document(outcome),
         }
         return write_json(self.directory / f"{file_name(outcome.comparison)}.json", document)

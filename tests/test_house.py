@@ -149,6 +149,7 @@ PURE = {
         "harness.runs",
         "numpy",
     },
+    "prediction": {"harness.errors", "numpy", "scipy"},
     "proposal": {"harness.plan", "harness.stats", "harness.verdict", "random"},
     "placement": {"harness.errors", "harness.machine", "harness.plan"},
 }
@@ -173,7 +174,7 @@ LAYERS = (
     ("errors", "exchanges", "recipes", "stats", "marks", "straggler"),
     ("plan",),
     ("questions", "planted", "runs", "speedup"),
-    ("verdict", "measurement", "proposal"),
+    ("verdict", "measurement", "proposal", "prediction"),
     ("ledger",),
     ("account", "evidence"),
     ("waterfall",),
@@ -186,8 +187,9 @@ LAYERS = (
     ("rounds",),
     ("session",),
     ("store", "summary", "replay"),
+    ("archive", "forecast"),
     ("campaign",),
-    ("plugin",),
+    ("plugin", "__main__"),
 )
 LAYER = {f"harness.{name}": depth for depth, names in enumerate(LAYERS) for name in names}
 

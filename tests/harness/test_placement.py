@@ -13,6 +13,7 @@ from harness.placement import (
     nodes,
     place,
     place_group,
+    replicas_per_node,
     threads,
 )
 from harness.plan import Strategy
@@ -147,6 +148,14 @@ class TestGroups:
     def test_nodes_of_a_group(self, world_size, count):
         slots = place(offers(("a", 4, 8, gpus(0, 1, 2, 3)), ("b", 4, 8, gpus(0, 1, 2, 3))))
         assert nodes(slots, world_size) == count
+
+    def test_replicas_are_counted_node_by_node(self):
+        slots = place(offers(("a", 4, 8, []), ("b", 2, 8, [])))
+        assert [replicas_per_node(slots, n) for n in (3, 5, 6)] == [(3,), (4, 1), (4, 2)]
+
+    def test_ranks_that_alternate_between_hosts_are_two_nodes(self):
+        slots = place([Offer(rank, "ab"[rank % 2], (0, 1)) for rank in range(3)])
+        assert replicas_per_node(slots, 3) == (2, 1)
 
     @pytest.mark.parametrize("world_size", [0, 3])
     def test_a_size_that_the_session_does_not_have_is_refused(self, world_size):

@@ -13,10 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from harness.fingerprint import fingerprint
 from harness.launch.group import GroupFailed
-from harness.machine import Machine
-from harness.placement import Offer, place
 from harness.plan import BlockKind, Comparison, Question, Schedule, Strategy
 from harness.questions import (
     communication,
@@ -27,7 +24,6 @@ from harness.questions import (
     weak_scaling,
 )
 from harness.session import Outcome
-from harness.stack import Stack
 from harness.store import Store, plain, session_name, write_json
 from harness.verdict import Band, Ceiling, Judgement, Verdict, judge
 from tests.support.rounds import (
@@ -40,6 +36,7 @@ from tests.support.rounds import (
     outcome,
     run_report,
 )
+from tests.support.stores import make_store
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "results" / "schema"
 WEAK = weak_scaling(WORKLOAD, 2)
@@ -56,30 +53,8 @@ SESSION = jsonschema.Draft202012Validator(schema("session"))
 
 
 @pytest.fixture
-def store(tmp_path: Path, make_fingerprint: dict[str, Any]) -> Store:
-    return Store(tmp_path / "runs", "20260131T235959Z-4711", make_fingerprint)
-
-
-@pytest.fixture
-def make_fingerprint() -> dict[str, Any]:
-    """Of a machine and a stack that tell as little as they may."""
-    machine = Machine("host", (0, 1))
-    stack = Stack(
-        interpreter="python",
-        mpirun="mpirun",
-        mpirun_version="mpirun (Open MPI) 4.1.8",
-        python="3.11.7",
-        tensorflow="2.18.1",
-        tensorflow_git="v2.18.0-14-gcb64295ec73",
-        keras="3.15.1",
-        numpy="2.0.2",
-        horovod="0.28.1",
-        horovod_flags=("mpi", "gloo"),
-        packages_sha256="0072b31e",
-        settings={},
-    )
-    slots = place([Offer(rank, "host", (0, 1)) for rank in range(2)])
-    return dict(fingerprint(machine, stack, "mpirun", slots, {}))
+def store(tmp_path: Path) -> Store:
+    return make_store(tmp_path / "runs")
 
 
 def written(store: Store, measured: Outcome) -> dict[str, Any]:
@@ -106,6 +81,13 @@ def test_a_case_that_passed(store, ask):
 def test_the_name_of_the_file_is_that_of_the_case(store):
     path = store.write_case(outcome(WEAK, RATIOS))
     assert path == store.directory / "weak_scaling-resnet_50_s-np2.json"
+
+
+@pytest.mark.parametrize(("world_size", "placed"), [(2, [2]), (3, [2, 1]), (4, [2, 2])])
+def test_replicas_are_counted_on_every_node(tmp_path, world_size, placed):
+    store = make_store(tmp_path, slots=4, slots_per_node=2)
+    document = written(store, outcome(weak_scaling(WORKLOAD, world_size), RATIOS))
+    assert document["replicas_per_node"] == placed
 
 
 def test_every_block_of_every_rank_is_written(store):
@@ -395,7 +377,7 @@ def test_a_document_that_cannot_be_written_leaves_the_earlier_one(tmp_path):
 
 def test_a_session_never_writes_into_another_ones_directory(store, tmp_path):
     with pytest.raises(FileExistsError):
-        Store(tmp_path / "runs", store.directory.name, {})
+        make_store(tmp_path / "runs", session=store.directory.name)
 
 
 def test_session_names_sort_by_time():

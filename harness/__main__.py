@@ -1,0 +1,61 @@
+"""`python -m harness`: what is done with the results of sessions that have been measured."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness.archive import read_session
+from harness.campaign import parse_world_sizes
+from harness.errors import UserError
+from harness.forecast import forecast
+
+REFUSED = 2
+
+
+def main() -> int:
+    """The exit status: 0, or 2 where something was refused, each with a line on stderr."""
+    arguments = parser().parse_args()
+    # What documents quote may be more than the terminal's encoding knows.
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        status: int = arguments.command(arguments)
+    except UserError as error:
+        complain(str(error))
+        return REFUSED
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m harness", description=__doc__)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    add = commands.add_parser(
+        "predict",
+        help="efficiency at larger world sizes, by a model",
+        description="Efficiency of weak scaling at larger world sizes, by a model.",
+    )
+    add.add_argument("session", type=Path, metavar="SESSION", help="such as results/runs/...")
+    add.add_argument("--sizes", default="", metavar="N,N", help="default: 2 and 4 times the nodes")
+    add.set_defaults(command=predict)
+    return top
+
+
+def predict(arguments: argparse.Namespace) -> int:
+    sizes = parse_world_sizes(arguments.sizes, "--sizes") if arguments.sizes else ()
+    archive = read_session(arguments.session)
+    found = forecast(archive, sizes)
+    for line in (*archive.left_out, *found.refusals):
+        complain(line)
+    for line in found.lines:
+        print(line)
+    return REFUSED if found.refusals else 0
+
+
+def complain(text: str) -> None:
+    """One line, whatever a document has in its names."""
+    print(" ".join(text.split()), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Sessions read back from disk: what harness/store.py has written, and nothing that is not whole.
+
+Every file of a session's directory is held against results/schema/*.json. What is broken, half
+written or of another session is named in a line and left out; the rest is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+from harness.errors import UserError
+from harness.plan import Question, Workload
+from harness.stats import Interval
+from harness.store import Document
+from harness.tomlfile import shown
+from harness.verdict import Verdict
+
+SCHEMAS = Path(__file__).resolve().parents[1] / "results" / "schema"
+SESSION_FILE = "session.json"
+_LONGEST_REASON = 160
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case of a session, as its document tells it.
+
+    replicas_per_node: of the candidate. figure: None where nothing could be measured; its bounds
+    are 0 and infinite where so few rounds bound nothing. document: all of it, for whoever needs
+    blocks or evidence.
+    """
+
+    name: str
+    session: str
+    written_at: datetime
+    fingerprint: Mapping[str, Any]
+    question: Question
+    workload: Workload
+    world_size: int
+    replicas_per_node: tuple[int, ...]
+    verdict: Verdict
+    figure: Interval | None
+    reason: str
+    failed: bool
+    document: Document
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the figure is one that was measured, be it good or bad. An INVALID one is where
+        nothing but a threshold was missing."""
+        if self.figure is None or self.failed or self.verdict is Verdict.NOT_JUDGED:
+            return False
+        return self.verdict is not Verdict.INVALID or bool(
+            self.document["verdict"]["threshold_line"]
+        )
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A session: its own document, None where it was ended before that was written, its cases by
+    name, and a line for each file that was left out."""
+
+    directory: Path
+    session: Document | None
+    cases: tuple[Case, ...]
+    left_out: tuple[str, ...]
+
+
+class Unreadable(ValueError):
+    """A file that is no document of its session; the message says why."""
+
+
+def read_session(directory: Path) -> Archive:
+    """Every document of a session. directory: results/runs/<session>.
+
+    Raises UserError if there is no such directory.
+    """
+    try:
+        files = sorted(directory.iterdir())
+    except OSError as error:
+        raise UserError(
+            f"{shown(directory)}: {error.strerror}; give the directory of a session, such as "
+            "results/runs/20260131T235959Z-4711"
+        ) from None
+    documents: dict[Path, Document] = {}
+    left_out: dict[Path, str] = {}
+    for path in files:
+        try:
+            documents[path] = read_document(path)
+        except Unreadable as error:
+            left_out[path] = str(error)
+    session = documents.pop(directory / SESSION_FILE, None)
+    name = session["session"] if session else directory.resolve().name
+    cases = []
+    for path, document in documents.items():
+        try:
+            cases.append(_case_of_session(path, document, name))
+        except Unreadable as error:
+            left_out[path] = str(error)
+    return Archive(
+        directory,
+        session,
+        tuple(sorted(cases, key=lambda case: case.name)),
+        tuple(_line(path, why) for path, why in sorted(left_out.items())),
+    )
+
+
+def read_document(path: Path) -> Document:
+    """One document, as its schema wants it. Raises Unreadable."""
+    if path.suffix == ".partial":
+        raise Unreadable("half-written: the session ended while it wrote this")
+    if path.suffix != ".json" or path.is_dir():
+        raise Unreadable("no document of a session")
+    kind = "session" if path.name == SESSION_FILE else "case"
+    try:
+        document = json.loads(
+            path.read_text(encoding="utf-8"),
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_whole,
+        )
+        problem = _problem(kind, document)
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise Unreadable("nested more deeply than any document") from None
+    except ValueError as error:
+        raise Unreadable(f"not valid JSON: {error}") from None
+    if problem:
+        raise Unreadable(problem)
+    found: Document = document
+    return found
+
+
+def case_of(document: Document) -> Case:
+    """From a document that is as the schema wants it. Raises Unreadable where its parts
+    contradict each other."""
+    plan, verdict = document["plan"], document["verdict"]
+    placed = tuple(int(count) for count in document["replicas_per_node"])
+    if sum(placed) != plan["world_size"]:
+        raise Unreadable(f"replicas_per_node {list(placed)} are not {plan['world_size']} replicas")
+    try:
+        written_at = datetime.fromisoformat(document["written_at"])
+    except ValueError as error:
+        raise Unreadable(f"written_at: {error}") from None
+    return Case(
+        name=document["case"],
+        session=document["session"],
+        written_at=written_at,
+        fingerprint=document["fingerprint"],
+        question=Question(plan["question"]),
+        workload=Workload(**plan["workload"]),
+        world_size=int(plan["world_size"]),
+        replicas_per_node=placed,
+        verdict=Verdict(verdict["word"]),
+        figure=_interval(verdict["figure"]),
+        reason=verdict["reason"],
+        failed=document["failure"] is not None,
+        document=document,
+    )
+
+
+def _case_of_session(path: Path, document: Document, session: str) -> Case:
+    """Raises Unreadable for a case of another session, and for a copy under another name."""
+    if document["session"] != session:
+        raise Unreadable(f"of another session, {document['session']}")
+    # As harness.store.file_name has it.
+    if path.stem != document["case"].replace("[", "-", 1).removesuffix("]"):
+        raise Unreadable(f"not the file of its case, {document['case']}")
+    return case_of(document)
+
+
+def _interval(figure: Mapping[str, Any] | None) -> Interval | None:
+    if figure is None:
+        return None
+    upper = math.inf if figure["upper"] is None else float(figure["upper"])
+    return Interval(
+        float(figure["estimate"]),
+        float(figure["lower"]),
+        upper,
+        float(figure["alpha"]),
+        int(figure["observations"]),
+    )
+
+
+@cache
+def _validator(kind: str) -> Any:
+    # Late, since it takes a while to import and who only measures needs none of it.
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(json.loads((SCHEMAS / f"{kind}.schema.json").read_text()))
+
+
+def _problem(kind: str, document: object) -> str:
+    """What the schema has against a document, with the place; empty if nothing."""
+    from jsonschema.exceptions import best_match
+
+    error = best_match(_validator(kind).iter_errors(document))
+    if error is None:
+        return ""
+    place = error.json_path.removeprefix("$").removeprefix(".")
+    return f"{place}: {error.message}" if place else str(error.message)
+
+
+def _line(path: Path, why: str) -> str:
+    """One line, whatever is in the file's name or in the values that the reason quotes."""
+    reason = " ".join(why.split())
+    if len(reason) > _LONGEST_REASON:
+        reason = reason[: _LONGEST_REASON - 3] + "..."
+    return f"{' '.join(shown(path).split())}: left out: {reason}"
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text)
+
+
+def _whole(text: str) -> int:
+    """An integer that a float can hold, for that is what readers make of it."""
+    _finite(text)
+    return int(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text[:20]} is no number of a document")

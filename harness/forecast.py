@@ -1,0 +1,102 @@
+"""What weak scaling a session lets expect at larger sizes, as text: a session in, lines out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.archive import Archive, Case
+from harness.plan import Question, Workload
+from harness.prediction import NotPredictable, Point, Prediction, predict
+from harness.stats import Interval
+from harness.summary import WIDTH, figure_text
+from harness.tomlfile import shown
+
+HEADER = "model, not measured: efficiency of weak scaling, S_n / (n S_1)"
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """lines: for people, empty if nothing can be predicted. refusals: one line a network of which
+    nothing can, or one of the session."""
+
+    lines: tuple[str, ...]
+    refusals: tuple[str, ...]
+
+
+def forecast(archive: Archive, sizes: Sequence[int] = ()) -> Forecast:
+    """Of every network whose weak scaling the session has measured; sizes: world sizes, empty for
+    those that harness.prediction.predict takes."""
+    by_workload: dict[Workload, list[Case]] = {}
+    for case in archive.cases:
+        if case.question is Question.WEAK_SCALING:
+            by_workload.setdefault(case.workload, []).append(case)
+    lines, refusals = [], []
+    for workload, cases in by_workload.items():
+        points, unused = _points(cases)
+        try:
+            prediction = predict(list(points), sizes)
+        except NotPredictable as error:
+            why = "".join(f"; {reason}" for reason in unused)
+            refusals.append(f"{workload.name}: no prediction: {error}{why}")
+        else:
+            lines += ["", *_table(workload, prediction, points, unused)]
+    if not by_workload:
+        refusals.append(
+            f"{shown(archive.directory)}: no prediction: the session has no case of weak scaling"
+        )
+    return Forecast((HEADER, *lines) if lines else (), tuple(refusals))
+
+
+def _points(cases: Sequence[Case]) -> tuple[dict[Point, Interval | None], list[str]]:
+    """What can be fitted, each with its measured interval, and a note for what cannot."""
+    points: dict[Point, Interval | None] = {Point(1, 1, 1.0): None}
+    unused = []
+    for case in sorted(cases, key=lambda case: case.world_size):
+        if case.figure is None or not case.is_sound:
+            unused.append(f"np {case.world_size} was not used: {case.verdict.value}")
+        elif len(set(case.replicas_per_node)) > 1:
+            placed = ", ".join(map(str, case.replicas_per_node))
+            unused.append(f"np {case.world_size} was not used: unevenly on nodes, {placed}")
+        else:
+            nodes = len(case.replicas_per_node)
+            try:
+                point = Point(nodes, case.world_size, case.figure.estimate)
+            except ValueError as error:
+                unused.append(f"np {case.world_size} was not used: {error}")
+            else:
+                points[point] = case.figure
+    return points, unused
+
+
+def _table(
+    workload: Workload,
+    prediction: Prediction,
+    points: dict[Point, Interval | None],
+    unused: Sequence[str],
+) -> list[str]:
+    last = prediction.points[-1]
+    per_node = last.replicas_per_node
+    heading = f"{workload.name}, {per_node} replica{'s' * (per_node > 1)} a node"
+    lines = [f"{'np':>5} {'nodes':>5} {'figure':>6} {'interval':<14} (measured)"]
+    for point in prediction.points:
+        figure = points[point]
+        text = f"{1.0:>6.3f} {'by definition':<14}" if figure is None else figure_text(figure)
+        lines.append(f"{point.replicas:>5} {point.nodes:>5} {text}".rstrip())
+    lines.append(f"{'np':>5} {'nodes':>5} {'low':>6} {'central':>7} {'high':>6} {'keep-last':>9}")
+    lines += [
+        f"{each.replicas:>5} {each.nodes:>5} {each.low:>6.3f} {each.central:>7.3f} "
+        f"{each.high:>6.3f} {each.keep_last:>9.3f}"
+        for each in prediction.estimates
+    ]
+    notes = [
+        f"left out of the fit, np {last.replicas} is missed by {prediction.model_error:+.1%}; "
+        f"by {prediction.keep_last_error:+.1%} if the last efficiency is kept",
+        *unused,
+    ]
+    return [
+        *textwrap.wrap(heading, WIDTH),
+        *lines,
+        *(part for note in notes for part in textwrap.wrap(note, WIDTH, subsequent_indent="    ")),
+    ]

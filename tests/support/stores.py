@@ -1,0 +1,39 @@
+"""A store of a session that was measured on given nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.fingerprint import fingerprint
+from harness.machine import Machine
+from harness.placement import Offer, place
+from harness.stack import Stack
+from harness.store import Store
+
+SESSION = "20260131T235959Z-4711"
+# Of a machine and a stack that tell as little as they may.
+MACHINE = Machine("host", (0, 1))
+STACK = Stack(
+    interpreter="python",
+    mpirun="mpirun",
+    mpirun_version="mpirun (Open MPI) 4.1.8",
+    python="3.11.7",
+    tensorflow="2.18.1",
+    tensorflow_git="v2.18.0-14-gcb64295ec73",
+    keras="3.15.1",
+    numpy="2.0.2",
+    horovod="0.28.1",
+    horovod_flags=("mpi", "gloo"),
+    packages_sha256="0072b31e",
+    settings={},
+)
+
+
+def make_store(
+    runs: Path, slots: int = 2, slots_per_node: int = 2, session: str = SESSION
+) -> Store:
+    """Below runs, of a session with so many slots of a core each."""
+    cores = tuple(range(slots_per_node))
+    offers = [Offer(rank, f"host{rank // slots_per_node}", cores) for rank in range(slots)]
+    placed = place(offers)
+    return Store(runs, session, fingerprint(MACHINE, STACK, "mpirun", placed, {}), placed)
