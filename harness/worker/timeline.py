@@ -1,0 +1,257 @@
+"""What a Horovod timeline tells: which activity went on when, on rank 0.
+
+The file is an array of Chrome trace events, one "process" a tensor. A tensor's activities are pairs
+of B and E. Tensors that travel in one fused buffer each have events of their own for what was done
+once, so activities are measured by the union of their intervals: their sum counts that time again
+for every tensor. Ticks (X of no duration, which rank had a tensor ready; i, a cycle begins) are not
+activities. Source: horovod/common/timeline.cc of Horovod 0.28.1.
+
+Horovod 0.28.1 closes the array after each event and opens it again for the next one, and others
+never close it; whatever ends a process may cut the file anywhere. So the end of the array, and of
+its last event, may be missing.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn, Optional, TextIO
+
+# Begin and end in seconds of the timeline's own clock.
+Interval = tuple[float, float]
+
+# The activities that wait for bytes of other ranks, by the library that carries them. The time from
+# the first rank's entry to the last one's is in them. Not on the wire: NEGOTIATE_*, QUEUE,
+# WAIT_FOR_*, INIT_*, ALLOCATE_*, MEMCPY_*, COPY_*, and the operations (ALLREDUCE, BROADCAST, ...)
+# that enclose all of these but the negotiation.
+WIRE = re.compile(r"(MPI|GLOO|NCCL|CCL)_")
+
+# How much of the file is read at once, and the longest event that is believed, in characters.
+CHUNK = 1 << 20
+_BETWEEN = re.compile(r"[\s,]*")
+# A decoder that runs out of text stops at its end, or before a number or word that it cuts.
+_TAIL = re.compile(r"[\w.+\\-]{0,8}")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A file's events.
+
+    activities: name -> the intervals of every event, as they ended; tensors: their names, as they
+    first appeared; epoch_s: seconds since 1970 at the clock's zero, None where the file does not
+    say; closed: whether the array is, as it is when recording was stopped.
+    """
+
+    activities: dict[str, list[Interval]]
+    tensors: list[str]
+    epoch_s: Optional[float]
+    closed: bool
+
+    def after(self, begin_s: float) -> "Timeline":
+        """Without the events that begin before that time."""
+        later = {
+            name: [interval for interval in intervals if interval[0] >= begin_s]
+            for name, intervals in self.activities.items()
+        }
+        left = {name: intervals for name, intervals in later.items() if intervals}
+        return Timeline(left, self.tensors, self.epoch_s, self.closed)
+
+    def seconds(self) -> dict[str, float]:
+        """Of the union of every activity's intervals."""
+        return {name: length(union(intervals)) for name, intervals in self.activities.items()}
+
+    def wire(self) -> list[Interval]:
+        """The union of the intervals of all activities that are on the wire (see WIRE)."""
+        return union(
+            interval
+            for name, intervals in self.activities.items()
+            if WIRE.match(name)
+            for interval in intervals
+        )
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """The times that are in any of the intervals: disjoint intervals, in their order."""
+    merged: list[Interval] = []
+    for begin, end in sorted(intervals):
+        if merged and begin <= merged[-1][1]:
+            if end > merged[-1][1]:
+                merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def length(intervals: Iterable[Interval]) -> float:
+    """The sum of the intervals' lengths, in seconds."""
+    return math.fsum(end - begin for begin, end in intervals)
+
+
+def read(path: str) -> Timeline:
+    """The timeline of a file, in time and memory linear in its size.
+
+    An activity whose begin or end is not in the file is left out. Raises ValueError, in one line
+    that names the file, if it cannot be read or is no timeline.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return _Recording().timeline(_Array(stream))
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+    except ValueError as error:
+        reason = f"is no Horovod timeline: {error}"
+    raise ValueError(f"{path} {reason}; record it anew")
+
+
+class _Array:
+    """The objects of a JSON array, as far as it goes. Raises ValueError where it is anything else.
+
+    closed: whether its end has been reached.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.closed = False
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        decoder = json.JSONDecoder(strict=False, parse_constant=_refuse)
+        text = self._stream.read(CHUNK)
+        at = len(text) - len(text.lstrip())
+        if at == len(text):
+            raise ValueError("it is empty")
+        if text[at] != "[":
+            raise ValueError(f"it begins with {text[at : at + 10]!r}, not with '['")
+        at += 1
+        number = 0
+        while True:
+            at = _end_of(_BETWEEN, text, at)
+            if at < len(text) and text[at] == "]":
+                self._close(text[at + 1 :])
+                return
+            event = None
+            if at < len(text):
+                event, at = _decoded(decoder, text, at, number)
+            if event is not None:
+                yield event
+                number += 1
+                continue
+            more = self._stream.read(CHUNK)
+            if not more:
+                return
+            if len(text) - at > CHUNK:
+                raise ValueError(f"event {number} does not end")
+            text, at = text[at:] + more, 0
+
+    def _close(self, rest: str) -> None:
+        while rest:
+            if rest.strip():
+                raise ValueError(f"after its end comes {rest.strip()[:10]!r}")
+            rest = self._stream.read(CHUNK)
+        self.closed = True
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")
+
+
+def _end_of(pattern: "re.Pattern[str]", text: str, at: int) -> int:
+    """Of the longest match from there on; a pattern that matches nothing, too."""
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _decoded(
+    decoder: json.JSONDecoder, text: str, at: int, number: int
+) -> tuple[Optional[dict[str, Any]], int]:
+    """The object that begins there and where it ends; None and `at` where the text ends first."""
+    if text[at] != "{":
+        raise ValueError(f"event {number} is {text[at : at + 10]!r}, not an object")
+    try:
+        return decoder.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        if error.msg.startswith("Unterminated string") or (
+            _end_of(_TAIL, text, error.pos) == len(text)
+        ):
+            return None, at
+        raise ValueError(f"event {number} is damaged ({error.msg})") from error
+    except RecursionError:
+        raise ValueError(f"event {number} is too deep") from None
+
+
+class _Recording:
+    """Puts the events of a file together."""
+
+    def __init__(self) -> None:
+        self._activities: dict[str, list[Interval]] = {}
+        # By tensor (and thread, which Horovod does not name), what has begun and not ended yet.
+        self._begun: dict[tuple[Any, Any], list[tuple[str, float]]] = {}
+        self._tensors: list[str] = []
+        self._epoch_s: Optional[float] = None
+
+    def timeline(self, array: _Array) -> Timeline:
+        """Raises ValueError if an event is not one of a timeline."""
+        take = {"B": self._begin, "E": self._end, "X": self._whole, "M": self._metadata}
+        for number, event in enumerate(array):
+            phase = event.get("ph")
+            if not isinstance(phase, str):
+                raise ValueError(f"event {number} has no phase ('ph')")
+            if phase in take:
+                try:
+                    take[phase](event)
+                except ValueError as error:
+                    raise ValueError(f"event {number} {error}") from error
+        return Timeline(self._activities, self._tensors, self._epoch_s, array.closed)
+
+    def _begin(self, event: dict[str, Any]) -> None:
+        self._begun.setdefault(_tensor(event), []).append((_name(event), _micros(event, "ts")))
+
+    def _end(self, event: dict[str, Any]) -> None:
+        end = _micros(event, "ts")
+        begun = self._begun.get(_tensor(event))
+        if begun:  # else it had begun before the recording did
+            name, begin = begun.pop()
+            self._add(name, begin, end)
+
+    def _whole(self, event: dict[str, Any]) -> None:
+        name, begin = _name(event), _micros(event, "ts")
+        duration = _micros(event, "dur") if "dur" in event else 0
+        if duration:
+            self._add(name, begin, begin + duration)
+
+    def _add(self, name: str, begin: float, end: float) -> None:
+        if end < begin:
+            raise ValueError(f"ends before it begins ({name})")
+        self._activities.setdefault(name, []).append((begin / 1e6, end / 1e6))
+
+    def _metadata(self, event: dict[str, Any]) -> None:
+        arguments = event.get("args")
+        if event.get("name") != "process_name" or not isinstance(arguments, dict):
+            return
+        if "start_time_since_epoch_in_micros" in arguments:
+            self._epoch_s = _micros(arguments, "start_time_since_epoch_in_micros") / 1e6
+        elif "name" in arguments:
+            self._tensors.append(_name(arguments))
+
+
+def _name(event: dict[str, Any]) -> str:
+    name = event.get("name")
+    if not isinstance(name, str):
+        raise ValueError("has no name")
+    return name
+
+
+def _tensor(event: dict[str, Any]) -> tuple[Any, Any]:
+    key = (event.get("pid"), event.get("tid"))
+    if key[0] is None or any(isinstance(part, (dict, list)) for part in key):
+        raise ValueError("has no process ('pid')")
+    return key
+
+
+def _micros(event: dict[str, Any], key: str) -> float:
+    """The microseconds of that key."""
+    micros = event.get(key)
+    # As many as a 64-bit clock counts.
+    if isinstance(micros, bool) or not isinstance(micros, (int, float)) or abs(micros) >= 2**63:
+        raise ValueError(f"has no time ('{key}')")
+    return micros
