@@ -66,6 +66,7 @@ class Starter:
         seed: int = SEED,
         last_phase: Phase = Phase.BROADCAST,
         common_order: bool = False,
+        timeline: bool = False,
     ) -> Group:
         """Start a group for the arm, without waiting for it.
 
@@ -73,7 +74,9 @@ class Starter:
         from the data, and of the initial weights. share_startup: start up on all of the session's
         cores instead of the arm's own, because other arms start at the same time. last_phase: of
         the start-up. common_order: every strategy trains on the same global batches, of which each
-        rank reads all and takes its part, rather than on a part of the data of its own.
+        rank reads all and takes its part, rather than on a part of the data of its own. timeline:
+        Horovod can be asked for one. Its writing thread on rank 0 never sleeps, so that nothing
+        else is to be timed in such a launch.
         """
         placed = place_group(self.slots, arm.world_size)
         struck = self.fault is not None and self.fault.strikes(arm)
@@ -108,7 +111,8 @@ class Starter:
                     "fault": self.fault.as_config() if self.fault and struck else None,
                 }
             )
-        return Group(arm.name, self.launcher, self.hub, self._order(arm, placed), configs)
+        order = self._order(arm, placed, {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {})
+        return Group(arm.name, self.launcher, self.hub, order, configs)
 
     def _workload(self, arm: Arm) -> dict[str, Any]:
         workload = arm.workload
@@ -139,12 +143,13 @@ class Starter:
             return STEPS_OF_AN_EPOCH
         return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
 
-    def _order(self, arm: Arm, slots: Sequence[Slot]) -> Order:
+    def _order(self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str]) -> Order:
+        environment = {**self._environment(), **_settings(EXCHANGES[arm.exchange]), **settings}
         return Order(
             processes=arm.processes,
             slots=slots,
             interpreter=self.interpreter,
-            environment={**self._environment(), **_settings(EXCHANGES[arm.exchange])},
+            environment=environment,
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
         )

@@ -35,6 +35,7 @@ class Phase(str, Enum):
     ABLATION = "ablation"
     CORRECTNESS = "correctness"
     GRADIENTS = "gradients"
+    TIMELINE = "timeline"
     EVIDENCE = "evidence"
     END = "end"
 

@@ -153,3 +153,6 @@ class DistributedTrainer(ABC):
 
     def gradients(self, path: str) -> Facts:
         raise ValueError("the strategy reduces inside the optimizer; see correctness")
+
+    def timeline(self, steps: int, path: str) -> Facts:
+        raise ValueError(training.no_timeline(self.config))

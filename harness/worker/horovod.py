@@ -1,12 +1,14 @@
 """Strategy `horovod`: one process a replica, gradients averaged by DistributedGradientTape."""
 
+import os
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from harness.worker import training
+from harness.worker import timeline, training
 from harness.worker.replica import ReplicaTrainer
 from harness.worker.trainer import Facts
 
@@ -51,3 +53,39 @@ class HorovodTrainer(ReplicaTrainer):
 
     def barrier(self) -> None:
         hvd.allreduce(self._barrier_token, name="hvdperf.barrier")
+
+    def timeline(self, steps: int, path: str) -> Facts:
+        if "HOROVOD_TIMELINE" not in os.environ:
+            raise ValueError(
+                "this launch records no timeline; start it with HOROVOD_TIMELINE=DYNAMIC"
+            )
+        hvd.start_timeline(path)
+        # Only now, for rank 0 must not miss what another one announces. The barrier's allreduce is
+        # over before rank 0 executes any other.
+        self.barrier()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            batch = self.next_batch("full")
+            self.learning_rate.before_step()
+            loss = self.step("full", batch)
+            self.learning_rate.after_step(loss)
+        float(loss)
+        facts: Facts = {"seconds": time.perf_counter() - begin}
+        # Returns when Horovod's writing thread has emptied its queue and closed the file.
+        hvd.stop_timeline()
+        if self.rank == 0:
+            facts.update(_communication(path))
+        return facts
+
+
+def _communication(path: str) -> Facts:
+    """What a recording of steps that begin with a barrier says of the steps."""
+    recorded = timeline.read(path)
+    if not recorded.closed or "ALLREDUCE" not in recorded.activities:
+        raise ValueError(f"{path} was not written to its end; look whether the disk is full")
+    _, barrier_ended = recorded.activities["ALLREDUCE"][0]
+    of_steps = recorded.after(barrier_ended)
+    return {
+        "activities": of_steps.seconds(),
+        "wire_seconds": timeline.length(of_steps.wire()),
+    }

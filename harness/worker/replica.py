@@ -242,3 +242,6 @@ class ReplicaTrainer:
 
         training.save_arrays(path.format(rank=self.rank), a=both())
         return {"tensors": len(sources)}
+
+    def timeline(self, steps: int, path: str) -> Facts:
+        raise ValueError(training.no_timeline(self.config))

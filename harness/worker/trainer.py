@@ -76,3 +76,12 @@ class Trainer(Protocol):
     def gradients(self, path: str) -> Facts:
         """Write this rank's own gradients of one batch, and the reduced ones, to path (.npz, with
         {rank} in its name)."""
+
+    def timeline(self, steps: int, path: str) -> Facts:
+        """Train so many steps while Horovod records its timeline to path, on rank 0's host.
+
+        Returns seconds (of the steps, on this rank, until the last loss is there) and, on rank 0,
+        activities (name -> seconds of the union of its intervals) and wire_seconds (of the union of
+        all that are on the wire), as harness.worker.timeline says. The file also has the barrier
+        that the steps begin with; it is not counted. Raises ValueError for a strategy other than
+        Horovod, or if the launch was not started to be recorded."""

@@ -29,6 +29,11 @@ def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
         )
 
 
+def no_timeline(config: Config) -> str:
+    """Why there is none."""
+    return f"strategy {config['strategy']} has no timeline of Horovod; ask a launch of horovod"
+
+
 @dataclass
 class Part:
     """A model of the step with the optimizer that trains it."""

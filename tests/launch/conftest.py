@@ -100,6 +100,7 @@ def start(make_starter: MakeStarter) -> Iterator[Callable[..., Group]]:
         kinds: tuple[BlockKind, ...] = (BlockKind.FULL,),
         last_phase: Phase = Phase.BROADCAST,
         common_order: bool = False,
+        timeline: bool = False,
         **more: object,
     ) -> Group:
         group = make_starter(launcher, **more).start(
@@ -109,6 +110,7 @@ def start(make_starter: MakeStarter) -> Iterator[Callable[..., Group]]:
             share_startup=False,
             last_phase=last_phase,
             common_order=common_order,
+            timeline=timeline,
         )
         groups.append(group)
         group.wait_ready(DEADLINE_S)
