@@ -27,10 +27,12 @@ ALPHA = 0.025
 @dataclass(frozen=True)
 class Spent:
     """What one side's training of so many steps spent: wall_seconds and terms (harness.ledger) of
-    an average rank, fixed cost, and the seconds of the training without the start of its processes.
+    an average rank of the run, which took steps_of_run, fixed cost, and the seconds of the training
+    without the start of its processes.
     """
 
     steps: int
+    steps_of_run: int
     wall_seconds: float
     training_seconds: float
     terms: Mapping[str, float]
@@ -41,7 +43,10 @@ class Spent:
 @dataclass(frozen=True)
 class Account:
     """by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
-    efficiency by speed, which efficiency holds. late: who keeps the others waiting in most rounds.
+    efficiency by speed, which efficiency holds. late: who keeps the others waiting in most rounds;
+    late_where_met: the same where all ranks meet before every step. slowest: the rank whose steps
+    without exchange take longest in most rounds. wire_seconds: for how long of a step data moves
+    between ranks, by Horovod's timeline; None where it was not recorded.
     """
 
     world_size: int
@@ -55,6 +60,17 @@ class Account:
     candidate: Spent
     reference: Spent
     late: Straggler | None
+    late_where_met: Straggler | None
+    slowest: int | None
+    wire_seconds: float | None
+
+    @property
+    def hidden_seconds(self) -> float | None:
+        """What of it, at least, is behind the computation of a step."""
+        if self.wire_seconds is None:
+            return None
+        exposed = self.candidate.terms["exposed communication"] / self.candidate.steps_of_run
+        return max(0.0, self.wire_seconds - max(0.0, exposed))
 
     @property
     def product(self) -> float:
@@ -99,7 +115,10 @@ def account(comparison: Comparison, rounds: Sequence[Round]) -> Account:
         efficiency=_interval([value / n for value in by_speed]),
         candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in ledgers], taken),
         reference=_spent([t for _, t in trainings], [theirs for _, theirs in ledgers], steps),
-        late=_late([ours for ours, _ in ledgers]),
+        late=_late([ours.late for ours, _ in ledgers]),
+        late_where_met=_late([ours.late_where_met for ours, _ in ledgers]),
+        slowest=_most([_slowest(ours) for ours, _ in pairs]),
+        wire_seconds=_wire_seconds([ours for ours, _ in pairs]),
     )
 
 
@@ -115,12 +134,30 @@ def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]
     """
     alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
     whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))
-    local = candidate.of_kind(BlockKind.LOCAL)
-    ranks = [
+    ranks = _without_exchange(candidate)
+    return alone / fmean(ranks), max(ranks) / whole, fmean(ranks) / max(ranks)
+
+
+def _without_exchange(launch: Launch) -> list[float]:
+    """Seconds of a step without exchange, by rank."""
+    local = launch.of_kind(BlockKind.LOCAL)
+    return [
         median(float(block.ranks[rank]["seconds"]) / block.steps for block in local)
         for rank in range(len(local[0].ranks))
     ]
-    return alone / fmean(ranks), max(ranks) / whole, fmean(ranks) / max(ranks)
+
+
+def _slowest(launch: Launch) -> int:
+    ranks = _without_exchange(launch)
+    return ranks.index(max(ranks))
+
+
+def _wire_seconds(launches: Sequence[Launch]) -> float | None:
+    """Of a step, by Horovod's timelines, of which rank 0 tells."""
+    told = [launch.timeline[0] for launch in launches if launch.timeline]
+    if not told:
+        return None
+    return fmean(float(rank["wire_seconds"]) / int(rank["steps"]) for rank in told)
 
 
 def _spent(trainings: Sequence[Training], ledgers: Sequence[Ledger], steps: int) -> Spent:
@@ -132,6 +169,7 @@ def _spent(trainings: Sequence[Training], ledgers: Sequence[Ledger], steps: int)
     )
     return Spent(
         steps=steps,
+        steps_of_run=trainings[0].steps,
         wall_seconds=fmean(book.wall_seconds for book in ledgers) - left_out,
         training_seconds=fmean(trained.seconds(steps) for trained in trainings),
         terms={term: fmean(book.terms[term] for book in ledgers) for term in TERMS},
@@ -142,14 +180,18 @@ def _spent(trainings: Sequence[Training], ledgers: Sequence[Ledger], steps: int)
     )
 
 
-def _late(ledgers: Sequence[Ledger]) -> Straggler | None:
-    """Who is named in more than half of the rounds."""
-    named = [book.late for book in ledgers if book.late is not None]
-    ranks = [late.rank for late in named]
-    rank = max(ranks, key=ranks.count, default=None)
-    if rank is None or 2 * ranks.count(rank) <= len(ledgers):
+def _late(named: Sequence[Straggler | None]) -> Straggler | None:
+    """Who is named in more than half of the rounds, with its typical lag."""
+    rank = _most([None if late is None else late.rank for late in named])
+    if rank is None:
         return None
-    own = [late for late in named if late.rank == rank]
+    own = [late for late in named if late is not None and late.rank == rank]
     return Straggler(
         rank, median(late.lag_seconds for late in own), fmean(late.share for late in own)
     )
+
+
+def _most(ranks: Sequence[int | None]) -> int | None:
+    """The one in more than half of the rounds."""
+    rank = max(ranks, key=ranks.count)
+    return rank if 2 * ranks.count(rank) > len(ranks) else None

@@ -27,18 +27,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
+from typing import Any
 
 from harness.marks import Marks
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
-from harness.straggler import StepMarks, Straggler, meeting_seconds, straggler, waits
+from harness.straggler import StepMarks, Straggler, straggler, waits
 
 START = ("import", "init", "build", "input", "trace", "first step", "broadcast", "ready")
 OF_STEPS = (
     "between steps",
     "input wait",
     "straggler wait",
-    "meeting",
     "compute",
     "apply",
     "exposed communication",
@@ -51,12 +51,14 @@ CLOSES_WITHIN = 0.02
 @dataclass(frozen=True)
 class Ledger:
     """wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by
-    rank. steps: of the run. late: who kept the others waiting, if anyone did."""
+    rank. steps: of the run. late: who kept the others waiting, if anyone did;
+    late_where_met: the same of steps before which all ranks met."""
 
     wall_seconds: float
     ranks: tuple[Mapping[str, float], ...]
     steps: int
     late: Straggler | None
+    late_where_met: Straggler | None
 
     @property
     def terms(self) -> dict[str, float]:
@@ -89,18 +91,27 @@ def ledger(launch: Launch) -> Ledger:
     out_of_order = disorder(launch.marks)
     if out_of_order:
         raise ValueError(out_of_order)
-    met = any(mark[2] > mark[1] for marks in steps for mark in marks)
-    waited = waits(steps, met)
+    waited = waits(steps, met=False)
     ranks = tuple(
         {
             **_outside_of_steps(launch.marks, rank),
-            **_of_steps(steps, rank, sum(waited[rank]), met, *shares(launch.blocks, rank)),
+            **_of_steps(steps[rank], sum(waited[rank]), *shares(launch.blocks, rank)),
         }
         for rank in range(len(steps))
     )
-    count = len(steps[0])
-    step_seconds = max(marks[-1][3] for marks in steps) / count
-    return Ledger(wall_seconds(launch.marks), ranks, count, straggler(waited, step_seconds))
+    return Ledger(
+        wall_seconds(launch.marks), ranks, len(steps[0]), late(launch.run), late(launch.met_run)
+    )
+
+
+def late(ranks: Sequence[Mapping[str, Any]]) -> Straggler | None:
+    """Who keeps the others waiting in a marked run (harness.worker.run.run); None for no run."""
+    steps = [rank["marks"] for rank in ranks]
+    if not steps:
+        return None
+    step_seconds = max(marks[-1][3] for marks in steps) / len(steps[0])
+    met = any(mark[2] > mark[1] for marks in steps for mark in marks)
+    return straggler(waits(steps, met), step_seconds)
 
 
 def wall_seconds(marks: Marks) -> float:
@@ -158,26 +169,15 @@ def _outside_of_steps(marks: Marks, rank: int) -> dict[str, float]:
     return terms
 
 
-def _of_steps(
-    ranks: Sequence[StepMarks],
-    rank: int,
-    waited: float,
-    met: bool,
-    computes: float,
-    applies: float,
-) -> dict[str, float]:
-    marks = ranks[rank]
+def _of_steps(marks: StepMarks, waited: float, computes: float, applies: float) -> dict[str, float]:
     between = marks[0][0] + sum(after[0] - before[3] for before, after in pairwise(marks))
-    inside = sum(end - met_at for _, _, met_at, end in marks)
-    # Steps of the ablation do not meet: those of a late rank's peers hold the wait for it.
-    whole = inside + waited if met else inside
-    compute, apply = computes * whole, applies * whole
+    inside = sum(end - batch for _, batch, _, end in marks)
+    compute, apply = computes * inside, applies * inside
     return {
         "between steps": between,
         "input wait": sum(batch - begin for begin, batch, _, _ in marks),
         "straggler wait": waited,
-        "meeting": meeting_seconds(ranks) if met else 0.0,
         "compute": compute,
         "apply": apply,
-        "exposed communication": whole - compute - apply - waited,
+        "exposed communication": inside - compute - apply - waited,
     }

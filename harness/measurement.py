@@ -49,8 +49,9 @@ class Launch:
     """One start of an arm: its start-up, its blocks or its run, and the evidence that they are
     sound.
 
-    run holds harness.worker.run.run's result, by process rank. marks: of a launch that is to be
-    accounted for, once it has ended.
+    run holds harness.worker.run.run's result, by process rank. Of a launch that is to be accounted
+    for: marks, once it has ended; met_run, as run, of steps before which all ranks meet; timeline,
+    what Horovod recorded of a launch beside this one (Trainer.timeline).
     """
 
     arm: Arm
@@ -63,6 +64,8 @@ class Launch:
     evidence: Sequence[Mapping[str, Any]] = ()
     correctness: Sequence[Mapping[str, Any]] = ()
     marks: Marks | None = None
+    met_run: Sequence[Mapping[str, Any]] = ()
+    timeline: Sequence[Mapping[str, Any]] = ()
 
     @property
     def timed_seconds(self) -> float:

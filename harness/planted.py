@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,18 +14,19 @@ class Fault:
     """Something that one rank does wrong on purpose, to see whether the suite notices.
 
     kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); slow: every step takes
-    `factor` times as long; stray: its learning rate is `factor` times the others'; leak: every
-    step keeps a megabyte.
+    `factor` times as long; delay: it begins `ms` milliseconds later; stray: its learning rate is
+    `factor` times the others'; leak: every step keeps a megabyte.
     """
 
     kind: str
     rank: int
     phase: str = "block"
     factor: float = 1.0
+    ms: float = 0.0
     model: str = ""
     world_size: int = 0
 
-    KINDS: ClassVar = ("raise", "exit", "kill", "hang", "slow", "stray", "leak")
+    KINDS: ClassVar = ("raise", "exit", "kill", "hang", "slow", "delay", "stray", "leak")
 
     @classmethod
     def parse(cls, text: str) -> Fault:
@@ -32,7 +34,14 @@ class Fault:
         kind, _, rest = text.partition(":")
         if kind not in cls.KINDS:
             raise ValueError(f"unknown fault {kind!r}; known: {', '.join(cls.KINDS)}")
-        types = {"rank": int, "phase": str, "factor": float, "model": str, "world_size": int}
+        types = {
+            "rank": int,
+            "phase": str,
+            "factor": float,
+            "ms": float,
+            "model": str,
+            "world_size": int,
+        }
         values: dict[str, Any] = {"rank": 0}
         for item in filter(None, rest.split(",")):
             key, _, value = item.partition("=")
@@ -41,6 +50,10 @@ class Fault:
             values[key] = types[key](value)
         if kind in ("slow", "stray"):
             values.setdefault("factor", 2.0)
+        if kind == "delay":
+            values.setdefault("ms", 50.0)
+        if not 0 <= values.get("ms", 0.0) < math.inf:
+            raise ValueError(f"ms {values['ms']} is no delay; give 0 or more")
         if not values.get("factor", 1.0) >= 1.0:
             raise ValueError(f"factor {values['factor']} is below 1; give 1 or more")
         return cls(kind, **values)
@@ -55,4 +68,10 @@ class Fault:
 
     def as_config(self) -> dict[str, Any]:
         """As harness.worker.fault reads it."""
-        return {"kind": self.kind, "rank": self.rank, "phase": self.phase, "factor": self.factor}
+        return {
+            "kind": self.kind,
+            "rank": self.rank,
+            "phase": self.phase,
+            "factor": self.factor,
+            "ms": self.ms,
+        }

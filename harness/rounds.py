@@ -21,6 +21,9 @@ from models.inputs.errors import DataError
 
 WARM_UP_STEPS = 5
 WARM_UP_BLOCKS_MAX = 8
+# Of a run in which all ranks meet before every step, and of what Horovod records.
+MET_STEPS = 60
+TIMELINE_STEPS = 20
 # Steps of the reproducible training that two strategies are compared by. Few, because the last
 # bit in which two orders of summation differ grows: at 4 replicas resnet_50_s agreed to 1.2e-7
 # after 3 steps, to 2e-4 after 5 and to 2e-2 after 10; at 2 replicas transformer_s to 1e-4 of the
@@ -70,6 +73,10 @@ class Runner:
         else:
             for arm in living:
                 self._alternate(result, [arm])
+        if self.work is Work.LEDGER:
+            for arm in living:
+                if arm.world_size > 1 and arm not in self.failures:
+                    self._record(result, arm)
         return result
 
     def weights(self, arm: Arm) -> Path:
@@ -94,6 +101,16 @@ class Runner:
             # All at once: after Ctrl-C mpirun gives the whole session one second.
             for group in groups.values():
                 group.kill()
+            for group in groups.values():
+                group.end()
+
+    def _record(self, result: Round, arm: Arm) -> None:
+        groups: dict[Arm, Group] = {}
+        try:
+            self.progress(f"record the timeline of {arm.label}")
+            self._start_one(result, arm, groups, share_startup=False, timeline=True)
+            self._guarded(groups, arm, partial(self._listen, groups, result, arm))
+        finally:
             for group in groups.values():
                 group.end()
 
@@ -133,6 +150,15 @@ class Runner:
             marked=True,
         )
         self.progress(f"take the steps of {arm.label} apart")
+        if arm.world_size > 1:
+            launch.met_run = group.ask(
+                "run",
+                self.runs.deadline_s,
+                steps=MET_STEPS,
+                validate=False,
+                marked=True,
+                meet=True,
+            )
         group.ask("ablation", self.sampling.startup_deadline_s)
         step_seconds = median(rank["seconds"] for rank in launch.run) / self.runs.ledger_steps
         steps = max(
@@ -147,6 +173,16 @@ class Runner:
                 # The first steps of a kind are slow.
                 (launch.blocks if turn >= 0 else launch.warm_up).append(block)
         group.pause()
+
+    def _listen(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        """Have Horovod record some steps, in a launch in which nothing is timed."""
+        group = groups[arm]
+        group.wait_ready(self.sampling.startup_deadline_s)
+        path = self.weights_directory / f"timeline-{arm.workload.model}-{arm.label}.json"
+        result.launches[arm].timeline = group.ask(
+            "timeline", self.sampling.block_deadline_s, steps=TIMELINE_STEPS, path=str(path)
+        )
+        group.close()
 
     def _length_of_run(self, arm: Arm) -> dict[str, float]:
         if self.work is Work.TIME:
@@ -173,22 +209,8 @@ class Runner:
 
     def _start(self, result: Round, arms: Sequence[Arm], groups: dict[Arm, Group]) -> None:
         self.progress("start " + ", ".join(arm.label for arm in arms))
-        # What training runs end with depends on it: other sessions draw others. Blocks are compared
-        # by their speed only, and train the same every night.
-        drawn = result.number + (self.seed if self.work.is_run else 0)
         for arm in arms:
-            try:
-                groups[arm] = self.starter.start(
-                    arm,
-                    self.kinds[arm],
-                    data_seed=1 + drawn,
-                    share_startup=len(arms) > 1,
-                    seed=SEED + drawn if self.work.is_run else SEED,
-                    last_phase=self.last_phase,
-                    common_order=self.work is Work.EPOCHS,
-                )
-            except (LaunchError, DataError) as error:
-                self._failed(arm, GroupFailed(arm.name, None, "launch", str(error), []))
+            self._start_one(result, arm, groups, share_startup=len(arms) > 1)
         waiting = set(groups)
         hub = self.starter.hub
         while waiting:
@@ -197,6 +219,26 @@ class Runner:
                 if groups[arm].settled(self.sampling.startup_deadline_s):
                     waiting.remove(arm)
                     self._guarded(groups, arm, partial(self._started, groups, result, arm))
+
+    def _start_one(
+        self, result: Round, arm: Arm, groups: dict[Arm, Group], **options: bool
+    ) -> None:
+        """Without waiting for it. options: share_startup, and what else the starter knows."""
+        # What training runs end with depends on it: other sessions draw others. Blocks are compared
+        # by their speed only, and train the same every night.
+        drawn = result.number + (self.seed if self.work.is_run else 0)
+        try:
+            groups[arm] = self.starter.start(
+                arm,
+                self.kinds[arm],
+                data_seed=1 + drawn,
+                seed=SEED + drawn if self.work.is_run else SEED,
+                last_phase=self.last_phase,
+                common_order=self.work is Work.EPOCHS,
+                **options,
+            )
+        except (LaunchError, DataError) as error:
+            self._failed(arm, GroupFailed(arm.name, None, "launch", str(error), []))
 
     def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]

@@ -148,7 +148,12 @@ def case_document(outcome: Outcome) -> Document:
 def _account(account: Account | None) -> Document | None:
     if account is None:
         return None
-    return {**asdict(account), "product": account.product, "explained": account.explained}
+    return {
+        **asdict(account),
+        "hidden_seconds": account.hidden_seconds,
+        "product": account.product,
+        "explained": account.explained,
+    }
 
 
 def _side(side: Side) -> Document:
@@ -201,6 +206,8 @@ def _launch(launch: Launch) -> Document:
         "evidence": [dict(rank) for rank in launch.evidence],
         "correctness": [dict(rank) for rank in launch.correctness],
         "marks": None if launch.marks is None else asdict(launch.marks),
+        "met_run": [dict(rank) for rank in launch.met_run],
+        "timeline": [dict(rank) for rank in launch.timeline],
     }
 
 

@@ -45,12 +45,6 @@ def waits(ranks: Sequence[StepMarks], met: bool) -> list[list[float]]:
     return [[b - a for a, b in zip(own, last, strict=True)] for own in ready]
 
 
-def meeting_seconds(ranks: Sequence[StepMarks]) -> float:
-    """What all meetings together took the rank that was last: the price of meeting."""
-    meetings = [[step[2] - step[1] for step in marks] for marks in ranks]
-    return float(sum(min(step) for step in zip(*meetings, strict=True)))
-
-
 def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggler | None:
     """The rank that is last in more steps than chance allows (a binomial tail of CHANCE, were each
     rank as likely) by a lag worth a name; None if there is none. waited: as from `waits`."""

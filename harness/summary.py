@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 
+from harness import waterfall
 from harness.plan import Comparison, Question
 from harness.session import Outcome
 from harness.stats import Interval
@@ -105,10 +106,25 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     )
     for note in notes:
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
+    lines += _accounts(outcomes)
     unjudged = [o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED]
     if unjudged:
         note = f"NOT JUDGED: {unjudged[0].judgement.reason}; shown, and neutral"
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
+    return lines
+
+
+def _accounts(outcomes: Sequence[Outcome]) -> list[str]:
+    """Where the time of trainings went: whole of the first case that rests on a launch, and of the
+    others what is their own."""
+    lines: list[str] = []
+    told = set()
+    for outcome in outcomes:
+        comparison, account = outcome.comparison, outcome.account
+        if account is not None:
+            launches = comparison.rounds, comparison.world_size
+            lines += waterfall.lines(comparison, account, briefly=launches in told)
+            told.add(launches)
     return lines
 
 

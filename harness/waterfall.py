@@ -14,10 +14,12 @@ from harness.stats import Interval
 WIDTH = 80
 # Terms below this share of a sum are not worth a word in it.
 WORTH_A_WORD = 0.005
+# Ranks whose balance is above this are alike.
+BALANCED = 0.97
 
 
-def lines(comparison: Comparison, account: Account) -> list[str]:
-    """At most 80 columns each."""
+def lines(comparison: Comparison, account: Account, briefly: bool = False) -> list[str]:
+    """At most 80 columns each; briefly: without what another length of the same run has, too."""
     ours, n = account.candidate, account.world_size
     weak = comparison.question is Question.WALL_WEAK
     how = f"{ours.steps} steps on each" if weak else f"{account.reference.steps} steps divided"
@@ -40,13 +42,8 @@ def lines(comparison: Comparison, account: Account) -> list[str]:
         f"{_factor('balance', account.balance)}; the product is {account.product:.3f}"
         f"{'' if account.explained else ', outside of the interval'}.",
     ]
-    if account.late is not None:
-        late = account.late
-        paragraphs.append(
-            f"Rank {late.rank} keeps the others waiting: it is ready {1000 * late.lag_seconds:.1f} "
-            f"ms after them, last in {100 * late.share:.0f} % of the steps."
-        )
-    first, *others = paragraphs
+    paragraphs += filter(None, (_late(account), _unbalanced(account), _wire(account)))
+    first, *others = paragraphs[:2] if briefly else paragraphs
     wrapped = textwrap.wrap(first, WIDTH, subsequent_indent="    ")
     for paragraph in others:
         wrapped += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="    ")
@@ -75,6 +72,38 @@ def steps_part(spent: Spent) -> str:
         if abs(seconds) >= WORTH_A_WORD * total
     )
     return f"Of its steps, in %: {shares}."
+
+
+def _late(account: Account) -> str:
+    late, met = account.late, account.late_where_met
+    if late is None:
+        return ""
+    where_met = (
+        f" ({1000 * met.lag_seconds:.1f} ms where all meet before a step)"
+        if met is not None and met.rank == late.rank
+        else ""
+    )
+    return (
+        f"Rank {late.rank} keeps the others waiting: it is ready {1000 * late.lag_seconds:.1f} ms "
+        f"after them{where_met}, last in {100 * late.share:.0f} % of the steps."
+    )
+
+
+def _unbalanced(account: Account) -> str:
+    """Who is slow inside of its steps, where that is sure."""
+    if account.slowest is None or account.balance.upper > BALANCED:
+        return ""
+    longer = 100 * (1 / account.balance.estimate - 1)
+    return f"Rank {account.slowest} is slowest: its steps take {longer:.0f} % longer than the mean."
+
+
+def _wire(account: Account) -> str:
+    if account.wire_seconds is None or account.hidden_seconds is None:
+        return ""
+    return (
+        f"Data moves between ranks for {1000 * account.wire_seconds:.1f} ms of a step, of which "
+        f"{1000 * account.hidden_seconds:.1f} ms or more are hidden behind computation."
+    )
 
 
 def _outside(spent: Spent) -> float:

@@ -37,11 +37,12 @@ class Fault:
     """What this rank was asked to do wrong: nothing, unless its config names it."""
 
     def __init__(self, config: Optional[dict[str, Any]], rank: int) -> None:
-        """config: kind (harness.planted.Fault.KINDS), rank, phase, factor."""
+        """config: kind (harness.planted.Fault.KINDS), rank, phase, factor, ms."""
         mine = config is not None and config["rank"] == rank
         self._kind: Optional[str] = config["kind"] if config is not None and mine else None
         self._phase = config.get("phase", Phase.BLOCK.value) if config is not None else ""
         self._factor = float(config.get("factor", 1.0)) if config is not None else 1.0
+        self._ms = float(config.get("ms", 0.0)) if config is not None else 0.0
         self._leaked: list[bytes] = []
 
     def strike(self, phase: Phase) -> None:
@@ -50,9 +51,12 @@ class Fault:
             _ACTS[self._kind]()
 
     def slow_down(self, step_seconds: float) -> None:
-        """Delay a step so that it takes `factor` times the last undelayed one, in seconds."""
+        """Delay a step: by `ms`, or so that it takes `factor` times the last undelayed one, in
+        seconds."""
         if self._kind == "slow":
             time.sleep((self._factor - 1.0) * step_seconds)
+        elif self._kind == "delay":
+            time.sleep(self._ms / 1000)
 
     def stray(self, learning_rate: Constant) -> None:
         """Train with `factor` times the learning rate of the others."""

@@ -70,7 +70,7 @@ class HorovodTrainer(ReplicaTrainer):
             loss = self.step("full", batch)
             self.learning_rate.after_step(loss)
         float(loss)
-        facts: Facts = {"seconds": time.perf_counter() - begin}
+        facts: Facts = {"steps": steps, "seconds": time.perf_counter() - begin}
         # Returns when Horovod's writing thread has emptied its queue and closed the file.
         hvd.stop_timeline()
         if self.rank == 0:

@@ -8,8 +8,9 @@ import pytest
 
 from harness import waterfall
 from harness.account import account
+from harness.plan import BlockKind
 from harness.questions import wall_time
-from tests.support.marked import COMPUTE, marked_round
+from tests.support.marked import COMPUTE, WIRE, marked_round
 from tests.support.rounds import WORKLOAD
 
 WEAK, STRONG = wall_time(WORKLOAD, 2)
@@ -61,17 +62,46 @@ def test_who_is_late_in_most_rounds_is_named():
     assert named is not None
     assert named.rank == 0
     assert named.lag_seconds == pytest.approx(0.01)
+    assert named == account(WEAK, late).late_where_met
     assert account(WEAK, [*late[:2], *punctual]).late is None
+
+
+def test_what_is_hidden_is_what_the_timeline_shows_and_the_steps_do_not():
+    assert account(WEAK, rounds(WEAK)).hidden_seconds == pytest.approx(WIRE)
+    assert account(WEAK, rounds(WEAK, exchange=0.003)).hidden_seconds == pytest.approx(WIRE - 0.003)
+    assert account(WEAK, rounds(WEAK, exchange=0.03)).hidden_seconds == 0
+    silent = rounds(WEAK)
+    for measured in silent:
+        measured.launches[WEAK.candidate.arm].timeline = []
+    assert account(WEAK, silent).hidden_seconds is None
+
+
+def test_a_rank_whose_steps_take_longer_is_named():
+    measured = rounds(WEAK)
+    for each in measured:
+        for block in each.launches[WEAK.candidate.arm].of_kind(BlockKind.LOCAL):
+            block.ranks[1]["seconds"] *= 1.3
+    found = account(WEAK, measured)
+    assert found.slowest == 1
+    assert "Rank 1 is slowest: its steps take 13 % longer" in words(WEAK, found)
+    assert "slowest" not in words(WEAK, account(WEAK, rounds(WEAK)))
 
 
 def test_the_words_fit_80_columns_and_hold_the_figures():
     measured = rounds(STRONG, late=[0.0, 0.004], exchange=0.003, slow_first=0.5)
-    lines = waterfall.lines(STRONG, account(STRONG, measured))
-    assert all(len(line) <= 80 for line in lines)
-    text = re.sub(r"\s+", " ", " ".join(lines))
+    found = account(STRONG, measured)
+    text = words(STRONG, found)
     assert "on 2 replicas, 40 steps divided:" in text
     assert re.search(r"0\.\d\d by speed \(\d\d %\), 0\.\d\d by time \(\d\d %\)", text)
     assert "s fixed: trace 2.0, first step 1.0, broadcast 0.5, slow first steps 0.5;" in text
     assert "exposed communication" in text
     assert "contention 0.905" in text
-    assert "Rank 1 keeps the others waiting: it is ready 4.0 ms after them" in text
+    assert "Rank 1 keeps the others waiting: it is ready 4.0 ms after them (4.0 ms where" in text
+    assert "Data moves between ranks for 5.0 ms of a step, of which" in text
+    assert text.startswith(words(STRONG, found, briefly=True))
+
+
+def words(comparison, found, **how):
+    lines = waterfall.lines(comparison, found, **how)
+    assert all(len(line) <= 80 for line in lines)
+    return re.sub(r"\s+", " ", " ".join(lines))

@@ -18,7 +18,6 @@ from tests.support.marked import (
     END_S,
     INPUT,
     LAUNCH_S,
-    MEETING,
     SECONDS,
     marked,
     marks_of,
@@ -38,7 +37,6 @@ def test_every_second_has_its_term():
         "between steps": 40 * BETWEEN,
         "input wait": 40 * INPUT,
         "straggler wait": 0.0,
-        "meeting": 0.0,
         "compute": 40 * COMPUTE,
         "apply": 40 * APPLY,
         "exposed communication": 40 * 0.003,
@@ -57,21 +55,20 @@ def test_what_the_session_asked_in_between_is_not_the_runs():
     assert wall_seconds(marks) == pytest.approx(everything - 5.0)
 
 
-@pytest.mark.parametrize("met", [False, True])
-def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating(met):
-    book = ledger(marked(HOROVOD_2, late=[0.0, 0.05], exchange=0.003, met=met))
+def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
+    book = ledger(marked(HOROVOD_2, late=[0.0, 0.05], exchange=0.003))
     on_time, late = book.ranks
     assert on_time["straggler wait"] == pytest.approx(40 * 0.05)
     assert late["straggler wait"] == pytest.approx(0.0, abs=1e-9)
     # Before it has its batch.
     assert late["between steps"] == pytest.approx(40 * (BETWEEN + 0.05))
-    assert book.terms["meeting"] == pytest.approx(40 * MEETING if met else 0.0)
     assert on_time["compute"] == pytest.approx(40 * COMPUTE, rel=0.01)
     assert on_time["exposed communication"] == pytest.approx(40 * 0.003, rel=0.02)
     assert book.closes
-    assert book.late is not None
-    assert book.late.rank == 1
-    assert book.late.lag_seconds == pytest.approx(0.05)
+    for named in (book.late, book.late_where_met):
+        assert named is not None
+        assert named.rank == 1
+        assert named.lag_seconds == pytest.approx(0.05)
 
 
 def test_seconds_without_a_term_are_noticed():

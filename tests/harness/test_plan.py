@@ -165,11 +165,19 @@ def test_world_sizes_are_powers_of_two_and_the_whole(slots, sizes):
 def test_a_fault_is_read_from_one_word_and_its_settings():
     fault = Fault.parse("slow:rank=1,factor=2.5,model=vgg_16,world_size=4")
     assert fault == Fault("slow", 1, factor=2.5, model="vgg_16", world_size=4)
-    assert fault.as_config() == {"kind": "slow", "rank": 1, "phase": "block", "factor": 2.5}
+    assert fault.as_config() == {
+        "kind": "slow",
+        "rank": 1,
+        "phase": "block",
+        "factor": 2.5,
+        "ms": 0.0,
+    }
 
 
 def test_a_fault_that_needs_a_factor_has_one():
     assert Fault.parse("slow:rank=1").factor == Fault.parse("stray:rank=1").factor == 2.0
+    assert Fault.parse("delay:rank=1").ms == 50.0
+    assert Fault.parse("delay:rank=1,ms=7.5").as_config()["ms"] == 7.5
     with pytest.raises(ValueError, match=r"factor 0\.5 is below 1"):
         Fault.parse("stray:factor=0.5")
 
@@ -188,6 +196,7 @@ def test_a_fault_strikes_rank_0_in_a_block_unless_it_says_otherwise():
         ("kill:rank=one", "one"),
         ("kill:rank", "invalid literal"),
         ("slow:factor=fast", "fast"),
+        ("delay:ms=-1", "ms -1.0 is no delay; give 0 or more"),
     ],
 )
 def test_a_fault_that_means_nothing_is_refused_in_one_line(text, why):

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from harness.straggler import meeting_seconds, straggler, waits
-from tests.support.marked import MEETING, step_marks
+from harness.straggler import straggler, waits
+from tests.support.marked import step_marks
 
 
 @pytest.mark.parametrize("met", [False, True])
@@ -28,10 +28,6 @@ def test_the_others_wait_for_it_and_it_for_nobody():
     assert waits(step_marks(10, [0.0, 0.03, 0.01], met=True), met=True)[0] == pytest.approx(
         [0.03] * 10
     )
-
-
-def test_meeting_has_a_price_of_its_own():
-    assert meeting_seconds(step_marks(10, [0.0, 0.03], met=True)) == pytest.approx(10 * MEETING)
 
 
 def test_one_rank_waits_for_nobody():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from harness.ledger import START
 from harness.marks import Asked, Mark, Marks
@@ -24,6 +25,7 @@ SECONDS = {
 # Of a step, in seconds, one after the other.
 BETWEEN, INPUT, COMPUTE, APPLY = 0.001, 0.002, 0.012, 0.004
 MEETING = 0.0005
+WIRE = 0.005
 
 
 def step_marks(
@@ -76,7 +78,6 @@ def marked(
     steps: int = 40,
     late: Sequence[float] | None = None,
     exchange: float = 0.0,
-    met: bool = False,
     slow_first: float = 0.0,
     unexplained: float = 0.0,
     turns: int = 3,
@@ -84,7 +85,7 @@ def marked(
     """A launch of Work.LEDGER. late: seconds by which each rank has its batches later. exchange:
     seconds of a step that are exposed communication."""
     lags = list(late or [0.0] * arm.world_size)
-    rows = step_marks(steps, lags, exchange, met, slow_first)
+    rows = step_marks(steps, lags, exchange, slow_first=slow_first)
     seconds = max(row[-1][3] for row in rows)
     around = BETWEEN + INPUT
     whole = [around + lag + COMPUTE + APPLY + exchange for lag in lags]
@@ -105,23 +106,32 @@ def marked(
             for report, own in zip(timed.ranks, inside[id(timed)], strict=True):
                 report["inside_seconds"] = 10 * own  # type: ignore[index]
             blocks.append(timed)
-    run = [
-        {
-            **run_report(steps=steps, samples=32 * steps, seconds=seconds),
-            "marks": row,
-            "validation": None,
-        }
-        for row in rows
-    ]
+    alone = len(lags) == 1
     return Launch(
         arm,
         number,
         startup_seconds=[{"launch": LAUNCH_S, **SECONDS} for _ in lags],
         facts=[{"gradient_tensors": 54} for _ in lags],
         blocks=blocks,
-        run=run,
+        run=_reports(rows),
         marks=marks_of(seconds, len(lags), unexplained),
+        met_run=[] if alone else _reports(step_marks(steps, lags, exchange, met=True)),
+        timeline=[] if alone else _timeline(steps, len(lags)),
     )
+
+
+def _reports(rows: Sequence[list[list[float]]]) -> list[dict[str, Any]]:
+    """Of a run with these marks, by rank."""
+    steps, seconds = len(rows[0]), max(row[-1][3] for row in rows)
+    report = run_report(steps=steps, samples=32 * steps, seconds=seconds)
+    return [{**report, "marks": row, "validation": None} for row in rows]
+
+
+def _timeline(steps: int, ranks: int) -> list[dict[str, Any]]:
+    """Data moves for WIRE seconds of a step, as rank 0 tells."""
+    facts = {"steps": steps, "seconds": 0.03 * steps}
+    told = {"activities": {"MPI_ALLREDUCE": WIRE * steps}, "wire_seconds": WIRE * steps}
+    return [{**facts, **(told if rank == 0 else {})} for rank in range(ranks)]
 
 
 def marked_round(comparison: Comparison, number: int = 0, **candidate: object) -> Round:
