@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import overhead, startup
+from bench import marks, overhead, startup
 from harness.campaign import ROOT, Options, dispose, make_starter, plan_campaign
 from harness.machine import local_machine
 from harness.placement import local_offers
@@ -19,11 +19,12 @@ def main() -> None:
     stack = probe(sys.executable, ROOT / ".cache")
     starter = make_starter(campaign, stack, sys.executable, None)
     sizes = sorted({1, campaign.world_sizes[-1]})
-    print(f"{machine.description}; about {2 * len(sizes)} minutes", flush=True)
+    print(f"{machine.description}; about {3 * len(sizes)} minutes", flush=True)
     try:
         for size in sizes:
             arm = Arm(campaign.workloads[0], Strategy.HOROVOD, size)
             show(startup.report(arm, startup.measure(starter, arm)))
+            show(marks.report(arm, marks.compare(starter, arm)))
             show(overhead.report(arm, overhead.compare(starter, stack.mpirun, arm)))
     finally:
         dispose(starter)

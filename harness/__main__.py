@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from harness.archive import read_session
 from harness.campaign import parse_world_sizes
 from harness.errors import UserError
 from harness.forecast import forecast
+from harness.tables import PRINTED, REQUIRED, explain, lines, read_table
 
 REFUSED = 2
 
@@ -38,6 +40,15 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument("session", type=Path, metavar="SESSION", help="such as results/runs/...")
     add.add_argument("--sizes", default="", metavar="N,N", help="default: 2 and 4 times the nodes")
     add.set_defaults(command=predict)
+    add = commands.add_parser(
+        "explain",
+        help="why the two speedups of a published table differ",
+        description="Why the speedups by speed and by time of a published table differ. FILE: a "
+        f"JSON object with the lists {', '.join(REQUIRED)}, and {' and '.join(PRINTED)} where "
+        "they were printed.",
+    )
+    add.add_argument("file", type=Path, metavar="FILE", help="such as tests/published/lab11.json")
+    add.set_defaults(command=explain_table)
     return top
 
 
@@ -50,6 +61,19 @@ def predict(arguments: argparse.Namespace) -> int:
     for line in found.lines:
         print(line)
     return REFUSED if found.refusals else 0
+
+
+def explain_table(arguments: argparse.Namespace) -> int:
+    path: Path = arguments.file
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: {error}") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{path}: is no JSON object")
+    for line in lines(explain(read_table(document, str(path)))):
+        print(line)
+    return 0
 
 
 def complain(text: str) -> None:

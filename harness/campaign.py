@@ -158,23 +158,33 @@ class Campaign:
     thresholds: Thresholds
     fault: Fault | None
 
-    def comparisons(self, ask: Ask, smallest: int, largest: float = math.inf) -> list[Comparison]:
-        """What is asked of every workload at every world size at which it makes sense."""
+    def comparisons(
+        self, ask: Ask, smallest: int, largest: float = math.inf, anyway: bool = False
+    ) -> list[Comparison]:
+        """What is asked of every workload at every world size at which it makes sense. anyway: also
+        what the profile does not ask, or not of every network."""
         asked: list[Comparison] = []
         for workload in (*self.workloads, *self.sentinels):
             for size in self.world_sizes:
                 if smallest <= size <= largest:
                     answer = ask(workload, size)
                     asked += [answer] if isinstance(answer, Comparison) else answer
-        return [comparison for comparison in asked if self._possible(comparison)]
+        return [
+            comparison
+            for comparison in asked
+            if (anyway or self._wanted(comparison)) and self._possible(comparison)
+        ]
+
+    def _wanted(self, comparison: Comparison) -> bool:
+        """Whether the profile asks it, and of that network."""
+        question, model = comparison.question, comparison.workload.model
+        if self.profile.questions and question not in self.profile.questions:
+            return False
+        return model in self.profile.representatives.get(question, (model,))
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         question, model = comparison.question, comparison.workload.model
-        if self.profile.questions and question not in self.profile.questions:
-            return False
-        if model not in self.profile.representatives.get(question, (model,)):
-            return False
         if model in [sentinel.model for sentinel in self.sentinels]:
             return question is Question.STARTUP_TRACE
         if not all(self._can_run(arm) for arm in comparison.arms):

@@ -67,6 +67,7 @@ class Work(Enum):
 
 _STARTUP = "startup_"
 _CONVERGENCE = "convergence_"
+_WALL = "wall_"
 
 
 class Question(Enum):
@@ -107,7 +108,7 @@ class Question(Enum):
     @property
     def is_wall(self) -> bool:
         """Whether it is about the wall time of a training."""
-        return self in (Question.WALL_WEAK, Question.WALL_STRONG)
+        return self.value.startswith(_WALL)
 
     @property
     def metric(self) -> str:
@@ -254,6 +255,8 @@ class Comparison:
         """What tells it from others of its question, in a short name; empty if nothing has to."""
         if self.question.is_startup:
             return self.question.phase.replace(" ", "_")
+        if self.question.is_wall:
+            return self.question.value.removeprefix(_WALL)
         if self.question.is_convergence:
             return f"{self.question.metric}-{self.reference.arm.strategy.value}"
         ours, theirs = self.candidate.arm.variants, self.reference.arm.variants
@@ -268,6 +271,8 @@ class Comparison:
     def topic(self) -> str:
         if self.question.is_startup:
             return "startup"
+        if self.question.is_wall:
+            return "wall_time"
         return "convergence" if self.question.is_convergence else self.question.value
 
     @property

@@ -240,9 +240,14 @@ def pytest_collection(session: pytest.Session) -> None:
 
 def holds_cases(argument: str) -> bool:
     """Whether a command-line argument (a path, maybe with ::names) is or contains perf/."""
-    path = Path(argument.partition("::")[0]).absolute()
+    path = path_of(argument)
     cases = ROOT / "perf"
     return path.is_relative_to(cases) or cases.is_relative_to(path)
+
+
+def path_of(argument: str) -> Path:
+    """Of a command-line argument, without the names of cases."""
+    return Path(argument.partition("::")[0]).absolute()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -250,7 +255,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         return
     sizes = {"smallest": 2, **marker.kwargs}
-    comparisons = suite_of(metafunc.config).campaign.comparisons(**sizes)
+    # Who names a file wants its answers, whatever the profile asks of all of perf/.
+    named = metafunc.definition.path in map(path_of, metafunc.config.args)
+    comparisons = suite_of(metafunc.config).campaign.comparisons(**sizes, anyway=named)
     metafunc.parametrize(
         "comparison", comparisons, ids=[comparison.case for comparison in comparisons]
     )

@@ -122,6 +122,7 @@ PURE = {
     "straggler": set(),
     "speedup": {"harness.plan"},
     "ledger": {"harness.marks", "harness.measurement", "harness.plan", "harness.straggler"},
+    "tables": {"harness.errors", "harness.speedup", "textwrap"},
     "account": {
         "harness.ledger",
         "harness.measurement",
@@ -176,7 +177,7 @@ LAYERS = (
     ("questions", "planted", "runs", "speedup"),
     ("verdict", "measurement", "proposal", "prediction"),
     ("ledger",),
-    ("account", "evidence"),
+    ("account", "evidence", "tables"),
     ("waterfall",),
     ("wire",),
     ("worker",),

@@ -165,6 +165,17 @@ def test_a_question_that_is_not_asked_has_no_case(run: Run, tmp_path: Path) -> N
     ]
 
 
+def test_a_file_that_is_named_asks_what_the_profile_does_not(run: Run, tmp_path: Path) -> None:
+    done = run(
+        "--collect-only", "-q", "--profile=smoke", "perf/test_ledger.py", "perf/test_memory.py"
+    )
+    cases = [line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line]
+    assert "perf/test_scaling.py::test_weak_scaling" in cases, "of perf/ as the profile says"
+    assert "perf/test_ledger.py::test_wall_time" in cases
+    assert "perf/test_memory.py::test_memory" in cases
+    assert "perf/test_startup.py::test_startup" not in cases
+
+
 def test_nothing_selected_is_no_pass(run: Run) -> None:
     assert run("-k", "no_such_case").returncode == 5
 

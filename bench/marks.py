@@ -1,0 +1,54 @@
+"""Throughput of a run with a mark at everything against one without: what a ledger costs."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from harness.plan import Arm, BlockKind
+from harness.starter import Starter
+from harness.stats import hodges_lehmann
+from harness.verdict import as_ratio
+
+LAUNCHES = 6
+PAIRS_PER_LAUNCH = 12
+STEPS = 40
+
+
+def compare(starter: Starter, arm: Arm) -> list[list[float]]:
+    """ln(speed with marks / speed without), by launch and pair; the two take turns A B, B A in the
+    same processes."""
+    result = []
+    for _ in range(LAUNCHES):
+        group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+        try:
+            group.wait_ready(starter.startup_deadline_s)
+            pairs = []
+            for pair in range(-2, PAIRS_PER_LAUNCH):
+                seconds = {}
+                for marked in (True, False) if pair % 2 else (False, True):
+                    replies = group.ask(
+                        "run",
+                        starter.order_deadline_s,
+                        steps=STEPS,
+                        validate=False,
+                        marked=marked,
+                    )
+                    seconds[marked] = max(reply["seconds"] for reply in replies)
+                pairs.append(math.log(seconds[False] / seconds[True]))
+            result.append(pairs[2:])  # the first two are warm-up
+        finally:
+            group.close()
+    return result
+
+
+def report(arm: Arm, logs: list[list[float]]) -> list[str]:
+    pairs = as_ratio(hodges_lehmann([value for launch in logs for value in launch], 0.025))
+    launches = as_ratio(hodges_lehmann([median(launch) for launch in logs], 0.025))
+    return [
+        f"{arm.name}: throughput of a marked run / of one without marks",
+        f"  {pairs.estimate:.4f} [{pairs.lower:.4f}, {pairs.upper:.4f}]  95 % interval over "
+        f"{pairs.observations} alternated pairs",
+        f"  {launches.estimate:.4f} [{launches.lower:.4f}, {launches.upper:.4f}]  over the medians "
+        f"of {launches.observations} launches",
+    ]

@@ -1,0 +1,136 @@
+"""Why a published study reports 94 % by speed and 36 % by time of the same runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import UserError
+from harness.speedup import shortest_work
+from harness.tables import Explanation, explain, lines, read_table
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB11 = Path(__file__).parent / "lab11.json"
+FACTS: dict[str, Any] = json.loads(LAB11.read_text())
+
+
+@pytest.fixture(scope="module")
+def lab11() -> Explanation:
+    return explain(read_table(FACTS, "lab11.json"))
+
+
+def test_its_speedups_are_reproduced_save_for_one(lab11):
+    printed = dict(zip(FACTS["gpus"], FACTS["speedup_time_printed"], strict=True))
+    for row in lab11.rows:
+        if row.world_size != 2:
+            assert row.by_time == pytest.approx(printed[row.world_size], abs=0.006)
+    speeds = [row.by_speed for row in lab11.rows]
+    assert speeds == pytest.approx(FACTS["speedup_speed_printed"], abs=0.011)
+    assert lab11.misprints == ["a speedup by time of 1.72 at 2; the times give 1.738 to 1.768"]
+
+
+def test_the_same_runs_scale_at_94_and_at_36_percent(lab11):
+    last = lab11.rows[-1]
+    assert last.by_speed / 32 == pytest.approx(0.94, abs=0.005)
+    assert last.by_time / 32 == pytest.approx(0.364, abs=0.005)
+
+
+def test_a_fixed_cost_of_9_to_10_seconds_explains_the_gap(lab11):
+    assert 9 < lab11.fixed.a_seconds < 10
+    assert lab11.fixed.b_seconds == pytest.approx(158.6, abs=0.1)
+    assert lab11.rows[-1].without_fixed == pytest.approx(0.99, abs=0.01)
+    assert lab11.rows[-1].synchronous_seconds == pytest.approx(0.3, abs=0.05)
+    assert lab11.explained
+
+
+def test_its_runs_were_too_short_for_90_percent_by_time(lab11):
+    """With 9.15 s fixed, 32 replicas need 2,543 s of work for that; they had 159 s."""
+    a = lab11.fixed.a_seconds
+    assert shortest_work(a, a, 32, 0.9) == pytest.approx(2543, rel=0.01)
+
+
+def test_a_gap_that_is_no_fixed_cost_is_not_explained_by_one():
+    """A link that clogs, and speeds that were taken of a rank beside it."""
+    sizes = [1, 2, 4, 8]
+    table = {
+        "gpus": sizes,
+        "train_seconds": [100 / n**0.5 for n in sizes],
+        "examples_per_second_per_gpu": [200] * 4,
+    }
+    assert not explain(read_table(table, "t")).explained
+
+
+def test_the_command_says_it_all():
+    done = explained(str(LAB11))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    for said in (
+        "a = 9.15 s, whatever n; b = 158.6 s",
+        "  32     30.10   94 %     11.64   36 %  0.99 [0.90, 1.11]",
+        "The fixed cost explains the gap.",
+        "Not reproducible: a speedup by time of 1.72 at 2",
+    ):
+        assert said in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"gpus": None}, "gpus must be a list of numbers above zero"),
+        ({"train_seconds": [1, 2]}, "train_seconds has 2 figures for 6 sizes"),
+        ({"train_seconds": [163, 93, -1, 30, 19, 14]}, "train_seconds must be a list of numbers"),
+        ({"gpus": [2, 4, 8, 16, 32, 64]}, "ascending from 1"),
+        ({"gpus": [1, 2, 2, 8, 16, 32]}, "ascending from 1"),
+        ({"speedup_time_printed": "none"}, "speedup_time_printed must be a list"),
+    ],
+)
+def test_a_table_that_is_none_is_one_line(change, said):
+    with pytest.raises(UserError, match=said):
+        read_table({**FACTS, **change}, "lab11.json")
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "{", "\x00\xff", '{"gpus": [NaN]}'])
+def test_a_file_that_is_none_is_one_line(tmp_path, text):
+    path = tmp_path / "table.json"
+    path.write_text(text)
+    done = explained(str(path))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "table.json" in done.stderr
+
+
+def test_a_file_that_is_not_there_is_one_line(tmp_path):
+    done = explained(str(tmp_path / "none.json"))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+column = st.lists(st.one_of(st.floats(), st.integers(), st.none(), st.text()), max_size=5)
+
+
+@given(st.dictionaries(st.sampled_from(list(FACTS)), column))
+def test_whatever_a_file_holds_it_is_a_table_or_one_line(document):
+    try:
+        found = explain(read_table(document, "t"))
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert lines(found)
+
+
+def explained(path: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness", "explain", path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
