@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.dataset_id import dataset_id
 from harness.errors import UserError
 from harness.launch.agent import Agent, LocalAgent
 from harness.launch.agents import AgentsLauncher
@@ -42,6 +43,7 @@ from harness.starter import DataSource, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
 from harness.wire import Phase
 from models import inputs, registry
+from models.inputs import sample_sets
 from models.inputs.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -339,15 +341,17 @@ def open_data(dataset: str, directory: str) -> DataSource:
     try:
         path = Path(directory) if directory else sample(dataset)
         inputs.locate(dataset, path)
-    except DataError as error:
+        identity = dataset_id(path)
+    except (DataError, OSError) as error:
         raise UserError(f"--data-dir: {error}") from None
-    return DataSource(dataset, str(path.resolve()), source.classes)
+    return DataSource(dataset, str(path.resolve()), source.classes, identity)
 
 
 def sample(dataset: str) -> Path:
-    """Where the suite's own sample of a data set is; written on first use."""
+    """Where the suite's own sample of a data set is; written on first use, and again where another
+    version of the suite has written it."""
     directory = SAMPLES / dataset
-    if not directory.exists():
+    if not sample_sets.is_current(directory):
         # By a process of its own: a JPEG takes TensorFlow to write, which this one never imports.
         command = [sys.executable, "-m", "models.inputs.sample_sets", str(SAMPLES), dataset]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

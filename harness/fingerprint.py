@@ -90,11 +90,13 @@ def fingerprint(
     launcher: str,
     slots: Sequence[Slot] = (),
     environment: Mapping[str, str] = os.environ,
+    data_sets: Mapping[str, str] | None = None,
 ) -> Fingerprint:
     """What is known of a measurement before it starts, JSON-serialisable.
 
     launcher: what starts the ranks. slots: those of the measured group, for the cores of every
-    rank. environment: what the ranks get, without what an outer mpirun has put there.
+    rank. environment: what the ranks get, without what an outer mpirun has put there. data_sets: by
+    name, what tells them from other copies.
     """
     return {
         "suite": suite_version(),
@@ -108,6 +110,7 @@ def fingerprint(
         "nccl_settings": _set(_NCCL, environment),
         "thread_settings": _set(_THREADS, environment),
         "tensorflow_settings": _set(stack.settings, stack.settings),
+        "data_sets": [f"{name}: {told}" for name, told in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
     }
 

@@ -145,7 +145,13 @@ class Suite:
                 progress=self._say,
                 seed=int(time.time()),
             )
-            facts = fingerprint(self.machine, stack, self.options.launcher, self.campaign.slots)
+            facts = fingerprint(
+                self.machine,
+                stack,
+                self.options.launcher,
+                self.campaign.slots,
+                data_sets={name: data.identity for name, data in self.campaign.data.items()},
+            )
             runs = Path(self.options.results) / "runs"
             self._store = Store(runs, session_name(), facts, self.campaign.slots)
         return self._session

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -17,10 +18,12 @@ from harness.environment import ROOT, rank_environment
 from harness.errors import UserError
 from harness.worker.probe import SETTINGS
 
+# The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1.
+_OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+))?")
+
 _PROBE = "harness.worker.probe"
 _DEADLINE_S = 120.0
 _MPIRUN_DEADLINE_S = 20.0
-_INSTALL = "run `make env` and `. ./activate`"
 
 # Found by the probe's own environment, so a change of one of these asks for a new probe.
 _SEARCH_VARIABLES = ("PYTHONPATH", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH")
@@ -67,7 +70,7 @@ def probe(
     """
     interpreter = Path(interpreter).absolute()
     if not os.access(interpreter, os.X_OK):
-        raise UserError(f"there is no Python interpreter at {interpreter}; {_INSTALL}")
+        raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
     mpirun = find_mpirun(interpreter, environment)
     # The probe looks at what is installed, so needs no GPU.
     worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}
@@ -94,7 +97,8 @@ def find_mpirun(interpreter: Path, environment: Mapping[str, str] = os.environ) 
     found = shutil.which("mpirun", path=search)
     if found is None:
         raise UserError(
-            f"there is no mpirun, neither in {interpreter.parent} nor on PATH: {_INSTALL}"
+            f"there is no mpirun, neither in {interpreter.parent} nor on PATH: "
+            f"{_install(interpreter)}"
         )
     return Path(found)
 
@@ -112,11 +116,12 @@ def _mpirun_version(mpirun: Path, environment: Mapping[str, str]) -> str:
             timeout=_MPIRUN_DEADLINE_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UserError(f"{mpirun} --version does not work: {error}; {_INSTALL}") from None
+        raise UserError(f"{mpirun} --version does not work: {error}; {_install(mpirun)}") from None
     lines = (answer.stdout + answer.stderr).strip().splitlines() or ["it printed nothing"]
     if answer.returncode != 0:
         raise UserError(
-            f"{mpirun} --version failed with exit code {answer.returncode}: {lines[0]}; {_INSTALL}"
+            f"{mpirun} --version failed with exit code {answer.returncode}: {lines[0]}; "
+            f"{_install(mpirun)}"
         )
     return lines[0]
 
@@ -135,7 +140,9 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
             timeout=deadline_s,
         )
     except OSError as error:
-        raise UserError(f"{interpreter} does not start: {error.strerror}; {_INSTALL}") from None
+        raise UserError(
+            f"{interpreter} does not start: {error.strerror}; {_install(interpreter)}"
+        ) from None
     except subprocess.TimeoutExpired:
         raise UserError(
             f"{interpreter} did not import TensorFlow and Horovod within {deadline_s:g} s: "
@@ -151,20 +158,35 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
     return facts
 
 
+def _build(program: Path) -> str:
+    """The command that builds the environment that a program is in."""
+    own = next(filter(None, (_OWN.fullmatch(part) for part in program.parts)), None)
+    if own is None or own[1] is None:
+        return "make env"
+    return f"make env TF={own['tf']}" if own["tf"] else "make env GPU=1"
+
+
+def _install(program: Path) -> str:
+    return f"run `{_build(program)}` and `. ./activate`"
+
+
 def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
     """Raise UserError for what the probe calls an error (probe.ERRORS)."""
     error = facts["error"]
     if error is None:
         return
     kind, message = error["kind"], error["message"]
+    install = _install(interpreter)
     if kind == "tensorflow":
-        raise UserError(f"{interpreter} cannot import TensorFlow ({message}): {_INSTALL}")
+        raise UserError(f"{interpreter} cannot import TensorFlow ({message}): {install}")
     if kind == "horovod":
-        raise UserError(f"{interpreter} has TensorFlow but no Horovod ({message}): {_INSTALL}")
+        raise UserError(f"{interpreter} has TensorFlow but no Horovod ({message}): {install}")
     if kind == "built for another tensorflow":
-        raise UserError(f"{interpreter}: {message}; run `make env` to build Horovod again")
+        raise UserError(
+            f"{interpreter}: {message}; run `{_build(interpreter)}` to build Horovod again"
+        )
     raise UserError(
-        f"{interpreter}: Horovod {facts['horovod']} does not load ({message}): {_INSTALL}"
+        f"{interpreter}: Horovod {facts['horovod']} does not load ({message}): {install}"
     )
 
 

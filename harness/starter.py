@@ -31,11 +31,13 @@ STALL_SHUTDOWN_FACTOR = 0.8
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where the training data is. directory is empty for synthetic input."""
+    """Where the training data is. directory is empty for synthetic input. identity: what tells it
+    from another copy (harness.dataset_id)."""
 
     dataset: str
     directory: str
     classes: int
+    identity: str = ""
 
 
 @dataclass

@@ -172,7 +172,7 @@ def test_arithmetic_does_no_input_or_output(module):
 
 # From the plan to the report: no module imports from a later line.
 LAYERS = (
-    ("errors", "exchanges", "recipes", "stats", "marks", "straggler"),
+    ("errors", "exchanges", "recipes", "stats", "marks", "straggler", "dataset_id"),
     ("plan",),
     ("questions", "planted", "runs", "speedup"),
     ("verdict", "measurement", "proposal", "prediction"),

@@ -5,6 +5,7 @@ Small valid files in the published formats, for whoever has not brought real one
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -13,6 +14,9 @@ from pathlib import Path
 
 from models.inputs.cifar_files import Layout
 from models.inputs.errors import DataError
+
+# In a sample's directory: which version of the writers has left it.
+STAMP = ".written-by"
 
 
 def _cifar10(path: Path) -> None:
@@ -48,13 +52,33 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 }
 
 
+def is_current(directory: Path) -> bool:
+    """Whether a sample is there that needs not be written: today's, or somebody's own files."""
+    stamp = directory / STAMP
+    if not directory.exists():
+        return False
+    return not stamp.exists() or stamp.read_text() == _version()
+
+
+def _version() -> str:
+    """Of the writers: a hash of their source."""
+    known = hashlib.sha256()
+    for name in ("sample_sets", "samples", "imagenet_samples", "token_samples"):
+        known.update((Path(__file__).parent / f"{name}.py").read_bytes())
+    return known.hexdigest()
+
+
 def write(dataset: str, root: Path) -> bool:
-    """Write that data set's sample to root/dataset, whole; False if it is there already."""
+    """Write that data set's sample to root/dataset, whole; False if it is there already. One that
+    another version of these writers has left is replaced; files of anybody else are not."""
     directory = root / dataset
-    if directory.exists():
+    if is_current(directory):
         return False
     partial = root / f".{dataset}.{os.getpid()}"
     WRITERS[dataset](partial)
+    (partial / STAMP).write_text(_version())
+    if directory.exists():
+        shutil.rmtree(directory)
     try:
         partial.rename(directory)
     except OSError:

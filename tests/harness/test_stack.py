@@ -228,6 +228,19 @@ class TestWhatKeepsTrainingFromStarting:
         with pytest.raises(UserError, match=r"no Python interpreter at .*/python.*make env"):
             probe(tmp_path / "python", cache)
 
+    @pytest.mark.parametrize(
+        ("environment", "command"),
+        [
+            (".venv", "make env"),
+            (".venv-tf2.15.1", "make env TF=2.15.1"),
+            (".venv-gpu", "make env GPU=1"),
+            ("elsewhere", "make env"),
+        ],
+    )
+    def test_the_advice_is_to_build_that_environment(self, environment, command, cache, tmp_path):
+        with pytest.raises(UserError, match=f"run `{command}` and"):
+            probe(tmp_path / environment / "bin" / "python", cache)
+
     def test_no_mpirun(self, virtual_environment, cache, environment, tmp_path):
         interpreter = virtual_environment(lambda name: False)
         with pytest.raises(UserError) as caught:

@@ -21,10 +21,22 @@ def test_a_sample_is_what_its_input_reads(dataset: str, tmp_path: Path) -> None:
     inputs.locate(dataset, tmp_path / dataset)
 
 
-def test_a_sample_that_is_there_stays(tmp_path: Path) -> None:
+def test_files_of_somebody_else_stay(tmp_path: Path) -> None:
     (tmp_path / "cifar10").mkdir()
     assert not sample_sets.write("cifar10", tmp_path)
     assert list((tmp_path / "cifar10").iterdir()) == []
+
+
+def test_a_sample_of_another_version_is_written_anew(tmp_path: Path) -> None:
+    assert sample_sets.write("cifar10", tmp_path)
+    assert not sample_sets.write("cifar10", tmp_path)
+    stamp = tmp_path / "cifar10" / sample_sets.STAMP
+    stamp.write_text("0" * 64)
+    (tmp_path / "cifar10" / "data_batch_1.bin").unlink()
+    assert not sample_sets.is_current(tmp_path / "cifar10")
+    assert sample_sets.write("cifar10", tmp_path)
+    inputs.locate("cifar10", tmp_path / "cifar10")
+    assert sample_sets.is_current(tmp_path / "cifar10")
 
 
 def test_a_sample_that_could_not_be_written_is_not_taken_for_one(

@@ -1,0 +1,42 @@
+"""Another copy of the same files is the same data set; other files are another."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.dataset_id import dataset_id
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    directory = tmp_path / "data"
+    (directory / "train").mkdir(parents=True)
+    (directory / "train" / "a.bin").write_bytes(bytes(range(256)) * 40)
+    (directory / "b.bin").write_bytes(b"b" * 10)
+    return directory
+
+
+def test_a_copy_is_the_same(files, tmp_path):
+    shutil.copytree(files, tmp_path / "copy")
+    (tmp_path / "copy" / ".hidden").write_text("of no file system's concern")
+    assert dataset_id(tmp_path / "copy") == dataset_id(files)
+    assert dataset_id(files).startswith("2 files, 0.0 MB, ")
+
+
+@pytest.mark.parametrize("change", ["a name", "a size", "a byte", "one more", "one less"])
+def test_other_files_are_another(files, change):
+    before = dataset_id(files)
+    if change == "a name":
+        (files / "b.bin").rename(files / "c.bin")
+    elif change == "a size":
+        (files / "train" / "a.bin").write_bytes(bytes(range(256)) * 41)
+    elif change == "a byte":
+        (files / "b.bin").write_bytes(b"b" * 9 + b"c")
+    elif change == "one more":
+        (files / "c.bin").touch()
+    else:
+        (files / "b.bin").unlink()
+    assert dataset_id(files) != before
