@@ -24,12 +24,14 @@ from harness.questions import (
     parity,
     startup,
     strong_scaling,
+    wall_time,
     weak_scaling,
 )
 from harness.session import Outcome, Session, kinds_of, last_phase
 from harness.thresholds import Line, Thresholds
 from harness.verdict import Band, Ceiling, Floor, Verdict
 from harness.wire import Phase
+from tests.support.marked import marked
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch, run_report
 
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
@@ -361,6 +363,54 @@ def test_what_is_only_shown_needs_no_second_round(stage):
     stage.cores = 1
     assert verdicts(stage.measure(WEAK)) == {WEAK: Verdict.NOT_JUDGED}
     assert len(stage.script.launched) == 1
+
+
+# Wall time -------------------------------------------------------------------------------------
+
+WALL_WEAK, WALL_STRONG = wall_time(WORKLOAD, 2)
+WALL_LINES = (Line(("wall_*", "*", "*", "*"), Floor.at(0.8)),)
+
+
+def accounted_for(**of_two: Any) -> Callable[[Launch], None]:
+    """Launches with a ledger; of_two: of those with two replicas."""
+
+    def spoil(launched: Launch) -> None:
+        own = marked(launched.arm, launched.round, **(of_two if launched.arm == HOROVOD_2 else {}))
+        for name in ("startup_seconds", "blocks", "run", "marks", "met_run", "timeline"):
+            setattr(launched, name, getattr(own, name))
+
+    return spoil
+
+
+def test_a_case_on_wall_time_has_its_account(stage):
+    stage.script.spoil, stage.lines = accounted_for(exchange=0.001), WALL_LINES
+    outcome = stage.measure(WALL_WEAK)[WALL_WEAK]
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert outcome.account is not None
+    assert outcome.account.efficiency.estimate == pytest.approx(0.95)
+    assert stage.script.schedules == {Schedule.FRESH}
+
+
+def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
+    """3.5 s fixed, 0.8 s of steps: two replicas cannot be done in 0.8 / 2 of the time."""
+    stage.script.spoil, stage.lines = accounted_for(), WALL_LINES
+    outcomes = stage.measure(WALL_WEAK, WALL_STRONG)
+    assert outcomes[WALL_WEAK].judgement.verdict is Verdict.PASS
+    refused = outcomes[WALL_STRONG]
+    assert refused.judgement.verdict is Verdict.INCONCLUSIVE
+    assert "even perfect scaling would not reach 0.8; it takes 553 steps" in (
+        refused.judgement.reason
+    )
+    assert refused.judgement.figure.estimate == pytest.approx(0.55, abs=0.02)
+    assert refused.account is not None
+
+
+def test_a_ledger_that_does_not_close_is_no_evidence(stage):
+    stage.script.spoil, stage.lines = accounted_for(unexplained=1.0), WALL_LINES
+    outcome = stage.measure(WALL_WEAK)[WALL_WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "its ledger leaves 1.00 s of" in outcome.judgement.reason
+    assert outcome.account is None
 
 
 # Budget ----------------------------------------------------------------------------------------

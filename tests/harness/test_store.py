@@ -13,6 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from harness.account import account
 from harness.launch.group import GroupFailed
 from harness.plan import BlockKind, Comparison, Question, Schedule, Strategy
 from harness.questions import (
@@ -21,11 +22,13 @@ from harness.questions import (
     parity,
     startup,
     strong_scaling,
+    wall_time,
     weak_scaling,
 )
 from harness.session import Outcome
 from harness.store import Store, plain, session_name, write_json
 from harness.verdict import Band, Ceiling, Judgement, Verdict, judge
+from tests.support.marked import marked_round
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -168,6 +171,23 @@ def test_a_start_up_is_held_against_a_ceiling(store):
     assert document["case"] == "startup[trace-resnet_50_s-np2]"
     rule = {"kind": "ceiling", "at_most": 0.05, "unit": "s", "alpha": 0.025}
     assert document["verdict"]["threshold"] == rule
+
+
+@pytest.mark.parametrize("late", [(0.0, 0.0), (0.0, 0.004)])
+def test_a_case_on_wall_time_says_where_it_went(store, late):
+    asked = wall_time(WORKLOAD, 2)[1]
+    rounds = tuple(marked_round(asked, number, late=late) for number in range(6))
+    judged = outcome(asked, [0.55] * 6)
+    judged = replace(judged, rounds=rounds, account=account(asked, rounds))
+    document = written(store, judged)
+    assert document["case"] == "wall_time[strong-resnet_50_s-np2]"
+    assert document["account"]["candidate"]["fixed"]["a_seconds"] == pytest.approx(3.5)
+    assert (document["account"]["late"] is None) == (late == (0.0, 0.0))
+    ours, theirs = document["rounds"][0]["launches"]
+    assert [asked[0] for asked in ours["marks"]["asked"]] == ["run", "ablation", "close"]
+    assert ours["marks"]["ranks"][1][0][0] == "import"
+    assert ours["timeline"][0]["wire_seconds"] > 0
+    assert theirs["met_run"] == theirs["timeline"] == []
 
 
 def test_a_way_of_exchanging_is_named(store):
