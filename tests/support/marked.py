@@ -107,10 +107,12 @@ def marked(
                 report["inside_seconds"] = 10 * own  # type: ignore[index]
             blocks.append(timed)
     alone = len(lags) == 1
+    start = {"launch": LAUNCH_S, **SECONDS}
+    del start["ready"]
     return Launch(
         arm,
         number,
-        startup_seconds=[{"launch": LAUNCH_S, **SECONDS} for _ in lags],
+        startup_seconds=[dict(start) for _ in lags],
         facts=[{"gradient_tensors": 54} for _ in lags],
         blocks=blocks,
         run=_reports(rows),
