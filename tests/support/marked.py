@@ -9,7 +9,7 @@ from harness.ledger import START
 from harness.marks import Asked, Mark, Marks
 from harness.measurement import Launch, Round
 from harness.plan import Arm, BlockKind, Comparison, Schedule
-from tests.support.rounds import block, run_report
+from tests.support.rounds import block, launch, run_report
 
 LAUNCH_S, END_S = 0.2, 0.3
 SECONDS = {
@@ -109,17 +109,15 @@ def marked(
     alone = len(lags) == 1
     start = {"launch": LAUNCH_S, **SECONDS}
     del start["ready"]
-    return Launch(
-        arm,
-        number,
-        startup_seconds=[dict(start) for _ in lags],
-        facts=[{"gradient_tensors": 54} for _ in lags],
-        blocks=blocks,
-        run=_reports(rows),
-        marks=marks_of(seconds, len(lags), unexplained),
-        met_run=[] if alone else _reports(step_marks(steps, lags, exchange, met=True)),
-        timeline=[] if alone else _timeline(steps, len(lags)),
-    )
+    # With the facts and the evidence of a sound one.
+    made = launch(arm, {}, number)
+    made.startup_seconds = [dict(start) for _ in lags]
+    made.blocks = blocks
+    made.run = _reports(rows)
+    made.marks = marks_of(seconds, len(lags), unexplained)
+    made.met_run = [] if alone else _reports(step_marks(steps, lags, exchange, met=True))
+    made.timeline = [] if alone else _timeline(steps, len(lags))
+    return made
 
 
 def _reports(rows: Sequence[list[list[float]]]) -> list[dict[str, Any]]:
