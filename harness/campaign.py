@@ -26,6 +26,7 @@ from harness.launch.slots import Slots
 from harness.machine import Machine
 from harness.placement import Offer, Slot, is_oversubscribed, nodes, place
 from harness.plan import (
+    SWEEP,
     Arm,
     Comparison,
     Profile,
@@ -173,7 +174,8 @@ class Campaign:
                     asked += [answer] if isinstance(answer, Comparison) else answer
         return [
             comparison
-            for comparison in asked
+            # Each once: a sweep is the same whichever the workload.
+            for comparison in dict.fromkeys(asked)
             if (anyway or self._wanted(comparison)) and self._possible(comparison)
         ]
 
@@ -182,11 +184,17 @@ class Campaign:
         question, model = comparison.question, comparison.workload.model
         if self.profile.questions and question not in self.profile.questions:
             return False
+        if comparison.workload == SWEEP:
+            return True
         return model in self.profile.representatives.get(question, (model,))
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         question, model = comparison.question, comparison.workload.model
+        if question.work is Work.COLLECTIVES and not self._has_bare_transport():
+            return False
+        if comparison.workload == SWEEP:
+            return True
         if model in [sentinel.model for sentinel in self.sentinels]:
             return question is Question.STARTUP_TRACE
         if not all(self._can_run(arm) for arm in comparison.arms):
@@ -195,9 +203,16 @@ class Campaign:
             return size >= self.profile.parity_from
         if question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
+        if question is Question.BOUND:
+            # Of words, the rows of a table are exchanged that were looked up, and not all of it.
+            return registry.network(model).task is not registry.Task.LANGUAGE
         if question.work in (Work.EPOCHS, Work.TIME):
             return self._can_validate(comparison.workload)
         return True
+
+    def _has_bare_transport(self) -> bool:
+        """Whether Horovod runs over one that can be used without it, by mpi4py."""
+        return self.options.launcher == "mpirun"
 
     def _can_run(self, arm: Arm) -> bool:
         """Whether Horovod, the strategy and the network have that way of training."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from harness import runs
+from harness import collectives, runs
+from harness.collectives import StepTimes
 from harness.ledger import CLOSES_WITHIN, ledger
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
+from harness.stats import hodges_lehmann
 
 Array = Any  # of numpy, or what it makes an array of
+
+# A step may seem faster than is possible by so much, since its parts are measured one after the
+# other; and that by chance once in forty sessions.
+FASTER_BY_NOISE = 0.05
+ALPHA_FASTER = 0.025
 
 
 def problems(launch: Launch) -> list[str]:
@@ -22,7 +30,8 @@ def problems(launch: Launch) -> list[str]:
     replicas.
     """
     arm = launch.arm
-    found = []
+    # First what explains the rest: without a transport there is no world either.
+    found = collectives.problems(arm.name, arm.processes, launch.series)
     sizes = {int(rank["world_size"]) for rank in launch.evidence}
     if sizes != {arm.world_size}:
         found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
@@ -82,6 +91,26 @@ def _odd_ones(digests: Sequence[str]) -> str:
     common = max(set(digests), key=digests.count)
     odd = [str(rank) for rank, digest in enumerate(digests) if digest != common]
     return f"weights of replica {', '.join(odd)} are not those of the others"
+
+
+def too_fast(arm: str, launches: Sequence[Sequence[StepTimes]]) -> str:
+    """In words, that steps take less time than their longer part alone; else empty.
+
+    launches: the turns of each. Said if even the upper bound of step time / max(time without
+    exchange, time of the exchange alone) over the launches is below 1 by more than noise.
+    """
+    observed = [
+        median(math.log(turn.of_all_hidden) for turn in turns) for turns in launches if turns
+    ]
+    if not observed:
+        return ""
+    share = hodges_lehmann(observed, ALPHA_FASTER)
+    if share.upper >= math.log(1 - FASTER_BY_NOISE):
+        return ""
+    return (
+        f"{arm}: a step takes {math.exp(share.estimate):.3f} of its longer part, computing or "
+        "exchanging, measured alone: it leaves something out, or is timed wrongly"
+    )
 
 
 def weights_differ(

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from harness import runs, speedup
+from harness import collectives, runs, speedup
+from harness.collectives import Series, StepTimes
 from harness.marks import Marks
 from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side, Work
 
@@ -46,8 +47,8 @@ class Block:
 
 @dataclass
 class Launch:
-    """One start of an arm: its start-up, its blocks or its run, and the evidence that they are
-    sound.
+    """One start of an arm: its start-up, its blocks, collective operations or run, and the evidence
+    that they are sound.
 
     run holds harness.worker.run.run's result, by process rank. Of a launch that is to be accounted
     for: marks, once it has ended; met_run, as run, of steps before which all ranks meet; timeline,
@@ -60,6 +61,7 @@ class Launch:
     facts: Sequence[Mapping[str, Any]] = ()
     warm_up: list[Block] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
     run: Sequence[Mapping[str, Any]] = ()
     evidence: Sequence[Mapping[str, Any]] = ()
     correctness: Sequence[Mapping[str, Any]] = ()
@@ -69,9 +71,10 @@ class Launch:
 
     @property
     def timed_seconds(self) -> float:
-        """Of its blocks, or of its run."""
+        """Of its blocks, its collective operations, or its run."""
         of_run = max((float(rank["seconds"]) for rank in self.run), default=0.0)
-        return of_run + sum(block.seconds for block in self.blocks)
+        of_series = sum(sum(series.repeats) for series in self.series)
+        return of_run + of_series + sum(block.seconds for block in self.blocks)
 
     def of_kind(self, kind: BlockKind) -> list[Block]:
         return [block for block in self.blocks if block.kind is kind]
@@ -88,7 +91,8 @@ class Round:
 
 def observation(comparison: Comparison, measured: Round) -> float:
     """ln(speed of the candidate / speed of the reference / ideal ratio) of one round; of a start-up
-    ln(seconds); of a run what harness.runs says.
+    ln(seconds); of a run what harness.runs says; of collective operations, and of a step's bound,
+    what harness.collectives does.
 
     Where the arms took turns, the median over the turns' own ratios, so that what slowed both
     sides of a turn cancels; otherwise the ratio of the two launches' medians.
@@ -105,6 +109,9 @@ def observation(comparison: Comparison, measured: Round) -> float:
         return runs.observation(comparison, *(measured.launches[side.arm].run for side in sides))
     if comparison.question.work is Work.STARTUP:
         return math.log(startup_seconds(comparison, measured.launches[comparison.candidate.arm]))
+    if comparison.question.work is Work.COLLECTIVES:
+        sides = (comparison.candidate, comparison.reference)
+        return _of_collectives(comparison, *(measured.launches[side.arm] for side in sides))
     candidate = _blocks(comparison.candidate, measured)
     reference = _blocks(comparison.reference, measured)
     together = (
@@ -129,6 +136,25 @@ def observation(comparison: Comparison, measured: Round) -> float:
 def training(launch: Launch) -> speedup.Training:
     """What of a marked launch a speedup by time is taken from."""
     return speedup.Training(launch.startup_seconds, launch.run)
+
+
+def _of_collectives(comparison: Comparison, horovod: Launch, bare: Launch) -> float:
+    if comparison.question is Question.FRAMEWORK_TAX:
+        tax = collectives.framework_tax(horovod.series, bare.series, comparison.collective)
+        return math.log(tax)
+    return median(math.log(turn.of_nothing_hidden) for turn in step_times(horovod, bare))
+
+
+def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
+    """Of every turn in which a step was measured with its exchange, without it, and the exchange
+    alone through the bare transport."""
+    full, local = (
+        {block.turn: block.seconds / block.steps for block in horovod.of_kind(kind)}
+        for kind in (BlockKind.FULL, BlockKind.LOCAL)
+    )
+    exchange = {series.turn: series.seconds for series in bare.series if series.repeats}
+    turns = [turn for turn in full if turn in local and turn in exchange]
+    return [StepTimes(full[turn], local[turn], exchange[turn]) for turn in turns]
 
 
 def startup_seconds(comparison: Comparison, launch: Launch) -> float:

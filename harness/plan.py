@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from harness.collectives import Collective
 from harness.exchanges import EXCHANGES
 from harness.recipes import RECIPES
 
 
 class Strategy(Enum):
-    """How the replicas of a training run are spread over devices."""
+    """How the replicas of a training run are spread over devices. BARE trains nothing: it is the
+    transport without a framework."""
 
     HOROVOD = "horovod"
     MIRRORED = "mirrored"
     MULTIWORKER = "multiworker"
     SINGLE = "single"
+    BARE = "bare"
 
 
 class BlockKind(Enum):
@@ -50,7 +53,8 @@ class Work(Enum):
 
     BLOCKS: timed blocks, in turns. STARTUP: nothing but start. EPOCHS, TIME: train from new weights
     for so many epochs or seconds, then validate. ENDURANCE: train for so many steps. LEDGER: train
-    for so many steps with a mark at everything, then find out what a step is made of.
+    for so many steps with a mark at everything, then find out what a step is made of. COLLECTIVES:
+    exchange tensors through Horovod and without it, between blocks if those are asked for.
     """
 
     BLOCKS = "blocks"
@@ -59,6 +63,7 @@ class Work(Enum):
     TIME = "time"
     ENDURANCE = "endurance"
     LEDGER = "ledger"
+    COLLECTIVES = "collectives"
 
     @property
     def is_run(self) -> bool:
@@ -87,6 +92,8 @@ class Question(Enum):
     MEMORY = "memory"
     WALL_WEAK = "wall_weak"
     WALL_STRONG = "wall_strong"
+    FRAMEWORK_TAX = "framework_tax"
+    BOUND = "bound"
     STARTUP_INIT = "startup_init"
     STARTUP_TRACE = "startup_trace"
     STARTUP_FIRST_STEP = "startup_first_step"
@@ -118,7 +125,11 @@ class Question(Enum):
     @property
     def has_variants(self) -> bool:
         """Whether it is asked of several things at once, each with a threshold of its own."""
-        return self.is_convergence or self in (Question.EXCHANGE, Question.RECIPE)
+        return self.is_convergence or self in (
+            Question.EXCHANGE,
+            Question.RECIPE,
+            Question.FRAMEWORK_TAX,
+        )
 
     @property
     def is_speed(self) -> bool:
@@ -134,9 +145,12 @@ class Question(Enum):
             return Work.EPOCHS
         if self.is_wall:
             return Work.LEDGER
-        return {Question.FIXED_TIME: Work.TIME, Question.MEMORY: Work.ENDURANCE}.get(
-            self, Work.BLOCKS
-        )
+        return {
+            Question.FIXED_TIME: Work.TIME,
+            Question.MEMORY: Work.ENDURANCE,
+            Question.FRAMEWORK_TAX: Work.COLLECTIVES,
+            Question.BOUND: Work.COLLECTIVES,
+        }.get(self, Work.BLOCKS)
 
 
 @dataclass(frozen=True)
@@ -168,6 +182,10 @@ class Workload:
             for name, changes in RECIPES.items()
             if all(getattr(self, key) == value for key, value in changes.items())
         )
+
+
+# Trains nothing: its launches exchange tensors of given sizes, and start no further than for that.
+SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 
 
 @dataclass(frozen=True)
@@ -220,13 +238,17 @@ class Comparison:
     over all replicas, so that 1.0 is the ideal of an efficiency and equality of a parity. That of a
     start-up is a time in seconds, per gradient tensor for the trace, and that of memory by what
     factor a process grows in 1,000 steps; both sides are then the same. That of convergence is the
-    ratio of the validation's losses or accuracies, and that of a fixed time of the samples.
+    ratio of the validation's losses or accuracies, and that of a fixed time of the samples. That of
+    a framework's tax is the time of a collective operation through Horovod over the bare
+    transport's, and that of a bound the time of a step over that of one which hides nothing of its
+    exchange (harness.collectives).
     """
 
     question: Question
     candidate: Side
     reference: Side
     ideal_ratio: float = 1.0
+    collective: Collective | None = None
 
     @property
     def workload(self) -> Workload:
@@ -259,6 +281,8 @@ class Comparison:
             return self.question.value.removeprefix(_WALL)
         if self.question.is_convergence:
             return f"{self.question.metric}-{self.reference.arm.strategy.value}"
+        if self.collective is not None:
+            return self.collective.value
         ours, theirs = self.candidate.arm.variants, self.reference.arm.variants
         return "+".join(name for name in ours if name not in theirs)
 

@@ -15,7 +15,8 @@ class Fault:
 
     kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); slow: every step takes
     `factor` times as long; delay: it begins `ms` milliseconds later; stray: its learning rate is
-    `factor` times the others'; leak: every step keeps a megabyte.
+    `factor` times the others'; leak: every step keeps a megabyte; corrupt: what it hands to a
+    collective operation is off by one.
     """
 
     kind: str
@@ -26,7 +27,17 @@ class Fault:
     model: str = ""
     world_size: int = 0
 
-    KINDS: ClassVar = ("raise", "exit", "kill", "hang", "slow", "delay", "stray", "leak")
+    KINDS: ClassVar = (
+        "raise",
+        "exit",
+        "kill",
+        "hang",
+        "slow",
+        "delay",
+        "stray",
+        "leak",
+        "corrupt",
+    )
 
     @classmethod
     def parse(cls, text: str) -> Fault:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from harness import bandwidths, summary
 from harness import campaign as campaigns
-from harness import summary
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
@@ -402,7 +402,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     suite = config.stash[_suite]
     terminalreporter.section(f"hvdperf: {summary.counts(suite.reported)}")
-    for text in [*summary.table(suite.reported), *suite.lines()]:
+    tables = [*summary.table(suite.reported), *bandwidths.table(suite.reported)]
+    for text in [*tables, *suite.lines()]:
         terminalreporter.write_line(text)
 
 

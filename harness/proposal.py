@@ -66,7 +66,9 @@ def rule_of(question: Question) -> type[Rule]:
     """The kind of rule that a question's figure is held against."""
     if question is Question.PARITY or question.is_convergence:
         return Band
-    return Ceiling if question.is_startup or question is Question.MEMORY else Floor
+    if question in (Question.MEMORY, Question.FRAMEWORK_TAX, Question.BOUND):
+        return Ceiling
+    return Ceiling if question.is_startup else Floor
 
 
 def ceiling(question: Question, at_most: float) -> Ceiling:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from harness.collectives import Collective
 from harness.exchanges import EXCHANGES
-from harness.plan import Arm, BlockKind, Comparison, Question, Side, Strategy, Workload
+from harness.plan import SWEEP, Arm, BlockKind, Comparison, Question, Side, Strategy, Workload
 from harness.recipes import RECIPES
 
 
@@ -120,3 +121,25 @@ def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """How long the slowest rank takes for each phase of a start with nothing beside it."""
     side = Side(Arm(workload, Strategy.HOROVOD, world_size))
     return tuple(Comparison(question, side, side) for question in Question if question.is_startup)
+
+
+def sweep(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """Every collective operation from 64 KB to 128 MB, time through Horovod / time through the bare
+    transport: the same whatever is trained."""
+    return tuple(_framework_tax(SWEEP, world_size, collective) for collective in Collective)
+
+
+def at_gradient_sizes(workload: Workload, world_size: int) -> Comparison:
+    """All gradients of a step, through Horovod / in one buffer through the bare transport."""
+    return _framework_tax(workload, world_size, Collective.ALLREDUCE)
+
+
+def _framework_tax(workload: Workload, world_size: int, collective: Collective) -> Comparison:
+    compared = _against(Strategy.BARE, Question.FRAMEWORK_TAX, workload, world_size)
+    return replace(compared, collective=collective)
+
+
+def bound(workload: Workload, world_size: int) -> Comparison:
+    """A step against what physics leaves of it: step time / (time without exchange + time of the
+    bare transport for the step's gradients)."""
+    return _against(Strategy.BARE, Question.BOUND, workload, world_size)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.measurement import Block, median_speed
-from harness.plan import Side
+from harness.plan import Question, Side
 from harness.runs import samples
 from harness.session import Outcome
 from harness.store import case_document, plain
@@ -48,6 +48,9 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     if outcome.comparison.question.work.is_run:
         _record_runs(clock, outcome, benchmark)
         return
+    if outcome.comparison.question is Question.FRAMEWORK_TAX:
+        _record_collectives(clock, outcome, benchmark)
+        return
     side = outcome.comparison.candidate
     blocks = _blocks(outcome, side)
     if not blocks:
@@ -80,6 +83,20 @@ def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None
             validation=[ranks[0]["validation"] for ranks in runs],
         )
         clock.replay([max(rank["seconds"] for rank in ranks) for ranks in runs], benchmark)
+
+
+def _record_collectives(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """Each turn a round: once through all sizes, through Horovod."""
+    comparison = outcome.comparison
+    turns: dict[tuple[int, int], float] = {}
+    for measured in outcome.rounds:
+        for series in measured.launches[comparison.candidate.arm].series:
+            if series.transfer.collective is comparison.collective and series.repeats:
+                turn = measured.number, series.turn
+                turns[turn] = turns.get(turn, 0.0) + series.seconds
+    if turns:
+        benchmark.extra_info.update(_told(outcome))
+        clock.replay(list(turns.values()), benchmark)
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
+from harness.collectives import Series, Transfer, affordable_repeats
 from harness.launch.group import Group, GroupFailed
 from harness.launch.job import LaunchError
 from harness.measurement import Block, Launch, Round, settled
-from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Work
+from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
 from harness.starter import SEED, Starter
 from harness.wire import Phase
 from models.inputs.errors import DataError
@@ -24,6 +26,7 @@ WARM_UP_BLOCKS_MAX = 8
 # Of a run in which all ranks meet before every step, and of what Horovod records.
 MET_STEPS = 60
 TIMELINE_STEPS = 20
+WARM_UP_REPEATS = 2
 # Steps of the reproducible training that two strategies are compared by. Few, because the last
 # bit in which two orders of summation differ grows: at 4 replicas resnet_50_s agreed to 1.2e-7
 # after 3 steps, to 2e-4 after 5 and to 2e-2 after 10; at 2 replicas transformer_s to 1e-4 of the
@@ -31,6 +34,7 @@ TIMELINE_STEPS = 20
 CORRECTNESS_STEPS = 2
 
 Progress = Callable[[str], None]
+Thing = TypeVar("Thing")
 
 
 @dataclass
@@ -42,6 +46,7 @@ class Runner:
     and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
     long such a turn of all arms took last. work: what the launches do. last_phase: of a start-up,
     if that is all they do. seed, runs: what training runs begin with, and how long they are.
+    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often.
     """
 
     starter: Starter
@@ -61,6 +66,8 @@ class Runner:
     seed: int = 0
     last_phase: Phase = Phase.BROADCAST
     runs: Runs = field(default_factory=Runs)
+    transfers: Mapping[Arm, Sequence[Transfer]] = field(default_factory=dict)
+    repeats: dict[tuple[Arm, Transfer], int] = field(default_factory=dict)
 
     def run(self, number: int, arms: Sequence[Arm]) -> Round:
         """Launch every arm that has not failed; number counts from 0."""
@@ -89,7 +96,7 @@ class Runner:
         groups: dict[Arm, Group] = {}
         try:
             self._start(result, arms, groups)
-            if self.work is Work.BLOCKS:
+            if self.work in (Work.BLOCKS, Work.COLLECTIVES):
                 self._take_blocks(result, groups)
             elif self.work.is_run:
                 train = self._audit if self.work is Work.LEDGER else self._train
@@ -123,6 +130,13 @@ class Runner:
             order = list(groups) if turn % 2 == 0 else list(groups)[::-1]
             for arm in order:
                 self._guarded(groups, arm, partial(self._turn, groups, result, arm, turn))
+            # Each through one arm and the other, back to back.
+            for transfer in self._in_random_order(self._all_transfers()):
+                for arm in order:
+                    if transfer not in self.transfers.get(arm, ()):
+                        continue
+                    act = partial(self._exchange, groups, result, arm, transfer, turn)
+                    self._guarded(groups, arm, act)
         self.turn_seconds += (time.monotonic() - began) / self.turns
 
     def _train(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
@@ -255,7 +269,10 @@ class Runner:
     def _warm_up(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group, launch = groups[arm], result.launches[arm]
         group.resume()
-        for kind in self._shuffled(arm):
+        for transfer in self.transfers.get(arm, ()):
+            first = self._series(groups, result, arm, transfer, 0, WARM_UP_REPEATS)
+            self.repeats.setdefault((arm, transfer), affordable_repeats(first))
+        for kind in self._shuffled(self.kinds[arm]):
             seconds: list[float] = []
             while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
                 block = self._block(group, kind, len(seconds), WARM_UP_STEPS)
@@ -279,14 +296,61 @@ class Runner:
     def _turn(self, groups: Mapping[Arm, Group], result: Round, arm: Arm, turn: int) -> None:
         group = groups[arm]
         group.resume()
-        for kind in self._shuffled(arm):
+        for kind in self._shuffled(self.kinds[arm]):
             block = self._block(group, kind, turn, self.steps[arm, kind])
             result.launches[arm].blocks.append(block)
+        group.pause()
+
+    def _exchange(
+        self,
+        groups: Mapping[Arm, Group],
+        result: Round,
+        arm: Arm,
+        transfer: Transfer,
+        turn: int,
+    ) -> None:
+        group = groups[arm]
+        group.resume()
+        repeats = self.repeats[arm, transfer]
+        # Whether the numbers are right is asked once a launch: that takes longer than they do.
+        series = self._series(groups, result, arm, transfer, turn, repeats, check=turn == 0)
+        result.launches[arm].series.append(series)
         group.pause()
 
     def _block(self, group: Group, kind: BlockKind, turn: int, steps: int) -> Block:
         replies = group.ask("block", self.sampling.block_deadline_s, kind=kind.value, steps=steps)
         return Block(kind, turn, steps, replies)
+
+    def _series(
+        self,
+        groups: Mapping[Arm, Group],
+        result: Round,
+        arm: Arm,
+        transfer: Transfer,
+        turn: int,
+        repeats: int,
+        check: bool = False,
+    ) -> Series:
+        replies = groups[arm].ask(
+            "collective",
+            self.sampling.block_deadline_s,
+            collective=transfer.collective.value,
+            tensor_bytes=self._tensor_bytes(result, arm, transfer),
+            repeats=repeats,
+            check=check,
+        )
+        return Series(transfer, turn, replies)
+
+    def _tensor_bytes(self, result: Round, arm: Arm, transfer: Transfer) -> list[int]:
+        """Without a framework the gradients are one buffer, as large as the model says that they
+        are: the most that a transport can be asked for at once."""
+        if transfer.tensor_bytes or arm.strategy is not Strategy.BARE:
+            return list(transfer.tensor_bytes)
+        facts = [launch.facts[0] for launch in result.launches.values()]
+        return [fact["gradient_bytes"] for fact in facts if "gradient_bytes" in fact][:1]
+
+    def _all_transfers(self) -> list[Transfer]:
+        return list(dict.fromkeys(t for each in self.transfers.values() for t in each))
 
     def _finish(self, groups: dict[Arm, Group], result: Round, arm: Arm) -> None:
         group, launch = groups[arm], result.launches[arm]
@@ -304,7 +368,10 @@ class Runner:
         if self.work is Work.LEDGER:
             launch.marks = group.marks()
 
-    def _shuffled(self, arm: Arm) -> list[BlockKind]:
-        kinds = sorted(self.kinds[arm], key=lambda kind: kind.value)
-        self.order.shuffle(kinds)
-        return kinds
+    def _shuffled(self, kinds: Collection[BlockKind]) -> list[BlockKind]:
+        return self._in_random_order(sorted(kinds, key=lambda kind: kind.value))
+
+    def _in_random_order(self, things: Sequence[Thing]) -> list[Thing]:
+        shuffled = list(things)
+        self.order.shuffle(shuffled)
+        return shuffled

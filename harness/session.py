@@ -11,10 +11,11 @@ import numpy as np
 
 from harness import evidence
 from harness.account import Account, account
+from harness.collectives import SWEEP_BYTES, Collective, Transfer, other_library
 from harness.launch.group import GroupFailed
-from harness.measurement import Round, observation, training
+from harness.measurement import Round, observation, step_times, training
 from harness.placement import is_oversubscribed
-from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Schedule, Work
+from harness.plan import SWEEP, Arm, BlockKind, Comparison, Profile, Question, Schedule, Work
 from harness.rounds import Progress, Runner
 from harness.speedup import refusal
 from harness.starter import Starter
@@ -94,13 +95,22 @@ class Session:
     def judged(self, comparison: Comparison) -> bool:
         """Whether it is held against a threshold: where replicas share a core no speed is, save
         for what communication costs, which is measured within one launch."""
+        return not self.unjudged(comparison)
+
+    def unjudged(self, comparison: Comparison) -> str:
+        """Why it is not held against a threshold; empty if it is."""
         if not comparison.question.is_speed:
-            return True
+            return ""
+        on_device = any(slot.device is not None for slot in self.starter.slots)
+        if comparison.question.work is Work.COLLECTIVES and on_device:
+            return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
         if not is_oversubscribed(self.starter.slots, comparison.world_size):
-            return True
-        return comparison.question is Question.COMMUNICATION and comparison.workload.model in (
-            self.profile.oversubscribed or self.profile.models
-        )
+            return ""
+        within_a_launch = comparison.question is Question.COMMUNICATION
+        models = self.profile.oversubscribed or self.profile.models
+        if within_a_launch and comparison.workload.model in models:
+            return ""
+        return "more replicas than cores or devices"
 
     def rule(self, comparison: Comparison) -> Rule | None:
         return self.thresholds.rule(case_of(comparison, self.starter.slots))
@@ -124,14 +134,13 @@ class _Work:
         self._runner = Runner(
             starter=session.starter,
             sampling=session.profile.sampling,
-            # Arms that start side by side slow each other down, and to runs, which do not take
-            # turns, it is of no use that others live.
-            schedule=session.profile.schedule if work is Work.BLOCKS else Schedule.FRESH,
+            schedule=schedule_of(work, session.profile),
             work=work,
             seed=session.seed,
             last_phase=last_phase(comparisons),
             runs=session.profile.runs,
             kinds=kinds_of(comparisons, session.judged),
+            transfers=transfers_of(comparisons),
             check=[
                 arm
                 for comparison in comparisons
@@ -235,13 +244,13 @@ class _Work:
 
     def _judged(self, outcome: Outcome) -> Outcome:
         comparison = outcome.comparison
-        judged = self._session.judged(comparison)
+        unjudged = self._session.unjudged(comparison)
         problems = self._problems(outcome)
         observations = []
         try:
             observations = [observation(comparison, measured) for measured in outcome.rounds]
         except (KeyError, ValueError, ZeroDivisionError) as error:
-            if judged:
+            if not unjudged:
                 problems.append(f"no figure: {error}")
         outcome = replace(outcome, observations=tuple(observations))
         rule = self._session.rule(comparison)
@@ -251,9 +260,8 @@ class _Work:
             return self._with(outcome, Verdict.INVALID, rule, text)
         if comparison.question.is_wall:
             outcome = replace(outcome, account=account(comparison, outcome.rounds))
-        if not judged:
-            reason = "more replicas than cores or devices"
-            return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
+        if unjudged:
+            return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
         if rule is None:
             case = case_of(comparison, self._session.starter.slots)
             line = self._session.thresholds.pasteable_line(case, observations)
@@ -300,9 +308,22 @@ class _Work:
             measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
         found = [problem for launch in launches for problem in evidence.problems(launch)]
+        if outcome.comparison.question.work is Work.COLLECTIVES:
+            found += self._transport_problems(outcome)
         if outcome.comparison.tolerance is not None:
             found += self._weight_problems(outcome.comparison)
         return found
+
+    def _transport_problems(self, outcome: Outcome) -> list[str]:
+        """Horovod and what it is compared with must use the same transport, and a step must not be
+        faster than that allows; which says nothing where replicas share cores."""
+        comparison, arms = outcome.comparison, outcome.comparison.arms
+        pairs = [[measured.launches[arm] for arm in arms] for measured in outcome.rounds]
+        found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
+        if comparison.question is Question.BOUND and self._session.judged(comparison):
+            times = [step_times(horovod, bare) for horovod, bare in pairs]
+            found.append(evidence.too_fast(arms[0].name, times))
+        return [problem for problem in found if problem]
 
     def _weight_problems(self, comparison: Comparison) -> list[str]:
         """Two arms are compared only if they train the same thing."""
@@ -332,19 +353,54 @@ class _Work:
         return [f"{names} trained different weights: {difference}"] if difference else []
 
 
+def schedule_of(work: Work, profile: Profile) -> Schedule:
+    """Arms that start side by side slow each other down, and to runs, which do not take turns, it
+    is of no use that others live. What a collective operation takes is compared back to back."""
+    if work is Work.COLLECTIVES:
+        return Schedule.ALTERNATE
+    return profile.schedule if work is Work.BLOCKS else Schedule.FRESH
+
+
 def last_phase(comparisons: Sequence[Comparison]) -> Phase:
-    """How far a start-up has to go: where none but its trace is asked about, so far."""
-    traced_only = all(c.question is Question.STARTUP_TRACE for c in comparisons)
-    return Phase.TRACE if traced_only else Phase.BROADCAST
+    """How far a start-up has to go: where none but its trace is asked about, so far; to exchange
+    tensors, until there is a group, and for those of a model until that is built."""
+    asked = {comparison.question for comparison in comparisons}
+    if asked == {Question.STARTUP_TRACE}:
+        return Phase.TRACE
+    if asked == {Question.FRAMEWORK_TAX}:
+        return Phase.INIT if comparisons[0].workload == SWEEP else Phase.BUILD
+    return Phase.BROADCAST
 
 
 def kinds_of(
     comparisons: Sequence[Comparison], judged: Callable[[Comparison], bool]
 ) -> dict[Arm, set[BlockKind]]:
-    """The kinds of blocks wanted of each arm: full ones always, split ones only to be judged."""
-    kinds = {arm: {BlockKind.FULL} for comparison in comparisons for arm in comparison.arms}
+    """The kinds of blocks wanted of each arm: full ones wherever steps are asked about, split ones
+    only to be judged."""
+    kinds: dict[Arm, set[BlockKind]] = {arm: set() for c in comparisons for arm in c.arms}
     for comparison in comparisons:
+        if comparison.question is Question.FRAMEWORK_TAX:
+            continue
+        if comparison.question is Question.BOUND:
+            kinds[comparison.candidate.arm] |= {BlockKind.FULL, BlockKind.LOCAL}
+            continue
         for side in (comparison.candidate, comparison.reference):
+            kinds[side.arm].add(BlockKind.FULL)
             if side.kind is not BlockKind.SPLIT or judged(comparison):
                 kinds[side.arm].add(side.kind)
     return kinds
+
+
+def transfers_of(comparisons: Sequence[Comparison]) -> dict[Arm, list[Transfer]]:
+    """What each arm exchanges in a turn besides its blocks: of the sweep every size of what is
+    asked about, of a network its gradients."""
+    wanted: dict[Arm, dict[Transfer, None]] = {}
+    for comparison in comparisons:
+        if comparison.question.work is not Work.COLLECTIVES:
+            continue
+        collective = comparison.collective or Collective.ALLREDUCE
+        sizes = [(size,) for size in SWEEP_BYTES] if comparison.workload == SWEEP else [()]
+        for arm in comparison.arms:
+            transfers = (Transfer(collective, size) for size in sizes)
+            wanted.setdefault(arm, {}).update(dict.fromkeys(transfers))
+    return {arm: list(transfers) for arm, transfers in wanted.items()}

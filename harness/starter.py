@@ -15,7 +15,7 @@ from harness.launch.group import Group
 from harness.launch.hub import Hub
 from harness.launch.job import Launcher, Order
 from harness.placement import Slot, cores_of, place_group, threads
-from harness.plan import Arm, BlockKind, Strategy
+from harness.plan import SWEEP, Arm, BlockKind, Strategy
 from harness.planted import Fault
 from harness.wire import Phase
 from models import inputs
@@ -118,7 +118,8 @@ class Starter:
 
     def _workload(self, arm: Arm) -> dict[str, Any]:
         workload = arm.workload
-        data = self.data[workload.dataset]
+        trains = workload != SWEEP
+        data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
         return {
             "strategy": arm.strategy.value,
             "world_size": arm.world_size,
@@ -131,7 +132,7 @@ class Starter:
             "epoch_steps": self.epoch_steps(arm),
             "dataset": data.dataset,
             "data_dir": data.directory,
-            "classes": network(workload.model).classes or data.classes,
+            "classes": (trains and network(workload.model).classes) or data.classes,
         }
 
     def epoch_steps(self, arm: Arm) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.account import Account
+from harness.collectives import Series, algbw, busbw
 from harness.measurement import Block, Launch, Round
 from harness.placement import Slot, replicas_per_node
 from harness.plan import Arm, Comparison, Side
@@ -118,6 +119,7 @@ def case_document(outcome: Outcome) -> Document:
             "question": comparison.question,
             "workload": asdict(comparison.workload),
             "world_size": comparison.world_size,
+            "collective": comparison.collective,
             "candidate": _side(comparison.candidate),
             "reference": _side(comparison.reference),
             "ideal_ratio": comparison.ideal_ratio,
@@ -191,17 +193,23 @@ def _round(measured: Round, comparison: Comparison) -> Document:
     return {
         "number": measured.number,
         "schedule": measured.schedule,
-        "launches": [_launch(measured.launches[arm]) for arm in comparison.arms],
+        "launches": [_launch(measured.launches[arm], comparison) for arm in comparison.arms],
     }
 
 
-def _launch(launch: Launch) -> Document:
+def _launch(launch: Launch, comparison: Comparison) -> Document:
+    # A sweep's launches hold those of other cases, too, and they are many.
     return {
         **_arm(launch.arm),
         "startup_seconds": [dict(rank) for rank in launch.startup_seconds],
         "facts": [dict(rank) for rank in launch.facts],
         "warm_up": [_block(block) for block in launch.warm_up],
         "blocks": [_block(block) for block in launch.blocks],
+        "series": [
+            _series(series, launch.arm.world_size)
+            for series in launch.series
+            if comparison.collective in (None, series.transfer.collective)
+        ],
         "run": [dict(rank) for rank in launch.run],
         "evidence": [dict(rank) for rank in launch.evidence],
         "correctness": [dict(rank) for rank in launch.correctness],
@@ -220,4 +228,18 @@ def _block(block: Block) -> Document:
         "samples": block.samples,
         "samples_per_second": block.samples_per_second if block.seconds > 0 else None,
         "ranks": [dict(rank) for rank in block.ranks],
+    }
+
+
+def _series(series: Series, world_size: int) -> Document:
+    """With the bandwidths of a typical repeat."""
+    collective, size_bytes, seconds = series.transfer.collective, series.size_bytes, series.seconds
+    return {
+        "collective": collective,
+        "turn": series.turn,
+        "bytes": size_bytes,
+        "seconds": seconds,
+        "algbw_gb_per_s": algbw(size_bytes, seconds),
+        "busbw_gb_per_s": busbw(collective, world_size, size_bytes, seconds),
+        "ranks": [dict(rank) for rank in series.ranks],
     }

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness import waterfall
+from harness.collectives import Collective
 from harness.plan import Comparison, Question
 from harness.session import Outcome
 from harness.stats import Interval
@@ -25,10 +26,17 @@ _NAMES = {
     Question.MEMORY: "memory",
     Question.WALL_WEAK: "wall-w",
     Question.WALL_STRONG: "wall-s",
+    Question.BOUND: "bound",
     Question.STARTUP_INIT: "init",
     Question.STARTUP_TRACE: "trace",
     Question.STARTUP_FIRST_STEP: "first",
     Question.STARTUP_BROADCAST: "bcast",
+}
+_TAXES = {
+    Collective.ALLREDUCE: "tax/ar",
+    Collective.ALLGATHER: "tax/ag",
+    Collective.BROADCAST: "tax/bc",
+    Collective.REDUCESCATTER: "tax/rs",
 }
 _HEADER = f"{'case':<6} {'model':<15} {'np':>3} {'figure':>6} {'interval':<14} "
 _HEADER += f"{'must be':<13} {'n':>2} verdict"
@@ -74,6 +82,8 @@ def _name(comparison: Comparison) -> str:
     if comparison.question.is_convergence:
         metric = comparison.question.metric.replace("accuracy", "acc")
         return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
+    if comparison.collective is not None:
+        return _TAXES[comparison.collective]
     return _NAMES.get(comparison.question, comparison.variant)
 
 
@@ -107,9 +117,9 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     for note in notes:
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
     lines += _accounts(outcomes)
-    unjudged = [o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED]
-    if unjudged:
-        note = f"NOT JUDGED: {unjudged[0].judgement.reason}; shown, and neutral"
+    unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
+    for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
+        note = f"NOT JUDGED: {reason}; shown, and neutral"
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
     return lines
 

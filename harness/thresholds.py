@@ -7,7 +7,7 @@ Each file says which machines it is for and what their figures have to reach::
     device = "gpu"            # or "cpu"
     gpu_name = "V100"         # optional, as cpu_model: a part of the name, in any case
     [thresholds]
-    # "question/model/world size/nodes" = floor, ceiling (start-ups, memory), or [low, high]
+    # "question/model/world size/nodes" = floor, ceiling (start-ups, memory, tax), or [low, high]
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
     "exchange:fp16/*/np*/*" = 0.50    # of one variant; "exchange/..." is of all
@@ -29,7 +29,7 @@ from typing import NamedTuple
 from harness.errors import UserError
 from harness.machine import Machine
 from harness.placement import Slot, nodes
-from harness.plan import Comparison, Question
+from harness.plan import SWEEP, Comparison, Question
 from harness.proposal import ceiling, fewest_rounds, proposed_rule, rule_of
 from harness.stats import NotMeasurable, spread
 from harness.tomlfile import Table, is_number, read_toml, shown
@@ -243,10 +243,11 @@ def _check_model(table: Table, key: str, pattern: str) -> None:
     # Here and not above: the rules of this file can be used without the models.
     from models.registry import NETWORKS
 
+    known = (*NETWORKS, SWEEP.model)
     if not re.fullmatch(r"[\w.*-]+", pattern) or not any(
-        fnmatchcase(name, pattern) for name in NETWORKS
+        fnmatchcase(name, pattern) for name in known
     ):
-        raise table.error(f"no model {pattern!r}; known are {', '.join(NETWORKS)}", key)
+        raise table.error(f"no model {pattern!r}; known are {', '.join(known)}", key)
 
 
 def _rule(table: Table, key: str, questions: Sequence[Question]) -> Rule:

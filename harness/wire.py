@@ -30,6 +30,7 @@ class Phase(str, Enum):
     BROADCAST = "broadcast"
     READY = "ready"
     BLOCK = "block"
+    COLLECTIVE = "collective"
     RUN = "run"
     VALIDATION = "validation"
     ABLATION = "ablation"

@@ -21,6 +21,7 @@ from models import inputs  # noqa: E402
 
 # Strategy (harness.plan.Strategy) -> where it is implemented.
 TRAINERS = {
+    "bare": ("harness.worker.bare", "BareTrainer"),
     "horovod": ("harness.worker.horovod", "HorovodTrainer"),
     "mirrored": ("harness.worker.mirrored", "MirroredTrainer"),
     "multiworker": ("harness.worker.multiworker", "MultiWorkerTrainer"),
@@ -74,10 +75,15 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
 
 def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str, Any]:
     """Carry out one order; what it found."""
+    from harness.worker.collectives import measure
+
+    arguments = {key: value for key, value in order.items() if key != "op"}
+    if order["op"] == "collective":
+        return measure(trainer, driver, fault, **arguments)
+    # Not before, for what follows is training and imports TensorFlow.
     from harness.worker.loop import run_block
     from harness.worker.run import run
 
-    arguments = {key: value for key, value in order.items() if key != "op"}
     if order["op"] == "block":
         return run_block(trainer, driver, fault, **arguments)
     if order["op"] == "run":

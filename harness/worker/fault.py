@@ -63,6 +63,10 @@ class Fault:
         if self._kind == "stray":
             learning_rate.go_astray(self._factor)
 
+    def offset(self) -> float:
+        """By how much the numbers that it sends are off."""
+        return 1.0 if self._kind == "corrupt" else 0.0
+
     def leak(self) -> None:
         """Keep some memory that is never used again."""
         if self._kind == "leak":

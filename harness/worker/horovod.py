@@ -3,12 +3,15 @@
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
+from functools import cache, partial
+from typing import Any, Callable
 
 import horovod.tensorflow as hvd
+import numpy as np
 import tensorflow as tf
 
 from harness.worker import timeline, training
+from harness.worker.collectives import Buffers, Exchange
 from harness.worker.replica import ReplicaTrainer
 from harness.worker.trainer import Facts
 
@@ -77,6 +80,26 @@ class HorovodTrainer(ReplicaTrainer):
             facts.update(_communication(path))
         return facts
 
+    def gradient_elements(self) -> Sequence[int]:
+        return [int(np.prod(weight.shape)) for weight in training.weights(self.parts)]
+
+    def exchange(self, collective: str, elements: Sequence[int], buffers: Buffers) -> Exchange:
+        if collective == "allgather":
+            elements = [count // self.world_size for count in elements]
+        ends = np.cumsum(elements)
+        tensors = [
+            tf.constant(buffers.sent[end - count : end]) for count, end in zip(elements, ends)
+        ]
+        exchange = _traced(collective, tuple(elements))
+
+        def run() -> list[tf.Tensor]:
+            results = list(exchange(*tensors))
+            if "GPU" in results[-1].device:
+                results[-1][:1].numpy()  # waits for what the GPU still has to do
+            return results
+
+        return run
+
 
 def _communication(path: str) -> Facts:
     """What a recording of steps that begin with a barrier says of the steps."""
@@ -89,3 +112,21 @@ def _communication(path: str) -> Facts:
         "activities": of_steps.seconds(),
         "wire_seconds": timeline.length(of_steps.wire()),
     }
+
+
+@cache
+def _traced(collective: str, elements: tuple[int, ...]) -> Callable[..., Sequence[tf.Tensor]]:
+    """The operation on all tensors in one graph, as the gradients of a step are exchanged."""
+    act = {
+        "allreduce": partial(hvd.allreduce, op=hvd.Sum),
+        "allgather": hvd.allgather,
+        "broadcast": partial(hvd.broadcast, root_rank=0),
+        "reducescatter": partial(hvd.reducescatter, op=hvd.Sum),
+    }[collective]
+    name = f"hvdperf.{collective}.{sum(elements)}"
+
+    @training.graph(input_signature=[tf.TensorSpec([count], tf.float32) for count in elements])
+    def exchange(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        return [act(tensor, name=f"{name}.{i}") for i, tensor in enumerate(tensors)]
+
+    return exchange.get_concrete_function()  # type: ignore[no-any-return]

@@ -22,8 +22,8 @@ class Constant:
 
     @property
     def value(self) -> float:
-        """Of the first optimizer, as it is there."""
-        return float(self._rates[0].numpy())
+        """Of the first optimizer, as it is there; 0 where there is none."""
+        return float(self._rates[0].numpy()) if self._rates else 0.0
 
     def before_step(self) -> None:
         """To be called before every step."""

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from harness.worker import training
 from harness.worker.accumulation import Accumulator, ExchangedMean
+from harness.worker.learning_rate import Constant
 from harness.worker.trainer import Facts
 from harness.worker.training import Config, Part
 
@@ -34,8 +35,9 @@ class ReplicaTrainer:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.task = training.find_task(config)
         self.parts: list[Part] = []
+        # Until there are models: a start-up may end before.
+        self.learning_rate = Constant([])
         self._passes: int = config["passes"]
         self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
@@ -61,6 +63,7 @@ class ReplicaTrainer:
         return {"rank": self.rank, "world_size": self.world_size, "transport": "none"}
 
     def build(self) -> Facts:
+        self.task = training.find_task(self.config)
         self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
         self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
         return training.size_of(self.parts)

@@ -17,6 +17,8 @@ from harness.placement import Offer
 from harness.plan import Question, Schedule
 from harness.planted import Fault
 from harness.questions import (
+    at_gradient_sizes,
+    bound,
     communication,
     exchanges,
     fixed_epochs,
@@ -26,6 +28,7 @@ from harness.questions import (
     recipes,
     startup,
     strong_scaling,
+    sweep,
     tax,
     weak_scaling,
 )
@@ -228,6 +231,47 @@ def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
     of_sentinel = [c.name for c in asked if c.workload.model == "resnet_v2_101_t"]
     assert of_sentinel == ["startup[trace-resnet_v2_101_t-np2]"]
     assert len(asked) > 5
+
+
+def test_a_sweep_is_asked_once_a_world_size():
+    planned = campaign(profile="nightly", models="vgg_16_s,resnet_50_s", world_sizes="2,4")
+    names = [comparison.name for comparison in planned.comparisons(sweep, 2)]
+    assert len(names) == len(set(names)) == 2 * 4
+    assert {comparison.workload.model for comparison in planned.comparisons(sweep, 2)} == {"sweep"}
+    asked = [comparison.name for comparison in planned.comparisons(at_gradient_sizes, 2)]
+    assert asked == [
+        f"framework_tax[allreduce-{model}-np{size}]"
+        for model in ("vgg_16_s", "resnet_50_s")
+        for size in (2, 4)
+    ]
+
+
+def test_representatives_are_networks_and_no_sweep():
+    planned = campaign(profile="nightly", world_sizes="2")
+    few = {Question.FRAMEWORK_TAX: ("vgg_16_s",)}
+    planned = replace(planned, profile=replace(planned.profile, representatives=few))
+    assert len(planned.comparisons(sweep, 2)) == 4
+    assert planned.comparisons(at_gradient_sizes, 2) == []
+
+
+@pytest.mark.parametrize("ask", [sweep, at_gradient_sizes, bound])
+def test_without_mpi_there_is_no_bare_transport_to_ask(ask):
+    assert campaign(profile="nightly", world_sizes="2").comparisons(ask, 2)
+    assert campaign(profile="nightly", world_sizes="2", launcher="agents").comparisons(ask, 2) == []
+
+
+@pytest.mark.parametrize("profile", ["default", "smoke"])
+def test_collective_operations_are_nightly_s_questions(profile):
+    planned = campaign(profile=profile, world_sizes="2")
+    assert [
+        c for ask in (sweep, at_gradient_sizes, bound) for c in planned.comparisons(ask, 2)
+    ] == []
+
+
+def test_a_step_of_words_exchanges_rows_and_has_no_bound():
+    planned = campaign(profile="nightly", models="lstm_s,resnet_50_s", world_sizes="2")
+    assert {c.workload.model for c in planned.comparisons(bound, 2)} == {"resnet_50_s"}
+    assert len(planned.comparisons(at_gradient_sizes, 2)) == 2
 
 
 def test_a_question_has_its_representatives_unless_networks_are_named():

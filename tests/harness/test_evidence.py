@@ -5,15 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.evidence import expected_samples, problems, weights_differ
+from harness.collectives import Series, StepTimes
+from harness.evidence import expected_samples, problems, too_fast, weights_differ
 from harness.plan import Arm, BlockKind, Strategy
 from tests.support.rounds import (
+    GRADIENTS,
     HOROVOD_1,
     HOROVOD_2,
     MIRRORED_2,
     WORKLOAD,
     launch,
     run_report,
+    series,
+    series_report,
 )
 
 HOROVOD_4 = Arm(WORKLOAD, Strategy.HOROVOD, 4)
@@ -200,3 +204,47 @@ def test_trainings_must_begin_with_the_same_weights() -> None:
     one = {"trained0": np.array([1.0]), "begun0": np.array([0.5])}
     other = {"trained0": np.array([1.0]), "begun0": np.array([0.6])}
     assert "tensor begun0 differs" in weights_differ(one, other, of_update=0.05)
+
+
+# Collective operations -------------------------------------------------------------------------
+
+
+def test_what_explains_the_rest_is_told_first():
+    lonely = launch(HOROVOD_2, {})
+    lonely.series = [Series(GRADIENTS, 0, [series_report([], problem="no mpi4py")] * 2)]
+    lonely.evidence = [{"world_size": 1, "learning_rate": 0.0, "digests": [""]}] * 2
+    first, *others = problems(lonely)
+    assert first.endswith("rank 0: no mpi4py")
+    assert any("world size [1]" in problem for problem in others)
+    lonely.series = [series(0.1)]
+    assert problems(lonely) == others[1:]
+
+
+def turns(*full: float) -> list[StepTimes]:
+    """Of steps whose longer part takes a second."""
+    return [StepTimes(seconds, local=0.5, exchange=1.0) for seconds in full]
+
+
+def test_steps_that_are_faster_than_their_longer_part_are_noticed():
+    told = too_fast("resnet_50_s horovod@2", [turns(0.7, 0.71, 0.9)] * 6)
+    assert told.startswith("resnet_50_s horovod@2: a step takes 0.710 of its longer part")
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        [turns(1.2, 1.3)] * 6,
+        # Within the noise of parts that are measured one after the other.
+        [turns(0.96, 0.97)] * 6,
+        # One launch is no evidence, nor are five.
+        [turns(0.7)] * 5,
+        # In one launch of six it could be chance.
+        [*[turns(0.7)] * 5, turns(0.99)],
+        # A turn that is off does not make a launch.
+        [turns(0.2, 1.1, 1.1)] * 6,
+        [[]],
+        [],
+    ],
+)
+def test_steps_that_may_be_possible_are_believed(launches):
+    assert too_fast("resnet_50_s horovod@2", launches) == ""

@@ -6,6 +6,8 @@ from harness.exchanges import EXCHANGES
 from harness.plan import Arm, BlockKind, Question, Side, Strategy, Work, default_world_sizes
 from harness.planted import Fault
 from harness.questions import (
+    at_gradient_sizes,
+    bound,
     communication,
     exchanges,
     fixed_epochs,
@@ -14,11 +16,12 @@ from harness.questions import (
     recipes,
     startup,
     strong_scaling,
+    sweep,
     tax,
     weak_scaling,
 )
 from harness.wire import STARTUP
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
+from tests.support.rounds import BARE_2, HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 
 def test_weak_scaling_is_n_times_one_replica():
@@ -96,11 +99,35 @@ def test_every_question_has_its_work():
         Question.MEMORY: Work.ENDURANCE,
         Question.WALL_WEAK: Work.LEDGER,
         Question.WALL_STRONG: Work.LEDGER,
+        Question.FRAMEWORK_TAX: Work.COLLECTIVES,
+        Question.BOUND: Work.COLLECTIVES,
         Question.STARTUP_INIT: Work.STARTUP,
         Question.STARTUP_TRACE: Work.STARTUP,
         Question.STARTUP_FIRST_STEP: Work.STARTUP,
         Question.STARTUP_BROADCAST: Work.STARTUP,
     }
+
+
+def test_a_sweep_is_the_same_whatever_is_trained():
+    asked = sweep(WORKLOAD, 2)
+    assert [comparison.name for comparison in asked] == [
+        "framework_tax[allreduce-sweep-np2]",
+        "framework_tax[allgather-sweep-np2]",
+        "framework_tax[broadcast-sweep-np2]",
+        "framework_tax[reducescatter-sweep-np2]",
+    ]
+    assert asked == sweep(replace(WORKLOAD, model="vgg_16_s"), 2)
+    assert len({comparison.rounds for comparison in asked}) == 1
+    assert [arm.name for arm in asked[0].arms] == ["sweep horovod@2", "sweep bare@2"]
+
+
+def test_a_network_is_asked_about_its_gradients_and_its_bound_in_the_same_rounds():
+    tax_of, bound_of = at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)
+    assert tax_of.name == "framework_tax[allreduce-resnet_50_s-np2]"
+    assert bound_of.name == "bound[resnet_50_s-np2]"
+    assert tax_of.rounds == bound_of.rounds != sweep(WORKLOAD, 2)[0].rounds
+    assert tax_of.arms == bound_of.arms == (HOROVOD_2, BARE_2)
+    assert BARE_2.processes == 2
 
 
 def test_every_exchange_is_held_against_the_default():

@@ -10,7 +10,7 @@ import pytest
 
 from harness.launch.group import GroupFailed
 from harness.plan import BlockKind
-from harness.questions import fixed_time, strong_scaling, weak_scaling
+from harness.questions import bound, fixed_time, strong_scaling, sweep, weak_scaling
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome
 from harness.verdict import Judgement, Verdict
@@ -66,6 +66,19 @@ def test_a_run_is_recorded_with_what_it_ended_with() -> None:
     assert benchmark.durations == [2.0, 2.0]
     assert benchmark.extra_info["samples"] == [1280, 1280]
     assert benchmark.extra_info["validation"][0]["accuracy"] == 0.8
+
+
+def test_a_turn_of_collective_operations_is_a_round_of_all_sizes() -> None:
+    (measured, *_) = (outcome(asked, (3.0, 4.0)) for asked in sweep(WORKLOAD, 2))
+    told = recorded(measured)
+    # Seven sizes of 30 ms each in the first round's three turns, then of 40 ms.
+    assert told.durations == pytest.approx([0.21] * 3 + [0.28] * 3)
+    assert told.extra_info["case"] == "framework_tax[allreduce-sweep-np2]"
+    assert recorded(outcome(measured.comparison, (), verdict=Verdict.FAIL)).durations == []
+
+
+def test_the_steps_of_a_bound_are_recorded() -> None:
+    assert recorded(outcome(bound(WORKLOAD, 2), (1.0,))).durations == pytest.approx([0.4] * 3)
 
 
 class FakeBenchmark:

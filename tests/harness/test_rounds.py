@@ -11,13 +11,28 @@ from typing import Any
 
 import pytest
 
+from harness.collectives import Collective, Transfer
 from harness.launch.group import GroupFailed
 from harness.launch.job import LaunchError
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
-from harness.rounds import CORRECTNESS_STEPS, WARM_UP_BLOCKS_MAX, WARM_UP_STEPS, Runner
+from harness.rounds import (
+    CORRECTNESS_STEPS,
+    WARM_UP_BLOCKS_MAX,
+    WARM_UP_REPEATS,
+    WARM_UP_STEPS,
+    Runner,
+)
 from harness.starter import SEED
 from harness.wire import Phase
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, rank_report, run_report
+from tests.support.rounds import (
+    BARE_2,
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    rank_report,
+    run_report,
+    series_report,
+)
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
@@ -33,6 +48,7 @@ class Stage:
     log: list[tuple[Arm, str, dict[str, Any]]] = field(default_factory=list)
     groups: list[FakeGroup] = field(default_factory=list)
     clock: float = 0.0
+    collective_seconds: float = 0.02
 
     def monotonic(self) -> float:
         return self.clock
@@ -90,6 +106,9 @@ class FakeGroup:
         self._stage.note(self.arm, op, **arguments)
         if op == "run":
             return [run_report() for _ in self.ranks]
+        if op == "collective":
+            seconds = self._stage.collective_seconds
+            return [series_report([9.0, seconds]) for _ in self.ranks]
         if op != "block":
             return [{"digests": ["a1b2"], "world_size": self.arm.world_size} for _ in self.ranks]
         split = arguments["kind"] == SPLIT.value
@@ -406,6 +425,85 @@ def test_every_round_of_runs_begins_with_other_weights(stage):
     stage.log.clear()
     make_runner(stage).run(1, ARMS)
     assert {details["seed"] for _, details in stage.of("start")} == {SEED}, "blocks keep theirs"
+
+
+# Collective operations -------------------------------------------------------------------------
+
+SMALL, LARGE = Transfer(Collective.ALLREDUCE, (64,)), Transfer(Collective.BROADCAST, (4096,))
+
+
+def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> Runner:
+    return make_runner(
+        stage,
+        work=Work.COLLECTIVES,
+        kinds={HOROVOD_2: set(), BARE_2: set()},
+        transfers={HOROVOD_2: transfers, BARE_2: transfers},
+        **changes,
+    )
+
+
+def test_each_size_goes_through_both_transports_back_to_back(stage):
+    measured = exchanging(stage, SMALL, LARGE, turns=2).run(0, [HOROVOD_2, BARE_2])
+    asked = stage.of("collective")[4:]  # past the warm-up
+    collectives = [details["collective"] for _, details in asked]
+    assert collectives[::2] == collectives[1::2]
+    orders = [asked[i][0].strategy for i in range(0, len(asked), 2)]
+    assert orders[0] == orders[1] != orders[2] == orders[3], "forwards, then backwards"
+    for arm in (HOROVOD_2, BARE_2):
+        of_arm = [(s.transfer, s.turn) for s in measured.launches[arm].series]
+        assert sorted(turn for _, turn in of_arm) == [0, 0, 1, 1]
+        assert set(of_arm) == {(t, turn) for t in (SMALL, LARGE) for turn in (0, 1)}
+    assert stage.of("block") == []
+
+
+def test_what_the_warm_up_took_settles_how_often_it_is_repeated(stage):
+    runner = exchanging(stage, SMALL)
+    runner.run(0, [HOROVOD_2, BARE_2])
+    stage.collective_seconds = 1e-6
+    runner.run(1, [HOROVOD_2, BARE_2])
+    repeats = [details["repeats"] for _, details in stage.of("collective")]
+    warm_up, timed = [WARM_UP_REPEATS] * 2, [2] * 6
+    assert repeats == [*warm_up, *timed, *warm_up, *timed]
+
+
+def test_numbers_are_checked_once_a_launch(stage):
+    exchanging(stage, SMALL).run(0, [HOROVOD_2, BARE_2])
+    checks = [details["check"] for arm, details in stage.of("collective") if arm == BARE_2]
+    assert checks == [False, True, False, False]
+
+
+def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
+    runner = exchanging(stage, Transfer(Collective.ALLREDUCE))
+    start = stage.start
+
+    def built(arm: Arm, *args: Any, **given: Any) -> FakeGroup:
+        group: FakeGroup = start(arm, *args, **given)
+        if arm == HOROVOD_2:
+            group.ranks = [SimpleNamespace(facts={"gradient_bytes": 4321})] * 2
+        return group
+
+    runner.starter.start = built  # type: ignore[method-assign, assignment]
+    runner.run(0, [HOROVOD_2, BARE_2])
+    asked = {arm: details["tensor_bytes"] for arm, details in stage.of("collective")}
+    assert asked == {HOROVOD_2: [], BARE_2: [4321]}
+
+
+def test_blocks_are_taken_in_the_same_turns(stage):
+    runner = exchanging(stage, SMALL)
+    runner.kinds = {HOROVOD_2: {FULL, LOCAL}, BARE_2: set()}
+    measured = runner.run(0, [HOROVOD_2, BARE_2])
+    assert [b.turn for b in measured.launches[HOROVOD_2].of_kind(LOCAL)] == [0, 1, 2]
+    assert [s.turn for s in measured.launches[BARE_2].series] == [0, 1, 2]
+    assert measured.launches[BARE_2].blocks == []
+
+
+def test_a_transport_that_fails_leaves_the_other(stage):
+    stage.raises[BARE_2, "collective"] = failure(BARE_2)
+    runner = exchanging(stage, SMALL)
+    measured = runner.run(0, [HOROVOD_2, BARE_2])
+    assert list(runner.failures) == [BARE_2]
+    assert len(measured.launches[HOROVOD_2].series) == 3
+    assert stage.alive() == 0
 
 
 # What a launch brings --------------------------------------------------------------------------

@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.collectives import SWEEP_BYTES, Collective
 from harness.launch.group import GroupFailed
 from harness.measurement import Launch, Round
 from harness.placement import Offer, place
 from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Sampling, Schedule, Side
 from harness.questions import (
+    at_gradient_sizes,
+    bound,
     communication,
     fixed_epochs,
     fixed_time,
@@ -24,15 +27,25 @@ from harness.questions import (
     parity,
     startup,
     strong_scaling,
+    sweep,
     wall_time,
     weak_scaling,
 )
-from harness.session import Outcome, Session, kinds_of, last_phase
+from harness.session import Outcome, Session, kinds_of, last_phase, transfers_of
 from harness.thresholds import Line, Thresholds
 from harness.verdict import Band, Ceiling, Floor, Verdict
 from harness.wire import Phase
 from tests.support.marked import marked
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD, launch, run_report
+from tests.support.rounds import (
+    GRADIENTS,
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+    exchanging_round,
+    launch,
+    run_report,
+)
 
 WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
 COMMUNICATION, PARITY = communication(WORKLOAD, 2), parity(WORKLOAD, 2)
@@ -139,6 +152,7 @@ class Stage:
 
     script: Script
     cores: int = 2
+    gpus: tuple[str, ...] = ()
     budget_s: float = ENOUGH
     sampling: Sampling = field(default_factory=Sampling)
     lines: tuple[Line, ...] = LINES
@@ -148,7 +162,8 @@ class Stage:
     session: Session = field(init=False)
 
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
-        offers = [Offer(rank, "host", tuple(range(self.cores))) for rank in range(2)]
+        cores = tuple(range(self.cores))
+        offers = [Offer(rank, "host", cores, self.gpus) for rank in range(2)]
         starter: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
         self.session = Session(
             starter=starter,
@@ -357,6 +372,115 @@ def test_what_is_only_traced_starts_no_further():
     asked = {comparison.question: comparison for comparison in startup(WORKLOAD, 2)}
     assert last_phase([asked[Question.STARTUP_TRACE]]) is Phase.TRACE
     assert last_phase(list(asked.values())) is Phase.BROADCAST
+
+
+# Collective operations -------------------------------------------------------------------------
+
+CEILINGS = (
+    Line(("framework_tax", "*", "*", "*"), Ceiling(5.0, unit="")),
+    Line(("bound", "*", "*", "*"), Ceiling(1.5, unit="")),
+)
+GRADIENTS_OF, BOUND = at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)
+
+
+def exchanged(asked: Comparison, ratio: float, **other: Any) -> Callable[[Launch], None]:
+    """Have every launch exchange as in a round whose figure is the ratio."""
+
+    def spoil(launched: Launch) -> None:
+        made = exchanging_round(asked, ratio).launches[launched.arm]
+        launched.series, launched.blocks, launched.facts = made.series, made.blocks, made.facts
+        if other and launched.arm == asked.reference.arm:
+            ranks = [{**rank, **other} for rank in launched.series[0].ranks]
+            launched.series[0] = replace(launched.series[0], ranks=ranks)
+
+    return spoil
+
+
+@pytest.mark.parametrize("asked", [sweep(WORKLOAD, 2)[2], GRADIENTS_OF, BOUND], ids=str)
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.2, Verdict.PASS), (8.0, Verdict.FAIL)])
+def test_time_through_horovod_is_held_against_a_ceiling(stage, asked, ratio, verdict):
+    stage.lines = CEILINGS
+    stage.script.spoil = exchanged(asked, ratio)
+    (outcome,) = stage.measure(asked).values()
+    assert outcome.judgement.verdict is verdict
+    assert outcome.judgement.figure.estimate == pytest.approx(ratio)
+    assert stage.script.schedules == {Schedule.ALTERNATE}
+
+
+def test_wrong_numbers_are_invalid_at_once(stage):
+    stage.lines = CEILINGS
+    wrong = "number 0 is 3 instead of 2"
+    stage.script.spoil = exchanged(GRADIENTS_OF, 1.2, problem=wrong)
+    (outcome,) = stage.measure(GRADIENTS_OF).values()
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert wrong in outcome.judgement.reason
+    assert len(stage.script.launched) == 1
+
+
+def test_another_mpi_is_no_transport_to_compare_with(stage):
+    stage.lines = CEILINGS
+    stage.script.spoil = exchanged(GRADIENTS_OF, 1.2, library="MPICH 4.2")
+    (outcome,) = stage.measure(GRADIENTS_OF).values()
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "mpi4py over MPICH 4.2 and Open MPI v4.1.8" in outcome.judgement.reason
+
+
+def test_a_step_faster_than_its_longer_part_is_invalid(stage):
+    stage.lines = CEILINGS
+    # 28 of 40 ms, and computing alone takes 30: that is noise. 26 is not.
+    stage.script.spoil = exchanged(BOUND, 0.72)
+    assert verdicts(stage.measure(BOUND)) == {BOUND: Verdict.PASS}
+    stage.script.spoil = exchanged(BOUND, 0.65)
+    (outcome,) = stage.measure(BOUND).values()
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "a step takes 0.867 of its longer part" in outcome.judgement.reason
+
+
+def test_where_replicas_share_a_core_a_bound_is_neither_judged_nor_invalid(stage):
+    stage.lines, stage.cores = CEILINGS, 1
+    stage.script.spoil = exchanged(BOUND, 0.1)
+    (outcome,) = stage.measure(BOUND).values()
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.judgement.reason == "more replicas than cores or devices"
+
+
+def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
+    stage.lines, stage.gpus = CEILINGS, ("GPU-0", "GPU-1")
+    stage.script.spoil = exchanged(GRADIENTS_OF, 3.0)
+    (outcome,) = stage.measure(GRADIENTS_OF).values()
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.judgement.reason.endswith("the bare transport what is in host memory")
+    assert outcome.judgement.figure.estimate == pytest.approx(3.0)
+
+
+def test_a_start_up_goes_as_far_as_what_is_exchanged_takes():
+    assert last_phase(sweep(WORKLOAD, 2)) is Phase.INIT
+    assert last_phase([GRADIENTS_OF]) is Phase.BUILD
+    assert last_phase([GRADIENTS_OF, BOUND]) is Phase.BROADCAST
+
+
+def test_blocks_are_taken_where_steps_are_asked_about():
+    def kinds(*asked: Comparison) -> list[set[BlockKind]]:
+        found = kinds_of(asked, lambda comparison: True)
+        return [found[asked[0].candidate.arm], found[asked[0].reference.arm]]
+
+    assert kinds(*sweep(WORKLOAD, 2)) == [set(), set()]
+    assert kinds(GRADIENTS_OF) == [set(), set()]
+    assert kinds(GRADIENTS_OF, BOUND) == [{BlockKind.FULL, BlockKind.LOCAL}, set()]
+
+
+def test_both_arms_exchange_every_size_that_is_asked_about():
+    two = sweep(WORKLOAD, 2)[:2]
+    wanted = transfers_of(two)
+    assert set(wanted) == set(two[0].arms)
+    (horovod, bare) = wanted.values()
+    assert horovod == bare
+    assert [t.tensor_bytes for t in horovod if t.collective is Collective.ALLGATHER] == [
+        (size,) for size in SWEEP_BYTES
+    ]
+    assert len(horovod) == 2 * len(SWEEP_BYTES)
+    assert set(map(tuple, transfers_of([GRADIENTS_OF, BOUND]).values())) == {(GRADIENTS,)}
+    assert transfers_of([WEAK]) == {}
 
 
 def test_what_is_only_shown_needs_no_second_round(stage):

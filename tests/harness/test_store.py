@@ -14,14 +14,17 @@ import jsonschema
 import pytest
 
 from harness.account import account
+from harness.collectives import Series
 from harness.launch.group import GroupFailed
 from harness.plan import BlockKind, Comparison, Question, Schedule, Strategy
 from harness.questions import (
+    bound,
     communication,
     exchanges,
     parity,
     startup,
     strong_scaling,
+    sweep,
     wall_time,
     weak_scaling,
 )
@@ -30,14 +33,18 @@ from harness.store import Store, plain, session_name, write_json
 from harness.verdict import Band, Ceiling, Judgement, Verdict, judge
 from tests.support.marked import marked_round
 from tests.support.rounds import (
+    GRADIENTS,
     HOROVOD_1,
     HOROVOD_2,
     MIRRORED_2,
+    MODEL_FACTS,
     WORKLOAD,
     launch,
     one_round,
     outcome,
     run_report,
+    series,
+    series_report,
 )
 from tests.support.stores import make_store
 
@@ -197,6 +204,41 @@ def test_a_way_of_exchanging_is_named(store):
     assert [arm["exchange"] for arm in document["rounds"][0]["launches"]] == ["fp16", ""]
 
 
+def test_a_sweep_has_every_figure_of_its_operation(store):
+    asked = sweep(WORKLOAD, 2)
+    measured = outcome(asked[1], [4.0] * 6, Ceiling(20.0, unit=""))
+    for launched in measured.rounds[0].launches.values():
+        launched.series += one_round(asked[0], 4.0).launches[launched.arm].series
+    document = written(store, measured)
+    assert document["plan"]["collective"] == "allgather"
+    horovod, bare = document["rounds"][0]["launches"]
+    assert (horovod["strategy"], bare["strategy"]) == ("horovod", "bare")
+    assert {each["collective"] for each in horovod["series"]} == {"allgather"}
+    assert [each["bytes"] for each in horovod["series"][:2]] == [65536, 262144]
+    assert len(horovod["series"]) == len(bare["series"]) == 3 * 7
+    last = bare["series"][-1]
+    assert (last["turn"], last["bytes"], last["seconds"]) == (2, 134217728, 0.01)
+    assert last["algbw_gb_per_s"] == pytest.approx(13.4217728)
+    assert last["busbw_gb_per_s"] == pytest.approx(6.7108864)
+    assert [rank["seconds"] for rank in last["ranks"]] == [pytest.approx([0.009, 0.01, 0.012])] * 2
+
+
+def test_a_bound_has_its_steps_and_its_exchange(store):
+    document = written(store, outcome(bound(WORKLOAD, 2), [1.1] * 6, Ceiling(2.0, unit="")))
+    assert document["plan"]["collective"] is None
+    horovod, bare = document["rounds"][0]["launches"]
+    assert {block["kind"] for block in horovod["blocks"]} == {"full", "local"}
+    assert (bare["blocks"], len(bare["series"])) == ([], 3)
+
+
+def test_an_exchange_that_was_not_possible_has_no_figures(store):
+    measured = outcome(sweep(WORKLOAD, 2)[0], [4.0], verdict=Verdict.INVALID, reason="no mpi4py")
+    bare = measured.rounds[0].launches[measured.comparison.reference.arm]
+    bare.series = [Series(GRADIENTS, 0, [series_report([], problem="no mpi4py", library=None)] * 2)]
+    (found,) = written(store, measured)["rounds"][0]["launches"][1]["series"]
+    assert (found["seconds"], found["busbw_gb_per_s"]) == (None, None)
+
+
 def test_what_is_not_a_number_is_null(store):
     measured = outcome(WEAK, RATIOS[:1])
     ranks: Any = measured.rounds[0].launches[HOROVOD_2].blocks[0].ranks
@@ -321,8 +363,10 @@ def test_a_missing_field_is_refused_wherever_it_is(store):
         for name in at(document, path):
             if name == "nccl" and path[-2:] == ("facts", 0):
                 continue  # MirroredStrategy does not say
-            if name in ("first step", "broadcast"):
-                continue  # of a network that is only traced
+            if path[-2:] == ("startup_seconds", 0) and name not in ("launch", "import", "init"):
+                continue  # of a network that is only traced, or of none
+            if path[-2:] == ("facts", 0) and name in MODEL_FACTS:
+                continue  # where nothing is trained
             broken = copy.deepcopy(document)
             del at(broken, path)[name]
             assert not CASE.is_valid(broken), f"{path} may lack {name}"
@@ -335,6 +379,7 @@ def checked() -> Outcome:
     sound = measured.rounds[0].launches[HOROVOD_2]
     sound.correctness = [{"loss": 0.5, "digests": ["c0de"]} for _ in range(2)]
     sound.run = [run_report() for _ in range(2)]
+    sound.series = [series(0.01)]
     return measured
 
 

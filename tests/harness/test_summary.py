@@ -9,6 +9,8 @@ import pytest
 from harness.launch.group import GroupFailed
 from harness.plan import Comparison
 from harness.questions import (
+    at_gradient_sizes,
+    bound,
     communication,
     exchanges,
     fixed_epochs,
@@ -18,6 +20,7 @@ from harness.questions import (
     recipes,
     startup,
     strong_scaling,
+    sweep,
     weak_scaling,
 )
 from harness.stats import Interval
@@ -100,14 +103,19 @@ def nth(ask, i, *asked):
 
 def test_cases_of_one_question_have_names_of_their_own():
     asked = [*fixed_epochs(WORKLOAD, 2), *recipes(WORKLOAD, 2), memory(WORKLOAD, 2)]
+    asked += [*sweep(WORKLOAD, 2), bound(WORKLOAD, 2)]
     names = [line(outcome(comparison, RATIOS)).split()[0] for comparison in asked]
-    assert names == ["loss/m", "acc/m", "loss/s", "acc/s", "bf16", "f16", "rate", "memory"]
+    assert names == [
+        *("loss/m", "acc/m", "loss/s", "acc/s", "bf16", "f16", "rate", "memory"),
+        *("tax/ar", "tax/ag", "tax/bc", "tax/rs", "bound"),
+    ]
 
 
 def all_sorts():
     """Every question and verdict, each with the longest name there is."""
     asks: tuple[Callable[..., Comparison], ...] = (
         *(weak_scaling, strong_scaling, communication, parity, fixed_time, memory),
+        *(at_gradient_sizes, bound),
         *(partial(nth, ask, i) for ask in (exchanges, startup) for i in range(4)),
         *(partial(nth, fixed_epochs, i) for i in range(4)),
         *(partial(nth, recipes, i) for i in range(3)),
@@ -178,6 +186,13 @@ def test_what_is_not_judged_is_explained_once():
     ]
     notes = [text for text in table(cases) if text.startswith("NOT JUDGED: ")]
     assert notes == ["NOT JUDGED: more replicas than cores; shown, and neutral"]
+
+
+def test_every_reason_not_to_judge_is_given():
+    reasons = ("more replicas than cores", "Horovod exchanges what is on GPUs")
+    cases = [outcome(WEAK, RATIOS[:1], None, Verdict.NOT_JUDGED, reason) for reason in reasons]
+    notes = [text for text in table(cases) if text.startswith("NOT JUDGED: ")]
+    assert notes == [f"NOT JUDGED: {reason}; shown, and neutral" for reason in reasons]
 
 
 def test_counts_are_in_the_order_of_severity():

@@ -93,6 +93,15 @@ class TestRules:
         line = thresholds.pasteable_line(case, [math.log(0.8)] * 6)
         assert line == '"exchange:fp16/vgg_16/np2/one-node" = 0.77'
 
+    def test_a_sweep_is_no_network_and_has_its_lines(self, write):
+        lines = '"framework_tax:allgather/sweep/np*/*" = 30\n"framework_tax/*/np*/*" = 9\n'
+        thresholds = load_thresholds(write(lines))
+        case = Case(Question.FRAMEWORK_TAX, "sweep", 2, 1, "allgather")
+        assert thresholds.rule(case) == Ceiling(30.0, unit="")
+        assert thresholds.rule(case._replace(variant="broadcast")) == Ceiling(9.0, unit="")
+        line = thresholds.pasteable_line(case, [math.log(4.0)] * 6)
+        assert line == '"framework_tax:allgather/sweep/np2/one-node" = 4.12'
+
     def test_the_file_says_what_it_is(self, thresholds):
         assert thresholds.label == "mine"
         assert thresholds.path.name == "mine.toml"

@@ -6,8 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
 from harness.measurement import Block, Launch, Round
-from harness.plan import Arm, BlockKind, Comparison, Schedule, Side, Strategy, Workload
+from harness.plan import (
+    SWEEP,
+    Arm,
+    BlockKind,
+    Comparison,
+    Question,
+    Schedule,
+    Side,
+    Strategy,
+    Work,
+    Workload,
+)
 from harness.session import Outcome
 from harness.stats import hodges_lehmann
 from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio
@@ -16,6 +28,10 @@ WORKLOAD = Workload("resnet_50_s", "cifar10", 32, batch=32)
 HOROVOD_1 = Arm(WORKLOAD, Strategy.HOROVOD, 1)
 HOROVOD_2 = Arm(WORKLOAD, Strategy.HOROVOD, 2)
 MIRRORED_2 = Arm(WORKLOAD, Strategy.MIRRORED, 2)
+BARE_2 = Arm(WORKLOAD, Strategy.BARE, 2)
+GRADIENTS = Transfer(Collective.ALLREDUCE)
+GRADIENT_BYTES = 2046120
+MPI = "Open MPI v4.1.8"
 
 
 def samples_per_step(arm: Arm, kind: BlockKind) -> int:
@@ -66,6 +82,30 @@ def run_report(
     }
 
 
+def series_report(
+    seconds: Sequence[float], size_bytes: int = GRADIENT_BYTES, **other: Any
+) -> dict[str, Any]:
+    """What harness.worker.collectives.measure returns."""
+    sound = {"bytes": size_bytes, "tensors": 1, "library": MPI, "problem": ""}
+    return {**sound, "seconds": list(seconds), **other}
+
+
+def series(
+    seconds: float,
+    transfer: Transfer = GRADIENTS,
+    turn: int = 0,
+    processes: int = 2,
+    **other: Any,
+) -> Series:
+    """A sound one of three repeats, the second of which is a typical one."""
+    size = sum(transfer.tensor_bytes) or GRADIENT_BYTES
+    ranks = [
+        series_report([seconds * 0.9, seconds, seconds * 1.2], size, **other)
+        for _ in range(processes)
+    ]
+    return Series(transfer, turn, ranks)
+
+
 def block(
     arm: Arm,
     seconds: float | Sequence[float] = 1.0,
@@ -114,9 +154,7 @@ def launch(
                 "world_size": replicas,
                 "transport": "mpi",
                 **({"nccl": False} if arm.strategy is Strategy.HOROVOD else {}),
-                "parameters": 511530,
-                "gradient_tensors": 54,
-                "gradient_bytes": 2046120,
+                **MODEL_FACTS,
             }
             for rank in range(n)
         ],
@@ -129,6 +167,51 @@ def launch(
     )
 
 
+# What a rank knows once it has built the model.
+MODEL_FACTS = {"parameters": 511530, "gradient_tensors": 54, "gradient_bytes": GRADIENT_BYTES}
+
+
+def launch_without_model(arm: Arm, number: int = 0) -> Launch:
+    """A sound launch that started up as far as to have a group."""
+    sound = launch(arm, {}, number)
+    sound.startup_seconds = [
+        {phase: rank[phase] for phase in ("launch", "import", "init")}
+        for rank in sound.startup_seconds
+    ]
+    sound.facts = [
+        {key: value for key, value in rank.items() if key not in MODEL_FACTS}
+        for rank in sound.facts
+    ]
+    return sound
+
+
+def exchanging_round(comparison: Comparison, ratio: float, number: int = 0) -> Round:
+    """A round of collective operations in which the comparison's figure is `ratio`.
+
+    The bare transport takes 10 ms for everything, and a step without exchange 30 ms.
+    """
+    bare_seconds, local_seconds = 0.010, 0.030
+    ours, theirs = comparison.candidate.arm, comparison.reference.arm
+    kinds: dict[BlockKind, float] = {}
+    if comparison.question is Question.BOUND:
+        steps = {
+            BlockKind.FULL: ratio * (bare_seconds + local_seconds),
+            BlockKind.LOCAL: local_seconds,
+        }
+        kinds = {kind: samples_per_step(ours, kind) / seconds for kind, seconds in steps.items()}
+    swept = comparison.workload == SWEEP
+    horovod = launch_without_model(ours, number) if swept else launch(ours, kinds, number)
+    bare = launch_without_model(theirs, number)
+    collective = comparison.collective or Collective.ALLREDUCE
+    sizes = [(size,) for size in SWEEP_BYTES] if swept else [()]
+    for turn in range(3):
+        for size in sizes:
+            transfer, n = Transfer(collective, size), ours.processes
+            horovod.series.append(series(ratio * bare_seconds, transfer, turn, n))
+            bare.series.append(series(bare_seconds, transfer, turn, n))
+    return Round(number, Schedule.ALTERNATE, {ours: horovod, theirs: bare})
+
+
 def one_round(
     comparison: Comparison,
     ratio: float,
@@ -137,6 +220,8 @@ def one_round(
     turns: int = 3,
 ) -> Round:
     """A round in which the comparison's figure is `ratio`; the reference does 1000 samples/s."""
+    if comparison.question.work is Work.COLLECTIVES:
+        return exchanging_round(comparison, ratio, number)
     reference = 1000.0
     speeds: dict[Side, float] = {
         comparison.reference: reference,

@@ -1,0 +1,156 @@
+"""Collective operations of real groups, through Horovod and through bare MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import evidence
+from harness.collectives import Collective, Series, Transfer, other_library
+from harness.launch.group import Group, GroupFailed
+from harness.measurement import Launch
+from harness.plan import SWEEP, Arm, Strategy
+from harness.planted import Fault
+from harness.wire import Phase
+from tests.support.groups import DEADLINE_S, WORKLOAD, horovod
+
+pytestmark = pytest.mark.mpirun
+
+Start = Callable[..., Group]
+HOROVOD, BARE = (Arm(SWEEP, strategy, 2) for strategy in (Strategy.HOROVOD, Strategy.BARE))
+# Not a multiple of the pattern that the ranks send, and odd to divide.
+SIZE = 4 * 10_001
+
+
+def exchange(group: Group, transfer: Transfer, repeats: int = 3, **other: Any) -> Series:
+    replies = group.ask(
+        "collective",
+        DEADLINE_S,
+        collective=transfer.collective.value,
+        tensor_bytes=list(transfer.tensor_bytes),
+        **{"repeats": repeats, "check": True, **other},
+    )
+    return Series(transfer, 0, replies)
+
+
+def launched(arm: Arm, group: Group, *series: Series) -> Launch:
+    """As a round makes it, save for start-up and blocks."""
+    return Launch(arm, 0, series=list(series), evidence=group.ask("evidence", DEADLINE_S))
+
+
+@pytest.mark.parametrize("arm", [HOROVOD, BARE], ids=lambda arm: arm.label)
+def test_every_operation_gives_the_right_numbers_of_every_size(start: Start, arm: Arm) -> None:
+    group = start("mpirun", arm, kinds=(), last_phase=Phase.INIT)
+    assert [list(rank) for rank in group.startup_seconds()] == [["launch", "import", "init"]] * 2
+    taken = [
+        exchange(group, Transfer(collective, (size,)))
+        for collective in Collective
+        for size in (SIZE, 64, 4 * SIZE)
+    ]
+    assert evidence.problems(launched(arm, group, *taken)) == []
+    assert all(len(series.repeats) == 3 for series in taken)
+    whole = {
+        s.transfer.collective: s.size_bytes for s in taken if s.transfer.tensor_bytes[0] == SIZE
+    }
+    # Each rank has the same part of what is gathered or scattered.
+    assert whole == {
+        Collective.ALLREDUCE: SIZE,
+        Collective.BROADCAST: SIZE,
+        Collective.ALLGATHER: SIZE - 4,
+        Collective.REDUCESCATTER: SIZE - 4,
+    }
+    group.close()
+
+
+def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: Start) -> None:
+    ours = start("mpirun", horovod(2), kinds=(), last_phase=Phase.BUILD)
+    facts = ours.ranks[0].facts
+    gradients = Transfer(Collective.ALLREDUCE)
+    taken = exchange(ours, gradients)
+    assert [rank["tensors"] for rank in taken.ranks] == [facts["gradient_tensors"]] * 2
+    assert taken.size_bytes == facts["gradient_bytes"]
+    assert evidence.problems(launched(horovod(2), ours, taken)) == []
+    ours.close()
+    arm = Arm(WORKLOAD, Strategy.BARE, 2)
+    bare = start("mpirun", arm, kinds=())
+    whole = exchange(bare, Transfer(Collective.ALLREDUCE, (facts["gradient_bytes"],)))
+    assert [rank["tensors"] for rank in whole.ranks] == [1, 1]
+    assert whole.size_bytes == taken.size_bytes
+    assert evidence.problems(launched(arm, bare, whole)) == []
+    assert other_library([taken], [whole]) == ""
+    assert taken.ranks[0]["library"]
+
+
+def test_a_network_that_is_trained_beside_goes_on_as_before(start: Start) -> None:
+    group = start("mpirun", horovod(2))
+    before = group.ask("evidence", DEADLINE_S)
+    exchange(group, Transfer(Collective.ALLREDUCE))
+    assert group.ask("evidence", DEADLINE_S) == before
+    blocks = group.ask("block", DEADLINE_S, kind="full", steps=2)
+    assert all(np.isfinite(rank["loss"]) for rank in blocks)
+
+
+@pytest.mark.parametrize(
+    ("collective", "rank", "said"),
+    [
+        # A rank's numbers that are off by one make every sum so.
+        (Collective.ALLREDUCE, 1, ["number 0 is 2 instead of 1"] * 2),
+        (Collective.REDUCESCATTER, 1, ["number 0 is 2 instead of 1", "instead of"]),
+        (Collective.BROADCAST, 0, ["number 0 is 1 instead of 0"] * 2),
+        (Collective.ALLGATHER, 1, [f"number {SIZE // 8} is 2 instead of 1"] * 2),
+    ],
+    ids=lambda value: getattr(value, "value", None),
+)
+def test_numbers_that_are_wrong_are_evidence_against_a_launch(
+    start: Start, collective: Collective, rank: int, said: list[str]
+) -> None:
+    group = start(
+        "mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=Fault("corrupt", rank=rank)
+    )
+    taken = exchange(group, Transfer(collective, (SIZE,)))
+    found = evidence.problems(launched(HOROVOD, group, taken))
+    assert len(found) == 2
+    for number, (problem, words) in enumerate(zip(found, said, strict=True)):
+        assert f"rank {number}: " in problem
+        assert words in problem
+
+
+def test_numbers_are_only_looked_at_when_that_is_asked_for(start: Start) -> None:
+    group = start(
+        "mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=Fault("corrupt", rank=1)
+    )
+    taken = exchange(group, Transfer(Collective.ALLREDUCE, (SIZE,)), check=False)
+    assert [rank["problem"] for rank in taken.ranks] == ["", ""]
+
+
+def test_a_rank_that_hangs_in_an_operation_is_named(start: Start) -> None:
+    fault = Fault("hang", rank=1, phase="collective")
+    group = start("mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=fault)
+    with pytest.raises(GroupFailed) as failed:
+        group.ask(
+            "collective",
+            3.0,
+            collective="allreduce",
+            tensor_bytes=[64],
+            repeats=1,
+            check=False,
+        )
+    assert (failed.value.rank, failed.value.phase) == (1, "collective")
+
+
+def test_without_mpi4py_there_is_one_line_and_no_figure(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = tmp_path / "mpi4py"
+    missing.mkdir()
+    (missing / "__init__.py").write_text("raise ImportError('no such package')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    group = start("mpirun", BARE, kinds=(), last_phase=Phase.INIT)
+    taken = exchange(group, Transfer(Collective.ALLREDUCE, (SIZE,)))
+    first = evidence.problems(launched(BARE, group, taken))[0]
+    assert "the ranks' interpreter has no working mpi4py (no such package): install one" in first
+    assert taken.repeats == []
