@@ -40,7 +40,7 @@ def test_steps_are_recorded_on_rank_0_again_and_again(
     carried = CARRIED[launcher]
     for name in ("one", "another", "one"):
         told, others = record(group, tmp_path, name)
-        assert set(others) == {"seconds"}
+        assert set(others) == {"steps", "seconds"}
         assert others["seconds"] > 0
         recorded = timeline.read(str(tmp_path / f"{name}-0.json"))
         assert recorded.closed
