@@ -15,7 +15,17 @@ from harness.collectives import SWEEP_BYTES, Collective, Transfer, other_library
 from harness.launch.group import GroupFailed
 from harness.measurement import Round, observation, step_times, training
 from harness.placement import is_oversubscribed
-from harness.plan import SWEEP, Arm, BlockKind, Comparison, Profile, Question, Schedule, Work
+from harness.plan import (
+    SWEEP,
+    Arm,
+    BlockKind,
+    Comparison,
+    Profile,
+    Question,
+    Sampling,
+    Schedule,
+    Work,
+)
 from harness.rounds import Progress, Runner
 from harness.speedup import refusal
 from harness.starter import Starter
@@ -26,6 +36,7 @@ from harness.wire import Phase
 
 # About as many starts of a process as a training run is long.
 STARTS_OF_A_RUN = 3
+SWEEP_TURNS = 3
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,7 @@ class _Work:
         self._session = session
         self._comparisons = comparisons
         self._deadline = deadline
+        self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
         self._decided: dict[Comparison, Outcome] = {}
         self._seconds_of_round: list[float] = []
@@ -184,7 +196,7 @@ class _Work:
 
     def _turns(self, number: int) -> int:
         """As many turns as leave time for the rounds up to the first look."""
-        sampling = self._session.profile.sampling
+        sampling = self._sampling
         if number == 0:
             return sampling.turns_min
         rounds_left = max(1, sampling.looks[0] - number)
@@ -196,7 +208,7 @@ class _Work:
 
     def _time_for_another(self) -> bool:
         """Whether a round as short as may be would end within the budget."""
-        fewest = self._session.profile.sampling.turns_min
+        fewest = self._sampling.turns_min
         saved = (self._runner.turns - fewest) * self._runner.turn_seconds
         return time.monotonic() + self._seconds_of_round[-1] - saved <= self._deadline
 
@@ -351,6 +363,14 @@ class _Work:
         )
         names = " and ".join(arm.label for arm in comparison.arms)
         return [f"{names} trained different weights: {difference}"] if difference else []
+
+
+def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampling:
+    """As the profile says, save for a sweep: its turns take seconds, and hold several repeats."""
+    if comparisons[0].workload != SWEEP:
+        return sampling
+    fewest, most = (min(n, SWEEP_TURNS) for n in (sampling.turns_min, sampling.turns_max))
+    return replace(sampling, turns_min=fewest, turns_max=most)
 
 
 def schedule_of(work: Work, profile: Profile) -> Schedule:

@@ -86,7 +86,7 @@ def documents(tmp_path: Path) -> dict[str, dict]:
 @pytest.mark.mpirun
 def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) -> None:
     junit = tmp_path / "junit.xml"
-    done = run("--plant=raise:rank=1", "-k", "parity or communication", f"--junitxml={junit}")
+    done = run("--plant=raise:rank=1", "-k", "parity or efficiency", f"--junitxml={junit}")
     assert done.returncode == 1, done.stdout
     words = {
         name: found["verdict"]["word"]
@@ -107,7 +107,7 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
 @pytest.mark.mpirun
 def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -> None:
     record = tmp_path / "benchmark.json"
-    done = run("-k", "communication or strong", f"--benchmark-json={record}")
+    done = run("-k", "efficiency or strong", f"--benchmark-json={record}")
     assert done.returncode == 6, done.stdout
     assert done.stdout.count("INCONCLUSIVE") >= 2
     benchmarks = json.loads(record.read_text())["benchmarks"]
@@ -120,9 +120,9 @@ def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -
 
 @pytest.mark.mpirun
 def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
-    stopped = run("-x", "-k", "communication or strong")
+    stopped = run("-x", "-k", "efficiency or strong")
     assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 1)
-    allowed = run("-x", "-k", "communication or strong", "--allow-inconclusive")
+    allowed = run("-x", "-k", "efficiency or strong", "--allow-inconclusive")
     assert (allowed.returncode, cases_in_table(allowed.stdout)) == (6, 2)
 
 
@@ -133,11 +133,39 @@ def cases_in_table(output: str) -> int:
 @pytest.mark.mpirun
 @pytest.mark.parametrize("launcher", ["mpirun", "agents"])
 def test_a_session_under_mpirun_has_one_report(run: Run, launcher: str, tmp_path: Path) -> None:
-    done = run("-k", "communication", "--plant=kill:rank=1", f"--launcher={launcher}", ranks=2)
+    done = run("-k", "efficiency", "--plant=kill:rank=1", f"--launcher={launcher}", ranks=2)
     assert done.returncode == 1, done.stdout
     assert done.stdout.count("test session starts") == 1
     assert "rank 1 failed in phase 'block'" in done.stdout
     assert "SIGKILL" in done.stdout
+
+
+@pytest.mark.mpirun
+def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Path) -> None:
+    done = run("-k", "test_sweep and broadcast")
+    assert done.returncode == 6, done.stdout
+    lines = done.stdout.splitlines()
+    begin = next(i for i, text in enumerate(lines) if text.startswith("np 2: busbw in GB/s"))
+    assert [text.split()[:2] for text in lines[begin + 2 : begin + 9]] == [
+        *(["64", "KB"], ["256", "KB"], ["1", "MB"], ["4", "MB"]),
+        *(["16", "MB"], ["64", "MB"], ["128", "MB"]),
+    ]
+    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]
+    launches = {launch["strategy"]: launch for launch in case["rounds"][0]["launches"]}
+    assert set(launches) == {"horovod", "bare"}
+    for launch in launches.values():
+        assert {each["bytes"] for each in launch["series"]} == {
+            2**power for power in (16, 18, 20, 22, 24, 26, 27)
+        }
+        assert all(each["busbw_gb_per_s"] > 0 for each in launch["series"])
+
+
+@pytest.mark.mpirun
+def test_a_sweep_with_wrong_numbers_is_invalid(run: Run, tmp_path: Path) -> None:
+    done = run("-k", "test_sweep and broadcast", "--plant=corrupt:rank=0")
+    assert done.returncode == 7, done.stdout
+    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]
+    assert "number 0 is 1 instead of 0" in case["verdict"]["reason"]
 
 
 def test_sizes_above_the_cores_are_marked(run: Run) -> None:
@@ -233,7 +261,7 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
     environment = rank_environment(sys.executable)
     environment.setdefault("OPAL_PREFIX", str(BIN.parent))
     process = subprocess.Popen(
-        command(["perf/", *options, "-k", "communication", "--plant=hang:rank=1"], ranks),
+        command(["perf/", *options, "-k", "efficiency", "--plant=hang:rank=1"], ranks),
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

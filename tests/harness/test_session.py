@@ -31,7 +31,15 @@ from harness.questions import (
     wall_time,
     weak_scaling,
 )
-from harness.session import Outcome, Session, kinds_of, last_phase, transfers_of
+from harness.session import (
+    SWEEP_TURNS,
+    Outcome,
+    Session,
+    kinds_of,
+    last_phase,
+    sampling_of,
+    transfers_of,
+)
 from harness.thresholds import Line, Thresholds
 from harness.verdict import Band, Ceiling, Floor, Verdict
 from harness.wire import Phase
@@ -451,6 +459,19 @@ def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
     assert outcome.judgement.verdict is Verdict.NOT_JUDGED
     assert outcome.judgement.reason.endswith("the bare transport what is in host memory")
     assert outcome.judgement.figure.estimate == pytest.approx(3.0)
+
+
+def test_a_sweep_takes_few_turns_for_they_are_long(stage):
+    stage.lines = CEILINGS
+    stage.sampling = Sampling(turns_min=8, turns_max=8)
+    asked = sweep(WORKLOAD, 2)[0]
+    stage.script.spoil = exchanged(asked, 1.2)
+    # Six rounds of 10 s and three turns of 1 s.
+    stage.budget_s = 6 * 13.0
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
+    assert stage.script.turns == [SWEEP_TURNS] * 6
+    assert sampling_of([GRADIENTS_OF], stage.sampling) == stage.sampling
+    assert sampling_of([asked], Sampling(turns_min=1, turns_max=2)).turns_min == 1
 
 
 def test_a_start_up_goes_as_far_as_what_is_exchanged_takes():
