@@ -32,7 +32,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env data perf test lint bench clean distclean
+.PHONY: help env data perf test lint bench simulate clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -68,6 +68,9 @@ lint: env ## ruff and mypy
 
 bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)
+
+simulate: env ## how often verdicts err, and how to spend a session: the tables of docs/
+	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS)
 
 clean: ## remove samples and caches
 	rm -rf $(SAMPLES) .mypy_cache .ruff_cache .pytest_cache .hypothesis

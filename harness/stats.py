@@ -54,6 +54,7 @@ def signed_rank_counts(n: int) -> tuple[int, ...]:
     return tuple(counts)
 
 
+@cache
 def bound_depth(n: int, alpha: float) -> int:
     """How many Walsh averages a bound of error rate alpha may leave out on its side, plus one.
 

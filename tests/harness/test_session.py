@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.simulation import Looks, session_verdict
 from harness.collectives import SWEEP_BYTES, Collective
 from harness.launch.group import GroupFailed
 from harness.measurement import Launch, Round
@@ -246,6 +247,24 @@ def test_a_second_look_decides_what_the_first_could_not(stage):
 def test_no_verdict_is_taken_between_looks(stage):
     stage.sampling = Sampling(looks=(8, 9))
     assert stage.measure(WEAK)[WEAK].judgement.rounds == 8
+
+
+@pytest.mark.parametrize("looks", list(Looks))
+@pytest.mark.parametrize("seed", range(10))
+def test_a_session_ends_as_the_simulation_of_error_rates_has_it(stage, seed, looks):
+    noise = np.random.default_rng(seed).normal(np.log(0.93), 0.06, looks.value[-1])
+
+    def speed(side: Side, number: int) -> float:
+        return level(side, number) * (np.exp(noise[number]) if side.arm == HOROVOD_2 else 1.0)
+
+    stage.script.speed = speed
+    stage.sampling = Sampling(looks=looks.value)
+    outcome = stage.measure(PARITY)[PARITY]
+    expected = session_verdict(noise.tolist(), looks.value, Band(0.9, 1.1))
+    assert outcome.judgement.verdict is expected
+    assert outcome.observations == pytest.approx(noise[: outcome.judgement.rounds])
+    ended_early = outcome.judgement.rounds < looks.value[-1]
+    assert (expected is Verdict.INCONCLUSIVE) <= (not ended_early)
 
 
 # Which arms are launched -----------------------------------------------------------------------
