@@ -29,7 +29,7 @@ from harness.plan import (
 from harness.rounds import Progress, Runner
 from harness.speedup import refusal
 from harness.starter import Starter
-from harness.stats import hodges_lehmann
+from harness.stats import NotMeasurable, hodges_lehmann
 from harness.thresholds import Thresholds, case_of
 from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
 from harness.wire import Phase
@@ -309,9 +309,10 @@ class _Work:
 
     def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
         """A verdict that does not rest on the figure, with the figure where there is one."""
-        figure = None
-        if outcome.observations and np.isfinite(outcome.observations).all():
+        try:
             figure = as_ratio(hodges_lehmann(outcome.observations, alpha=0.025))
+        except NotMeasurable:
+            figure = None
         count = len(outcome.observations)
         return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
 

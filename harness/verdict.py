@@ -110,14 +110,15 @@ class Judgement:
 
 
 def as_ratio(interval: Interval) -> Interval:
-    """An interval of logarithms as an interval of ratios."""
-    return Interval(
-        math.exp(interval.estimate),
-        math.exp(interval.lower),
-        math.exp(interval.upper),
-        interval.alpha,
-        interval.observations,
-    )
+    """An interval of logarithms as an interval of ratios. Raises NotMeasurable for a ratio that is
+    more than a number can hold."""
+    try:
+        estimate, lower, upper = map(math.exp, (interval.estimate, interval.lower, interval.upper))
+    except OverflowError:
+        estimate = math.inf
+    if math.isinf(estimate):
+        raise NotMeasurable(f"no ratio is the exponential of {interval.estimate:g}")
+    return Interval(estimate, lower, upper, interval.alpha, interval.observations)
 
 
 def judge(observations: Sequence[float], rule: Rule) -> Judgement:
