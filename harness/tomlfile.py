@@ -41,7 +41,9 @@ class Table:
         keys = self._keys if key is None else (*self._keys, key)
         where = f"{shown(self._path)}:{line_of(self._text, keys)}"
         name = ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in keys)
-        return UserError(f"{where}: {name}: {problem}" if name else f"{where}: {problem}")
+        return UserError(
+            _one_line(f"{where}: {name}: {problem}" if name else f"{where}: {problem}")
+        )
 
     def only(self, known: Collection[str]) -> None:
         """Refuse keys that nobody would read."""
@@ -131,11 +133,42 @@ def read_toml(path: Path) -> Table:
     except UnicodeDecodeError as error:
         raise UserError(f"{shown(path)}: is not UTF-8 text: {error.reason}") from None
     try:
-        return Table(path, text, (), tomllib.loads(text))
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         told = re.search(r"at line (\d+)", str(error))
         line = told[1] if told else len(text.splitlines())
-        raise UserError(f"{shown(path)}:{line}: not valid TOML: {error}") from None
+        problem = _one_line(f"not valid TOML: {error}")
+        raise UserError(f"{shown(path)}:{line}: {problem}") from None
+    except RecursionError:
+        raise UserError(f"{shown(path)}: nested more deeply than any file of ours") from None
+    except ValueError:
+        # Python refuses to read integers of thousands of digits.
+        raise UserError(f"{shown(path)}: a whole number has too many digits") from None
+    table = Table(path, text, (), values)
+    for keys in _too_large(values, ()):
+        at = Table(path, text, keys[:-1], {})
+        raise at.error("a whole number of more than 64 bits", keys[-1])
+    return table
+
+
+def _too_large(value: object, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Where integers stand that TOML, and a float, cannot hold."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _too_large(inner, (*keys, key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _too_large(inner, keys)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        yield keys
+
+
+def _one_line(text: str) -> str:
+    """Without line breaks and whatever else does not print, which keys and values may hold."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def shown(path: Path) -> str:
@@ -204,7 +237,8 @@ def _as_toml(value: object) -> str:
     if isinstance(value, str):
         text = f'"{value}"'
     elif isinstance(value, list):
-        text = f"[{', '.join(_as_toml(part) for part in value)}]"
+        parts = ("[...]" if isinstance(part, list) else _as_toml(part) for part in value)
+        text = f"[{', '.join(parts)}]"
     else:
         text = "a table" if isinstance(value, dict) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
