@@ -69,6 +69,8 @@ def explain_table(arguments: argparse.Namespace) -> int:
         document = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: nested more deeply than any table") from None
     if not isinstance(document, dict):
         raise UserError(f"{path}: is no JSON object")
     for line in lines(explain(read_table(document, str(path)))):

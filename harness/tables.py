@@ -18,6 +18,8 @@ from harness.speedup import FixedCost, fit_fixed_cost
 
 WIDTH = 80
 REQUIRED = ("gpus", "train_seconds", "examples_per_second_per_gpu")
+# Whatever the unit of a table, its figures lie between these; beyond them arithmetic ends.
+SMALLEST, LARGEST, FARTHEST = 1e-6, 1e12, 1e6
 PRINTED = ("speedup_time_printed", "speedup_speed_printed")
 
 
@@ -75,7 +77,11 @@ def read_table(document: Mapping[str, Any], name: str) -> Table:
     for key in (*REQUIRED, *PRINTED):
         column = document.get(key, [] if key in PRINTED else None)
         if not isinstance(column, list) or not all(_is_positive(value) for value in column):
-            raise UserError(f"{name}: {key} must be a list of numbers above zero")
+            raise UserError(
+                f"{name}: {key} must be a list of numbers above zero, {SMALLEST:g} to {LARGEST:g}"
+            )
+        if column and max(column) > FARTHEST * min(column):
+            raise UserError(f"{name}: {key} has figures that are {FARTHEST:g} times others")
         if column or key in REQUIRED:
             columns[key] = column
     sizes = columns["gpus"]
@@ -189,4 +195,4 @@ _LAST_DIGIT = 0.005
 
 def _is_positive(value: object) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 < value < math.inf  # type: ignore[operator]
+    return number and SMALLEST <= value <= LARGEST  # type: ignore[operator]

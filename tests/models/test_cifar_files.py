@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records, rows
 from models.inputs.errors import DataError
@@ -345,3 +347,68 @@ def test_pickle_with_one_byte_changed_is_refused_or_sound(damaged: Damage) -> No
             assert table.shape[1] == BINARY_RECORD
             assert table[:, 0].max() < 10
     assert refused > 50
+
+
+@pytest.fixture(scope="module")
+def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, Layout], Path]:
+    """The file that every example writes anew, of each data set and layout."""
+    found = {}
+    for dataset in ("cifar10", "cifar100"):
+        for layout in Layout:
+            folder = tmp_path_factory.mktemp(f"{dataset}-{layout.value}")
+            write_cifar(folder, dataset, layout, records_per_file=1)
+            found[dataset, layout] = locate(folder, dataset).train[0]
+    return found
+
+
+FUZZ = settings(deadline=None, max_examples=150)
+OPCODES = st.sampled_from(list(pickle._Unpickler.dispatch)).map(lambda code: bytes([code]))
+PIECES = st.lists(st.one_of(st.binary(max_size=6), OPCODES), max_size=8).map(b"".join)
+
+
+def read_or_refused(victim: Path, content: bytes, dataset: str) -> None:
+    victim.write_bytes(content)
+    try:
+        images, labels = records(locate(victim.parent, dataset), Split.TRAIN)
+    except DataError as error:
+        assert str(error).startswith(f"{victim}: ")
+        assert "\n" not in str(error)
+    else:
+        assert images.shape == (len(labels), 32, 32, 3)
+        assert images.dtype == np.uint8
+        assert 0 <= labels.min() <= labels.max() < {"cifar10": 10, "cifar100": 100}[dataset]
+
+
+@FUZZ
+@given(st.data(), st.sampled_from(["cifar10", "cifar100"]))
+def test_any_binary_file_is_refused_or_sound(
+    victims: dict[tuple[str, Layout], Path], data: st.DataObject, dataset: str
+) -> None:
+    victim = victims[dataset, Layout.BINARY]
+    head = data.draw(st.binary(max_size=4))
+    size = data.draw(st.sampled_from([0, 1, 3072, 3073, 3074, 2 * 3073, 2 * 3074]))
+    level = data.draw(st.sampled_from([0, 9, 19, 20, 99, 255]))
+    read_or_refused(victim, (head + bytes([level]) * size)[:size], dataset)
+
+
+@FUZZ
+@given(st.data(), PIECES, st.sampled_from(["cifar10", "cifar100"]))
+def test_any_damage_to_a_pickle_is_refused_or_leaves_a_sound_one(
+    victims: dict[tuple[str, Layout], Path], data: st.DataObject, new: bytes, dataset: str
+) -> None:
+    names = ["labels"] if dataset == "cifar10" else ["coarse_labels", "fine_labels"]
+    whole = python2_batch({name: [1, 2] for name in names}, known_planes() * 2)
+    victim = victims[dataset, Layout.PICKLE]
+    # Before the pixels and after them: in between all bytes are alike.
+    start = data.draw(st.one_of(st.integers(0, 300), st.integers(len(whole) - 4, len(whole))))
+    gone = data.draw(st.integers(0, 30))
+    read_or_refused(victim, whole[:start] + new + whole[start + gone :], dataset)
+
+
+@FUZZ
+@given(PIECES)
+def test_any_opcodes_are_refused_or_sound(
+    victims: dict[tuple[str, Layout], Path], content: bytes
+) -> None:
+    victim = victims["cifar10", Layout.PICKLE]
+    read_or_refused(victim, b"\x80\x02" + content + b".", "cifar10")

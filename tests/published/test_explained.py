@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.__main__ import explain_table
 from harness.errors import UserError
 from harness.speedup import shortest_work
 from harness.tables import Explanation, explain, lines, read_table
@@ -123,6 +125,40 @@ def test_whatever_a_file_holds_it_is_a_table_or_one_line(document):
         assert "\n" not in str(error)
     else:
         assert lines(found)
+
+
+# As many figures as there are sizes, at the ends of what a number may be.
+FIGURE = st.one_of(
+    st.floats(1e-6, 1e12),
+    st.integers(1, 10**6),
+    st.sampled_from([5e-324, 1e-6, 1e12, 1.7e308, 2**63, 10**400]),
+)
+
+
+@given(st.data(), st.integers(3, 6))
+def test_whatever_figures_a_table_holds_it_is_explained_or_one_line(data, count):
+    figures = st.lists(FIGURE, min_size=count, max_size=count)
+    document = {name: data.draw(figures) for name in FACTS}
+    document["gpus"] = [1, *sorted(data.draw(st.sets(st.integers(2, 4096), min_size=count - 1)))]
+    document["gpus"] = document["gpus"][:count]
+    try:
+        found = lines(explain(read_table(document, "t")))
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert all(len(line) <= 200 for line in found)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"gpus": ' + "9" * 5000 + "}", '{"gpus": "\ud800"}']
+)
+def test_a_file_that_no_reader_likes_is_one_line(tmp_path, capsys, text):
+    path = tmp_path / "table.json"
+    path.write_text(text, errors="surrogatepass")
+    with pytest.raises(UserError) as refused:
+        explain_table(argparse.Namespace(file=path))
+    assert "\n" not in str(refused.value)
+    assert str(path) in str(refused.value)
 
 
 def explained(path: str) -> subprocess.CompletedProcess[str]:

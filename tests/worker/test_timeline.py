@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.worker import timeline
@@ -278,6 +278,62 @@ def test_memory_is_that_of_the_intervals_and_not_of_the_text(file: Path) -> None
 def test_no_timeline_is_refused_in_a_line(file: Path, content: bytes, says: str) -> None:
     file.write_bytes(content)
     assert says in refusal(file)
+
+
+# The fixture only names a file, whose content every example writes anew.
+FUZZ = settings(
+    deadline=None,
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+EVENTS = st.lists(
+    st.dictionaries(
+        st.sampled_from(["ph", "name", "ts", "dur", "pid", "tid", "args"]),
+        st.one_of(st.sampled_from(["B", "E", "X", "M", "i", "process_name"]), JSON),
+    ),
+    max_size=6,
+)
+
+
+def read_or_refused(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    try:
+        found = timeline.read(str(file))
+    except ValueError:
+        refusal(file)
+    else:
+        assert all(first <= last for pairs in found.activities.values() for first, last in pairs)
+        assert length(found.wire()) <= sum(found.seconds().values()) * (1 + 1e-9)
+
+
+@FUZZ
+@given(st.binary(max_size=60))
+def test_any_bytes_are_read_or_refused(file: Path, content: bytes) -> None:
+    read_or_refused(file, content)
+    read_or_refused(file, b"[" + content)
+    read_or_refused(file, b'[{"ph": "B", ' + content + b"}]")
+
+
+@FUZZ
+@given(EVENTS)
+def test_any_events_are_read_or_refused(file: Path, events: list[dict[str, Any]]) -> None:
+    read_or_refused(file, json.dumps(events).encode())
+
+
+@FUZZ
+@given(st.data(), st.sampled_from(["MPI", "GLOO"]), st.binary(max_size=12))
+def test_a_damaged_recording_is_read_or_refused(
+    file: Path, data: st.DataObject, library: str, new: bytes
+) -> None:
+    content = REAL[library].read_bytes()
+    start = data.draw(st.integers(0, len(content)))
+    gone = data.draw(st.integers(0, 200))
+    read_or_refused(file, content[:start] + new + content[start + gone :])
 
 
 def test_a_file_that_is_not_there_or_no_file_is_refused_too(tmp_path: Path) -> None:
