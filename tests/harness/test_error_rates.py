@@ -6,6 +6,8 @@ an exact binomial test: the count must be one that a rate at the bound gives wit
 docs/measurement.md has all rates, and where those asked for do not hold.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -235,11 +237,14 @@ def test_intervals_of_every_way_are_honest():
         )
 
 
-def test_every_way_fits_its_minutes_and_wastes_no_turn():
+@pytest.mark.parametrize("block_seconds", sampling.BLOCKS_SECONDS)
+def test_every_way_fits_its_minutes_and_wastes_no_turn(block_seconds):
     for minutes in sampling.MINUTES:
-        for way in sampling.ways(minutes):
+        found = sampling.ways(minutes, block_seconds)
+        assert found
+        for way in found:
             assert way.seconds <= 60 * minutes
-            assert sampling.Way(way.launches, way.turns + 1).seconds > 60 * minutes
+            assert replace(way, turns=way.turns + 1).seconds > 60 * minutes
 
 
 def test_the_command_prints_all_tables(capsys, monkeypatch):
@@ -249,3 +254,11 @@ def test_the_command_prints_all_tables(capsys, monkeypatch):
     rows = len(NOISES) * len(MACHINES)
     assert told.count("\n| ") == 3 * (rows + 1)
     assert "nan" not in told
+
+
+def test_the_command_prints_every_way_to_spend_a_session(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["sampling", "10"])
+    sampling.main()
+    told = capsys.readouterr().out
+    assert told.count(" x ") >= 2 * len(sampling.MINUTES)
+    assert told.count("| block |") == 2
