@@ -32,7 +32,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help env data perf test lint bench simulate clean distclean
+.PHONY: help stack env data perf test lint bench simulate clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -62,6 +62,13 @@ perf: env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/
 # What lint finds is the same with every TensorFlow.
 test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then pytest tests/
 	@$(ACTIVATE); pytest tests/ $(ARGS)
+
+# Another stack for pytest perf/ --against.
+HOROVOD ?= 0.28.1
+stack: ## build another stack, TF=2.15.1, and print its interpreter for --against
+	@test '$(HOROVOD)' = 0.28.1 || { echo 'HOROVOD=$(HOROVOD): only 0.28.1 can be built' >&2; exit 1; }
+	@$(MAKE) --no-print-directory env TF=$(TF) >&2
+	@echo $(CURDIR)/$(VENV)/bin/python
 
 lint: env ## ruff and mypy
 	@$(ACTIVATE); ruff check && ruff format --check && mypy

@@ -17,7 +17,7 @@ def main() -> None:
     options = Options(profile="default", models="resnet_50_s")
     campaign = plan_campaign(options, machine, local_offers(machine))
     stack = probe(sys.executable, ROOT / ".cache")
-    starter = make_starter(campaign, stack, sys.executable, None)
+    starter = make_starter(campaign, {"": stack}, None)
     sizes = sorted({1, campaign.world_sizes[-1]})
     print(f"{machine.description}; about {3 * len(sizes)} minutes", flush=True)
     try:

@@ -29,7 +29,7 @@ def compare(starter: Starter, mpirun: str, arm: Arm) -> list[list[float]]:
         group.pause()
         bare = BareLoop(
             mpirun,
-            starter.interpreter,
+            starter.stacks[arm.stack].interpreter,
             [
                 workload.model,
                 str(workload.input_size),

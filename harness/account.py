@@ -43,7 +43,8 @@ class Spent:
 @dataclass(frozen=True)
 class Account:
     """by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
-    efficiency by speed, which efficiency holds. late: who keeps the others waiting in most rounds;
+    efficiency by speed, as blocks show them, product of all three; efficiency: as the runs show it.
+    late: who keeps the others waiting in most rounds;
     late_where_met: the same where all ranks meet before every step. slowest: the rank whose steps
     without exchange take longest in most rounds. wire_seconds: for how long of a step data moves
     between ranks, by Horovod's timeline; None where it was not recorded.
@@ -56,6 +57,7 @@ class Account:
     contention: Interval
     communication: Interval
     balance: Interval
+    product: Interval
     efficiency: Interval
     candidate: Spent
     reference: Spent
@@ -73,14 +75,12 @@ class Account:
         return max(0.0, self.wire_seconds - max(0.0, exposed))
 
     @property
-    def product(self) -> float:
-        """Of the three factors."""
-        return self.contention.estimate * self.communication.estimate * self.balance.estimate
-
-    @property
     def explained(self) -> bool:
-        """Whether the factors explain the efficiency: their product lies in its interval."""
-        return self.efficiency.lower <= self.product <= self.efficiency.upper
+        """Whether the factors explain the efficiency: nothing speaks against the two being one."""
+        return (
+            self.efficiency.lower <= self.product.upper
+            and self.product.lower <= self.efficiency.upper
+        )
 
 
 def account(comparison: Comparison, rounds: Sequence[Round]) -> Account:
@@ -112,6 +112,7 @@ def account(comparison: Comparison, rounds: Sequence[Round]) -> Account:
         contention=_interval([contention for contention, _, _ in factors]),
         communication=_interval([communication for _, communication, _ in factors]),
         balance=_interval([balance for _, _, balance in factors]),
+        product=_interval([math.prod(of_round) for of_round in factors]),
         efficiency=_interval([value / n for value in by_speed]),
         candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in ledgers], taken),
         reference=_spent([t for _, t in trainings], [theirs for _, theirs in ledgers], steps),

@@ -51,6 +51,12 @@ class Case:
     document: Document
 
     @property
+    def is_against(self) -> bool:
+        """Whether its figure holds one installed stack against another."""
+        plan = self.document["plan"]
+        return bool(plan["candidate"]["stack"] != plan["reference"]["stack"])
+
+    @property
     def is_sound(self) -> bool:
         """Whether the figure is one that was measured, be it good or bad. An INVALID one is where
         nothing but a threshold was missing."""

@@ -39,8 +39,9 @@ from harness.plan import (
 )
 from harness.planted import Fault
 from harness.profiles import load_profile
+from harness.questions import against
 from harness.stack import Stack
-from harness.starter import DataSource, Starter
+from harness.starter import DataSource, Installed, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
 from harness.wire import Phase
 from models import inputs, registry
@@ -77,6 +78,7 @@ class Options:
     thresholds: str = ""
     results: str = "results"
     plant: str = ""
+    against: str = ""
 
 
 def resolve_profile(options: Options) -> Profile:
@@ -172,6 +174,8 @@ class Campaign:
                 if smallest <= size <= largest:
                     answer = ask(workload, size)
                     asked += [answer] if isinstance(answer, Comparison) else answer
+        if self.options.against:
+            asked = [other for other in map(against, asked) if other is not None]
         return [
             comparison
             # Each once: a sweep is the same whichever the workload.
@@ -386,10 +390,9 @@ def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots 
     return AgentsLauncher(agents)
 
 
-def make_starter(
-    campaign: Campaign, stack: Stack, interpreter: str, slots: Slots | None
-) -> Starter:
-    """Everything that is needed to start arms: a listening socket and a scratch directory."""
+def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots | None) -> Starter:
+    """Everything that is needed to start arms: a listening socket and a scratch directory. stacks:
+    by harness.plan.Arm.stack."""
     scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
     one_host = len({slot.host for slot in campaign.slots}) == 1
     hub = (
@@ -397,10 +400,12 @@ def make_starter(
     )
     sampling = campaign.profile.sampling
     return Starter(
-        launcher=make_launcher(campaign, stack, scratch, slots),
+        stacks={
+            name: Installed(stack.interpreter, make_launcher(campaign, stack, scratch, slots))
+            for name, stack in stacks.items()
+        },
         hub=hub,
         slots=campaign.slots,
-        interpreter=interpreter,
         data=campaign.data,
         scratch=scratch,
         startup_deadline_s=sampling.startup_deadline_s,

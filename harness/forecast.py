@@ -30,7 +30,7 @@ def forecast(archive: Archive, sizes: Sequence[int] = ()) -> Forecast:
     those that harness.prediction.predict takes."""
     by_workload: dict[Workload, list[Case]] = {}
     for case in archive.cases:
-        if case.question is Question.WEAK_SCALING:
+        if case.question is Question.WEAK_SCALING and not case.is_against:
             by_workload.setdefault(case.workload, []).append(case)
     lines, refusals = [], []
     for workload, cases in by_workload.items():

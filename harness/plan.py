@@ -188,12 +188,17 @@ class Workload:
 SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 
 
+# The stack that --against names.
+AGAINST = "against"
+
+
 @dataclass(frozen=True)
 class Arm:
     """A workload run one way. One launch of an arm is one group of fresh processes.
 
     exchange: a key of EXCHANGES. passes: how many batches' gradients are added up, each in a step,
-    before they are exchanged and applied (Horovod's `backward_passes_per_step`).
+    before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: which of a
+    session's installed stacks runs it: empty for its own, or AGAINST.
     """
 
     workload: Workload
@@ -201,6 +206,7 @@ class Arm:
     world_size: int
     exchange: str = ""
     passes: int = 1
+    stack: str = ""
 
     @property
     def name(self) -> str:
@@ -214,7 +220,8 @@ class Arm:
 
     @property
     def label(self) -> str:
-        return "+".join((f"{self.strategy.value}@{self.world_size}", *self.variants))
+        of_stack = (self.stack,) if self.stack else ()
+        return "+".join((f"{self.strategy.value}@{self.world_size}", *self.variants, *of_stack))
 
     @property
     def processes(self) -> int:
@@ -284,7 +291,14 @@ class Comparison:
         if self.collective is not None:
             return self.collective.value
         ours, theirs = self.candidate.arm.variants, self.reference.arm.variants
+        if self.is_against:
+            theirs = ()
         return "+".join(name for name in ours if name not in theirs)
+
+    @property
+    def is_against(self) -> bool:
+        """Whether it holds one installed stack against another."""
+        return self.candidate.arm.stack != self.reference.arm.stack
 
     @property
     def case(self) -> str:
@@ -307,6 +321,8 @@ class Comparison:
     def tolerance(self) -> float | None:
         """By what part of their change by training, besides rounding, the weights of both sides may
         differ; None where nothing is known of that, or both sides are the same arm."""
+        if self.is_against:
+            return None  # another version may compute otherwise
         if self.question in (Question.PARITY, Question.TAX, Question.MULTIWORKER):
             meant: float | None = 1e-5
         elif self.question is Question.EXCHANGE and self.candidate.arm.passes == 1:

@@ -70,9 +70,11 @@ class Fault:
         return cls(kind, **values)
 
     def strikes(self, arm: Arm) -> bool:
-        """Whether that arm is meant: of Horovod, and of the named model and size if any is."""
+        """Whether that arm is meant: of Horovod and the session's own stack, and of the named model
+        and size if any is."""
         return (
             arm.strategy is Strategy.HOROVOD
+            and not arm.stack
             and self.model in ("", arm.workload.model)
             and self.world_size in (0, arm.world_size)
         )

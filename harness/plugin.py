@@ -20,11 +20,11 @@ from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
 from harness.placement import Offer, local_offers
-from harness.plan import Comparison, Schedule
+from harness.plan import AGAINST, Comparison, Schedule
 from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
 from harness.session import Outcome, Session
-from harness.stack import probe
+from harness.stack import probe, stack_differences
 from harness.store import Store, session_name
 from harness.thresholds import case_of, propose
 from harness.verdict import Verdict
@@ -63,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--allow-inconclusive", action="store_true", help="-x goes on past INVALID, INCONCLUSIVE")
     add("--results", default="results", metavar="DIR", help="where results go")
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
+    add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
     add("--plant", default="", metavar="FAULT", help="such as slow:rank=1,factor=2")
 
 
@@ -103,6 +104,8 @@ class Suite:
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
         self.reported: list[Outcome] = []
+        # Under --against: what the session's own stack has otherwise, a line each.
+        self.changed: list[str] = []
         self.began = time.monotonic()
         self._session: Session | None = None
         self._store: Store | None = None
@@ -134,10 +137,12 @@ class Suite:
     def prepare(self) -> Session:
         """Check the stack and open what measuring needs, once. Raises UserError."""
         if self._session is None:
-            interpreter = sys.executable
             self._say("probe the installed stack")
-            stack = probe(interpreter, ROOT / ".cache")
-            starter = campaigns.make_starter(self.campaign, stack, interpreter, self.slots)
+            stacks = {"": probe(sys.executable, ROOT / ".cache")}
+            if self.options.against:
+                stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
+                self.changed = stack_differences(stacks[AGAINST], stacks[""])
+            starter = campaigns.make_starter(self.campaign, stacks, self.slots)
             self._session = Session(
                 starter=starter,
                 profile=self.campaign.profile,
@@ -147,7 +152,7 @@ class Suite:
             )
             facts = fingerprint(
                 self.machine,
-                stack,
+                stacks[""],
                 self.options.launcher,
                 self.campaign.slots,
                 data_sets={name: data.identity for name, data in self.campaign.data.items()},
@@ -183,6 +188,8 @@ class Suite:
                 "exit_status": exit_status,
                 "elapsed_seconds": elapsed,
                 "timed_seconds": self._session.timed_seconds,
+                "against": self.options.against or None,
+                "changed": self.changed,
                 "verdicts": {o.comparison.name: o.judgement.verdict for o in self.reported},
             }
         )
@@ -402,6 +409,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     suite = config.stash[_suite]
     terminalreporter.section(f"hvdperf: {summary.counts(suite.reported)}")
+    for text in summary.against(suite.options.against, suite.changed):
+        terminalreporter.write_line(text)
     tables = [*summary.table(suite.reported), *bandwidths.table(suite.reported)]
     for text in [*tables, *suite.lines()]:
         terminalreporter.write_line(text)

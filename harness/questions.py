@@ -6,7 +6,18 @@ from dataclasses import replace
 
 from harness.collectives import Collective
 from harness.exchanges import EXCHANGES
-from harness.plan import SWEEP, Arm, BlockKind, Comparison, Question, Side, Strategy, Workload
+from harness.plan import (
+    AGAINST,
+    SWEEP,
+    Arm,
+    BlockKind,
+    Comparison,
+    Question,
+    Side,
+    Strategy,
+    Work,
+    Workload,
+)
 from harness.recipes import RECIPES
 
 
@@ -109,6 +120,28 @@ def wall_time(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
         replace(weak_scaling(workload, world_size), question=question)
         for question in (Question.WALL_WEAK, Question.WALL_STRONG)
     )
+
+
+# What another stack is held against: of a comparison with something else, that something.
+_OF_THE_OTHER_SIDE = (
+    Question.COMMUNICATION,
+    Question.PARITY,
+    Question.TAX,
+    Question.MULTIWORKER,
+)
+
+
+def against(comparison: Comparison) -> Comparison | None:
+    """The same case of two installed stacks: its candidate under the session's own stack, held
+    against the same under the other one; of communication, parity, tax and multiworker, whose
+    candidate weak scaling asks about already, the other side. None for what two stacks are not
+    compared by: memory, wall time, collective operations."""
+    question = comparison.question
+    if question.work in (Work.ENDURANCE, Work.LEDGER, Work.COLLECTIVES):
+        return None
+    side = comparison.reference if question in _OF_THE_OTHER_SIDE else comparison.candidate
+    other = replace(side, arm=replace(side.arm, stack=AGAINST))
+    return replace(comparison, candidate=side, reference=other, ideal_ratio=1.0)
 
 
 def memory(workload: Workload, world_size: int) -> Comparison:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.measurement import Block, median_speed
+from harness.measurement import Block, median_speed, startup_seconds
 from harness.plan import Question, Side
 from harness.runs import samples
 from harness.session import Outcome
@@ -70,7 +69,10 @@ def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> 
     """A start-up has no blocks: what is recorded is the time of each launch."""
     if outcome.observations:
         benchmark.extra_info.update(_told(outcome))
-        clock.replay([math.exp(value) for value in outcome.observations], benchmark)
+        arm = outcome.comparison.candidate.arm
+        launches = [measured.launches[arm] for measured in outcome.rounds]
+        seconds = [startup_seconds(outcome.comparison, launch) for launch in launches]
+        clock.replay(seconds, benchmark)
 
 
 def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:

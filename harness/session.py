@@ -34,6 +34,8 @@ from harness.thresholds import Thresholds, case_of
 from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
 from harness.wire import Phase
 
+# Of one stack against another: FAIL if surely 2 % slower, PASS if surely not 5 % slower.
+REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 # About as many starts of a process as a training run is long.
 STARTS_OF_A_RUN = 3
 SWEEP_TURNS = 3
@@ -124,6 +126,8 @@ class Session:
         return "more replicas than cores or devices"
 
     def rule(self, comparison: Comparison) -> Rule | None:
+        if comparison.is_against and not comparison.question.is_convergence:
+            return REGRESSION
         return self.thresholds.rule(case_of(comparison, self.starter.slots))
 
 

@@ -35,7 +35,8 @@ class Stack:
 
     horovod_flags: what Horovod was built with, of mpi, gloo, nccl, cuda, rocm, ddl and ccl.
     mpi_library: the library that Horovod loads, which mpirun should match. settings: TensorFlow's
-    environment settings, None where unset. packages_sha256: of the sorted name==version lines.
+    environment settings, None where unset. packages: the sorted name==version lines, and
+    packages_sha256 of them.
     """
 
     interpreter: str
@@ -55,6 +56,7 @@ class Stack:
     cuda: str | None = None
     cudnn: str | None = None
     tf32: bool | None = None
+    packages: tuple[str, ...] = ()
 
 
 def probe(
@@ -84,7 +86,33 @@ def probe(
     known = {field.name for field in fields(Stack)}
     told = {name: value for name, value in facts.items() if name in known}
     told["horovod_flags"] = tuple(facts["horovod_flags"])
+    told["packages"] = tuple(facts["packages"])
     return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **told)
+
+
+def stack_differences(old: Stack, new: Stack) -> list[str]:
+    """What is otherwise under the new one, a line each: "keras: 2.15.0 -> 3.15.1".
+
+    Packages by name, and what no package tells.
+    """
+    names = ("python", "mpirun_version", "mpi_library", "nccl", "cuda", "cudnn", "horovod_flags")
+    found = [
+        f"{name}: {_readable(getattr(old, name))} -> {_readable(getattr(new, name))}"
+        for name in (*names, "tf32")
+        if getattr(old, name) != getattr(new, name)
+    ]
+    ours, theirs = (dict(line.split("==", 1) for line in stack.packages) for stack in (new, old))
+    return found + [
+        f"{name}: {theirs.get(name, 'none')} -> {ours.get(name, 'none')}"
+        for name in sorted({*ours, *theirs})
+        if ours.get(name) != theirs.get(name)
+    ]
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
 
 
 def find_mpirun(interpreter: Path, environment: Mapping[str, str] = os.environ) -> Path:

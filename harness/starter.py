@@ -40,18 +40,25 @@ class DataSource:
     identity: str = ""
 
 
+@dataclass(frozen=True)
+class Installed:
+    """An installed stack: the interpreter of its ranks, and what starts them."""
+
+    interpreter: str
+    launcher: Launcher
+
+
 @dataclass
 class Starter:
     """Starts arms on the session's slots.
 
-    data: by the name of the data set; scratch: a directory that every launch gets a part of;
-    interpreter: that of the ranks.
+    stacks: by Arm.stack; data: by the name of the data set; scratch: a directory that every launch
+    gets a part of.
     """
 
-    launcher: Launcher
+    stacks: Mapping[str, Installed]
     hub: Hub
     slots: Sequence[Slot]
-    interpreter: str
     data: Mapping[str, DataSource]
     scratch: Path
     startup_deadline_s: float
@@ -80,6 +87,7 @@ class Starter:
         Horovod can be asked for one. Its writing thread on rank 0 never sleeps, so that nothing
         else is to be timed in such a launch.
         """
+        launcher = self.stacks[arm.stack].launcher
         placed = place_group(self.slots, arm.world_size)
         struck = self.fault is not None and self.fault.strikes(arm)
         alone = arm.processes == 1
@@ -108,13 +116,13 @@ class Starter:
                     "intra_op": pools.intra_op,
                     "inter_op": pools.inter_op,
                     "input_threads": max(1, len(cores)),
-                    "rendezvous": self.launcher.rendezvous(placed) if horovod else None,
+                    "rendezvous": launcher.rendezvous(placed) if horovod else None,
                     "cluster": arm.strategy is Strategy.MULTIWORKER,
                     "fault": self.fault.as_config() if self.fault and struck else None,
                 }
             )
         order = self._order(arm, placed, {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {})
-        return Group(arm.name, self.launcher, self.hub, order, configs)
+        return Group(arm.name, launcher, self.hub, order, configs)
 
     def _workload(self, arm: Arm) -> dict[str, Any]:
         workload = arm.workload
@@ -151,7 +159,7 @@ class Starter:
         return Order(
             processes=arm.processes,
             slots=slots,
-            interpreter=self.interpreter,
+            interpreter=self.stacks[arm.stack].interpreter,
             environment=environment,
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline_s, self.order_deadline_s),

@@ -153,7 +153,6 @@ def _account(account: Account | None) -> Document | None:
     return {
         **asdict(account),
         "hidden_seconds": account.hidden_seconds,
-        "product": account.product,
         "explained": account.explained,
     }
 
@@ -167,6 +166,7 @@ def _arm(arm: Arm) -> Document:
     return {
         "strategy": arm.strategy,
         "world_size": arm.world_size,
+        "stack": arm.stack,
         "exchange": arm.exchange,
         "passes": arm.passes,
         "batch": arm.workload.batch,

@@ -106,6 +106,23 @@ def explanation(outcome: Outcome) -> str:
     return "\n".join(parts)
 
 
+def against(interpreter: str, changed: Sequence[str]) -> list[str]:
+    """What every figure is held against, and what is otherwise here; nothing without --against."""
+    if not interpreter:
+        return []
+    lines = textwrap.wrap(
+        f"Every figure is speed here / speed under {interpreter}, of the same processes:",
+        WIDTH,
+        break_long_words=False,
+    )
+    found = changed or ["nothing differs: this is a stack against itself"]
+    for text in found:
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False
+        )
+    return lines
+
+
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """The whole table, then a line for each verdict that the figure does not explain."""
     lines = [_HEADER, *(line(outcome) for outcome in outcomes)]

@@ -110,7 +110,7 @@ def lines(explanation: Explanation) -> list[str]:
     a, rows = explanation.fixed.a_seconds, explanation.rows
     result = [
         f"t = a + b / n: a = {a:.2f} s, whatever n; b = {explanation.fixed.b_seconds:.1f} s",
-        f"{'n':>4} {'by speed':>9} {'':>6} {'by time':>9} {'':>6}  {'by time without a':<22}",
+        f"{'n':>4} {'by speed':>9} {'':>6} {'by time':>9} {'':>6}  by time without a",
     ]
     for row in rows:
         n, (low, high) = row.world_size, row.without_fixed_range

@@ -39,8 +39,8 @@ def lines(comparison: Comparison, account: Account, briefly: bool = False) -> li
         f"{_factor('efficiency by speed', account.efficiency)} = "
         f"{_factor('contention', account.contention)} x "
         f"{_factor('communication', account.communication)} x "
-        f"{_factor('balance', account.balance)}; the product is {account.product:.3f}"
-        f"{'' if account.explained else ', outside of the interval'}.",
+        f"{_factor('balance', account.balance)}; {_factor('the product', account.product)}"
+        f"{'' if account.explained else ' does not explain it'}.",
     ]
     paragraphs += filter(None, (_late(account), _unbalanced(account), _wire(account)))
     first, *others = paragraphs[:2] if briefly else paragraphs

@@ -67,6 +67,9 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
         facts.update(act() or {})
         if phase.value == config["last_phase"]:
             break
+    # What is there by now stays: to go over all that TensorFlow has imported takes 0.15 s, in the
+    # middle of whatever block, once in some hundred steps.
+    gc.freeze()
     gc.enable()
     process.pin(config["cores"])
     driver.enter(Phase.READY, facts=facts)

@@ -58,10 +58,12 @@ def _stdout_kept_clean() -> Iterator[Any]:
 
 def probe() -> dict[str, Any]:
     """The facts, as JSON: versions, build flags, settings, package list hash, search path."""
+    installed = packages()
     facts: dict[str, Any] = {
         "python": platform.python_version(),
         "settings": {name: os.environ.get(name) for name in SETTINGS},
-        "packages_sha256": packages_sha256(),
+        "packages": installed,
+        "packages_sha256": hashlib.sha256("\n".join(installed).encode()).hexdigest(),
         "searched": [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry)],
     }
     try:
@@ -73,14 +75,14 @@ def probe() -> dict[str, Any]:
     return facts
 
 
-def packages_sha256() -> str:
-    """SHA-256 of the sorted lines name==version of all installed packages."""
+def packages() -> list[str]:
+    """Sorted lines name==version of all installed packages."""
     lines = set()
     for package in importlib.metadata.distributions():
         name = package.metadata["Name"]
         if name:  # None: what an interrupted uninstall left behind.
             lines.add("{}=={}".format(re.sub(r"[-_.]+", "-", name).lower(), package.version))
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    return sorted(lines)
 
 
 def _tensorflow_facts(tf: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_the_factors_multiply_to_the_efficiency_by_speed():
     assert found.contention.estimate == pytest.approx(19 / 21)
     assert found.communication.estimate == pytest.approx(23 / 26)
     assert found.balance.estimate == pytest.approx(21 / 23)
-    assert found.product == pytest.approx(19 / 26)
+    assert found.product.estimate == pytest.approx(19 / 26)
     assert found.efficiency.estimate == pytest.approx(19 / 26, rel=1e-3)
     assert found.late is not None
     assert found.late.rank == 1
@@ -34,12 +34,13 @@ def test_the_factors_multiply_to_the_efficiency_by_speed():
 
 def test_a_product_beside_the_interval_explains_nothing():
     measured = rounds(WEAK, exchange=0.003)
-    assert abs(account(WEAK, measured).product / (19 / 22) - 1) < 1e-9
+    assert account(WEAK, measured).product.estimate == pytest.approx(19 / 22)
     for each in measured:
         for block in each.launches[WEAK.candidate.arm].blocks:
             for rank in block.ranks:
                 rank["seconds"] *= 1.2
     assert not account(WEAK, measured).explained
+    assert "does not explain it" in words(WEAK, account(WEAK, measured))
 
 
 def test_terms_are_means_that_add_up():

@@ -52,6 +52,8 @@ def session_document() -> dict[str, Any]:
         "exit_status": 0,
         "elapsed_seconds": 12.5,
         "timed_seconds": 3.5,
+        "against": None,
+        "changed": [],
         "verdicts": {WEAK.name: "PASS"},
     }
 

@@ -19,6 +19,7 @@ from harness.measurement import Launch, Round
 from harness.placement import Offer, place
 from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Sampling, Schedule, Side
 from harness.questions import (
+    against,
     at_gradient_sizes,
     bound,
     communication,
@@ -527,6 +528,25 @@ def test_what_is_only_shown_needs_no_second_round(stage):
     stage.cores = 1
     assert verdicts(stage.measure(WEAK)) == {WEAK: Verdict.NOT_JUDGED}
     assert len(stage.script.launched) == 1
+
+
+# Against another stack -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [(1.0, Verdict.PASS), (0.93, Verdict.FAIL), (0.958, Verdict.INCONCLUSIVE)],
+)
+def test_another_stack_is_held_against_margins_that_need_no_threshold(stage, ratio, verdict):
+    asked = against(WEAK)
+    assert asked is not None
+    stage.script.speed = noisy(ratio, 0.04)
+    stage.sampling = Sampling(looks=(6,))
+    stage.lines = ()
+    outcome = stage.measure(asked)[asked]
+    assert outcome.judgement.verdict is verdict
+    assert outcome.judgement.rule == Floor(fail_below=0.98, pass_from=0.95)
+    assert outcome.judgement.figure.estimate == pytest.approx(ratio, rel=0.01)
 
 
 # Wall time -------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.stack import Stack, find_mpirun, probe
+from harness.stack import Stack, find_mpirun, probe, stack_differences
 from harness.worker.probe import ERRORS, SETTINGS, built_for_tensorflow, main, nccl_version
+from tests.support.stores import STACK
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERPRETER = Path(sys.executable)
@@ -23,6 +25,7 @@ SITE_PACKAGES = Path(sysconfig.get_paths()["purelib"])
 FACTS = {
     "python": "3.11.7",
     "settings": dict.fromkeys(SETTINGS),
+    "packages": ["horovod==0.28.1", "numpy==1.26.4"],
     "packages_sha256": "12ab",
     "tensorflow": "2.18.1",
     "tensorflow_git": "v2.18.1",
@@ -375,3 +378,30 @@ class TestTheProbeItself:
         )
         assert json.loads(told.stdout) == {"a": 1}
         assert "more" in told.stderr
+
+
+class TestWhatTwoStacksHaveOtherwise:
+    OLD = replace(
+        STACK,
+        horovod_flags=("mpi", "gloo"),
+        packages=("horovod==0.28.1", "keras==2.15.0", "wrapt==1.14.1"),
+    )
+
+    def test_packages_are_named_with_both_versions(self):
+        new = replace(self.OLD, packages=("horovod==0.28.1", "keras==3.15.1", "optree==0.1"))
+        assert stack_differences(self.OLD, new) == [
+            "keras: 2.15.0 -> 3.15.1",
+            "optree: none -> 0.1",
+            "wrapt: 1.14.1 -> none",
+        ]
+
+    def test_what_is_no_package_is_named_too(self):
+        new = replace(self.OLD, mpi_library="Open MPI v4.1.9", horovod_flags=("mpi",), tf32=True)
+        assert stack_differences(self.OLD, new) == [
+            "mpi_library: none -> Open MPI v4.1.9",
+            "horovod_flags: mpi, gloo -> mpi",
+            "tf32: none -> True",
+        ]
+
+    def test_a_stack_is_like_itself(self):
+        assert stack_differences(self.OLD, self.OLD) == []

@@ -283,6 +283,8 @@ def session_document() -> dict[str, Any]:
         "exit_status": 6,
         "elapsed_seconds": 12.5,
         "timed_seconds": 3.5,
+        "against": None,
+        "changed": [],
         "verdicts": {WEAK.name: Verdict.INCONCLUSIVE},
     }
 

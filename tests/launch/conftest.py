@@ -15,10 +15,10 @@ from harness.launch.hub import Hub
 from harness.launch.mpirun import MpirunLauncher
 from harness.machine import local_machine
 from harness.placement import local_offers, place
-from harness.plan import Arm, BlockKind
+from harness.plan import AGAINST, Arm, BlockKind
 from harness.planted import Fault
 from harness.stack import find_mpirun
-from harness.starter import DataSource, Starter
+from harness.starter import DataSource, Installed, Starter
 from harness.wire import Phase
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
@@ -70,10 +70,10 @@ def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStart
         else:
             chosen = AgentsLauncher([LocalAgent(tmp_path / f"agent-{i}") for i in range(2)])
         return Starter(
-            launcher=chosen,
+            # The same twice: a stack may be held against itself.
+            stacks=dict.fromkeys(("", AGAINST), Installed(sys.executable, chosen)),
             hub=hub,
             slots=slots,
-            interpreter=sys.executable,
             data={
                 "cifar10": DataSource("cifar10", str(cifar10), 10),
                 "ptb": DataSource("ptb", str(ptb), 0),

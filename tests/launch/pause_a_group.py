@@ -15,16 +15,18 @@ from harness.machine import local_machine  # noqa: E402
 from harness.placement import local_offers, place  # noqa: E402
 from harness.plan import Arm, BlockKind, Strategy, Workload  # noqa: E402
 from harness.stack import find_mpirun  # noqa: E402
-from harness.starter import DataSource, Starter  # noqa: E402
+from harness.starter import DataSource, Installed, Starter  # noqa: E402
 
 launcher, data, scratch = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-starter = Starter(
-    launcher=MpirunLauncher(str(find_mpirun(Path(sys.executable))))
+chosen = (
+    MpirunLauncher(str(find_mpirun(Path(sys.executable))))
     if launcher == "mpirun"
-    else AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(2)]),
+    else AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(2)])
+)
+starter = Starter(
+    stacks={"": Installed(sys.executable, chosen)},
     hub=Hub(),
     slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
-    interpreter=sys.executable,
     data={"cifar10": DataSource("cifar10", data, 10)},
     scratch=scratch / "scratch",
     startup_deadline_s=60,
