@@ -72,6 +72,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
+    if config.option.against and config.option.propose_thresholds:
+        raise pytest.UsageError(
+            "--against and --propose-thresholds do not go together: against another stack no "
+            "threshold is used; leave out one"
+        )
     if getattr(config.option, "numprocesses", None):
         if outer_size() > 1:
             raise pytest.UsageError(

@@ -111,7 +111,8 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
     if not interpreter:
         return []
     lines = textwrap.wrap(
-        f"Every figure is speed here / speed under {interpreter}, of the same processes:",
+        f"Every figure is the speed here / the speed under {interpreter}. Here there are, "
+        "instead of what is there:",
         WIDTH,
         break_long_words=False,
     )

@@ -204,6 +204,23 @@ def test_a_file_that_is_named_asks_what_the_profile_does_not(run: Run, tmp_path:
     assert "perf/test_startup.py::test_startup" not in cases
 
 
+@pytest.mark.mpirun
+def test_a_stack_may_be_held_against_itself(run: Run, tmp_path: Path) -> None:
+    done = run(f"--against={sys.executable}", "-k", "parity and np1")
+    assert done.returncode == 6, done.stdout
+    assert "nothing differs: this is a stack against itself" in done.stdout
+    written = documents(tmp_path)
+    case = written["parity-alexnet_s-np1.json"]
+    assert [case["plan"][side]["stack"] for side in ("candidate", "reference")] == ["", "against"]
+    assert case["plan"]["candidate"]["strategy"] == "mirrored"
+    (measured,) = case["rounds"]
+    ours, theirs = (launch["blocks"] for launch in measured["launches"])
+    assert len(ours) == len(theirs) == 1
+    assert case["verdict"]["threshold"]["fail_below"] == 0.98
+    session = written["session.json"]
+    assert (session["against"], session["changed"]) == (sys.executable, [])
+
+
 def test_nothing_selected_is_no_pass(run: Run) -> None:
     assert run("-k", "no_such_case").returncode == 5
 
@@ -229,6 +246,8 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
         (["-n2"], "leave out -n"),
         (["--plant=kill:phase=lunch"], "'lunch' is not a valid Phase"),
+        (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
+        (["--against=python", "--propose-thresholds=x"], "do not go together"),
     ],
 )
 @pytest.mark.parametrize("ranks", [0, 2])
