@@ -22,7 +22,7 @@ from harness.placement import Slot, replicas_per_node
 from harness.plan import Arm, Comparison, Side
 from harness.session import Outcome
 from harness.stats import Interval
-from harness.verdict import Band, Ceiling, Floor, Rule
+from harness.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
 FORMAT = 1
 
@@ -129,6 +129,7 @@ def case_document(outcome: Outcome) -> Document:
             "figure": _interval(judgement.figure),
             "threshold": _rule(judgement.rule),
             "rounds": judgement.rounds,
+            "visible_change": _visible_change(outcome),
             "reason": judgement.reason,
             "threshold_line": outcome.threshold_line,
         },
@@ -155,6 +156,12 @@ def _account(account: Account | None) -> Document | None:
         "hidden_seconds": account.hidden_seconds,
         "explained": account.explained,
     }
+
+
+def _visible_change(outcome: Outcome) -> float | None:
+    """None below two rounds."""
+    usable = [value for value in outcome.observations if math.isfinite(value)]
+    return smallest_visible_change(usable) if len(usable) > 1 else None
 
 
 def _side(side: Side) -> Document:

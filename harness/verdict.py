@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.stats import Interval, NotMeasurable, hodges_lehmann
+from harness.stats import Interval, NotMeasurable, hodges_lehmann, spread
+
+# exp() of more is no number.
+LARGEST_LOGARITHM = 700.0
 
 
 class Verdict(Enum):
@@ -121,6 +124,13 @@ def as_ratio(interval: Interval) -> Interval:
     return Interval(estimate, lower, upper, interval.alpha, interval.observations)
 
 
+def smallest_visible_change(observations: Sequence[float]) -> float:
+    """What a round's figure has to move by to stand out from the others of tonight: 1.4826 times
+    the median absolute deviation of the observations (measurement.md, A/A), as a share."""
+    moved = spread(observations)
+    return math.expm1(moved) if moved < LARGEST_LOGARITHM else math.inf
+
+
 def judge(observations: Sequence[float], rule: Rule) -> Judgement:
     """Hold the observations (one natural logarithm of a ratio per launch) against a rule."""
     try:
@@ -131,6 +141,9 @@ def judge(observations: Sequence[float], rule: Rule) -> Judgement:
     reason = ""
     if math.isinf(figure.upper):
         reason = f"{len(observations)} rounds bound nothing at a one-sided {rule.alpha}"
+    elif verdict is Verdict.INCONCLUSIVE:
+        seen = 100 * smallest_visible_change(observations)
+        reason = f"the smallest change that could be seen in these rounds is {seen:.1f} %"
     return Judgement(verdict, figure, rule, len(observations), reason)
 
 

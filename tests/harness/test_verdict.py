@@ -4,7 +4,17 @@ import random
 import pytest
 
 from harness.stats import Interval
-from harness.verdict import Band, Ceiling, Floor, Judgement, Verdict, as_ratio, judge, worst
+from harness.verdict import (
+    Band,
+    Ceiling,
+    Floor,
+    Judgement,
+    Verdict,
+    as_ratio,
+    judge,
+    smallest_visible_change,
+    worst,
+)
 
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 
@@ -183,3 +193,13 @@ def test_the_worst_verdict_decides():
 
 def test_without_verdicts_nothing_was_judged():
     assert worst([]) is Verdict.NOT_JUDGED
+
+
+def test_who_cannot_decide_says_what_could_have_been_seen():
+    values = [math.log(ratio) for ratio in (0.90, 0.96, 0.99, 1.02, 1.05, 0.93)]
+    undecided = judge(values, Floor.at(0.97))
+    assert undecided.verdict is Verdict.INCONCLUSIVE
+    assert smallest_visible_change(values) == pytest.approx(0.0705, abs=0.001)
+    assert "that could be seen in these rounds is 7.1 %" in undecided.reason
+    assert smallest_visible_change([0.01, 0.01, 0.01]) == 0.0
+    assert smallest_visible_change([-710.0, -710.0, 710.0, 710.0]) == math.inf
