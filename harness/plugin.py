@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from harness import bandwidths, summary
+from harness import bandwidths, baseline, summary
 from harness import campaign as campaigns
+from harness.archive import read_session
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.launch.slots import Slots, outer_size
@@ -64,6 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--results", default="results", metavar="DIR", help="where results go")
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
     add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
+    add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
     add("--plant", default="", metavar="FAULT", help="such as slow:rank=1,factor=2")
 
 
@@ -108,7 +110,14 @@ class Suite:
         self.campaign = campaigns.plan_campaign(self.options, self.machine, self._offers())
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
+        self.baseline = (
+            baseline.baseline_session(read_session(Path(config.option.baseline)))
+            if config.option.baseline
+            else None
+        )
         self.reported: list[Outcome] = []
+        # Under --baseline: what is otherwise than it was in that session.
+        self.new_series: list[str] = []
         # Under --against: what the session's own stack has otherwise, a line each.
         self.changed: list[str] = []
         self.began = time.monotonic()
@@ -163,6 +172,8 @@ class Suite:
                 data_sets={name: data.identity for name, data in self.campaign.data.items()},
             )
             runs = Path(self.options.results) / "runs"
+            if self.baseline is not None:
+                self.new_series = baseline.new_series(self.baseline, facts)
             self._store = Store(runs, session_name(), facts, self.campaign.slots)
         return self._session
 
@@ -219,11 +230,16 @@ class Suite:
         """The end of the summary: where time and results went."""
         if self._store is None or self._session is None:
             return []
+        compared = []
+        if self.baseline is not None:
+            found = [] if self.new_series else baseline.changes(self.baseline, self.reported)
+            compared = baseline.lines(self.baseline.directory, self.new_series, found)
         proposal = self.config.option.propose_thresholds
         proposed = [self.propose_thresholds(Path(proposal))] if proposal else []
         elapsed = time.monotonic() - self.began
         share = 100 * self._session.timed_seconds / elapsed
         return [
+            *compared,
             f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in "
             f"{os.path.relpath(self._store.directory)}",
             *proposed,

@@ -61,13 +61,19 @@ def bound_depth(n: int, alpha: float) -> int:
     The largest d with P(T < d) <= alpha for the signed-rank sum T of n observations; 0 if even
     the extreme average is not safe enough (n < 6 at 0.025, n < 5 at 0.05).
     """
-    allowed = alpha * 2**n
+    if not alpha < 1:
+        raise ValueError(f"alpha must be below 1, not {alpha}")
+    return _depth(signed_rank_counts(n), alpha * 2**n)
+
+
+def _depth(ways: Sequence[int], allowed: float) -> int:
+    """The largest d of which d ways from the left on are no more than allowed, all together."""
     tail = 0
-    for depth, ways in enumerate(signed_rank_counts(n)):
-        tail += ways
+    for depth, count in enumerate(ways):
+        tail += count
         if tail > allowed:
             return depth
-    raise ValueError(f"alpha must be below 1, not {alpha}")
+    return len(ways)
 
 
 def hodges_lehmann(values: Sequence[float], alpha: float) -> Interval:
@@ -84,6 +90,40 @@ def hodges_lehmann(values: Sequence[float], alpha: float) -> Interval:
     depth = bound_depth(len(values), alpha)
     lower, upper = (averages[depth - 1], averages[-depth]) if depth else (-math.inf, math.inf)
     return Interval(median(averages), lower, upper, alpha, len(values))
+
+
+@cache
+def rank_sum_counts(m: int, n: int) -> tuple[int, ...]:
+    """Of the arrangements of m and n observations, how many have u = 0, 1, ... m n pairs in which
+    the first is the larger one (Mann and Whitney 1947): counted exactly."""
+    if m == 0 or n == 0:
+        return (1,)
+    # The largest of all belongs to the first, and is larger than n of the second, or it does not.
+    counts = [0] * (m * n + 1)
+    for u, ways in enumerate(rank_sum_counts(m - 1, n)):
+        counts[u + n] += ways
+    for u, ways in enumerate(rank_sum_counts(m, n - 1)):
+        counts[u] += ways
+    return tuple(counts)
+
+
+def shift(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> Interval:
+    """The Hodges-Lehmann estimate of how far our centre lies above theirs, of two independent
+    series, with the exact bounds of Wilcoxon's rank-sum test inverted (Hollander, Wolfe and
+    Chicken, 4.2 and 4.3). Infinite bounds where there are too few for alpha.
+
+    Raises NotMeasurable if one of them is empty, or holds something that is not finite.
+    """
+    if not ours or not theirs:
+        raise NotMeasurable("no observation")
+    if not all(map(math.isfinite, (*ours, *theirs))):
+        raise NotMeasurable("an observation is not finite")
+    m, n = len(ours), len(theirs)
+    apart = sorted(a - b for a in ours for b in theirs)
+    allowed = alpha * math.comb(m + n, m)
+    depth = _depth(rank_sum_counts(m, n), allowed)
+    lower, upper = (apart[depth - 1], apart[-depth]) if depth else (-math.inf, math.inf)
+    return Interval(median(apart), lower, upper, alpha, m + n)
 
 
 def spread(values: Sequence[float]) -> float:

@@ -68,13 +68,18 @@ def figure_text(figure: Interval | None) -> str:
 
 def line(outcome: Outcome) -> str:
     """One case: question, model, world size, figure with interval, threshold, rounds, verdict."""
-    comparison, judgement = outcome.comparison, outcome.judgement
+    judgement = outcome.judgement
     rule = str(judgement.rule) if judgement.rule is not None else ""
     return (
-        f"{_name(comparison):<6} {comparison.workload.model:<15} "
-        f"{comparison.world_size:>3} {figure_text(judgement.figure)} "
+        f"{label(outcome)} {figure_text(judgement.figure)} "
         f"{rule:<13} {judgement.rounds:>2} {judgement.verdict.value}"
     )
+
+
+def label(outcome: Outcome) -> str:
+    """Question, model and world size, in 26 columns."""
+    comparison = outcome.comparison
+    return f"{_name(comparison):<6} {comparison.workload.model:<15} {comparison.world_size:>3}"
 
 
 def _name(comparison: Comparison) -> str:

@@ -211,7 +211,7 @@ LAYERS = (
     ("rounds",),
     ("session",),
     ("store", "summary", "bandwidths", "replay"),
-    ("archive", "forecast"),
+    ("archive", "forecast", "baseline"),
     ("campaign",),
     ("plugin", "__main__"),
 )

@@ -247,6 +247,7 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["-n2"], "leave out -n"),
         (["--plant=kill:phase=lunch"], "'lunch' is not a valid Phase"),
         (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
+        (["--baseline=/no/such/session"], "give the directory of a session"),
         (["--against=python", "--propose-thresholds=x"], "do not go together"),
     ],
 )

@@ -9,6 +9,7 @@ from harness.stats import (
     NotMeasurable,
     bound_depth,
     hodges_lehmann,
+    shift,
     signed_rank_counts,
     spread,
     walsh_averages,
@@ -171,3 +172,39 @@ def test_spread_by_hand():
 def test_spread_estimates_a_standard_deviation():
     noise = random.Random(3)
     assert spread([noise.gauss(5.0, 0.2) for _ in range(5000)]) == pytest.approx(0.2, rel=0.05)
+
+
+@pytest.mark.parametrize(("m", "n"), [(4, 4), (6, 6), (6, 12), (24, 6)])
+def test_a_shift_has_the_bounds_of_the_exact_rank_sum_test(m, n):
+    """The largest depth d with P(U < d) <= alpha, U Mann and Whitney's, as scipy has it."""
+    noise = random.Random(m * n)
+    ours = [noise.gauss(0.1, 1.0) for _ in range(m)]
+    theirs = [noise.gauss(0.0, 1.0) for _ in range(n)]
+    found = shift(ours, theirs, 0.025)
+    apart = sorted(a - b for a in ours for b in theirs)
+    assert found.estimate == pytest.approx(median(apart))
+    depth = apart.index(found.lower) + 1
+    assert found.upper == apart[-depth]
+    for delta, rejected in ((apart[depth - 1] - 1e-9, True), (apart[depth - 1] + 1e-9, False)):
+        test = scipy.stats.mannwhitneyu(
+            [value - delta for value in ours], theirs, alternative="greater", method="exact"
+        )
+        assert (test.pvalue <= 0.025) == rejected
+
+
+def test_a_shift_of_few_bounds_nothing_and_of_none_is_none():
+    assert shift([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 0.025).upper == math.inf
+    assert math.isfinite(shift([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0], 0.025).upper)
+    for ours, theirs in (([], [1.0]), ([1.0], []), ([math.nan], [1.0])):
+        with pytest.raises(NotMeasurable):
+            shift(ours, theirs, 0.025)
+
+
+def test_a_shift_misses_the_truth_as_rarely_as_it_says():
+    noise = random.Random(7)
+    missed = 0
+    for _ in range(2000):
+        ours, theirs = ([noise.gauss(0, 1) for _ in range(6)] for _ in range(2))
+        found = shift(ours, theirs, 0.025)
+        missed += found.lower > 0
+    assert missed <= 71, "2.5 % of 2,000 and three standard deviations"
