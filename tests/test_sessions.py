@@ -107,7 +107,7 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
 @pytest.mark.mpirun
 def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -> None:
     record = tmp_path / "benchmark.json"
-    done = run("-k", "efficiency or strong", f"--benchmark-json={record}")
+    done = run("-k", "efficiency or strong_scaling", f"--benchmark-json={record}")
     assert done.returncode == 6, done.stdout
     assert done.stdout.count("INCONCLUSIVE") >= 2
     benchmarks = json.loads(record.read_text())["benchmarks"]
@@ -120,9 +120,9 @@ def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -
 
 @pytest.mark.mpirun
 def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
-    stopped = run("-x", "-k", "efficiency or strong")
+    stopped = run("-x", "-k", "efficiency or strong_scaling")
     assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 1)
-    allowed = run("-x", "-k", "efficiency or strong", "--allow-inconclusive")
+    allowed = run("-x", "-k", "efficiency or strong_scaling", "--allow-inconclusive")
     assert (allowed.returncode, cases_in_table(allowed.stdout)) == (6, 2)
 
 

@@ -92,18 +92,19 @@ class ReplicaTrainer:
     def trace(self) -> None:
         self._steps["full"] = self.cycle(self.parts)
         self._steps["split"] = self._steps["full"]
-        if "local" in self.config["kinds"]:
-            self._trace_local()
-
-    def _trace_local(self) -> None:
-        self._steps["local"] = itertools.cycle([self.traced(self.parts, lambda tape: tape)])
+        self._trace_without_exchange(self.config["kinds"])
 
     def ablation(self) -> Facts:
-        if "local" not in self._steps:
-            self._trace_local()
-        if "compute" not in self._steps:
-            self._steps["compute"] = itertools.cycle([self._computing()])
+        self._trace_without_exchange(WITHOUT_EXCHANGE)
         return {}
+
+    def _trace_without_exchange(self, kinds: Sequence[str]) -> None:
+        """Those of WITHOUT_EXCHANGE that are among the kinds and have not been traced."""
+        if "local" in kinds and "local" not in self._steps:
+            own = self.traced(self.parts, lambda tape: tape)
+            self._steps["local"] = itertools.cycle([own])
+        if "compute" in kinds and "compute" not in self._steps:
+            self._steps["compute"] = itertools.cycle([self._computing()])
 
     def _computing(self) -> StepFunction:
         """A step whose gradients are of no use to anyone, and are computed all the same.
