@@ -107,14 +107,12 @@ def observation(comparison: Comparison, measured: Round) -> float:
     if comparison.question.work.is_run:
         sides = (comparison.candidate, comparison.reference)
         return runs.observation(comparison, *(measured.launches[side.arm].run for side in sides))
-    if comparison.question.work is Work.STARTUP and comparison.is_against:
-        ours, theirs = (
-            startup_seconds(comparison, measured.launches[side.arm])
-            for side in (comparison.candidate, comparison.reference)
-        )
-        return math.log(theirs / ours)  # a speed
     if comparison.question.work is Work.STARTUP:
-        return math.log(startup_seconds(comparison, measured.launches[comparison.candidate.arm]))
+        ours = startup_seconds(comparison, measured.launches[comparison.candidate.arm])
+        if not comparison.is_against:
+            return math.log(ours)
+        theirs = startup_seconds(comparison, measured.launches[comparison.reference.arm])
+        return math.log(theirs / ours)  # a speed
     if comparison.question.work is Work.COLLECTIVES:
         sides = (comparison.candidate, comparison.reference)
         return _of_collectives(comparison, *(measured.launches[side.arm] for side in sides))

@@ -174,11 +174,8 @@ class Runner:
                 meet=True,
             )
         group.ask("ablation", self.sampling.startup_deadline_s)
-        step_seconds = median(rank["seconds"] for rank in launch.run) / self.runs.ledger_steps
-        steps = max(
-            self.sampling.min_block_steps,
-            math.ceil(self.sampling.min_block_seconds / step_seconds),
-        )
+        run_seconds = median(rank["seconds"] for rank in launch.run)
+        steps = self._steps_of_a_block(run_seconds / self.runs.ledger_steps)
         kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]
         for turn in range(-1, self.runs.ablation_turns):
             self.order.shuffle(kinds)
@@ -290,8 +287,13 @@ class Runner:
                 if any(b.kind is kind for b in launch.warm_up)
             }
             for arm in step_seconds:
-                enough = math.ceil(self.sampling.min_block_seconds / min(step_seconds.values()))
-                self.steps.setdefault((arm, kind), max(self.sampling.min_block_steps, enough))
+                steps = self._steps_of_a_block(min(step_seconds.values()))
+                self.steps.setdefault((arm, kind), steps)
+
+    def _steps_of_a_block(self, step_seconds: float) -> int:
+        """As many as a block has to have."""
+        enough = math.ceil(self.sampling.min_block_seconds / step_seconds)
+        return max(self.sampling.min_block_steps, enough)
 
     def _turn(self, groups: Mapping[Arm, Group], result: Round, arm: Arm, turn: int) -> None:
         group = groups[arm]

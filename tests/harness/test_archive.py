@@ -24,7 +24,7 @@ from harness.questions import parity, weak_scaling
 from harness.session import Outcome
 from harness.verdict import Band, Verdict
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
-from tests.support.stores import SESSION, make_store
+from tests.support.stores import SESSION, make_store, session_document
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 WEAK = weak_scaling(WORKLOAD, 2)
@@ -39,23 +39,6 @@ def directory(tmp_path: Path) -> Path:
     store.write_case(outcome(WEAK, RATIOS))
     store.write_case(outcome(parity(WORKLOAD, 2), RATIOS, Band(0.75, 1.33)))
     return store.directory
-
-
-def session_document() -> dict[str, Any]:
-    return {
-        "profile": "smoke",
-        "seed": 1,
-        "world_sizes": [1, 2],
-        "oversubscribed_sizes": [],
-        "launcher": "mpirun",
-        "schedule": "alternate",
-        "exit_status": 0,
-        "elapsed_seconds": 12.5,
-        "timed_seconds": 3.5,
-        "against": None,
-        "changed": [],
-        "verdicts": {WEAK.name: "PASS"},
-    }
 
 
 def names(archive: Archive) -> list[str]:
@@ -90,7 +73,7 @@ def test_a_session_is_read_back(directory):
 
 def test_the_sessions_own_document_is_read(tmp_path):
     store = make_store(tmp_path)
-    store.write_session(session_document())
+    store.write_session(session_document(WEAK.name, Verdict.PASS))
     archive = read_session(store.directory)
     assert archive.session is not None
     assert archive.session["profile"] == "smoke"
@@ -100,7 +83,7 @@ def test_the_sessions_own_document_is_read(tmp_path):
 def test_a_session_may_be_moved_with_its_document(tmp_path):
     store = make_store(tmp_path / "runs")
     store.write_case(outcome(WEAK, RATIOS))
-    store.write_session(session_document())
+    store.write_session(session_document(WEAK.name, Verdict.PASS))
     moved = store.directory.rename(tmp_path / "baseline")
     assert names(read_session(moved)) == [WEAK.name]
 

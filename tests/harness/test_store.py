@@ -16,7 +16,7 @@ import pytest
 from harness.account import account
 from harness.collectives import Series
 from harness.launch.group import GroupFailed
-from harness.plan import BlockKind, Comparison, Question, Schedule, Strategy
+from harness.plan import BlockKind, Comparison, Question, Strategy
 from harness.questions import (
     bound,
     communication,
@@ -46,7 +46,7 @@ from tests.support.rounds import (
     series,
     series_report,
 )
-from tests.support.stores import make_store
+from tests.support.stores import make_store, session_document
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "results" / "schema"
 WEAK = weak_scaling(WORKLOAD, 2)
@@ -272,25 +272,10 @@ def test_every_question_is_in_the_schema():
     assert known == [question.value for question in Question]
 
 
-def session_document() -> dict[str, Any]:
-    return {
-        "profile": "smoke",
-        "seed": 1,
-        "world_sizes": [1, 2],
-        "oversubscribed_sizes": [],
-        "launcher": "mpirun",
-        "schedule": Schedule.FRESH,
-        "exit_status": 6,
-        "elapsed_seconds": 12.5,
-        "timed_seconds": 3.5,
-        "against": None,
-        "changed": [],
-        "verdicts": {WEAK.name: Verdict.INCONCLUSIVE},
-    }
-
-
 def test_a_session(store):
-    document = json.loads(store.write_session(session_document()).read_text())
+    document = json.loads(
+        store.write_session(session_document(WEAK.name, Verdict.INCONCLUSIVE)).read_text()
+    )
     SESSION.validate(document)
     assert document["verdicts"] == {"weak_scaling[resnet_50_s-np2]": "INCONCLUSIVE"}
     assert document["schedule"] == "fresh"
@@ -403,7 +388,9 @@ def test_values_that_mean_nothing_are_refused(store, change):
 
 
 def test_a_session_with_another_field_or_one_less_is_refused(store):
-    document = json.loads(store.write_session(session_document()).read_text())
+    document = json.loads(
+        store.write_session(session_document(WEAK.name, Verdict.INCONCLUSIVE)).read_text()
+    )
     assert not SESSION.is_valid({**document, "surprise": 1})
     for name in document:
         assert not SESSION.is_valid({key: document[key] for key in document if key != name})

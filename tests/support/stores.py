@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from harness.fingerprint import fingerprint
 from harness.machine import Machine
 from harness.placement import Offer, place
+from harness.plan import Schedule
 from harness.stack import Stack
 from harness.store import Store
+from harness.summary import EXIT_STATUS
+from harness.verdict import Verdict
 
 SESSION = "20260131T235959Z-4711"
 # Of a machine and a stack that tell as little as they may.
@@ -37,3 +41,21 @@ def make_store(
     offers = [Offer(rank, f"host{rank // slots_per_node}", cores) for rank in range(slots)]
     placed = place(offers)
     return Store(runs, session, fingerprint(MACHINE, STACK, "mpirun", placed, {}), placed)
+
+
+def session_document(case: str, verdict: Verdict) -> dict[str, Any]:
+    """What a session writes of itself, with one case."""
+    return {
+        "profile": "smoke",
+        "seed": 1,
+        "world_sizes": [1, 2],
+        "oversubscribed_sizes": [],
+        "launcher": "mpirun",
+        "schedule": Schedule.FRESH,
+        "exit_status": EXIT_STATUS[verdict],
+        "elapsed_seconds": 12.5,
+        "timed_seconds": 3.5,
+        "against": None,
+        "changed": [],
+        "verdicts": {case: verdict},
+    }
