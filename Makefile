@@ -32,7 +32,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf test lint bench simulate clean distclean
+.PHONY: help stack env data perf test lint bench simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -78,6 +78,9 @@ bench: env ## benchmark the suite itself: python -m bench
 
 simulate: env ## how often verdicts err, and how to spend a session: the tables of docs/
 	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS)
+
+trust: env data ## plant faults in sessions, 20 more (an hour each five), and count what was noticed
+	@$(ACTIVATE); python -m bench.trust $(ARGS)
 
 clean: ## remove samples and caches
 	rm -rf $(SAMPLES) .mypy_cache .ruff_cache .pytest_cache .hypothesis

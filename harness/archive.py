@@ -52,9 +52,10 @@ class Case:
 
     @property
     def is_against(self) -> bool:
-        """Whether its figure holds one installed stack against another."""
-        plan = self.document["plan"]
-        return bool(plan["candidate"]["stack"] != plan["reference"]["stack"])
+        """Whether its figure holds an arm against the same one under another stack, or with nothing
+        planted into it."""
+        ours, theirs = (self.document["plan"][side] for side in ("candidate", "reference"))
+        return any(ours[key] != theirs[key] for key in ("stack", "planted"))
 
     @property
     def is_sound(self) -> bool:

@@ -92,7 +92,12 @@ def resolve_profile(options: Options) -> Profile:
             known_model(name)
         names = tuple(dict.fromkeys(names))
         profile = replace(
-            profile, models=names, oversubscribed=(), representatives={}, sentinels=()
+            profile,
+            models=names,
+            oversubscribed=(),
+            representatives={},
+            trials=dict.fromkeys(profile.trials, names),
+            sentinels=(),
         )
     if options.world_sizes:
         profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
@@ -180,17 +185,28 @@ class Campaign:
             comparison
             # Each once: a sweep is the same whichever the workload.
             for comparison in dict.fromkeys(asked)
-            if (anyway or self._wanted(comparison)) and self._possible(comparison)
+            if (self._wanted(comparison) or (anyway and self._can_be_shown(comparison)))
+            and self._possible(comparison)
         ]
 
     def _wanted(self, comparison: Comparison) -> bool:
         """Whether the profile asks it, and of that network."""
         question, model = comparison.question, comparison.workload.model
+        if comparison.is_trial:
+            return model in self.profile.trials.get(comparison.variant, ())
         if self.profile.questions and question not in self.profile.questions:
             return False
         if comparison.workload == SWEEP:
             return True
         return model in self.profile.representatives.get(question, (model,))
+
+    def _can_be_shown(self, comparison: Comparison) -> bool:
+        """Whether it says something of that network that the profile does not ask. What is planted,
+        and two groups of one arm, say as much of one as of all; a profile may name which."""
+        if comparison.is_trial and self.profile.trials:
+            return False
+        alike = comparison.is_trial or comparison.question is Question.SAME
+        return not alike or comparison.workload == self.workloads[0]
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size

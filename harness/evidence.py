@@ -26,8 +26,8 @@ def problems(launch: Launch) -> list[str]:
     """Everything that is wrong with a launch, each in words; empty if it is sound.
 
     Checked: the world size that the framework saw, a report from every process, finite times and
-    losses, the sample counts that the plan implies, one learning rate, and bit-equal weights on all
-    replicas.
+    losses, the sample counts that the plan implies, one learning rate, bit-equal weights on all
+    replicas, and the session's own copy of the data on all ranks.
     """
     arm = launch.arm
     # First what explains the rest: without a transport there is no world either.
@@ -43,6 +43,7 @@ def problems(launch: Launch) -> list[str]:
         found.append(f"{arm.name}: {len(digests)} of {arm.world_size} replicas gave a digest")
     if len(set(digests)) > 1:
         found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
+    found += _data_problems(launch)
     for block in launch.blocks:
         found += _block_problems(launch, block)
     if launch.run:
@@ -63,6 +64,15 @@ def _ledger_problems(launch: Launch) -> list[str]:
     return [
         f"{launch.arm.name}: its ledger leaves {book.residual_seconds:.2f} s of "
         f"{book.wall_seconds:.2f} s unexplained, more than {100 * CLOSES_WITHIN:.0f} %"
+    ]
+
+
+def _data_problems(launch: Launch) -> list[str]:
+    return [
+        f"{launch.arm.name}: rank {number} reads other data: {rank['data'] or 'none'} instead of "
+        f"{rank['data_wanted'] or 'none'}"
+        for number, rank in enumerate(launch.evidence)
+        if rank["data"] != rank["data_wanted"]
     ]
 
 

@@ -82,6 +82,7 @@ class Question(Enum):
     STRONG_SCALING = "strong_scaling"
     COMMUNICATION = "communication"
     PARITY = "parity"
+    SAME = "same"
     TAX = "tax"
     MULTIWORKER = "multiworker"
     EXCHANGE = "exchange"
@@ -190,6 +191,8 @@ SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 
 # The stack that --against names.
 AGAINST = "against"
+# Planted into an arm that is compared with itself: nothing.
+PLACEBO = "placebo"
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,8 @@ class Arm:
 
     exchange: a key of EXCHANGES. passes: how many batches' gradients are added up, each in a step,
     before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: which of a
-    session's installed stacks runs it: empty for its own, or AGAINST.
+    session's installed stacks runs it: empty for its own, or AGAINST. planted: what is wrong with
+    it on purpose: empty, or a key of harness.trials.TRIALS, of which PLACEBO is one.
     """
 
     workload: Workload
@@ -207,6 +211,7 @@ class Arm:
     exchange: str = ""
     passes: int = 1
     stack: str = ""
+    planted: str = ""
 
     @property
     def name(self) -> str:
@@ -220,8 +225,8 @@ class Arm:
 
     @property
     def label(self) -> str:
-        of_stack = (self.stack,) if self.stack else ()
-        return "+".join((f"{self.strategy.value}@{self.world_size}", *self.variants, *of_stack))
+        otherwise = filter(None, (self.planted, self.stack))
+        return "+".join((f"{self.strategy.value}@{self.world_size}", *self.variants, *otherwise))
 
     @property
     def processes(self) -> int:
@@ -272,16 +277,24 @@ class Comparison:
         return tuple(dict.fromkeys((self.candidate.arm, self.reference.arm)))
 
     @property
-    def rounds(self) -> tuple[Workload, Work, Question | None]:
+    def rounds(self) -> tuple[Workload, Work, str]:
         """What it shares with the comparisons that are judged from the same rounds: a workload,
-        what its launches do, and a question that has them for itself, since it has many arms and
-        all of a round's live side by side, in memory."""
-        apart = self.question in (Question.EXCHANGE, Question.RECIPE)
-        return self.workload, self.question.work, self.question if apart else None
+        what its launches do, and a topic that has them for itself, since it has many arms and all
+        of a round's live side by side, in memory."""
+        apart = self.is_trial or self.question in (Question.EXCHANGE, Question.RECIPE)
+        return self.workload, self.question.work, self.topic if apart else ""
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether something is planted into its candidate to see what the suite says of it
+        (harness.trials)."""
+        return bool(self.candidate.arm.planted) and self.question is not Question.SAME
 
     @property
     def variant(self) -> str:
         """What tells it from others of its question, in a short name; empty if nothing has to."""
+        if self.is_trial:
+            return self.candidate.arm.planted
         if self.question.is_startup:
             return self.question.phase.replace(" ", "_")
         if self.question.is_wall:
@@ -297,8 +310,10 @@ class Comparison:
 
     @property
     def is_against(self) -> bool:
-        """Whether it holds one installed stack against another."""
-        return self.candidate.arm.stack != self.reference.arm.stack
+        """Whether it holds an arm against the same one under another stack, or with nothing planted
+        into it."""
+        ours, theirs = self.candidate.arm, self.reference.arm
+        return (ours.stack, ours.planted) != (theirs.stack, theirs.planted)
 
     @property
     def case(self) -> str:
@@ -307,6 +322,8 @@ class Comparison:
 
     @property
     def topic(self) -> str:
+        if self.is_trial:
+            return "trust"
         if self.question.is_startup:
             return "startup"
         if self.question.is_wall:
@@ -380,6 +397,7 @@ class Profile:
     plus all of them. parity_from: the smallest world size that parity is asked at. oversubscribed:
     the networks whose communication is judged where replicas share cores; empty for all.
     questions: empty for all. representatives: of what is not asked of every network, of which.
+    trials: what is planted (harness.trials.TRIALS), into which networks.
     sentinels: networks that are traced and no more. budget_s: the session begins no round that
     would end past this.
     """
@@ -397,6 +415,7 @@ class Profile:
     oversubscribed: tuple[str, ...] = ()
     questions: tuple[Question, ...] = ()
     representatives: Mapping[Question, tuple[str, ...]] = field(default_factory=dict)
+    trials: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sentinels: tuple[str, ...] = ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,12 +12,16 @@ from harness.plan import Arm, Strategy
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that one rank does wrong on purpose, to see whether the suite notices.
+    """Something that one rank does wrong on purpose, or all of them do, to see whether the suite
+    notices.
 
-    kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); slow: every step takes
-    `factor` times as long; delay: it begins `ms` milliseconds later; stray: its learning rate is
-    `factor` times the others'; leak: every step keeps a megabyte; corrupt: what it hands to a
-    collective operation is off by one.
+    kind: raise, exit, kill or hang, in the given phase (harness.wire.Phase); longer: that phase of
+    the start takes `factor` times as long; slow, delay, input: every step, or its batch, is late by
+    `ms` milliseconds and `factor` - 1 times the step; busy: a process beside it computes on its
+    core; data: it trains on other data; stray: its learning rate is `factor` times the others';
+    leak: every step keeps a megabyte; corrupt: what it hands to a collective operation is off by
+    one. Of all ranks: unfused: Horovod fuses no tensors; cycle: it collects them for 25 ms; skip:
+    the first gradient of a step is not exchanged.
     """
 
     kind: str
@@ -32,12 +37,27 @@ class Fault:
         "exit",
         "kill",
         "hang",
+        "longer",
         "slow",
         "delay",
+        "input",
+        "busy",
+        "data",
         "stray",
         "leak",
         "corrupt",
+        "unfused",
+        "cycle",
+        "skip",
     )
+    # What a kind does where nothing else is said.
+    DEFAULTS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "longer": {"phase": "trace", "factor": 2.0},
+        "slow": {"factor": 2.0},
+        "delay": {"ms": 50.0},
+        "input": {"ms": 50.0},
+        "stray": {"factor": 2.0},
+    }
 
     @classmethod
     def parse(cls, text: str) -> Fault:
@@ -53,28 +73,29 @@ class Fault:
             "model": str,
             "world_size": int,
         }
-        values: dict[str, Any] = {"rank": 0}
+        given: dict[str, Any] = {}
         for item in filter(None, rest.split(",")):
             key, _, value = item.partition("=")
             if key not in types:
                 raise ValueError(f"unknown key {key!r} of a fault; known: {', '.join(types)}")
-            values[key] = types[key](value)
-        if kind in ("slow", "stray"):
-            values.setdefault("factor", 2.0)
-        if kind == "delay":
-            values.setdefault("ms", 50.0)
+            given[key] = types[key](value)
+        # A lateness that is given is all there is of it.
+        late = {"factor", "ms"} & set(given)
+        defaults = cls.DEFAULTS.get(kind, {})
+        values = {k: v for k, v in defaults.items() if not (late and k in ("factor", "ms"))} | given
         if not 0 <= values.get("ms", 0.0) < math.inf:
             raise ValueError(f"ms {values['ms']} is no delay; give 0 or more")
-        if not values.get("factor", 1.0) >= 1.0:
-            raise ValueError(f"factor {values['factor']} is below 1; give 1 or more")
-        return cls(kind, **values)
+        if not 1.0 <= values.get("factor", 1.0) < math.inf:
+            raise ValueError(f"factor {values['factor']} is below 1 or no number; give 1 or more")
+        return cls(kind, **{"rank": 0, **values})
 
     def strikes(self, arm: Arm) -> bool:
         """Whether that arm is meant: of Horovod and the session's own stack, and of the named model
-        and size if any is."""
+        and size if any is. An arm that something is planted into already has its own."""
         return (
             arm.strategy is Strategy.HOROVOD
             and not arm.stack
+            and not arm.planted
             and self.model in ("", arm.workload.model)
             and self.world_size in (0, arm.world_size)
         )

@@ -9,6 +9,7 @@ from typing import Any
 from harness.errors import UserError
 from harness.plan import Profile, Question, Runs, Sampling, Schedule
 from harness.tomlfile import Table, read_toml, shown
+from harness.trials import TRIALS
 
 PROFILES = Path(__file__).resolve().parents[1] / "ci" / "profiles"
 
@@ -24,6 +25,7 @@ _KEYS = (
     "questions",
     "sentinels",
     "representatives",
+    "trials",
     "sampling",
     "runs",
 )
@@ -51,6 +53,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         questions=_questions(table) if "questions" in table else (),
         sentinels=_models(table, "sentinels") if "sentinels" in table else (),
         representatives=_representatives(table.table("representatives")),
+        trials=_trials(table.table("trials")),
         runs=Runs(**_settings(table.table("runs"), Runs)),
     )
 
@@ -87,6 +90,11 @@ def _questions(table: Table) -> tuple[Question, ...]:
 
 def _representatives(table: Table) -> dict[Question, tuple[str, ...]]:
     return {_question(table, name, name): _models(table, name) for name in table.names}
+
+
+def _trials(table: Table) -> dict[str, tuple[str, ...]]:
+    table.only(list(TRIALS))
+    return {name: _models(table, name) for name in table.names}
 
 
 def _question(table: Table, key: str, name: str) -> Question:

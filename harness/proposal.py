@@ -64,7 +64,7 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
 
 def rule_of(question: Question) -> type[Rule]:
     """The kind of rule that a question's figure is held against."""
-    if question is Question.PARITY or question.is_convergence:
+    if question in (Question.PARITY, Question.SAME) or question.is_convergence:
         return Band
     if question in (Question.MEMORY, Question.FRAMEWORK_TAX, Question.BOUND):
         return Ceiling

@@ -8,6 +8,7 @@ from harness.collectives import Collective
 from harness.exchanges import EXCHANGES
 from harness.plan import (
     AGAINST,
+    PLACEBO,
     SWEEP,
     Arm,
     BlockKind,
@@ -19,6 +20,7 @@ from harness.plan import (
     Workload,
 )
 from harness.recipes import RECIPES
+from harness.trials import TRIALS, Trial
 
 
 def weak_scaling(workload: Workload, world_size: int) -> Comparison:
@@ -135,9 +137,9 @@ def against(comparison: Comparison) -> Comparison | None:
     """The same case of two installed stacks: its candidate under the session's own stack, held
     against the same under the other one; of communication, parity, tax and multiworker, whose
     candidate weak scaling asks about already, the other side. None for what two stacks are not
-    compared by: memory, wall time, collective operations."""
+    compared by: memory, wall time, collective operations, and an arm with itself."""
     question = comparison.question
-    if question.work in (Work.ENDURANCE, Work.LEDGER, Work.COLLECTIVES):
+    if comparison.is_against or question.work in (Work.ENDURANCE, Work.LEDGER, Work.COLLECTIVES):
         return None
     side = comparison.reference if question in _OF_THE_OTHER_SIDE else comparison.candidate
     other = replace(side, arm=replace(side.arm, stack=AGAINST))
@@ -176,3 +178,26 @@ def bound(workload: Workload, world_size: int) -> Comparison:
     """A step against what physics leaves of it: step time / (time without exchange + time of the
     bare transport for the step's gradients)."""
     return _against(Strategy.BARE, Question.BOUND, workload, world_size)
+
+
+def same(workload: Workload, world_size: int) -> Comparison:
+    """Two groups of the same arm (A/A): what tonight's machine shows where nothing differs."""
+    plain = Arm(workload, Strategy.HOROVOD, world_size)
+    return Comparison(Question.SAME, Side(replace(plain, planted=PLACEBO)), Side(plain))
+
+
+def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+    """Every fault that is planted on purpose, against the same arm without it; into a single
+    replica, the placebo alone."""
+    plain = Arm(workload, Strategy.HOROVOD, world_size)
+    return tuple(
+        _trial(trial, replace(plain, planted=name), plain)
+        for name, trial in TRIALS.items()
+        if world_size > 1 or name == PLACEBO
+    )
+
+
+def _trial(trial: Trial, faulty: Arm, plain: Arm) -> Comparison:
+    """Memory is held against a threshold, and so the faulty arm with nothing."""
+    other = faulty if trial.question is Question.MEMORY else plain
+    return Comparison(trial.question, Side(faulty), Side(other))

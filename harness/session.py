@@ -11,6 +11,7 @@ import numpy as np
 
 from harness import evidence
 from harness.account import Account, account
+from harness.attribution import TOLD_APART
 from harness.collectives import SWEEP_BYTES, Collective, Transfer, other_library
 from harness.launch.group import GroupFailed
 from harness.measurement import Round, observation, step_times, training
@@ -31,11 +32,17 @@ from harness.speedup import refusal
 from harness.starter import Starter
 from harness.stats import NotMeasurable, hodges_lehmann
 from harness.thresholds import Thresholds, case_of
+from harness.trials import trial_of
+from harness.trust import Noticed, noticed, on_trial
 from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
 from harness.wire import Phase
 
 # Of one stack against another: FAIL if surely 2 % slower, PASS if surely not 5 % slower.
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
+NOT_THE_SAME = (
+    "two groups of the same arm differ: whatever else this session compares is as doubtful; look "
+    "for what favours one of them, and measure again"
+)
 # About as many starts of a process as a training run is long.
 STARTS_OF_A_RUN = 3
 SWEEP_TURNS = 3
@@ -46,7 +53,7 @@ class Outcome:
     """A comparison with its judgement and everything that it rests on.
 
     observations: ln of the figure, one a round. failure: the launch that failed, if one did.
-    account: of a case on wall time, where that went.
+    account: of a case on wall time, where that went. noticed: of what is planted on purpose.
     """
 
     comparison: Comparison
@@ -56,6 +63,7 @@ class Outcome:
     failure: GroupFailed | None = None
     threshold_line: str = ""
     account: Account | None = None
+    noticed: Noticed | None = None
 
     @property
     def passed(self) -> bool:
@@ -126,7 +134,8 @@ class Session:
         return "more replicas than cores or devices"
 
     def rule(self, comparison: Comparison) -> Rule | None:
-        if comparison.is_against and not comparison.question.is_convergence:
+        shown = comparison.question.is_convergence or comparison.question is Question.SAME
+        if comparison.is_against and not shown:
             return REGRESSION
         return self.thresholds.rule(case_of(comparison, self.starter.slots))
 
@@ -235,7 +244,10 @@ class _Work:
             outcome = self._outcome(comparison)
             settled = outcome.judgement.verdict is not Verdict.INCONCLUSIVE
             hopeless = outcome.failure is not None or outcome.judgement.verdict is Verdict.INVALID
-            if final or hopeless or (at_look and settled):
+            # No more rounds make an invalid one sound, which is what such a trial waits for.
+            trial = trial_of(comparison)
+            caught = settled and trial is not None and trial.verdict is Verdict.INVALID
+            if final or hopeless or caught or (at_look and settled):
                 self._decided[comparison] = outcome
 
     def _outcome(self, comparison: Comparison) -> Outcome:
@@ -259,6 +271,19 @@ class _Work:
         return Judgement(Verdict.INCONCLUSIVE, None, rule, 0, "no round was completed in time")
 
     def _judged(self, outcome: Outcome) -> Outcome:
+        """What is planted on purpose is judged as anything else is, and then whether it should."""
+        called = self._called(outcome)
+        trial, question = trial_of(outcome.comparison), outcome.comparison.question
+        judgement = called.judgement
+        if trial is not None:
+            found = noticed(outcome.comparison, judgement, outcome.rounds)
+            called = replace(called, noticed=found)
+            judgement = on_trial(trial, judgement, found)
+        elif question is Question.SAME and judgement.verdict is Verdict.FAIL:
+            judgement = replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
+        return replace(called, judgement=judgement)
+
+    def _called(self, outcome: Outcome) -> Outcome:
         comparison = outcome.comparison
         unjudged = self._session.unjudged(comparison)
         problems = self._problems(outcome)
@@ -409,8 +434,11 @@ def kinds_of(
         if comparison.question is Question.BOUND:
             kinds[comparison.candidate.arm] |= {BlockKind.FULL, BlockKind.LOCAL}
             continue
+        trial = trial_of(comparison)
         for side in (comparison.candidate, comparison.reference):
             kinds[side.arm].add(BlockKind.FULL)
+            if trial is not None and trial.term in TOLD_APART:
+                kinds[side.arm].add(BlockKind.LOCAL)
             if side.kind is not BlockKind.SPLIT or judged(comparison):
                 kinds[side.arm].add(side.kind)
     return kinds

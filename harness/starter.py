@@ -14,9 +14,11 @@ from harness.exchanges import EXCHANGES, Exchange
 from harness.launch.group import Group
 from harness.launch.hub import Hub
 from harness.launch.job import Launcher, Order
+from harness.other_data import other_data
 from harness.placement import Slot, cores_of, place_group, threads
 from harness.plan import SWEEP, Arm, BlockKind, Strategy
 from harness.planted import Fault
+from harness.trials import TRIALS
 from harness.wire import Phase
 from models import inputs
 from models.registry import network
@@ -27,6 +29,8 @@ STEPS_OF_AN_EPOCH = 100
 # Below the deadlines of orders, so that Horovod itself names the missing ranks first.
 STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
+# Faults that are another way of exchanging gradients.
+PLANTED_EXCHANGES = {"unfused": "nofuse", "cycle": "cycle"}
 
 
 @dataclass(frozen=True)
@@ -89,20 +93,21 @@ class Starter:
         """
         launcher = self.stacks[arm.stack].launcher
         placed = place_group(self.slots, arm.world_size)
-        struck = self.fault is not None and self.fault.strikes(arm)
+        fault = self._fault_of(arm)
+        exchange = EXCHANGES[PLANTED_EXCHANGES.get(fault.kind if fault else "", arm.exchange)]
         alone = arm.processes == 1
         hosts = [placed] if alone else [[slot] for slot in placed]
         horovod = arm.strategy is Strategy.HOROVOD
         everywhere = cores_of(self.slots)
         configs = []
-        for slots in hosts:
+        for rank, slots in enumerate(hosts):
             cores = cores_of(slots)
             devices = [slot.device for slot in slots if slot.device is not None]
             pools = threads(arm.strategy, slots)
             configs.append(
                 {
                     **self._workload(arm),
-                    "exchange": asdict(EXCHANGES[arm.exchange]),
+                    "exchange": asdict(exchange),
                     "passes": arm.passes,
                     "kinds": sorted(kind.value for kind in kinds),
                     "seed": seed,
@@ -118,11 +123,25 @@ class Starter:
                     "input_threads": max(1, len(cores)),
                     "rendezvous": launcher.rendezvous(placed) if horovod else None,
                     "cluster": arm.strategy is Strategy.MULTIWORKER,
-                    "fault": self.fault.as_config() if self.fault and struck else None,
+                    "fault": fault.as_config() if fault else None,
                 }
             )
-        order = self._order(arm, placed, {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {})
+            if fault is not None and fault.kind == "data" and fault.rank == rank:
+                configs[rank]["data_dir"] = str(self._other_data(arm))
+        recorded = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
+        order = self._order(arm, placed, {**_settings(exchange), **recorded})
         return Group(arm.name, launcher, self.hub, order, configs)
+
+    def _fault_of(self, arm: Arm) -> Fault | None:
+        """What is planted into the arm, by its own trial or by the session."""
+        if arm.planted:
+            return TRIALS[arm.planted].planted
+        return self.fault if self.fault is not None and self.fault.strikes(arm) else None
+
+    def _other_data(self, arm: Arm) -> Path:
+        return other_data(
+            Path(self.data[arm.workload.dataset].directory), self.scratch / "other-data"
+        )
 
     def _workload(self, arm: Arm) -> dict[str, Any]:
         workload = arm.workload
@@ -140,6 +159,7 @@ class Starter:
             "epoch_steps": self.epoch_steps(arm),
             "dataset": data.dataset,
             "data_dir": data.directory,
+            "data_id": data.identity,
             "classes": (trains and network(workload.model).classes) or data.classes,
         }
 
@@ -155,12 +175,11 @@ class Starter:
         return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
 
     def _order(self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str]) -> Order:
-        environment = {**self._environment(), **_settings(EXCHANGES[arm.exchange]), **settings}
         return Order(
             processes=arm.processes,
             slots=slots,
             interpreter=self.stacks[arm.stack].interpreter,
-            environment=environment,
+            environment={**self._environment(), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
             deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
         )

@@ -144,6 +144,7 @@ def case_document(outcome: Outcome) -> Document:
             "stderr_tail": list(failure.tail),
         },
         "account": _account(outcome.account),
+        "noticed": None if outcome.noticed is None else asdict(outcome.noticed),
         "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
     }
 
@@ -174,6 +175,7 @@ def _arm(arm: Arm) -> Document:
         "strategy": arm.strategy,
         "world_size": arm.world_size,
         "stack": arm.stack,
+        "planted": arm.planted,
         "exchange": arm.exchange,
         "passes": arm.passes,
         "batch": arm.workload.batch,

@@ -20,6 +20,7 @@ _NAMES = {
     Question.STRONG_SCALING: "strong",
     Question.COMMUNICATION: "comm.",
     Question.PARITY: "parity",
+    Question.SAME: "same",
     Question.TAX: "tax",
     Question.MULTIWORKER: "multi.",
     Question.FIXED_TIME: "time",
@@ -87,6 +88,8 @@ def _name(comparison: Comparison) -> str:
     if comparison.question.is_convergence:
         metric = comparison.question.metric.replace("accuracy", "acc")
         return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
+    if comparison.is_trial:
+        return comparison.variant[:6]
     if comparison.collective is not None:
         return _TAXES[comparison.collective]
     return _NAMES.get(comparison.question, comparison.variant)

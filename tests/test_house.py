@@ -68,7 +68,7 @@ def inside(path: Path, *rooms: str) -> bool:
 
 # Who may import what ---------------------------------------------------------------------------
 
-WORKERS_OWN = ("harness/worker", "models", "harness/wire.py")
+WORKERS_OWN = ("harness/worker", "models", "harness/wire.py", "harness/dataset_id.py")
 # What a transport does without a framework.
 BARE = Path("harness/worker/bare.py")
 # A training script as a user writes it, to be compared with.
@@ -93,7 +93,7 @@ def test_workers_need_nothing_but_the_frameworks(path):
         known = known - FRAMEWORKS | {"mpi4py"}
     assert packages(path) <= known
     own = {name for name in imports(path) if name.split(".")[0] in ("harness", "models")}
-    assert all(re.match(r"(models|harness\.(worker|wire))(\.|$)", name) for name in own)
+    assert all(re.match(r"(models|harness\.(worker|wire|dataset_id))(\.|$)", name) for name in own)
 
 
 def test_only_launchers_the_plugin_and_the_bare_transport_import_mpi():
@@ -122,7 +122,24 @@ PURE = {
     "exchanges": set(),
     "recipes": set(),
     "plan": {"harness.collectives", "harness.exchanges", "harness.recipes"},
-    "questions": {"harness.collectives", "harness.exchanges", "harness.plan", "harness.recipes"},
+    "planted": {"harness.plan"},
+    "trials": {"harness.plan", "harness.planted", "harness.verdict"},
+    "questions": {
+        "harness.collectives",
+        "harness.exchanges",
+        "harness.plan",
+        "harness.recipes",
+        "harness.trials",
+    },
+    "attribution": {"harness.measurement", "harness.plan"},
+    "trust": {
+        "harness.attribution",
+        "harness.measurement",
+        "harness.plan",
+        "harness.runs",
+        "harness.trials",
+        "harness.verdict",
+    },
     "stats": set(),
     "marks": set(),
     "straggler": set(),
@@ -192,15 +209,17 @@ LAYERS = (
         "dataset_id",
         "exchanges",
         "marks",
+        "other_data",
         "recipes",
         "stats",
         "straggler",
     ),
     ("plan",),
-    ("questions", "planted", "runs", "speedup"),
+    ("planted", "runs", "speedup"),
     ("verdict", "measurement", "proposal", "prediction"),
-    ("ledger",),
-    ("account", "evidence", "tables"),
+    ("trials", "ledger"),
+    ("questions", "attribution", "account", "evidence", "tables"),
+    ("trust",),
     ("waterfall",),
     ("wire",),
     ("worker",),

@@ -11,8 +11,10 @@ import os  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
+from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
+from harness.dataset_id import dataset_id  # noqa: E402
 from harness.wire import Message, Phase  # noqa: E402
 from harness.worker import process, rendezvous  # noqa: E402
 from harness.worker.driver import Driver, told  # noqa: E402
@@ -64,7 +66,9 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
     ):
         driver.enter(phase)
         fault.strike(phase)
+        begun = time.monotonic()
         facts.update(act() or {})
+        fault.prolong(phase, time.monotonic() - begun)
         if phase.value == config["last_phase"]:
             break
     # What is there by now stays: to go over all that TensorFlow has imported takes 0.15 s, in the
@@ -72,6 +76,7 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
     gc.freeze()
     gc.enable()
     process.pin(config["cores"])
+    fault.compete()
     driver.enter(Phase.READY, facts=facts)
     return trainer
 
@@ -94,7 +99,15 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     phase = Phase(order["op"])
     driver.enter(phase)
     fault.strike(phase)
-    return getattr(trainer, phase.value)(**arguments)  # type: ignore[no-any-return]
+    found: dict[str, Any] = getattr(trainer, phase.value)(**arguments)
+    return {**found, **data_read(trainer.config)} if phase is Phase.EVIDENCE else found
+
+
+def data_read(config: dict[str, Any]) -> dict[str, Any]:
+    """Which copy of the training data this rank has read, and which one it was to read."""
+    directory = config["data_dir"]
+    found = dataset_id(Path(directory)) if directory else ""
+    return {"data": found, "data_wanted": config["data_id"]}
 
 
 def main() -> None:

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Any, Callable, Optional
 
 from harness.wire import Phase
+from harness.worker import competitor
 from harness.worker.learning_rate import Constant
 
 
@@ -33,6 +36,11 @@ _ACTS: dict[str, Callable[[], None]] = {
 }
 
 
+def planted(config: dict[str, Any], kind: str) -> bool:
+    """Whether all ranks were asked to do this wrong. config: as harness.starter makes a rank's."""
+    return config["fault"] is not None and config["fault"]["kind"] == kind
+
+
 class Fault:
     """What this rank was asked to do wrong: nothing, unless its config names it."""
 
@@ -50,13 +58,29 @@ class Fault:
         if self._kind in _ACTS and self._phase == phase.value:
             _ACTS[self._kind]()
 
+    def prolong(self, phase: Phase, seconds: float) -> None:
+        """Have a phase of the start, which has taken so many seconds, take `factor` times that."""
+        if self._kind == "longer" and self._phase == phase.value:
+            time.sleep(self._lateness(seconds))
+
+    def compete(self) -> None:
+        """Have another process compute on this rank's cores from now on, while the rank runs."""
+        if self._kind == "busy":
+            subprocess.Popen([sys.executable, competitor.__file__, str(os.getpid())])
+
     def slow_down(self, step_seconds: float) -> None:
-        """Delay a step: by `ms`, or so that it takes `factor` times the last undelayed one, in
-        seconds."""
-        if self._kind == "slow":
-            time.sleep((self._factor - 1.0) * step_seconds)
-        elif self._kind == "delay":
-            time.sleep(self._ms / 1000)
+        """Be late with a step; step_seconds: what the last one took without being late."""
+        if self._kind in ("slow", "delay"):
+            time.sleep(self._lateness(step_seconds))
+
+    def hold_up_input(self, step_seconds: float) -> None:
+        """Be late with the batch of a step; step_seconds as in slow_down."""
+        if self._kind == "input":
+            time.sleep(self._lateness(step_seconds))
+
+    def _lateness(self, seconds: float) -> float:
+        """By how much something that takes so many seconds is to be late."""
+        return (self._factor - 1.0) * seconds + self._ms / 1000
 
     def stray(self, learning_rate: Constant) -> None:
         """Train with `factor` times the learning rate of the others."""

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from harness.worker import timeline, training
 from harness.worker.collectives import Buffers, Exchange
+from harness.worker.fault import planted
 from harness.worker.replica import ReplicaTrainer
 from harness.worker.trainer import Facts
 
@@ -33,13 +34,16 @@ class HorovodTrainer(ReplicaTrainer):
 
     def shared(self, tape: tf.GradientTape) -> Any:
         exchange = self.config["exchange"]
-        return hvd.DistributedGradientTape(
+        wrapped = hvd.DistributedGradientTape(
             tape,
             compression=getattr(hvd.Compression, exchange["compression"]),
             op={"average": hvd.Average, "adasum": hvd.Adasum}[exchange["reduction"]],
             num_groups=exchange["groups"],
             sparse_as_dense=exchange["sparse_as_dense"],
         )
+        if planted(self.config, "skip"):
+            wrapped.register_local_source(self.parts[0].sources[0])
+        return wrapped
 
     def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
         return [hvd.allreduce(gradient, op=hvd.Average) for gradient in gradients]

@@ -30,11 +30,12 @@ def train_step(
     last_step_seconds: float,
     meet: bool = False,
 ) -> Step:
-    """Train one step. last_step_seconds: of the one before, for a fault that delays this one. meet:
-    wait for all ranks to have their batch."""
+    """Train one step. last_step_seconds: of the one before, from its batch on, for a fault that
+    delays this one. meet: wait for all ranks to have their batch."""
     driver.steps_begun += 1
     fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
+    fault.hold_up_input(last_step_seconds)
     batch = trainer.next_batch(kind)
     got_batch = met = time.perf_counter()
     if meet:
@@ -76,7 +77,7 @@ def run_block(
         input_seconds.append(step.got_batch - step.begin)
         inside_seconds += step.end - step.got_batch
         step_ends.append(step.end)
-        last_step_seconds = step.end - step.begin
+        last_step_seconds = step.end - step.got_batch
         samples += step.samples
     last_loss = float(step.loss)  # waits for whatever a GPU still has to do
     end = clock()

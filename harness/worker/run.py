@@ -51,7 +51,7 @@ def run(
             if votes > 0:
                 break
         step = train_step(trainer, driver, fault, "full", last_step_seconds, meet)
-        last_step_seconds = step.end - step.begin
+        last_step_seconds = step.end - step.got_batch
         if marked:
             float(step.loss)  # a GPU has done no more than to accept the work
             marks.append([at - begin for at in (step.begin, step.got_batch, step.met, clock())])

@@ -26,12 +26,15 @@ from harness.questions import (
     memory,
     parity,
     recipes,
+    same,
     startup,
     strong_scaling,
     sweep,
     tax,
+    trials,
     weak_scaling,
 )
+from harness.trials import TRIALS
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
 from models.inputs.token_samples import write_tokens
@@ -217,6 +220,28 @@ def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
     apart = nightly(dataset="cifar10", data_dir=str(tmp_path), hosts=2, slots=2)
     references = {c.reference.arm.strategy.value for c in apart.comparisons(fixed_epochs, 2)}
     assert references == {"single"}, "MirroredStrategy has one host"
+
+
+def test_what_is_planted_is_asked_where_the_profile_names_it():
+    def planted(planned, **options):
+        asked = planned.comparisons(trials, 1, **options)
+        return [(c.variant, c.workload.model, c.world_size) for c in asked]
+
+    assert planted(campaign()) == []
+    shown = planted(campaign(), anyway=True)
+    assert {name for name, _, _ in shown} == set(TRIALS)
+    assert {model for _, model, _ in shown} == {campaign().workloads[0].model}, "one says it all"
+    trust = planted(campaign(profile="trust", models=""), anyway=True)
+    assert ("unfused", "resnet_50_s", 2) in trust
+    assert ("placebo", "vgg_16_s", 1) in trust
+    assert ("unfused", "vgg_16_s", 2) not in trust
+    of_one = planted(campaign(profile="trust", models="lstm_s"))
+    assert {model for _, model, _ in of_one} == {"lstm_s"}
+
+
+def test_an_arm_is_compared_with_itself_once_a_session():
+    (asked,) = campaign(models="", world_sizes="2").comparisons(same, 2)
+    assert asked.workload.model == "vgg_16_s"
 
 
 def test_a_sentinel_is_traced_and_nothing_else(tmp_path):

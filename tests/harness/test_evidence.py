@@ -14,6 +14,7 @@ from tests.support.rounds import (
     HOROVOD_2,
     MIRRORED_2,
     WORKLOAD,
+    evidence_report,
     launch,
     run_report,
     series,
@@ -38,25 +39,34 @@ def test_a_sound_launch_has_no_problems(arm):
     assert problems(launch(arm, dict.fromkeys(BlockKind, 1000.0))) == []
 
 
+def test_a_rank_that_reads_other_data_is_named():
+    sound = launch(HOROVOD_2, SPEEDS)
+    sound.evidence = [evidence_report(), evidence_report(data="6 files, 18.4 MB, deadbeefdeadbeef")]
+    assert problems(sound) == [
+        "resnet_50_s horovod@2: rank 1 reads other data: 6 files, 18.4 MB, deadbeefdeadbeef "
+        "instead of 6 files, 18.4 MB, 0f3a5c7e9b1d2f48"
+    ]
+    sound.evidence = [evidence_report(data=""), evidence_report()]
+    assert "rank 0 reads other data: none instead of 6 files" in problems(sound)[0]
+
+
 def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
     sound = launch(MIRRORED_2, SPEEDS)
     assert len(sound.blocks[0].ranks) == 1
     assert problems(sound) == []
-    sound.evidence = [{"world_size": 2, "learning_rate": 1e-3, "digests": ["a1b2"]}]
+    sound.evidence = [evidence_report()]
     assert problems(sound) == ["resnet_50_s mirrored@2: 1 of 2 replicas gave a digest"]
 
 
 def test_another_world_size_than_asked_for_is_a_problem():
     one = launch(HOROVOD_2, SPEEDS)
-    one.evidence = [{"world_size": 1, "learning_rate": 1e-3, "digests": ["a1b2"]} for _ in range(2)]
+    one.evidence = [evidence_report(world_size=1) for _ in range(2)]
     assert problems(one) == ["resnet_50_s horovod@2: the framework saw world size [1]"]
 
 
 def test_ranks_that_disagree_on_the_world_size_are_a_problem():
     torn = launch(HOROVOD_2, SPEEDS)
-    torn.evidence = [
-        {"world_size": size, "learning_rate": 1e-3, "digests": ["a1b2"]} for size in (2, 1)
-    ]
+    torn.evidence = [evidence_report(world_size=size) for size in (2, 1)]
     assert problems(torn) == ["resnet_50_s horovod@2: the framework saw world size [1, 2]"]
 
 
@@ -69,7 +79,7 @@ def test_no_evidence_at_all_is_a_problem():
 def test_ranks_that_train_with_another_learning_rate_are_a_problem():
     torn = launch(HOROVOD_2, SPEEDS)
     torn.evidence = [
-        {"world_size": 2, "learning_rate": rate, "digests": [digest]}
+        evidence_report(learning_rate=rate, digests=[digest])
         for rate, digest in ((1e-3, "a"), (2e-3, "b"))
     ]
     first, second = problems(torn)
@@ -90,8 +100,7 @@ def test_the_problems_of_a_run_are_those_of_its_launch():
 def test_the_replica_with_other_weights_is_named():
     torn = launch(HOROVOD_4, SPEEDS)
     torn.evidence = [
-        {"world_size": 4, "learning_rate": 1e-3, "digests": [digest]}
-        for digest in ("a", "a", "b", "a")
+        evidence_report(world_size=4, digests=[digest]) for digest in ("a", "a", "b", "a")
     ]
     (problem,) = problems(torn)
     assert "replica 2 are not those of the others" in problem
@@ -212,7 +221,7 @@ def test_trainings_must_begin_with_the_same_weights() -> None:
 def test_what_explains_the_rest_is_told_first():
     lonely = launch(HOROVOD_2, {})
     lonely.series = [Series(GRADIENTS, 0, [series_report([], problem="no mpi4py")] * 2)]
-    lonely.evidence = [{"world_size": 1, "learning_rate": 0.0, "digests": [""]}] * 2
+    lonely.evidence = [evidence_report(world_size=1, learning_rate=0.0, digests=[""])] * 2
     first, *others = problems(lonely)
     assert first.endswith("rank 0: no mpi4py")
     assert any("world size [1]" in problem for problem in others)

@@ -203,9 +203,12 @@ def test_a_fault_is_read_from_one_word_and_its_settings():
 
 def test_a_fault_that_needs_a_factor_has_one():
     assert Fault.parse("slow:rank=1").factor == Fault.parse("stray:rank=1").factor == 2.0
-    assert Fault.parse("delay:rank=1").ms == 50.0
+    assert Fault.parse("delay:rank=1").ms == Fault.parse("input:rank=1").ms == 50.0
+    assert Fault.parse("longer").phase == "trace"
+    late = Fault.parse("input:factor=1.1")
+    assert (late.factor, late.ms) == (1.1, 0.0), "what is given is all there is of it"
     assert Fault.parse("delay:rank=1,ms=7.5").as_config()["ms"] == 7.5
-    with pytest.raises(ValueError, match=r"factor 0\.5 is below 1"):
+    with pytest.raises(ValueError, match=r"factor 0\.5 is below 1 or"):
         Fault.parse("stray:factor=0.5")
 
 
@@ -218,11 +221,12 @@ def test_a_fault_strikes_rank_0_in_a_block_unless_it_says_otherwise():
     ("text", "why"),
     [
         ("", "unknown fault ''"),
-        ("explode:rank=1", "unknown fault 'explode'; known: raise, exit, kill, hang, slow"),
+        ("explode:rank=1", "unknown fault 'explode'; known: raise, exit, kill, hang, longer"),
         ("kill:rnak=1", "unknown key 'rnak'"),
         ("kill:rank=one", "one"),
         ("kill:rank", "invalid literal"),
         ("slow:factor=fast", "fast"),
+        ("slow:factor=inf", "factor inf is below 1 or no number"),
         ("delay:ms=-1", "ms -1.0 is no delay; give 0 or more"),
     ],
 )

@@ -3,6 +3,7 @@ import pytest
 from harness.errors import UserError
 from harness.plan import Question, Runs, Sampling, Schedule
 from harness.profiles import PROFILES, load_profile
+from harness.trials import TRIALS
 from models.registry import NETWORKS, Scale, Traffic, network
 
 COMPLETE = """\
@@ -206,11 +207,14 @@ def test_the_line_is_found_however_it_is_written(write, text, told):
     assert told in complaint(path)
 
 
+SHIPPED = ["default", "nightly", "smoke", "trust"]
+
+
 def test_the_shipped_profiles_are_the_documented_ones():
-    assert sorted(path.stem for path in PROFILES.glob("*.toml")) == ["default", "nightly", "smoke"]
+    assert sorted(path.stem for path in PROFILES.glob("*.toml")) == SHIPPED
 
 
-@pytest.mark.parametrize("name", ["default", "nightly", "smoke"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_profile_can_reach_a_verdict(name):
     profile = load_profile(name)
     assert profile.name == name
@@ -236,3 +240,18 @@ def test_the_profiles_grow():
     assert smoke.budget_s < default.budget_s < nightly.budget_s
     assert len(smoke.models) < len(default.models) < len(nightly.models)
     assert smoke.world_sizes == (1, 2)
+
+
+def test_the_profile_of_trust_plants_everything():
+    assert set(load_profile("trust").trials) == set(TRIALS)
+    assert not load_profile("default").trials
+
+
+def test_a_trial_that_there_is_not_is_refused(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'models = ["vgg_16_s"]\ndataset = "cifar10"\nbatch = 32\nbudget_s = 60\n'
+        '[trials]\nslow11 = ["vgg_16_s"]\n'
+    )
+    with pytest.raises(UserError, match="slow11"):
+        load_profile(path)

@@ -27,9 +27,11 @@ from harness.questions import (
     fixed_time,
     memory,
     parity,
+    same,
     startup,
     strong_scaling,
     sweep,
+    trials,
     wall_time,
     weak_scaling,
 )
@@ -52,6 +54,7 @@ from tests.support.rounds import (
     HOROVOD_2,
     MIRRORED_2,
     WORKLOAD,
+    evidence_report,
     exchanging_round,
     launch,
     run_report,
@@ -719,9 +722,7 @@ def test_other_arms_of_what_has_failed_are_not_launched_again(stage):
 def test_bad_evidence_is_invalid_at_once(stage):
     def spoil(launched: Launch) -> None:
         if launched.arm == HOROVOD_2 and launched.round == 1:
-            launched.evidence = [
-                {"world_size": 2, "learning_rate": 1e-3, "digests": [digest]} for digest in "ab"
-            ]
+            launched.evidence = [evidence_report(digests=[digest]) for digest in "ab"]
 
     stage.script.spoil = spoil
     outcome = stage.measure(WEAK)[WEAK]
@@ -792,3 +793,77 @@ def test_timed_seconds_are_those_of_all_blocks(stage):
         launched.blocks for measured in outcome.rounds for launched in measured.launches.values()
     )
     assert stage.session.timed_seconds == pytest.approx(sum(block.seconds for block in blocks))
+
+
+TRIALS = {each.variant: each for each in trials(WORKLOAD, 2)}
+SAME = same(WORKLOAD, 2)
+
+
+def struck(arm: Arm, factor: float) -> Speed:
+    """That arm by so much faster than everything else."""
+    return lambda side, number: level(side, number) * (factor if side.arm == arm else 1.0)
+
+
+def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
+    slow = TRIALS["slow10"]
+    stage.script.speed = struck(slow.candidate.arm, 0.9)
+    outcome = stage.measure(slow)[slow]
+    # All ranks are slower here, and not rank 1.
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert outcome.noticed.called is Verdict.FAIL
+    assert outcome.judgement.reason.startswith("planted slow:rank=1,factor=1.10: FAIL, for exposed")
+
+
+def test_what_is_planted_and_blamed_on_the_right_rank_has_passed(stage):
+    slow = TRIALS["slow10"]
+    stage.script.speed = struck(slow.candidate.arm, 0.9)
+
+    def waits(launched):
+        if launched.arm != slow.candidate.arm:
+            return
+        for block in launched.blocks:
+            # A tenth of its step is spent between steps by rank 1.
+            block.ranks[1]["inside_seconds"] *= 0.9
+
+    stage.script.spoil = waits
+    outcome = stage.measure(slow)[slow]
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert (outcome.noticed.blame.term, outcome.noticed.blame.rank) == ("between steps", 1)
+    assert outcome.judgement.rounds == 6
+
+
+def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
+    other = TRIALS["data"]
+
+    def misread(launched):
+        if launched.arm == other.candidate.arm:
+            launched.evidence[1]["data"] = "other"
+
+    stage.script.spoil = misread
+    outcome = stage.measure(other)[other]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, 1)
+    assert outcome.noticed.called is Verdict.INVALID
+
+
+def test_nothing_is_planted_and_nothing_is_found(stage):
+    nothing = TRIALS["placebo"]
+    outcomes = stage.measure(nothing)
+    assert verdicts(outcomes) == {nothing: Verdict.PASS}
+    stage.script.speed = struck(nothing.candidate.arm, 0.9)
+    assert verdicts(stage.measure(nothing)) == {nothing: Verdict.FAIL}, "a false alarm"
+
+
+def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
+    stage.lines = (Line(("same", "*", "*", "*"), Band(0.9, 1.1)),)
+    assert verdicts(stage.measure(SAME)) == {SAME: Verdict.PASS}
+    stage.script.speed = struck(SAME.candidate.arm, 1.3)
+    outcome = stage.measure(SAME)[SAME]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert outcome.judgement.reason.startswith("two groups of the same arm differ")
+    assert outcome.noticed is None
+
+
+def test_computing_and_exchange_are_told_apart_only_where_that_is_asked():
+    kinds = kinds_of(list(TRIALS.values()), lambda comparison: True)
+    local = {arm.planted for arm, wanted in kinds.items() if BlockKind.LOCAL in wanted}
+    assert local == {"", "busy", "cycle", "unfused"}

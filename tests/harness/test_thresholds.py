@@ -271,7 +271,8 @@ class TestShippedClasses:
         thresholds = load_thresholds(THRESHOLDS / "gpu-v100.toml")
         small = [name for name, network in NETWORKS.items() if network.scale is Scale.SMALL]
         assert small
-        for question in Question:
+        # Two groups of one arm are to be alike whatever they train.
+        for question in set(Question) - {Question.SAME}:
             for model in small:
                 for nodes in (1, 2):
                     assert thresholds.rule(Case(question, model, 4 * nodes, nodes)) is None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.dataset_id import dataset_id
 from harness.launch.agent import LocalAgent
 from harness.launch.agents import AgentsLauncher
 from harness.launch.group import Group
@@ -75,8 +76,8 @@ def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStart
             hub=hub,
             slots=slots,
             data={
-                "cifar10": DataSource("cifar10", str(cifar10), 10),
-                "ptb": DataSource("ptb", str(ptb), 0),
+                "cifar10": DataSource("cifar10", str(cifar10), 10, dataset_id(cifar10)),
+                "ptb": DataSource("ptb", str(ptb), 0, dataset_id(ptb)),
             },
             scratch=tmp_path / "scratch",
             startup_deadline_s=DEADLINE_S,

@@ -53,6 +53,18 @@ def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> 
     }
 
 
+def evidence_report(**other: Any) -> dict[str, Any]:
+    """What a rank says after its last block."""
+    return {
+        "world_size": 2,
+        "learning_rate": 1e-3,
+        "digests": ["a1b2"],
+        "data": "6 files, 18.4 MB, 0f3a5c7e9b1d2f48",
+        "data_wanted": "6 files, 18.4 MB, 0f3a5c7e9b1d2f48",
+        **other,
+    }
+
+
 def run_report(
     steps: int = 100,
     samples: int = 3200,
@@ -161,7 +173,7 @@ def launch(
         warm_up=[block(arm, 0.1, kind, turn, 5) for turn in range(3) for kind in speeds],
         blocks=blocks,
         evidence=[
-            {"world_size": replicas, "learning_rate": 1e-3, "digests": ["a1b2"] * (replicas // n)}
+            evidence_report(world_size=replicas, digests=["a1b2"] * (replicas // n))
             for _ in range(n)
         ],
     )

@@ -1,0 +1,65 @@
+"""Whether what was planted was noticed, called by the right name, and blamed on whoever did it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from harness import runs
+from harness.attribution import Blame, most_often, start_blame, steps_blame
+from harness.measurement import Round
+from harness.plan import Comparison, Work
+from harness.trials import Trial
+from harness.verdict import Judgement, Verdict
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """What was said of a planted fault. called: the verdict on the faulty arm itself."""
+
+    called: Verdict
+    blame: Blame
+
+
+def noticed(comparison: Comparison, called: Judgement, rounds: tuple[Round, ...]) -> Noticed:
+    """Blame is laid only where something takes longer."""
+    slower = called.verdict is Verdict.FAIL and called.figure is not None
+    return Noticed(called.verdict, blamed(comparison, rounds) if slower else Blame())
+
+
+def on_trial(trial: Trial, called: Judgement, found: Noticed) -> Judgement:
+    """PASS where the fault was called what it must be and blamed on whom it must be, FAIL where it
+    was not, INCONCLUSIVE where the rounds leave it open."""
+    if called.verdict is Verdict.INCONCLUSIVE:
+        return called
+    said = f"planted {trial.fault or 'nothing'}: {called.verdict.value}"
+    if called.verdict is not trial.verdict:
+        why = f" ({called.reason})" if called.reason else ""
+        reason = f"{said}, and not {trial.verdict.value}{why}"
+        return replace(called, verdict=Verdict.FAIL, reason=reason)
+    if called.verdict is Verdict.FAIL:
+        right = (found.blame.term, found.blame.rank) == (trial.term, trial.rank)
+        said = f"{said}, for {found.blame}"
+    else:
+        right = trial.rank is None or f"rank {trial.rank} " in called.reason
+        said = f"{said}: {called.reason}" if called.reason else said
+    return replace(called, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)
+
+
+def blamed(comparison: Comparison, rounds: tuple[Round, ...]) -> Blame:
+    """What, and who, makes the candidate worse than the reference, in most rounds."""
+    pairs = [
+        (measured.launches[comparison.candidate.arm], measured.launches[comparison.reference.arm])
+        for measured in rounds
+    ]
+    question = comparison.question
+    if question.is_startup:
+        return most_often([start_blame(question.phase, *pair) for pair in pairs])
+    if question.work is Work.ENDURANCE:
+        return most_often([_grows_most(slow.run) for slow, _ in pairs])
+    return most_often([steps_blame(*pair) for pair in pairs])
+
+
+def _grows_most(ranks: runs.Reports) -> Blame:
+    growths = [runs.growth(rank["memory"]) for rank in ranks]
+    rank = max(range(len(growths)), key=growths.__getitem__)
+    return Blame("memory", rank, growths[rank])

@@ -1,0 +1,117 @@
+"""What takes longer, and whose fault it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from harness.attribution import Blame, most_often, of_steps, start_blame, steps_blame
+from harness.measurement import Block, Launch
+from harness.plan import BlockKind
+from tests.support.rounds import HOROVOD_2, launch
+
+STEPS = 10
+
+
+class Rank(NamedTuple):
+    """What a step of it consists of, in seconds."""
+
+    between: float = 0.0001
+    waiting: float = 0.0004
+    computing: float = 0.014
+    exchanging: float = 0.004
+
+    def report(self, kind: BlockKind) -> dict[str, Any]:
+        inside = self.computing + (self.exchanging if kind is BlockKind.FULL else 0.0)
+        step = self.between + self.waiting + inside
+        return {
+            "seconds": STEPS * step,
+            "step_seconds": [step] * STEPS,
+            "input_seconds": [self.waiting] * STEPS,
+            "inside_seconds": STEPS * inside,
+        }
+
+
+def launched(ranks: Sequence[Rank], kinds: Sequence[BlockKind] = (BlockKind.FULL,)) -> Launch:
+    made: Launch = launch(HOROVOD_2, {})
+    made.blocks = [
+        Block(kind, turn, STEPS, [rank.report(kind) for rank in ranks])
+        for turn in range(3)
+        for kind in kinds
+    ]
+    return made
+
+
+BOTH = (BlockKind.FULL, BlockKind.LOCAL)
+USUAL = [Rank(), Rank()]
+
+
+def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Blame:
+    return steps_blame(launched(ranks, kinds), launched(USUAL, kinds))
+
+
+def test_the_terms_of_a_step_add_up_to_it():
+    (first, second) = of_steps(launched(USUAL, BOTH))
+    assert first == second
+    assert first == pytest.approx(
+        {
+            "between steps": 0.0001,
+            "input wait": 0.0004,
+            "compute": 0.014,
+            "exposed communication": 0.004,
+        }
+    )
+    (told, _) = of_steps(launched(USUAL))
+    assert told["compute"] == 0
+    assert sum(told.values()) == pytest.approx(sum(first.values()))
+
+
+@pytest.mark.parametrize("kinds", [BOTH, BOTH[:1]])
+def test_who_is_late_is_at_fault_and_not_those_that_wait(kinds):
+    # 18.5 ms a step, and 2 ms more of it, for which rank 0 waits in its exchange.
+    found = blame(Rank(exchanging=0.006), Rank(between=0.0021), kinds=kinds)
+    assert (found.term, found.rank) == ("between steps", 1)
+    assert found.share == pytest.approx(0.002 / 0.0185)
+    assert str(found) == "between steps of rank 1 (+11 %)"
+    assert blame(Rank(waiting=0.003), Rank(exchanging=0.0066), kinds=kinds).term == "input wait"
+    assert blame(Rank(waiting=0.003), Rank(exchanging=0.0066), kinds=kinds).rank == 0
+
+
+def test_a_rank_that_computes_longer_is_at_fault_although_its_exchange_takes_longer_too():
+    found = blame(Rank(exchanging=0.020), Rank(computing=0.026, exchanging=0.008))
+    assert (found.term, found.rank) == ("compute", 1)
+
+
+def test_what_takes_longer_on_all_ranks_is_nobodys_own():
+    found = blame(Rank(exchanging=0.007), Rank(exchanging=0.0072, computing=0.0142))
+    assert (found.term, found.rank) == ("exposed communication", None)
+    assert str(found) == "exposed communication of all ranks (+16 %)"
+    assert blame(Rank(computing=0.02), Rank(computing=0.0201)).term == "compute"
+
+
+def test_where_nothing_takes_longer_nobody_is_named():
+    assert blame(*USUAL) == Blame()
+    assert blame(Rank(computing=0.0141), Rank(computing=0.0139)) == Blame()
+    assert str(Blame()) == "nothing takes longer"
+
+
+def test_of_a_start_the_rank_is_named_whose_phase_takes_longest():
+    slow, usual = launch(HOROVOD_2, {}), launch(HOROVOD_2, {})
+    assert start_blame("trace", slow, usual) == Blame()
+    first, second = slow.startup_seconds
+    slow.startup_seconds = [first, {**second, "trace": 3.0}]
+    found = start_blame("trace", slow, usual)
+    assert (found.term, found.rank) == ("trace", 1)
+    assert found.share == pytest.approx(0.2)
+    assert start_blame("broadcast", slow, usual) == Blame()
+
+
+def test_rounds_have_to_agree():
+    late, other = Blame("input wait", 1, 0.1), Blame("compute", 0, 0.3)
+    assert most_often([late, late, other]) == late
+    assert most_often([late, Blame("input wait", 1, 0.2), Blame("input wait", 1, 0.4)]).share == 0.2
+    assert most_often([late, other]) == Blame()
+    assert most_often([late, Blame(), Blame()]) == Blame()
+    assert most_often([]) == Blame()
