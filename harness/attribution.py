@@ -9,11 +9,11 @@ fault: if one rank is late, the others merely wait. Names of terms are the ledge
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from harness import runs
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
 
@@ -24,9 +24,11 @@ BETWEEN, INPUT, COMPUTE, EXCHANGE = (
     "compute",
     "exposed communication",
 )
+# What takes no time.
+MEMORY = "memory"
 # Terms that only blocks without exchange tell apart.
 TOLD_APART = (COMPUTE, EXCHANGE)
-# Growth below this share of a step, or of the phases of a start, is nobody's fault.
+# Growth below this share of a step, or of a phase of a start, is nobody's fault.
 WORTH_A_NAME = 0.02
 # A rank is at fault if what it alone does is this much of what the step has grown by: what slows
 # its computing slows its part in the exchange, too.
@@ -49,42 +51,48 @@ class Blame:
         return f"{self.term} of {whose} (+{100 * self.share:.0f} %)"
 
 
-def steps_blame(slow: Launch, usual: Launch) -> Blame:
-    """Why steps of `slow` take longer than those of `usual`, a launch of the same arm beside it."""
-    ours, theirs = of_steps(slow), of_steps(usual)
-    whole = median(sum(rank.values()) for rank in theirs)
+def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
+    """Why steps of one launch take longer than those of another of the same arm beside it, of such
+    pairs, one a round."""
+    if not pairs:
+        return Blame()
+    rounds = [_grown(slow, usual) for slow, usual in pairs]
+    # Of every rank and term what is typical: a round alone is noisy.
     grown = [
-        {term: rank[term] - before[term] for term in rank}
-        for rank, before in zip(ours, theirs, strict=True)
+        {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
+        for rank in range(len(rounds[0]))
     ]
-    return _blame(grown, whole)
-
-
-def _blame(grown: Sequence[Mapping[str, float]], whole: float) -> Blame:
-    """Of the seconds that each rank's terms have grown by, of a step of so many: first what one
-    rank does by itself and the others do not, then what all of them do."""
-    own = [sum(seconds for term, seconds in rank.items() if term != EXCHANGE) for rank in grown]
+    own = [sum(share for term, share in rank.items() if term != EXCHANGE) for rank in grown]
     rank = max(range(len(own)), key=own.__getitem__)
-    others = [seconds for number, seconds in enumerate(own) if number != rank]
+    others = [share for number, share in enumerate(own) if number != rank]
     longer = max(sum(terms.values()) for terms in grown)
-    if own[rank] - max(others, default=0.0) >= max(WORTH_A_NAME * whole, OWN_SHARE * longer):
-        ours = {term: seconds for term, seconds in grown[rank].items() if term != EXCHANGE}
+    if own[rank] - max(others, default=0.0) >= max(WORTH_A_NAME, OWN_SHARE * longer):
+        ours = {term: share for term, share in grown[rank].items() if term != EXCHANGE}
         term = max(ours, key=ours.__getitem__)
-        return Blame(term, rank, ours[term] / whole)
+        return Blame(term, rank, ours[term])
     alike = {term: min(each[term] for each in grown) for term in grown[0]}
     term = max(alike, key=alike.__getitem__)
-    if alike[term] < WORTH_A_NAME * whole:
-        return Blame()
-    return Blame(term, None, alike[term] / whole)
+    return Blame(term, None, alike[term]) if alike[term] >= WORTH_A_NAME else Blame()
 
 
-def of_steps(launch: Launch) -> list[dict[str, float]]:
-    """Seconds of a typical step's terms, by rank; without blocks that exchange nothing, computing
-    and the exchange are both in the latter."""
+def _grown(slow: Launch, usual: Launch) -> list[dict[str, float]]:
+    """By what share of a step each term of each rank is longer."""
+    told_apart = all(launch.of_kind(BlockKind.LOCAL) for launch in (slow, usual))
+    ours, theirs = (of_steps(launch, told_apart) for launch in (slow, usual))
+    whole = median(sum(rank.values()) for rank in theirs)
+    return [
+        {term: (rank[term] - before[term]) / whole for term in rank}
+        for rank, before in zip(ours, theirs, strict=True)
+    ]
+
+
+def of_steps(launch: Launch, told_apart: bool) -> list[dict[str, float]]:
+    """Seconds of a typical step's terms, by rank. told_apart: by blocks without exchange, computing
+    from the exchange; otherwise the latter holds both."""
     full, local = launch.of_kind(BlockKind.FULL), launch.of_kind(BlockKind.LOCAL)
     result = []
     for rank in range(len(full[0].ranks)):
-        computing = median(_inside(block, rank) for block in local) if local else 0.0
+        computing = median(_inside(block, rank) for block in local) if told_apart else 0.0
         inside = median(_inside(block, rank) for block in full)
         result.append(
             {
@@ -110,23 +118,25 @@ def _between(block: Block, rank: int) -> float:
     return whole - _waiting(block, rank) - _inside(block, rank)
 
 
-def start_blame(phase: str, slow: Launch, usual: Launch) -> Blame:
-    """Whose fault it is that a phase of the start takes longer."""
-    before = median(rank[phase] for rank in usual.startup_seconds)
-    grown = [rank[phase] - before for rank in slow.startup_seconds]
-    rank = max(range(len(grown)), key=grown.__getitem__)
-    if grown[rank] < WORTH_A_NAME * before:
-        return Blame()
-    return Blame(phase, rank, grown[rank] / before)
+def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
+    """Whose fault it is that a phase of the start takes longer; pairs as in steps_blame."""
+    rounds = []
+    for slow, usual in pairs:
+        before = median(rank[phase] for rank in usual.startup_seconds)
+        rounds.append([rank[phase] / before - 1.0 for rank in slow.startup_seconds])
+    return _most(phase, rounds)
 
 
-def most_often(blames: Sequence[Blame]) -> Blame:
-    """What more than half of the rounds say; nothing where they do not agree."""
-    counts = Counter((blame.term, blame.rank) for blame in blames)
-    if not counts:
+def memory_blame(launches: Sequence[Launch]) -> Blame:
+    """Whose resident set grows most; share: of its logarithm in 1,000 steps (harness.runs)."""
+    return _most(
+        MEMORY, [[runs.growth(rank["memory"]) for rank in launch.run] for launch in launches]
+    )
+
+
+def _most(term: str, rounds: Sequence[Sequence[float]]) -> Blame:
+    """The rank whose share, a row a round, is typically the largest."""
+    shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
+    if not shares or max(shares) < WORTH_A_NAME:
         return Blame()
-    (term, rank), times = counts.most_common(1)[0]
-    if not term or 2 * times <= len(blames):
-        return Blame()
-    alike = [blame.share for blame in blames if (blame.term, blame.rank) == (term, rank)]
-    return Blame(term, rank, median(alike))
+    return Blame(term, shares.index(max(shares)), max(shares))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from harness import runs
-from harness.attribution import Blame, most_often, start_blame, steps_blame
+from harness.attribution import Blame, memory_blame, start_blame, steps_blame
 from harness.measurement import Round
 from harness.plan import Comparison, Work
 from harness.trials import Trial
@@ -46,20 +45,13 @@ def on_trial(trial: Trial, called: Judgement, found: Noticed) -> Judgement:
 
 
 def blamed(comparison: Comparison, rounds: tuple[Round, ...]) -> Blame:
-    """What, and who, makes the candidate worse than the reference, in most rounds."""
+    """What, and who, makes the candidate worse than the reference."""
     pairs = [
         (measured.launches[comparison.candidate.arm], measured.launches[comparison.reference.arm])
         for measured in rounds
     ]
-    question = comparison.question
-    if question.is_startup:
-        return most_often([start_blame(question.phase, *pair) for pair in pairs])
-    if question.work is Work.ENDURANCE:
-        return most_often([_grows_most(slow.run) for slow, _ in pairs])
-    return most_often([steps_blame(*pair) for pair in pairs])
-
-
-def _grows_most(ranks: runs.Reports) -> Blame:
-    growths = [runs.growth(rank["memory"]) for rank in ranks]
-    rank = max(range(len(growths)), key=growths.__getitem__)
-    return Blame("memory", rank, growths[rank])
+    if comparison.question.is_startup:
+        return start_blame(comparison.question.phase, pairs)
+    if comparison.question.work is Work.ENDURANCE:
+        return memory_blame([faulty for faulty, _ in pairs])
+    return steps_blame(pairs)

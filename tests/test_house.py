@@ -131,12 +131,11 @@ PURE = {
         "harness.recipes",
         "harness.trials",
     },
-    "attribution": {"harness.measurement", "harness.plan"},
+    "attribution": {"harness.measurement", "harness.plan", "harness.runs"},
     "trust": {
         "harness.attribution",
         "harness.measurement",
         "harness.plan",
-        "harness.runs",
         "harness.trials",
         "harness.verdict",
     },

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from harness.attribution import Blame, most_often, of_steps, start_blame, steps_blame
+from harness.attribution import Blame, memory_blame, of_steps, start_blame, steps_blame
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
-from tests.support.rounds import HOROVOD_2, launch
+from tests.support.rounds import HOROVOD_2, launch, run_report
 
 STEPS = 10
 
@@ -49,11 +49,11 @@ USUAL = [Rank(), Rank()]
 
 
 def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Blame:
-    return steps_blame(launched(ranks, kinds), launched(USUAL, kinds))
+    return steps_blame([(launched(ranks, kinds), launched(USUAL, kinds))] * 3)
 
 
 def test_the_terms_of_a_step_add_up_to_it():
-    (first, second) = of_steps(launched(USUAL, BOTH))
+    (first, second) = of_steps(launched(USUAL, BOTH), told_apart=True)
     assert first == second
     assert first == pytest.approx(
         {
@@ -63,7 +63,7 @@ def test_the_terms_of_a_step_add_up_to_it():
             "exposed communication": 0.004,
         }
     )
-    (told, _) = of_steps(launched(USUAL))
+    (told, _) = of_steps(launched(USUAL), told_apart=False)
     assert told["compute"] == 0
     assert sum(told.values()) == pytest.approx(sum(first.values()))
 
@@ -97,21 +97,35 @@ def test_where_nothing_takes_longer_nobody_is_named():
     assert str(Blame()) == "nothing takes longer"
 
 
+def test_what_only_one_of_both_tells_apart_is_not():
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)])
+    found = steps_blame([(late, launched(USUAL, BOTH))])
+    assert (found.term, found.rank) == ("between steps", 1)
+    assert steps_blame([(launched(USUAL), launched(USUAL, BOTH))]) == Blame()
+
+
+def test_a_round_in_which_the_machine_was_disturbed_changes_nothing():
+    usual = launched(USUAL, BOTH)
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH)
+    disturbed = launched([Rank(computing=0.030), Rank(exchanging=0.020)], BOTH)
+    found = steps_blame([(late, usual), (disturbed, usual), (late, usual)])
+    assert (found.term, found.rank) == ("between steps", 1)
+    assert steps_blame([]) == Blame()
+
+
 def test_of_a_start_the_rank_is_named_whose_phase_takes_longest():
     slow, usual = launch(HOROVOD_2, {}), launch(HOROVOD_2, {})
-    assert start_blame("trace", slow, usual) == Blame()
+    assert start_blame("trace", [(slow, usual)]) == Blame()
     first, second = slow.startup_seconds
     slow.startup_seconds = [first, {**second, "trace": 3.0}]
-    found = start_blame("trace", slow, usual)
+    found = start_blame("trace", [(slow, usual)])
     assert (found.term, found.rank) == ("trace", 1)
     assert found.share == pytest.approx(0.2)
-    assert start_blame("broadcast", slow, usual) == Blame()
+    assert start_blame("broadcast", [(slow, usual)]) == Blame()
 
 
-def test_rounds_have_to_agree():
-    late, other = Blame("input wait", 1, 0.1), Blame("compute", 0, 0.3)
-    assert most_often([late, late, other]) == late
-    assert most_often([late, Blame("input wait", 1, 0.2), Blame("input wait", 1, 0.4)]).share == 0.2
-    assert most_often([late, other]) == Blame()
-    assert most_often([late, Blame(), Blame()]) == Blame()
-    assert most_often([]) == Blame()
+def test_who_does_not_grow_is_not_blamed():
+    even = launch(HOROVOD_2, {})
+    memory = [[step, 1_000_000_000] for step in range(25, 400, 25)]
+    even.run = [{**run_report(), "memory": memory}] * 2
+    assert memory_blame([even]) == Blame()
