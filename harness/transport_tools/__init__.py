@@ -1,0 +1,1 @@
+"""What other tools that time collective operations print, understood. Text in, figures out."""
