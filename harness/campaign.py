@@ -43,6 +43,7 @@ from harness.questions import against
 from harness.stack import Stack
 from harness.starter import DataSource, Installed, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
+from harness.tool_runner import ToolRunner
 from harness.wire import Phase
 from models import inputs, registry
 from models.inputs import sample_sets
@@ -427,6 +428,16 @@ def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots |
         startup_deadline_s=sampling.startup_deadline_s,
         order_deadline_s=sampling.block_deadline_s,
         fault=campaign.fault,
+    )
+
+
+def make_tool_runner(starter: Starter, progress: Callable[[str], None]) -> ToolRunner | None:
+    """What runs other tools on the session's slots; None where there is no mpirun to do so."""
+    installed = starter.stacks[""]
+    if not isinstance(installed.launcher, MpirunLauncher):
+        return None
+    return ToolRunner(
+        installed.launcher, starter.slots, installed.interpreter, starter.scratch, progress
     )
 
 

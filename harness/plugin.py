@@ -157,8 +157,10 @@ class Suite:
                 stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
                 self.changed = stack_differences(stacks[AGAINST], stacks[""])
             starter = campaigns.make_starter(self.campaign, stacks, self.slots)
+            tools = campaigns.make_tool_runner(starter, self._say)
             self._session = Session(
                 starter=starter,
+                tools=None if tools is None else tools.run,
                 profile=self.campaign.profile,
                 thresholds=self.campaign.thresholds,
                 progress=self._say,

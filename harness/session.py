@@ -32,6 +32,7 @@ from harness.speedup import refusal
 from harness.starter import Starter
 from harness.stats import NotMeasurable, hodges_lehmann
 from harness.thresholds import Thresholds, case_of
+from harness.transport_tools.figures import ToolRun
 from harness.trials import trial_of
 from harness.trust import Noticed, noticed, on_trial
 from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
@@ -53,7 +54,8 @@ class Outcome:
     """A comparison with its judgement and everything that it rests on.
 
     observations: ln of the figure, one a round. failure: the launch that failed, if one did.
-    account: of a case on wall time, where that went. noticed: of what is planted on purpose.
+    account: of a case on wall time, where that went. noticed: of what is planted on purpose. tools:
+    of a sweep, what other tools found.
     """
 
     comparison: Comparison
@@ -64,6 +66,7 @@ class Outcome:
     threshold_line: str = ""
     account: Account | None = None
     noticed: Noticed | None = None
+    tools: tuple[ToolRun, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -74,7 +77,8 @@ class Outcome:
 class Session:
     """Measures workloads one after the other and keeps what came out.
 
-    progress is told what is going on, a line at a time.
+    progress is told what is going on, a line at a time. tools: times an operation on so many slots
+    by whatever other tools are installed (harness.tool_runner).
     """
 
     starter: Starter
@@ -82,6 +86,7 @@ class Session:
     thresholds: Thresholds
     progress: Progress
     seed: int
+    tools: Callable[[Collective, int], Sequence[ToolRun]] | None = None
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
 
@@ -92,8 +97,21 @@ class Session:
 
         later: those of other workloads, to be measured from the same budget after these.
         """
+        tools = {comparison: self._other_tools(comparison) for comparison in comparisons}
         work = _Work(self, comparisons, self._deadline(comparisons, later))
-        return work.run()
+        return {
+            comparison: replace(outcome, tools=tools[comparison])
+            for comparison, outcome in work.run().items()
+        }
+
+    def _other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]:
+        """What they find of a sweep's operation, before its rounds, which take what is left of the
+        budget. Shown, and never judged."""
+        in_time = time.monotonic() < self.began + self.profile.budget_s
+        if self.tools is None or comparison.workload != SWEEP or not in_time:
+            return ()
+        collective = comparison.collective or Collective.ALLREDUCE
+        return tuple(self.tools(collective, comparison.world_size))
 
     def _deadline(self, comparisons: Sequence[Comparison], later: Sequence[Comparison]) -> float:
         """What is left of the budget is shared by how long a round of each workload takes."""

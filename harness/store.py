@@ -22,6 +22,7 @@ from harness.placement import Slot, replicas_per_node
 from harness.plan import Arm, Comparison, Side
 from harness.session import Outcome
 from harness.stats import Interval
+from harness.transport_tools.figures import ToolRun
 from harness.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
 FORMAT = 1
@@ -145,6 +146,7 @@ def case_document(outcome: Outcome) -> Document:
         },
         "account": _account(outcome.account),
         "noticed": None if outcome.noticed is None else asdict(outcome.noticed),
+        "tools": [_tool_run(run) for run in outcome.tools],
         "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
     }
 
@@ -156,6 +158,25 @@ def _account(account: Account | None) -> Document | None:
         **asdict(account),
         "hidden_seconds": account.hidden_seconds,
         "explained": account.explained,
+    }
+
+
+def _tool_run(run: ToolRun) -> Document:
+    """Which program, as its name only: where it lies is the machine's affair."""
+    return {
+        "tool": run.tool,
+        "program": Path(run.program).name,
+        "collective": run.collective,
+        "problem": run.problem,
+        "figures": [
+            {
+                "bytes": figure.size_bytes,
+                "seconds": figure.seconds,
+                "algbw_gb_per_s": figure.algbw,
+                "busbw_gb_per_s": figure.busbw,
+            }
+            for figure in run.figures
+        ],
     }
 
 

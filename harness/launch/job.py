@@ -15,7 +15,7 @@ class Order:
     """What to start: `processes` ranks of `python -m harness.worker` on the first slots.
 
     environment is what the ranks get on top of the session's own; scratch is a directory of this
-    launch alone, removed with it.
+    launch alone, removed with it. program: a command line to be every rank instead.
     """
 
     processes: int
@@ -24,6 +24,7 @@ class Order:
     environment: Mapping[str, str]
     scratch: Path
     deadline_s: float
+    program: tuple[str, ...] = ()
 
 
 class Job(Protocol):

@@ -20,6 +20,8 @@ from harness.placement import Slot
 
 # Seconds that mpirun gets to take its ranks down before it is killed.
 TERM_S = 5.0
+# Seconds between two looks at a program that is to end by itself.
+POLL_S = 0.05
 
 
 def command(order: Order, mpirun: str) -> list[str]:
@@ -37,7 +39,7 @@ def command(order: Order, mpirun: str) -> list[str]:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
         for name in sorted({*order.environment, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
             tokens += ["-x", name]
-    return [*tokens, order.interpreter, "-u", "-m", "harness.worker"]
+    return [*tokens, *(order.program or (order.interpreter, "-u", "-m", "harness.worker"))]
 
 
 def is_running(pid: int) -> bool:
@@ -51,15 +53,23 @@ def is_running(pid: int) -> bool:
 
 
 class MpirunJob:
-    """An mpirun process and the ranks below it."""
+    """An mpirun process and the ranks below it.
+
+    local: they are on this host, and the driver knows their process ids.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], scratch: Path, local: bool) -> None:
         self._process = process
         self._scratch = scratch
         self._local = local
 
+    @property
+    def exit_status(self) -> int | None:
+        """mpirun's; None while it runs."""
+        return self._process.poll()
+
     def ended(self) -> str | None:
-        status = self._process.poll()
+        status = self.exit_status
         return None if status is None else f"ended with status {status}"
 
     def fate(self, rank: int) -> str:
@@ -98,15 +108,32 @@ class MpirunJob:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:
-        tag = re.compile(rf"^\[\d+,{rank}\]<stderr>:?\s?")
+        own = self._written(rank, "stderr")
+        if not own:  # it did not get as far as to write anything; mpirun may have
+            own = [line.rstrip() for line in self._lines("stderr") if line.strip()]
+        return own[-lines:]
+
+    def output(self, rank: int) -> str:
+        """What the rank has written to its stdout."""
+        return "\n".join(self._written(rank, "stdout"))
+
+    def _written(self, rank: int, stream: str) -> list[str]:
+        """The rank's lines. mpirun tags every piece that it has read, also amid a line; what has
+        no tag is its own."""
+        tag = re.compile(rf"\[\d+,(\d+)\]<{stream}>:?")
+        own = ""
+        for line in self._lines(stream):
+            untagged, *tagged = tag.split(line)
+            pieces = zip(tagged[::2], tagged[1::2], strict=True)
+            own += "" if untagged else "".join(text for who, text in pieces if int(who) == rank)
+        return own.splitlines()
+
+    def _lines(self, stream: str) -> list[str]:
+        """With their ends."""
         try:
-            text = (self._scratch / "stderr").read_text(errors="replace")
+            return (self._scratch / stream).read_text(errors="replace").splitlines(keepends=True)
         except FileNotFoundError:
             return []
-        own = [tag.sub("", line) for line in text.splitlines() if tag.match(line)]
-        if not own:  # it did not get as far as to write anything; mpirun may have
-            own = [line for line in text.splitlines() if line.strip()]
-        return own[-lines:]
 
 
 class MpirunLauncher:
@@ -152,4 +179,22 @@ class MpirunLauncher:
         except OSError as error:
             raise LaunchError(f"mpirun could not be started: {error}") from error
         hosts = {slot.host for slot in order.slots[: order.processes]}
-        return MpirunJob(process, order.scratch, local=len(hosts) <= 1)
+        return MpirunJob(process, order.scratch, local=len(hosts) <= 1 and not order.program)
+
+    def run(self, order: Order) -> str:
+        """Wait for a program to end; what rank 0 has written to its stdout.
+
+        Raises LaunchError if it cannot be started, has not ended by the deadline, or fails.
+        """
+        deadline = time.monotonic() + order.deadline_s
+        job = self.start(order)
+        try:
+            while job.exit_status is None:
+                if time.monotonic() > deadline:
+                    raise LaunchError(f"had not ended after {order.deadline_s:.0f} s")
+                time.sleep(POLL_S)
+            if job.exit_status != 0:
+                raise LaunchError(": ".join([str(job.ended()), *job.tail(0)[-1:]]))
+            return job.output(0)
+        finally:
+            job.end({})

@@ -45,6 +45,7 @@ from harness.session import (
     transfers_of,
 )
 from harness.thresholds import Line, Thresholds
+from harness.transport_tools.figures import ToolRun
 from harness.verdict import Band, Ceiling, Floor, Verdict
 from harness.wire import Phase
 from tests.support.marked import marked
@@ -171,6 +172,7 @@ class Stage:
     lines: tuple[Line, ...] = LINES
     later: tuple[Comparison, ...] = ()
     oversubscribed: tuple[str, ...] = ()
+    tools: Callable[[Collective, int], list[ToolRun]] | None = None
     said: list[str] = field(default_factory=list)
     session: Session = field(init=False)
 
@@ -192,6 +194,7 @@ class Stage:
             thresholds=Thresholds("made up", Path("cpu-made-up.toml"), self.lines),
             progress=self.said.append,
             seed=1,
+            tools=self.tools,
             began=self.script.clock,
         )
         return self.session.measure(comparisons, self.later)
@@ -495,6 +498,36 @@ def test_a_sweep_takes_few_turns_for_they_are_long(stage):
     assert stage.script.turns == [SWEEP_TURNS] * 6
     assert sampling_of([GRADIENTS_OF], stage.sampling) == stage.sampling
     assert sampling_of([asked], Sampling(turns_min=1, turns_max=2)).turns_min == 1
+
+
+def test_other_tools_are_asked_once_and_judge_nothing(stage):
+    asked = sweep(WORKLOAD, 2)[0]
+    calls = []
+
+    def tools(collective: Collective, world_size: int) -> list[ToolRun]:
+        calls.append((collective, world_size, len(stage.script.launched)))
+        return [ToolRun("osu", "/opt/osu", collective, world_size, problem="it broke")]
+
+    stage.lines, stage.tools = CEILINGS, tools
+    stage.script.spoil = exchanged(asked, 1.2)
+    outcomes = stage.measure(asked)
+    assert verdicts(outcomes) == {asked: Verdict.PASS}
+    # Before the rounds.
+    assert calls == [(Collective.ALLREDUCE, 2, 0)]
+    assert [run.problem for run in outcomes[asked].tools] == ["it broke"]
+
+
+@pytest.mark.parametrize("asked", [GRADIENTS_OF, BOUND, WEAK], ids=str)
+def test_other_tools_are_asked_about_sweeps_only(stage, asked):
+    stage.lines = (*LINES, *CEILINGS)
+    stage.tools = pytest.fail
+    assert [outcome.tools for outcome in stage.measure(asked).values()] == [()]
+
+
+def test_other_tools_are_left_out_where_time_is_up(stage):
+    stage.tools, stage.budget_s = pytest.fail, 0.0
+    (outcome,) = stage.measure(sweep(WORKLOAD, 2)[0]).values()
+    assert outcome.tools == ()
 
 
 def test_a_start_up_goes_as_far_as_what_is_exchanged_takes():
