@@ -43,7 +43,7 @@ from harness.questions import against
 from harness.stack import Stack
 from harness.starter import DataSource, Installed, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
-from harness.tool_runner import ToolRunner
+from harness.tool_runner import DEADLINE_S, DEADLINE_SHARE, ToolRunner
 from harness.wire import Phase
 from models import inputs, registry
 from models.inputs import sample_sets
@@ -431,13 +431,20 @@ def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots |
     )
 
 
-def make_tool_runner(starter: Starter, progress: Callable[[str], None]) -> ToolRunner | None:
+def make_tool_runner(
+    starter: Starter, budget_s: float, progress: Callable[[str], None]
+) -> ToolRunner | None:
     """What runs other tools on the session's slots; None where there is no mpirun to do so."""
     installed = starter.stacks[""]
     if not isinstance(installed.launcher, MpirunLauncher):
         return None
     return ToolRunner(
-        installed.launcher, starter.slots, installed.interpreter, starter.scratch, progress
+        installed.launcher,
+        starter.slots,
+        installed.interpreter,
+        starter.scratch,
+        progress,
+        deadline_s=min(DEADLINE_S, DEADLINE_SHARE * budget_s),
     )
 
 

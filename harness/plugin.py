@@ -157,7 +157,8 @@ class Suite:
                 stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
                 self.changed = stack_differences(stacks[AGAINST], stacks[""])
             starter = campaigns.make_starter(self.campaign, stacks, self.slots)
-            tools = campaigns.make_tool_runner(starter, self._say)
+            budget_s = self.campaign.profile.budget_s
+            tools = campaigns.make_tool_runner(starter, budget_s, self._say)
             self._session = Session(
                 starter=starter,
                 tools=None if tools is None else tools.run,

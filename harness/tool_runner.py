@@ -16,14 +16,16 @@ from pathlib import Path
 
 from harness.collectives import Collective
 from harness.environment import ROOT
-from harness.launch.job import LaunchError, Order
+from harness.launch.job import LaunchError, NotEnded, Order
 from harness.launch.mpirun import MpirunLauncher
 from harness.placement import Slot, place_group
 from harness.transport_tools import nccl_tests, osu
 from harness.transport_tools.figures import Figure, NotUnderstood, ToolRun
 
-# Of a tool with all sizes of an operation. 5 to 10 s is what they take on two cores.
-DEADLINE_S = 120.0
+# Of a tool with all sizes of an operation, which take 2 to 6 s on two cores: so long at most, and
+# so much of a session.
+DEADLINE_S = 60.0
+DEADLINE_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class _Tool:
 @dataclass
 class ToolRunner:
     """Runs them on the session's slots. interpreter: the ranks'; scratch: every run gets a part of
-    that directory; progress is told what is going on."""
+    that directory; progress is told what is going on. hung: the tools that have once not ended in
+    time, and are not started again."""
 
     launcher: MpirunLauncher
     slots: Sequence[Slot]
@@ -47,6 +50,7 @@ class ToolRunner:
     scratch: Path
     progress: Callable[[str], None]
     deadline_s: float = DEADLINE_S
+    hung: set[str] = field(default_factory=set)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def run(self, collective: Collective, world_size: int) -> list[ToolRun]:
@@ -55,7 +59,7 @@ class ToolRunner:
         runs = []
         for tool in _tools(collective, slots):
             program = next(filter(None, map(shutil.which, tool.programs)), None)
-            if program is not None:
+            if program is not None and tool.name not in self.hung:
                 self.progress(f"run {Path(program).name} on {world_size} slots")
                 planned = ToolRun(tool.name, program, collective, world_size)
                 runs.append(self._run(planned, tool, slots))
@@ -77,6 +81,8 @@ class ToolRunner:
             output = self.launcher.run(order)
             figures = tool.parse(output, planned.collective, planned.world_size)
         except (LaunchError, NotUnderstood) as error:
+            if isinstance(error, NotEnded):
+                self.hung.add(tool.name)
             return replace(planned, problem=_in_words(str(error)))
         return replace(planned, figures=tuple(figures))
 

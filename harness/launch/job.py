@@ -60,4 +60,8 @@ class Launcher(Protocol):
 
 
 class LaunchError(Exception):
-    """The processes could not be started at all."""
+    """The processes could not be started at all, or a program that they were to be has failed."""
+
+
+class NotEnded(LaunchError):
+    """A program that was to end by itself is still there at its deadline."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from harness.environment import ROOT, rank_environment
-from harness.launch.job import LaunchError, Order
+from harness.launch.job import LaunchError, NotEnded, Order
 from harness.placement import Slot
 
 # Seconds that mpirun gets to take its ranks down before it is killed.
@@ -108,16 +108,12 @@ class MpirunJob:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:
-        own = self._written(rank, "stderr")
+        own = self.written(rank, "stderr")
         if not own:  # it did not get as far as to write anything; mpirun may have
             own = [line.rstrip() for line in self._lines("stderr") if line.strip()]
         return own[-lines:]
 
-    def output(self, rank: int) -> str:
-        """What the rank has written to its stdout."""
-        return "\n".join(self._written(rank, "stdout"))
-
-    def _written(self, rank: int, stream: str) -> list[str]:
+    def written(self, rank: int, stream: str) -> list[str]:
         """The rank's lines. mpirun tags every piece that it has read, also amid a line; what has
         no tag is its own."""
         tag = re.compile(rf"\[\d+,(\d+)\]<{stream}>:?")
@@ -184,17 +180,22 @@ class MpirunLauncher:
     def run(self, order: Order) -> str:
         """Wait for a program to end; what rank 0 has written to its stdout.
 
-        Raises LaunchError if it cannot be started, has not ended by the deadline, or fails.
+        Raises LaunchError if it cannot be started or fails, NotEnded if it is late.
         """
         deadline = time.monotonic() + order.deadline_s
         job = self.start(order)
         try:
             while job.exit_status is None:
                 if time.monotonic() > deadline:
-                    raise LaunchError(f"had not ended after {order.deadline_s:.0f} s")
+                    raise NotEnded(f"had not ended after {order.deadline_s:.0f} s")
                 time.sleep(POLL_S)
             if job.exit_status != 0:
-                raise LaunchError(": ".join([str(job.ended()), *job.tail(0)[-1:]]))
-            return job.output(0)
+                spoken = (
+                    [line.strip() for line in job.written(rank, "stderr") if line.strip()]
+                    for rank in range(order.processes)
+                )
+                last = next(filter(None, spoken), job.tail(0))[-1:]
+                raise LaunchError(": ".join([str(job.ended()), *last]))
+            return "\n".join(job.written(0, "stdout"))
         finally:
             job.end({})

@@ -43,7 +43,7 @@ _TIMES = ("Max Latency(us)", "Avg Latency(us)")
 def arguments(collective: Collective, world_size: int) -> list[str]:
     """The sweep's sizes and all powers of two between them, in float32, as few times as Horovod.
 
-    The option for float32 came with 7.2: without it newer ones add integers."""
+    The option for float32 is known of 7.3 on: without it these add integers."""
     share = world_size if collective is Collective.ALLGATHER else 1
     # Whole numbers of float32.
     smallest, largest = (size // share // 4 * 4 for size in (SWEEP_BYTES[0], SWEEP_BYTES[-1]))

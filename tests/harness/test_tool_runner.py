@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.collectives import Collective
-from harness.launch.job import LaunchError, Order
+from harness.launch.job import LaunchError, NotEnded, Order
 from harness.launch.mpirun import command
 from harness.placement import Offer, place
 from harness.tool_runner import ToolRunner
@@ -84,3 +84,13 @@ def test_what_cannot_be_started_is_told(installed):
     (run,) = runner_on(launcher, installed, ()).run(Collective.ALLGATHER, 2)
     assert run.problem == "mpirun could not be started: no such file"
     assert run.figures == ()
+
+
+def test_a_tool_that_hangs_is_not_waited_for_twice(installed):
+    launcher = MadeUpMpirun(NotEnded("had not ended after 60 s"))
+    runner = runner_on(launcher, installed, ())
+    assert [run.problem for run in runner.run(Collective.ALLGATHER, 2)] == [
+        "had not ended after 60 s"
+    ]
+    assert runner.run(Collective.ALLGATHER, 2) == []
+    assert len(launcher.orders) == 1

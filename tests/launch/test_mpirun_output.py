@@ -27,10 +27,10 @@ def job(tmp_path: Path) -> MpirunJob:
 
 
 def test_lines_that_were_tagged_in_pieces_are_whole_again(job):
-    assert job.output(0) == "# Size\n65536   \n1048576   10.5"
-    assert job.output(1) == "other's"
-    assert job.output(10) == "rank 10"
-    assert job.output(2) == ""
+    assert job.written(0, "stdout") == ["# Size", "65536   ", "1048576   10.5"]
+    assert job.written(1, "stdout") == ["other's"]
+    assert job.written(10, "stdout") == ["rank 10"]
+    assert job.written(2, "stdout") == []
 
 
 def test_a_rank_that_has_written_nothing_has_mpiruns_last_words(job):

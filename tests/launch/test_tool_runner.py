@@ -47,7 +47,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 @pytest.fixture
 def runner(make_starter: MakeStarter) -> ToolRunner:
-    made = make_tool_runner(make_starter("mpirun"), lambda text: None)
+    made = make_tool_runner(make_starter("mpirun"), 1e6, lambda text: None)
     assert made is not None
     return made
 
@@ -109,6 +109,12 @@ def test_a_tool_that_fails_is_told_with_the_end_of_its_stderr(
     assert problem(runner) == "ended with status 1: no such luck"
 
 
+def test_the_rank_that_has_failed_is_heard(runner: ToolRunner, install: Install) -> None:
+    wait = "time.sleep(60 * (os.environ['OMPI_COMM_WORLD_RANK'] == '0'))"
+    install("osu_allreduce", f"import os, sys, time; {wait}; sys.exit('rank 1 says why')")
+    assert problem(runner) == "ended with status 1: rank 1 says why"
+
+
 def test_a_tool_of_another_mpi_is_recognized(runner: ToolRunner, install: Install) -> None:
     install("osu_allreduce", "import sys; sys.exit('This test requires at least two processes')")
     assert problem(runner).startswith("every rank says that it is alone")
@@ -125,6 +131,8 @@ def test_a_tool_that_hangs_is_ended(runner: ToolRunner, install: Install, tmp_pa
         time.sleep(0.05)
     assert not any(map(is_running, pids))
     assert list(runner.scratch.iterdir()) == []
+    # It is not waited for again.
+    assert runner.run(Collective.ALLREDUCE, 2) == []
 
 
 def test_what_is_not_installed_is_not_run(runner: ToolRunner) -> None:
@@ -132,4 +140,4 @@ def test_what_is_not_installed_is_not_run(runner: ToolRunner) -> None:
 
 
 def test_agents_cannot_run_any(make_starter: MakeStarter) -> None:
-    assert make_tool_runner(make_starter("agents"), lambda text: None) is None
+    assert make_tool_runner(make_starter("agents"), 1e6, lambda text: None) is None
