@@ -192,7 +192,7 @@ SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 # The stack that --against names.
 AGAINST = "against"
 # Planted into an arm that is compared with itself: nothing.
-PLACEBO = "placebo"
+TWIN = "twin"
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Arm:
     exchange: a key of EXCHANGES. passes: how many batches' gradients are added up, each in a step,
     before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: which of a
     session's installed stacks runs it: empty for its own, or AGAINST. planted: what is wrong with
-    it on purpose: empty, or a key of harness.trials.TRIALS, of which PLACEBO is one.
+    it on purpose: empty, or a key of harness.trials.TRIALS, of which TWIN is one.
     """
 
     workload: Workload

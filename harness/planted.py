@@ -20,7 +20,7 @@ class Fault:
     `ms` milliseconds and `factor` - 1 times the step; busy: a process beside it computes on its
     core; data: it trains on other data; stray: its learning rate is `factor` times the others';
     leak: every step keeps a megabyte; corrupt: what it hands to a collective operation is off by
-    one. Of all ranks: unfused: Horovod fuses no tensors; cycle: it collects them for 25 ms; skip:
+    one. Of all ranks: nofuse: Horovod fuses no tensors; cycle: it collects them for 25 ms; skip:
     the first gradient of a step is not exchanged.
     """
 
@@ -46,7 +46,7 @@ class Fault:
         "stray",
         "leak",
         "corrupt",
-        "unfused",
+        "nofuse",
         "cycle",
         "skip",
     )

@@ -8,8 +8,8 @@ from harness.collectives import Collective
 from harness.exchanges import EXCHANGES
 from harness.plan import (
     AGAINST,
-    PLACEBO,
     SWEEP,
+    TWIN,
     Arm,
     BlockKind,
     Comparison,
@@ -183,17 +183,17 @@ def bound(workload: Workload, world_size: int) -> Comparison:
 def same(workload: Workload, world_size: int) -> Comparison:
     """Two groups of the same arm (A/A): what tonight's machine shows where nothing differs."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    return Comparison(Question.SAME, Side(replace(plain, planted=PLACEBO)), Side(plain))
+    return Comparison(Question.SAME, Side(replace(plain, planted=TWIN)), Side(plain))
 
 
 def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Every fault that is planted on purpose, against the same arm without it; into a single
-    replica, the placebo alone."""
+    replica, the twin alone."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return tuple(
         _trial(trial, replace(plain, planted=name), plain)
         for name, trial in TRIALS.items()
-        if world_size > 1 or name == PLACEBO
+        if world_size > 1 or name == TWIN
     )
 
 

@@ -29,8 +29,8 @@ STEPS_OF_AN_EPOCH = 100
 # Below the deadlines of orders, so that Horovod itself names the missing ranks first.
 STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
-# Faults that are another way of exchanging gradients.
-PLANTED_EXCHANGES = {"unfused": "nofuse", "cycle": "cycle"}
+# Faults that are another way of exchanging gradients, each of that name.
+PLANTED_EXCHANGES = ("nofuse", "cycle")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,8 @@ class Starter:
         launcher = self.stacks[arm.stack].launcher
         placed = place_group(self.slots, arm.world_size)
         fault = self._fault_of(arm)
-        exchange = EXCHANGES[PLANTED_EXCHANGES.get(fault.kind if fault else "", arm.exchange)]
+        planted = fault.kind if fault is not None else ""
+        exchange = EXCHANGES[planted if planted in PLANTED_EXCHANGES else arm.exchange]
         alone = arm.processes == 1
         hosts = [placed] if alone else [[slot] for slot in placed]
         horovod = arm.strategy is Strategy.HOROVOD
@@ -126,7 +127,7 @@ class Starter:
                     "fault": fault.as_config() if fault else None,
                 }
             )
-            if fault is not None and fault.kind == "data" and fault.rank == rank:
+            if fault is not None and planted == "data" and fault.rank == rank:
                 configs[rank]["data_dir"] = str(self._other_data(arm))
         recorded = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **recorded})

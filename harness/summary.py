@@ -89,7 +89,7 @@ def _name(comparison: Comparison) -> str:
         metric = comparison.question.metric.replace("accuracy", "acc")
         return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
     if comparison.is_trial:
-        return comparison.variant[:6]
+        return comparison.variant
     if comparison.collective is not None:
         return _TAXES[comparison.collective]
     return _NAMES.get(comparison.question, comparison.variant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.plan import PLACEBO, Comparison, Question
+from harness.plan import TWIN, Comparison, Question
 from harness.planted import Fault
 from harness.verdict import Verdict
 
@@ -31,19 +31,19 @@ class Trial:
 
 
 TRIALS = {
-    PLACEBO: Trial("", verdict=Verdict.PASS, rank=None),
+    TWIN: Trial("", verdict=Verdict.PASS, rank=None),
     "slow5": Trial("slow:rank=1,factor=1.05", term="between steps"),
     "slow10": Trial("slow:rank=1,factor=1.10", term="between steps"),
     "slow15": Trial("slow:rank=1,factor=1.15", term="between steps"),
-    "input15": Trial("input:rank=1,factor=1.15", term="input wait"),
+    "late15": Trial("input:rank=1,factor=1.15", term="input wait"),
     "busy": Trial("busy:rank=1", term="compute"),
-    "unfused": Trial("unfused", term="exposed communication", rank=None),
+    "nofuse": Trial("nofuse", term="exposed communication", rank=None),
     "cycle": Trial("cycle", term="exposed communication", rank=None),
     "skip": Trial("skip", verdict=Verdict.INVALID, rank=None),
     "data": Trial("data:rank=1", verdict=Verdict.INVALID),
     "leak": Trial("leak:rank=1", Question.MEMORY, term="memory"),
-    "trace15": Trial("longer:rank=1,phase=trace,factor=1.15", Question.STARTUP_TRACE, term="trace"),
-    "bcast50": Trial(
+    "trace": Trial("longer:rank=1,phase=trace,factor=1.15", Question.STARTUP_TRACE, term="trace"),
+    "bcast": Trial(
         "longer:rank=1,phase=broadcast,factor=1.5", Question.STARTUP_BROADCAST, term="broadcast"
     ),
 }

@@ -168,6 +168,26 @@ def test_a_sweep_with_wrong_numbers_is_invalid(run: Run, tmp_path: Path) -> None
     assert "number 0 is 1 instead of 0" in case["verdict"]["reason"]
 
 
+@pytest.mark.mpirun
+def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
+    profile = tmp_path / "planted.toml"
+    # Its first round is enough for these; the others have no time for a second.
+    trials = '[trials]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\nslow15 = ["alexnet_s"]\n'
+    profile.write_text(PROFILE + trials)
+    done = run(f"--profile={profile}", "-k", "test_planted")
+    assert done.returncode == 6, done.stdout
+    found = {
+        name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case
+        for name, case in documents(tmp_path).items()
+        if name.startswith("trust-")
+    }
+    words = {name: case["verdict"]["word"] for name, case in found.items()}
+    assert words == {"skip": "PASS", "data": "PASS", "slow15": "INCONCLUSIVE"}
+    assert found["data"]["noticed"]["called"] == "INVALID"
+    assert found["data"]["plan"]["candidate"]["planted"] == "data"
+    assert "planted data:rank=1: INVALID" in " ".join(done.stdout.split())
+
+
 def test_sizes_above_the_cores_are_marked(run: Run) -> None:
     ranks = 2 * len(os.sched_getaffinity(0))
     done = run("--collect-only", "-q", "--np", str(ranks), f"--world-sizes=1,{ranks}", ranks=ranks)

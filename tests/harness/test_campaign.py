@@ -232,9 +232,9 @@ def test_what_is_planted_is_asked_where_the_profile_names_it():
     assert {name for name, _, _ in shown} == set(TRIALS)
     assert {model for _, model, _ in shown} == {campaign().workloads[0].model}, "one says it all"
     trust = planted(campaign(profile="trust", models=""), anyway=True)
-    assert ("unfused", "resnet_50_s", 2) in trust
-    assert ("placebo", "vgg_16_s", 1) in trust
-    assert ("unfused", "vgg_16_s", 2) not in trust
+    assert ("nofuse", "resnet_50_s", 2) in trust
+    assert ("twin", "vgg_16_s", 1) in trust
+    assert ("nofuse", "vgg_16_s", 2) not in trust
     of_one = planted(campaign(profile="trust", models="lstm_s"))
     assert {model for _, model, _ in of_one} == {"lstm_s"}
 

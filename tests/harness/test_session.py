@@ -879,7 +879,7 @@ def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
 
 
 def test_nothing_is_planted_and_nothing_is_found(stage):
-    nothing = TRIALS["placebo"]
+    nothing = TRIALS["twin"]
     outcomes = stage.measure(nothing)
     assert verdicts(outcomes) == {nothing: Verdict.PASS}
     stage.script.speed = struck(nothing.candidate.arm, 0.9)
@@ -899,4 +899,4 @@ def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
 def test_computing_and_exchange_are_told_apart_only_where_that_is_asked():
     kinds = kinds_of(list(TRIALS.values()), lambda comparison: True)
     local = {arm.planted for arm, wanted in kinds.items() if BlockKind.LOCAL in wanted}
-    assert local == {"", "busy", "cycle", "unfused"}
+    assert local == {"", "busy", "cycle", "nofuse"}

@@ -10,7 +10,7 @@ import pytest
 from harness import questions
 from harness.attribution import Blame
 from harness.ledger import TERMS
-from harness.plan import PLACEBO, Arm, Question
+from harness.plan import TWIN, Arm, Question
 from harness.stats import Interval
 from harness.trials import TRIALS, trial_of
 from harness.trust import Noticed, blamed, noticed, on_trial
@@ -27,6 +27,10 @@ def called(verdict: Verdict, reason: str = "") -> Judgement:
     return Judgement(verdict, FIGURE, RULE, 6, reason)
 
 
+def test_every_name_of_a_trial_fits_the_summary():
+    assert max(map(len, TRIALS)) <= 6
+
+
 def test_every_trial_is_asked_of_an_arm_against_itself():
     assert list(TRIED) == list(TRIALS)
     for name, comparison in TRIED.items():
@@ -39,7 +43,7 @@ def test_every_trial_is_asked_of_an_arm_against_itself():
             assert comparison.is_against
             assert comparison.reference.arm == HOROVOD_2
     (alone,) = questions.trials(WORKLOAD, 1)
-    assert alone.candidate.arm.planted == PLACEBO
+    assert alone.candidate.arm.planted == TWIN
 
 
 def test_every_trial_can_be_planted_and_blamed_on_something_that_there_is():
@@ -55,7 +59,7 @@ def test_two_groups_of_one_arm_are_no_trial():
     same = questions.same(WORKLOAD, 2)
     assert trial_of(same) is None
     assert same.name == "same[resnet_50_s-np2]"
-    assert same.candidate.arm.label == "horovod@2+placebo"
+    assert same.candidate.arm.label == "horovod@2+twin"
     assert same.reference.arm == HOROVOD_2
     assert questions.against(same) is None
     assert all(questions.against(each) is None for each in TRIED.values())
@@ -103,7 +107,7 @@ def test_an_invalid_launch_is_to_name_the_rank():
 
 
 def test_nothing_is_to_be_called_nothing():
-    nothing = TRIALS[PLACEBO]
+    nothing = TRIALS[TWIN]
     assert on_trial(nothing, called(Verdict.PASS), Noticed(Verdict.PASS, Blame())).verdict is (
         Verdict.PASS
     )
@@ -126,7 +130,7 @@ def test_blame_is_laid_only_where_something_takes_longer():
 
 
 def test_a_start_is_blamed_by_its_phase():
-    comparison = TRIED["trace15"]
+    comparison = TRIED["trace"]
     measured = rounds_of(comparison)
     for each in measured:
         each.launches[comparison.candidate.arm].startup_seconds[1]["trace"] *= 1.15

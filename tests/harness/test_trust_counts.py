@@ -31,8 +31,8 @@ CAUGHT = said("slow10", Verdict.PASS, Verdict.FAIL)
 MISNAMED = said("slow10", Verdict.FAIL, Verdict.FAIL, Blame("compute", 0, 0.1))
 MISSED = said("slow10", Verdict.FAIL, Verdict.PASS)
 OPEN = said("slow10", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
-QUIET = said("placebo", Verdict.PASS, Verdict.PASS, Blame())
-ALARM = said("placebo", Verdict.FAIL, Verdict.FAIL, Blame())
+QUIET = said("twin", Verdict.PASS, Verdict.PASS, Blame())
+ALARM = said("twin", Verdict.FAIL, Verdict.FAIL, Blame())
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def archives(tmp_path: Path) -> list[Archive]:
 def test_what_was_called_and_who_was_blamed_are_counted_apart(archives):
     nothing, slow = counts(case for archive in archives for case in archive.cases)
     assert (nothing.trial, nothing.decided, nothing.called, nothing.inconclusive) == (
-        "placebo",
+        "twin",
         4,
         3,
         0,

@@ -65,7 +65,7 @@ def test_a_rank_that_reads_other_data_is_named(start: Start) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "setting"),
-    [("unfused", "HOROVOD_FUSION_THRESHOLD=0"), ("cycle", "HOROVOD_CYCLE_TIME=25.0")],
+    [("nofuse", "HOROVOD_FUSION_THRESHOLD=0"), ("cycle", "HOROVOD_CYCLE_TIME=25.0")],
 )
 def test_horovod_is_set_otherwise_on_all_ranks(start: Start, fault: str, setting: str) -> None:
     group = planted(start, fault)
@@ -108,8 +108,8 @@ def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: St
 
 def test_an_arm_has_what_is_planted_into_it_and_its_twin_has_nothing(start: Start) -> None:
     faulty = start("mpirun", replace(ARM, planted="data"))
-    placebo = start("mpirun", replace(ARM, planted="placebo"))
+    twin = start("mpirun", replace(ARM, planted="twin"))
     assert "rank 1 reads other data" in problems(faulty)[0]
-    assert problems(placebo) == []
+    assert problems(twin) == []
     faulty.close()
-    placebo.close()
+    twin.close()
