@@ -140,9 +140,7 @@ class Starter:
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 
     def _other_data(self, arm: Arm) -> Path:
-        return other_data(
-            Path(self.data[arm.workload.dataset].directory), self.scratch / "other-data"
-        )
+        return other_data(self.data[arm.workload.dataset].directory, self.scratch / "other-data")
 
     def _workload(self, arm: Arm) -> dict[str, Any]:
         workload = arm.workload
