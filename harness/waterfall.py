@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping
 
@@ -121,4 +122,5 @@ def _sum(seconds: Mapping[str, float]) -> str:
 
 
 def _factor(name: str, value: Interval) -> str:
-    return f"{name} {value.estimate:.3f} [{value.lower:.3f}, {value.upper:.3f}]"
+    bounds = f"{value.lower:.3f}, {value.upper:.3f}" if math.isfinite(value.upper) else "-, -"
+    return f"{name} {value.estimate:.3f} [{bounds}]"

@@ -106,3 +106,9 @@ def words(comparison, found, **how):
     lines = waterfall.lines(comparison, found, **how)
     assert all(len(line) <= 80 for line in lines)
     return re.sub(r"\s+", " ", " ".join(lines))
+
+
+def test_rounds_too_few_to_bound_a_factor_say_so():
+    found = account(WEAK, rounds(WEAK, count=2, exchange=0.003))
+    assert "contention 1.000 [-, -]" in words(WEAK, found)
+    assert "inf" not in words(WEAK, found)
