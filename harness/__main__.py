@@ -56,7 +56,7 @@ def predict(arguments: argparse.Namespace) -> int:
     sizes = parse_world_sizes(arguments.sizes, "--sizes") if arguments.sizes else ()
     archive = read_session(arguments.session)
     found = forecast(archive, sizes)
-    for line in (*archive.left_out, *found.refusals):
+    for line in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
         complain(line)
     for line in found.lines:
         print(line)

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.errors import UserError
-from harness.plan import Question, Workload
+from harness.plan import Comparison, Question, Workload
 from harness.stats import Interval
-from harness.store import Document
+from harness.store import SESSION_FILE, Document, plain, plan_document
 from harness.tomlfile import shown
 from harness.verdict import Verdict
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "results" / "schema"
-SESSION_FILE = "session.json"
 _LONGEST_REASON = 160
 
 
@@ -50,6 +49,10 @@ class Case:
     failed: bool
     document: Document
 
+    def asks(self, comparison: Comparison) -> bool:
+        """Whether it is about the same arms of the same workload."""
+        return bool(plain(plan_document(comparison)) == self.document["plan"])
+
     @property
     def is_against(self) -> bool:
         """Whether its figure holds an arm against the same one under another stack, or with nothing
@@ -70,13 +73,23 @@ class Case:
 
 @dataclass(frozen=True)
 class Archive:
-    """A session: its own document, None where it was ended before that was written, its cases by
-    name, and a line for each file that was left out."""
+    """A session: its own document, None where that cannot be read, its cases by name, and a line
+    for each file that was left out."""
 
     directory: Path
     session: Document | None
     cases: tuple[Case, ...]
     left_out: tuple[str, ...]
+
+    @property
+    def unfinished(self) -> str:
+        """In a line, that the session has not come to its end; empty if it has."""
+        if self.session is None or self.session["exit_status"] is not None:
+            return ""
+        return (
+            f"{shown(self.directory)}: the session still runs, or was killed; in that case "
+            "pytest --resume goes on with it"
+        )
 
 
 class Unreadable(ValueError):

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.archive import Archive, Case
+from harness.archive import Archive
 from harness.errors import UserError
 from harness.fingerprint import differences
 from harness.session import Outcome
 from harness.stats import Interval, shift
-from harness.store import case_document, plain
+from harness.store import plain
 from harness.summary import WIDTH, label
 from harness.tomlfile import shown
 from harness.verdict import as_ratio
@@ -64,7 +64,7 @@ def changes(archive: Archive, outcomes: Sequence[Outcome]) -> list[Change]:
     found = []
     for outcome in outcomes:
         case = earlier.get(outcome.comparison.name)
-        if case is None or outcome.judgement.figure is None or not _alike(outcome, case):
+        if case is None or outcome.judgement.figure is None or not case.asks(outcome.comparison):
             continue
         theirs = [float(value) for value in case.document["observations"] if value is not None]
         ours = [value for value in outcome.observations if math.isfinite(value)]
@@ -73,12 +73,6 @@ def changes(archive: Archive, outcomes: Sequence[Outcome]) -> list[Change]:
             now = outcome.judgement.figure.estimate
             found.append(Change(outcome, case.figure.estimate, now, ratio))
     return found
-
-
-def _alike(outcome: Outcome, case: Case) -> bool:
-    """Whether the same was asked, on the same nodes."""
-    plan = plain(case_document(outcome))["plan"]
-    return bool(plan == case.document["plan"])
 
 
 def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> list[str]:

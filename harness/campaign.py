@@ -409,8 +409,11 @@ def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots 
 
 def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots | None) -> Starter:
     """Everything that is needed to start arms: a listening socket and a scratch directory. stacks:
-    by harness.plan.Arm.stack."""
-    scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
+    by harness.plan.Arm.stack. Raises UserError if there is no place for temporary files."""
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
+    except OSError as error:
+        raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
     one_host = len({slot.host for slot in campaign.slots}) == 1
     hub = (
         Hub() if one_host else Hub("0.0.0.0", advertised=socket.gethostbyname(socket.gethostname()))

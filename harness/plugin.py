@@ -18,15 +18,16 @@ from harness import campaign as campaigns
 from harness.archive import read_session
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
+from harness.journal import Journal, open_store, session_document
 from harness.launch.slots import Slots, outer_size
 from harness.machine import local_machine
 from harness.placement import Offer, local_offers
 from harness.plan import AGAINST, Comparison, Schedule
 from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
+from harness.resume import earlier_parts, resumable
 from harness.session import Outcome, Session
 from harness.stack import probe, stack_differences
-from harness.store import Store, session_name
 from harness.thresholds import case_of, propose
 from harness.verdict import Verdict
 from models.inputs import INPUTS
@@ -66,6 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
     add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
     add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
+    add("--resume", default="", metavar="DIR", help="go on with an interrupted session")
     add("--plant", default="", metavar="FAULT", help="such as slow:rank=1,factor=2")
 
 
@@ -115,6 +117,7 @@ class Suite:
             if config.option.baseline
             else None
         )
+        self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
         self.reported: list[Outcome] = []
         # Under --baseline: what is otherwise than it was in that session.
         self.new_series: list[str] = []
@@ -122,7 +125,7 @@ class Suite:
         self.changed: list[str] = []
         self.began = time.monotonic()
         self._session: Session | None = None
-        self._store: Store | None = None
+        self._journal: Journal | None = None
 
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
         if self.slots is None:
@@ -138,15 +141,20 @@ class Suite:
         """Measured together with all other selected cases of the same rounds."""
         if comparison not in self.outcomes:
             session = self.prepare()
-            together = [c for c in self.selected if c.rounds == comparison.rounds] or [comparison]
-            done = {*together, *self.outcomes}
-            later = [c for c in self.selected if c not in done]
-            self.outcomes.update(session.measure(together, later))
+            missing = [c for c in self.selected if c not in self.outcomes]
+            together = [c for c in missing if c.rounds == comparison.rounds] or [comparison]
+            session.measure(together, [c for c in missing if c not in together])
         outcome = self.outcomes[comparison]
         self.reported.append(outcome)
-        if self._store is not None:
-            self._store.write_case(outcome)
         return outcome
+
+    def _decided(self, outcome: Outcome) -> None:
+        """Keep it at once: an end of the session loses what is in flight, and no more."""
+        self.outcomes[outcome.comparison] = outcome
+        if self._journal is not None:
+            problem = self._journal.keep(outcome)
+            if problem:
+                self._say(problem)
 
     def prepare(self) -> Session:
         """Check the stack and open what measuring needs, once. Raises UserError."""
@@ -156,6 +164,19 @@ class Suite:
             if self.options.against:
                 stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
                 self.changed = stack_differences(stacks[AGAINST], stacks[""])
+            facts = fingerprint(
+                self.machine,
+                stacks[""],
+                self.options.launcher,
+                self.campaign.slots,
+                data_sets={name: data.identity for name, data in self.campaign.data.items()},
+            )
+            if self.baseline is not None:
+                self.new_series = baseline.new_series(self.baseline, facts)
+            earlier = earlier_parts(self.resumed, facts, self.campaign, self.changed, self.selected)
+            self.outcomes.update(earlier.outcomes)
+            for text in earlier.told:
+                self._say(text)
             starter = campaigns.make_starter(self.campaign, stacks, self.slots)
             budget_s = self.campaign.profile.budget_s
             tools = campaigns.make_tool_runner(starter, budget_s, self._say)
@@ -165,19 +186,14 @@ class Suite:
                 profile=self.campaign.profile,
                 thresholds=self.campaign.thresholds,
                 progress=self._say,
-                seed=int(time.time()),
+                seed=earlier.seed,
+                decided=self._decided,
+                began=time.monotonic() - earlier.budget_spent_seconds,
+                timed_seconds=earlier.timed_seconds,
             )
-            facts = fingerprint(
-                self.machine,
-                stacks[""],
-                self.options.launcher,
-                self.campaign.slots,
-                data_sets={name: data.identity for name, data in self.campaign.data.items()},
-            )
-            runs = Path(self.options.results) / "runs"
-            if self.baseline is not None:
-                self.new_series = baseline.new_series(self.baseline, facts)
-            self._store = Store(runs, session_name(), facts, self.campaign.slots)
+            told = session_document(self.campaign, self._session.seed, self.changed)
+            store = open_store(self.campaign, facts, earlier)
+            self._journal = Journal(store, self._session, told, earlier, self.began)
         return self._session
 
     def _say(self, text: str) -> None:
@@ -191,27 +207,9 @@ class Suite:
 
     # Ending --------------------------------------------------------------------------------
 
-    def finish(self, exit_status: int) -> None:
-        """Write the session's document."""
-        if self._store is None or self._session is None:
-            return
-        elapsed = time.monotonic() - self.began
-        self._store.write_session(
-            {
-                "profile": self.campaign.profile.name,
-                "seed": self._session.seed,
-                "world_sizes": list(self.campaign.world_sizes),
-                "oversubscribed_sizes": self.campaign.oversubscribed_sizes(),
-                "launcher": self.options.launcher,
-                "schedule": self.campaign.profile.schedule,
-                "exit_status": exit_status,
-                "elapsed_seconds": elapsed,
-                "timed_seconds": self._session.timed_seconds,
-                "against": self.options.against or None,
-                "changed": self.changed,
-                "verdicts": {o.comparison.name: o.judgement.verdict for o in self.reported},
-            }
-        )
+    def finish(self, exit_status: int) -> int:
+        """Write the session's document; the status with which the session ends."""
+        return exit_status if self._journal is None else self._journal.end(exit_status)
 
     def propose_thresholds(self, path: Path) -> str:
         """Write thresholds that what was measured would PASS; in words, what was done."""
@@ -231,7 +229,7 @@ class Suite:
 
     def lines(self) -> list[str]:
         """The end of the summary: where time and results went."""
-        if self._store is None or self._session is None:
+        if self._journal is None or self._session is None:
             return []
         compared = []
         if self.baseline is not None:
@@ -239,17 +237,22 @@ class Suite:
             compared = baseline.lines(self.baseline.directory, self.new_series, found)
         proposal = self.config.option.propose_thresholds
         proposed = [self.propose_thresholds(Path(proposal))] if proposal else []
-        elapsed = time.monotonic() - self.began
+        elapsed = self._journal.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed
+        where = os.path.relpath(self._journal.directory)
+        left = len([c for c in self.selected if c not in self.outcomes])
         return [
             *compared,
-            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in "
-            f"{os.path.relpath(self._store.directory)}",
+            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in {where}",
+            *self._journal.lines(left),
             *proposed,
         ]
 
     def close(self) -> None:
         """Close what was opened."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
         if self._session is not None:
             campaigns.dispose(self._session.starter)
             self._session = None
@@ -411,7 +414,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         suite = config.stash[_suite]
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = _exit_status(session, suite)
-        suite.finish(int(session.exitstatus))
+        session.exitstatus = suite.finish(int(session.exitstatus))
     return (yield)
 
 

@@ -55,7 +55,7 @@ class Outcome:
 
     observations: ln of the figure, one a round. failure: the launch that failed, if one did.
     account: of a case on wall time, where that went. noticed: of what is planted on purpose. tools:
-    of a sweep, what other tools found.
+    of a sweep, what other tools found. taken_over: measured before the session was resumed.
     """
 
     comparison: Comparison
@@ -67,6 +67,7 @@ class Outcome:
     account: Account | None = None
     noticed: Noticed | None = None
     tools: tuple[ToolRun, ...] = ()
+    taken_over: bool = False
 
     @property
     def passed(self) -> bool:
@@ -77,8 +78,9 @@ class Outcome:
 class Session:
     """Measures workloads one after the other and keeps what came out.
 
-    progress is told what is going on, a line at a time. tools: times an operation on so many slots
-    by whatever other tools are installed (harness.tool_runner).
+    progress is told what is going on, a line at a time; decided, every outcome the moment that it
+    is known. tools: times an operation on so many slots by whatever other tools are installed
+    (harness.tool_runner).
     """
 
     starter: Starter
@@ -87,6 +89,7 @@ class Session:
     progress: Progress
     seed: int
     tools: Callable[[Collective, int], Sequence[ToolRun]] | None = None
+    decided: Callable[[Outcome], None] = lambda outcome: None
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
 
@@ -267,6 +270,7 @@ class _Work:
             caught = settled and trial is not None and trial.verdict is Verdict.INVALID
             if final or hopeless or caught or (at_look and settled):
                 self._decided[comparison] = outcome
+                self._session.decided(outcome)
 
     def _outcome(self, comparison: Comparison) -> Outcome:
         rounds = tuple(

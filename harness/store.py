@@ -9,6 +9,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import Enum
@@ -26,12 +27,13 @@ from harness.transport_tools.figures import ToolRun
 from harness.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
 FORMAT = 1
+SESSION_FILE = "session.json"
 
 Document = dict[str, Any]
 
 
 class Store:
-    """Writes below results/runs/<session>/."""
+    """Writes into results/runs/<session>/."""
 
     def __init__(
         self,
@@ -40,10 +42,8 @@ class Store:
         fingerprint: Mapping[str, Any],
         slots: Sequence[Slot],
     ) -> None:
-        """directory: results/runs. slots: of the session. Raises OSError if it cannot be
-        written."""
-        self.directory = directory / session
-        self.directory.mkdir(parents=True, exist_ok=False)
+        """directory: of the session, which is there. slots: of the session."""
+        self.directory = directory
         self._session = session
         self._fingerprint = fingerprint
         self._slots = slots
@@ -62,7 +62,7 @@ class Store:
 
     def write_session(self, document: Document) -> Path:
         return write_json(
-            self.directory / "session.json",
+            self.directory / SESSION_FILE,
             {
                 "format": FORMAT,
                 "session": self._session,
@@ -87,14 +87,21 @@ def file_name(comparison: Comparison) -> str:
 
 
 def write_json(path: Path, document: Document) -> Path:
-    """Write in one piece: readers see the whole document or none of it."""
+    """Write in one piece: readers see the whole document or none of it. Raises OSError, and leaves
+    what was there before, if it cannot."""
     partial = path.with_suffix(".partial")
-    with open(partial, "w") as stream:
-        json.dump(plain(document), stream, indent=1, allow_nan=False)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(partial, path)
+    try:
+        with open(partial, "w") as stream:
+            json.dump(plain(document), stream, indent=1, allow_nan=False)
+            stream.write("\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(partial, path)
+    except OSError:
+        # On a full disk the next document needs the room.
+        with suppress(OSError):
+            partial.unlink()
+        raise
     return path
 
 
@@ -116,15 +123,7 @@ def case_document(outcome: Outcome) -> Document:
     comparison, judgement, failure = outcome.comparison, outcome.judgement, outcome.failure
     return {
         "case": comparison.name,
-        "plan": {
-            "question": comparison.question,
-            "workload": asdict(comparison.workload),
-            "world_size": comparison.world_size,
-            "collective": comparison.collective,
-            "candidate": _side(comparison.candidate),
-            "reference": _side(comparison.reference),
-            "ideal_ratio": comparison.ideal_ratio,
-        },
+        "plan": plan_document(comparison),
         "verdict": {
             "word": judgement.verdict,
             "figure": _interval(judgement.figure),
@@ -148,6 +147,19 @@ def case_document(outcome: Outcome) -> Document:
         "noticed": None if outcome.noticed is None else asdict(outcome.noticed),
         "tools": [_tool_run(run) for run in outcome.tools],
         "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
+    }
+
+
+def plan_document(comparison: Comparison) -> Document:
+    """What was asked."""
+    return {
+        "question": comparison.question,
+        "workload": asdict(comparison.workload),
+        "world_size": comparison.world_size,
+        "collective": comparison.collective,
+        "candidate": _side(comparison.candidate),
+        "reference": _side(comparison.reference),
+        "ideal_ratio": comparison.ideal_ratio,
     }
 
 

@@ -45,6 +45,8 @@ _HEADER += f"{'must be':<13} {'n':>2} verdict"
 # Exit statuses; the worst verdict of a session decides, in the order of harness.verdict.Verdict.
 EXIT_STATUS = {Verdict.FAIL: 1, Verdict.INVALID: 7, Verdict.INCONCLUSIVE: 6, Verdict.PASS: 0}
 NOTHING_MEASURED = 5
+# Where all else is well.
+NOT_WRITTEN = 8
 
 
 def exit_status(verdicts: Sequence[Verdict]) -> int:
@@ -74,6 +76,7 @@ def line(outcome: Outcome) -> str:
     return (
         f"{label(outcome)} {figure_text(judgement.figure)} "
         f"{rule:<13} {judgement.rounds:>2} {judgement.verdict.value}"
+        f"{' *' if outcome.taken_over else ''}"
     )
 
 
@@ -147,6 +150,8 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
         note = f"NOT JUDGED: {reason}; shown, and neutral"
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
+    if any(outcome.taken_over for outcome in outcomes):
+        lines.append("*: measured before the session was resumed")
     return lines
 
 

@@ -232,8 +232,10 @@ LAYERS = (
     ("rounds", "tool_runner"),
     ("session",),
     ("store", "summary", "bandwidths", "replay"),
-    ("archive", "forecast", "baseline"),
+    ("archive", "forecast", "baseline", "recall"),
     ("campaign",),
+    ("resume",),
+    ("journal",),
     ("plugin", "__main__"),
 )
 LAYER = {f"harness.{name}": depth for depth, names in enumerate(LAYERS) for name in names}

@@ -17,6 +17,7 @@ import pytest
 from harness.environment import rank_environment
 from harness.launch.mpirun import is_running
 from harness.stack import find_mpirun
+from tests.support.filesystems import make_read_only, small_disk
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -268,6 +269,8 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["--plant=kill:phase=lunch"], "'lunch' is not a valid Phase"),
         (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
         (["--baseline=/no/such/session"], "give the directory of a session"),
+        (["--resume=/no/such/session"], "give the directory of a session"),
+        (["--resume=tests"], "there is no session.json in it"),
         (["--against=python", "--propose-thresholds=x"], "do not go together"),
     ],
 )
@@ -326,6 +329,79 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(is_running, workers))
+
+
+@pytest.mark.mpirun
+def test_a_killed_session_goes_on_where_it_was(
+    run: Run, options: list[str], tmp_path: Path
+) -> None:
+    two_workloads = ["-k", "efficiency or (test_sweep and broadcast)"]
+    process = subprocess.Popen(
+        command(["perf/", *options, *two_workloads], 0),
+        cwd=ROOT,
+        env=rank_environment(sys.executable),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    decided = "framework_tax-broadcast-sweep-np2.json"
+    deadline = time.monotonic() + 60
+    while decided not in documents(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    before = documents(tmp_path)
+    assert before.keys() == {decided, "session.json"}, "it was killed too late"
+    assert before["session.json"]["exit_status"] is None
+    (directory,) = (tmp_path / "results" / "runs").iterdir()
+    refused = run(*two_workloads, f"--resume={directory}", "--batch-size=16")
+    assert refused.returncode == 4
+    assert "batch: 8 -> 16" in refused.stderr
+    resumed = run(*two_workloads, f"--resume={directory}")
+    assert resumed.returncode == 6, resumed.stdout
+    after = documents(tmp_path)
+    assert after.keys() == {*before, "communication-alexnet_s-np2.json"}
+    assert after[decided] == before[decided]
+    session = after["session.json"]
+    assert session["exit_status"] == 6
+    assert session["taken_over"] == ["framework_tax[broadcast-sweep-np2]"]
+    assert len(session["resumed_at"]) == 1
+    assert session["elapsed_seconds"] > before["session.json"]["elapsed_seconds"]
+    (line,) = (text for text in resumed.stdout.splitlines() if text.startswith("tax/bc"))
+    assert line.endswith("INCONCLUSIVE *")
+    assert "np 2: busbw in GB/s" in resumed.stdout
+    assert "sweep collectives  round" not in resumed.stdout
+
+
+@pytest.mark.parametrize("how", ["a file", "read-only"])
+def test_results_that_cannot_be_written_are_one_line_before_anything_is_launched(
+    run: Run, tmp_path: Path, how: str
+) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        results = disk / "results"
+        if how == "a file":
+            results.write_text("mine")
+        make_read_only(disk)
+        done = run("-k", "parity", f"--results={results}")
+    assert done.returncode == 4
+    (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
+    assert "no results can be written to" in line
+    assert "Traceback" not in done.stderr + done.stdout
+    assert "round 1" not in done.stdout
+
+
+@pytest.mark.mpirun
+def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -> None:
+    # Room for the session's document, and not for that of a sweep.
+    with small_disk(tmp_path / "disk", "12k") as disk:
+        done = run("-k", "test_sweep and broadcast", f"--results={disk}")
+        left = sorted(path.name for path in disk.glob("runs/*/*"))
+    name = "framework_tax[broadcast-sweep-np2]"
+    assert f"NOT WRITTEN {name}: " in done.stdout
+    assert "No space left on device" in done.stdout
+    assert done.returncode == 6
+    assert any(text.startswith("tax/bc") for text in done.stdout.splitlines())
+    assert "Traceback" not in done.stderr + done.stdout
+    assert left == ["session.json"]
 
 
 def workers_below(pid: int) -> list[int]:

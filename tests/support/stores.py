@@ -40,7 +40,9 @@ def make_store(
     cores = tuple(range(slots_per_node))
     offers = [Offer(rank, f"host{rank // slots_per_node}", cores) for rank in range(slots)]
     placed = place(offers)
-    return Store(runs, session, fingerprint(MACHINE, STACK, "mpirun", placed, {}), placed)
+    directory = runs / session
+    directory.mkdir(parents=True)
+    return Store(directory, session, fingerprint(MACHINE, STACK, "mpirun", placed, {}), placed)
 
 
 def session_document(case: str, verdict: Verdict) -> dict[str, Any]:
@@ -57,5 +59,9 @@ def session_document(case: str, verdict: Verdict) -> dict[str, Any]:
         "timed_seconds": 3.5,
         "against": None,
         "changed": [],
+        "asked": {"plant": ""},
+        "budget_spent_seconds": 11.0,
+        "resumed_at": [],
+        "taken_over": [],
         "verdicts": {case: verdict},
     }

@@ -1,0 +1,132 @@
+"""An outcome as it was when its document was written: the way back from harness/store.py.
+
+What is written of it again is the same document. Numbers that were none are NaN again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.account import account
+from harness.archive import Case
+from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
+from harness.launch.group import GroupFailed
+from harness.marks import Asked, Mark, Marks
+from harness.measurement import Block, Launch, Round
+from harness.plan import SWEEP, Arm, BlockKind, Comparison, Schedule
+from harness.session import Outcome
+from harness.store import Document
+from harness.verdict import Band, Ceiling, Floor, Judgement, Rule
+
+_RULES = {"floor": Floor, "band": Band, "ceiling": Ceiling}
+# Of what ranks report, the floats that may have been none.
+_FLOATS = ("seconds", "loss")
+
+Reports = Sequence[Mapping[str, Any]]
+
+
+def recall(comparison: Comparison, case: Case) -> Outcome:
+    """The outcome of the comparison that the case asks."""
+    document = case.document
+    verdict, failure = document["verdict"], document["failure"]
+    rounds = tuple(_round(measured, comparison) for measured in document["rounds"])
+    return Outcome(
+        comparison,
+        Judgement(
+            case.verdict,
+            case.figure,
+            _rule(verdict["threshold"]),
+            verdict["rounds"],
+            case.reason,
+        ),
+        observations=tuple(map(_float, document["observations"])),
+        rounds=rounds,
+        failure=None
+        if failure is None
+        else GroupFailed(
+            failure["arm"],
+            failure["rank"],
+            failure["phase"],
+            failure["cause"],
+            failure["stderr_tail"],
+        ),
+        threshold_line=verdict["threshold_line"],
+        account=account(comparison, rounds) if document["account"] else None,
+        taken_over=True,
+    )
+
+
+def _float(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _rule(threshold: Mapping[str, Any] | None) -> Rule | None:
+    if threshold is None:
+        return None
+    values = {name: value for name, value in threshold.items() if name != "kind"}
+    rule: Rule = _RULES[threshold["kind"]](**values)
+    return rule
+
+
+def _round(document: Document, comparison: Comparison) -> Round:
+    number = document["number"]
+    launches = {
+        arm: _launch(launch, arm, number, comparison)
+        for arm, launch in zip(comparison.arms, document["launches"], strict=True)
+    }
+    return Round(number, Schedule(document["schedule"]), launches)
+
+
+def _launch(document: Document, arm: Arm, number: int, comparison: Comparison) -> Launch:
+    return Launch(
+        arm,
+        number,
+        startup_seconds=document["startup_seconds"],
+        facts=document["facts"],
+        warm_up=[_block(block) for block in document["warm_up"]],
+        blocks=[_block(block) for block in document["blocks"]],
+        series=[_series(series, comparison) for series in document["series"]],
+        run=_reports(document["run"]),
+        evidence=document["evidence"],
+        correctness=document["correctness"],
+        marks=_marks(document["marks"]),
+        met_run=_reports(document["met_run"]),
+        timeline=document["timeline"],
+    )
+
+
+def _reports(ranks: Reports) -> Reports:
+    return [
+        {name: _float(value) if name in _FLOATS else value for name, value in rank.items()}
+        for rank in ranks
+    ]
+
+
+def _block(document: Document) -> Block:
+    return Block(
+        BlockKind(document["kind"]),
+        document["turn"],
+        document["steps"],
+        _reports(document["ranks"]),
+    )
+
+
+def _series(document: Document, comparison: Comparison) -> Series:
+    collective, sizes = Collective(document["collective"]), list[int]()
+    if comparison.workload == SWEEP:
+        # Ranks that each have a part of it exchange a whole number of parts, which may be less.
+        sizes = [min(SWEEP_BYTES, key=lambda size: abs(size - document["bytes"]))]
+    return Series(Transfer(collective, tuple(sizes)), document["turn"], document["ranks"])
+
+
+def _marks(document: Document | None) -> Marks | None:
+    if document is None:
+        return None
+    return Marks(
+        document["launched_at"],
+        document["ended_at"],
+        tuple(tuple(Mark(*mark) for mark in rank) for rank in document["ranks"]),
+        tuple(Asked(*asked) for asked in document["asked"]),
+    )

@@ -1,0 +1,126 @@
+"""An interrupted session, continued: what it had decided is taken over, the rest is measured.
+
+Only on the same machine and stack, and where the same is asked: cases of one session are to be
+comparable. The directory is continued, too, so that in the end it is one whole session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.archive import Archive, read_session
+from harness.campaign import Campaign
+from harness.errors import UserError
+from harness.fingerprint import differences
+from harness.placement import replicas_per_node
+from harness.plan import Comparison
+from harness.recall import recall
+from harness.session import Outcome
+from harness.store import now, plain
+from harness.tomlfile import shown
+from harness.verdict import Verdict
+
+# As many as are told of what is otherwise.
+_TOLD = 3
+_BEGIN_ANEW = "leave out --resume to begin a new session"
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What the parts of a session so far have left; of one that begins, nothing but a seed.
+
+    Times are in seconds, as in session.json. verdicts: of every case with a document, by its name.
+    outcomes: of those of them that are asked again. directory, session: where the documents are,
+    and the session's name. told: lines for people.
+    """
+
+    seed: int
+    directory: Path | None = None
+    session: str = ""
+    elapsed_seconds: float = 0.0
+    timed_seconds: float = 0.0
+    budget_spent_seconds: float = 0.0
+    resumed_at: tuple[str, ...] = ()
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
+
+
+def resumable(directory: Path) -> Archive:
+    """A session that can be told to go on. Raises UserError if it cannot be read."""
+    archive = read_session(directory)
+    if archive.session is None:
+        why = next((line for line in archive.left_out if "session.json" in line), "")
+        raise UserError(
+            f"--resume {shown(directory)}: {why or 'there is no session.json in it'}; {_BEGIN_ANEW}"
+        )
+    return archive
+
+
+def asked(campaign: Campaign, changed: Sequence[str]) -> dict[str, str]:
+    """By name and as text, what has to be the same besides the fingerprint. Not how much time there
+    is, and not which cases are selected. changed: what differs from the stack of --against."""
+    profile = asdict(campaign.profile)
+    del profile["budget_s"]
+    lines = repr(campaign.thresholds.lines).encode()
+    return {
+        **{name: str(value) for name, value in _flat(plain(profile))},
+        "world_sizes": str(list(campaign.world_sizes)),
+        "workloads": ", ".join(f"{w.name} {w.precision}" for w in campaign.workloads),
+        "thresholds": f"{campaign.thresholds.path.name} {hashlib.sha256(lines).hexdigest()[:8]}",
+        "replicas_per_node": str(list(replicas_per_node(campaign.slots, len(campaign.slots)))),
+        "plant": campaign.options.plant,
+        "against": "; ".join(changed or ["itself"]) if campaign.options.against else "",
+    }
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """What is in a table becomes `table.name`."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def earlier_parts(
+    archive: Archive | None,
+    fingerprint: Mapping[str, Any],
+    campaign: Campaign,
+    changed: Sequence[str],
+    selected: Sequence[Comparison],
+) -> Earlier:
+    """What there is to take over. archive: None for a session that begins. fingerprint, changed: of
+    now. Raises UserError, one line, where something is otherwise."""
+    if archive is None or archive.session is None:
+        return Earlier(seed=int(time.time()))
+    document = archive.session
+    other = differences(document["fingerprint"], plain(fingerprint))
+    other += differences(document["asked"], asked(campaign, changed))
+    cases = {case.name: case for case in archive.cases}
+    again = [comparison for comparison in selected if comparison.name in cases]
+    other += [f"{c.name} asks something else" for c in again if not cases[c.name].asks(c)]
+    if other:
+        more = f"; and {len(other) - _TOLD} more" if other[_TOLD:] else ""
+        raise UserError(
+            f"--resume {shown(archive.directory)}: this would be another session: "
+            f"{'; '.join(other[:_TOLD])}{more}. Ask for the same on the same stack, or "
+            f"{_BEGIN_ANEW}"
+        )
+    return Earlier(
+        seed=document["seed"],
+        directory=archive.directory,
+        session=document["session"],
+        elapsed_seconds=document["elapsed_seconds"],
+        timed_seconds=document["timed_seconds"],
+        budget_spent_seconds=document["budget_spent_seconds"],
+        resumed_at=(*document["resumed_at"], now()),
+        verdicts={name: case.verdict for name, case in cases.items()},
+        outcomes={comparison: recall(comparison, cases[comparison.name]) for comparison in again},
+        told=(*archive.left_out, f"{len(again)} of {len(selected)} cases had been decided"),
+    )

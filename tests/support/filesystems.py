@@ -1,0 +1,44 @@
+"""File systems that are full or cannot be written, real ones: root is stopped by them, too."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(path: Path, size: str = "256k") -> Iterator[Path]:
+    """A file system of that size at the path, for as long as the test takes."""
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def make_read_only(path: Path) -> None:
+    """path: of small_disk."""
+    subprocess.run(["mount", "-o", "remount,ro", str(path)], check=True)
+
+
+def fill(path: Path) -> Path:
+    """Take all room that is left; the file that has it."""
+    ballast = path / "ballast"
+    with open(ballast, "wb", buffering=0) as stream:
+        try:
+            while True:
+                stream.write(bytes(1024))
+        except OSError:
+            return ballast
