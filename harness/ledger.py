@@ -8,6 +8,7 @@ wall is measured by the session, from outside; the terms by the ranks' own clock
 over is messages under way, and clocks that do not agree. How each term is taken:
 
 - launch: from before the launcher was started, by the time of day; end: until the launcher ended.
+  A time of day that is set in between is noticed (clock_set), and such a launch has no ledger.
 - ready: waiting for the slowest rank's start, and for the order to run.
 - between steps, input wait: by the marks of every step (harness.worker.run).
 - straggler wait: for the last rank to have its batch (harness.straggler).
@@ -46,6 +47,9 @@ OF_STEPS = (
 TERMS = ("launch", *START, *OF_STEPS, "end")
 # A ledger that leaves more than this share of the wall time unexplained is no ledger.
 CLOSES_WITHIN = 0.02
+# Seconds by which the time of day may move against the clock that is never set: what a process that
+# is not running between two looks at them makes of it.
+CLOCKS_AGREE_WITHIN_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -133,10 +137,31 @@ def disorder(marks: Marks) -> str:
             return f"rank {rank} went through its phases in the order {', '.join(phases)}"
         if any(b.clock < a.clock for a, b in pairwise(own)):
             return f"rank {rank}: its clock went backwards"
+    moved = clock_set(marks)
+    if moved:
+        return moved
+    for rank, own in enumerate(marks.ranks):
         if own[0].at < marks.launched_at or own[-1].at > marks.ended_at:
             return (
                 f"rank {rank} began before it was launched, or ended after it was gone: the "
                 "clocks of its host and of the session's do not agree"
+            )
+    return ""
+
+
+def clock_set(marks: Marks) -> str:
+    """Whose time of day was set during the launch, in words; empty if nobody's was. The terms
+    launch and end rest on it, all others on clocks that are never set."""
+    passed = marks.ended_at - marks.launched_at
+    moved = {"the session": passed - marks.asked[-1].answered}
+    for rank, own in enumerate(marks.ranks):
+        offsets = [mark.at - mark.clock for mark in own]
+        moved[f"rank {rank}"] = max((o - offsets[0] for o in offsets), key=abs)
+    for whose, seconds in moved.items():
+        if abs(seconds) > CLOCKS_AGREE_WITHIN_S:
+            return (
+                f"clocks disagree: by the time of day of {whose} {seconds:+.2f} s more passed than "
+                "by the clock that is never set; keep the clock from being set during a session"
             )
     return ""
 

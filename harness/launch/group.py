@@ -6,6 +6,7 @@ import math
 import re
 import shutil
 import signal
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -155,7 +156,7 @@ class Group:
         """Per rank, how long each phase of its start-up took, in seconds."""
         result = []
         for rank in self.ranks:
-            seconds = {Phase.LAUNCH.value: rank.marks[0].at - self.launched_at}
+            seconds = {Phase.LAUNCH.value: self._launch_seconds(rank)}
             # Where a start-up ends early, the later phases are not there.
             for mark, following in pairwise(rank.marks):
                 if mark.phase == Phase.READY.value:
@@ -163,6 +164,14 @@ class Group:
                 seconds[mark.phase] = following.clock - mark.clock
             result.append(seconds)
         return result
+
+    def _launch_seconds(self, rank: Rank) -> float:
+        """By the clock that is never set, which all processes of a host share; on other hosts by
+        the time of day, as far as the hosts agree on that."""
+        first = rank.marks[0]
+        if rank.host == socket.gethostname():
+            return first.clock - self._began
+        return max(0.0, first.at - self.launched_at)
 
     def marks(self) -> Marks:
         """When it began what; to be asked once it has been closed."""

@@ -9,7 +9,7 @@ import pytest
 from harness import evidence
 from harness.ledger import CLOSES_WITHIN, START, TERMS, disorder, ledger, wall_seconds
 from harness.marks import Marks
-from harness.measurement import Launch
+from harness.measurement import Launch, training
 from harness.wire import STARTUP, Phase
 from tests.support.marked import (
     APPLY,
@@ -84,12 +84,49 @@ def test_seconds_without_a_term_are_noticed():
 
 
 def test_seconds_that_two_terms_claim_are_noticed_too():
-    """A clock that was set forward by 3 s while the launch ended."""
-    launch = marked(HOROVOD_1)
-    assert launch.marks is not None
-    launch.marks = replace(launch.marks, ended_at=launch.marks.ended_at + 3)
-    assert ledger(launch).residual_seconds == pytest.approx(-3)
+    launch = marked(HOROVOD_1, unexplained=-0.5)
+    assert ledger(launch).residual_seconds == pytest.approx(-0.5)
     assert not ledger(launch).closes
+
+
+def set_during(marks: Marks, phases: int, seconds: float, ranks: int = 2) -> Marks:
+    """The time of day is set by so many seconds once the first so many ranks have begun so many
+    phases."""
+    moved = [
+        [mark._replace(at=mark.at + seconds * (i >= phases)) for i, mark in enumerate(own)]
+        for own in marks.ranks[:ranks]
+    ]
+    return replace(marks, ranks=[*moved, *marks.ranks[ranks:]], ended_at=marks.ended_at + seconds)
+
+
+PHASES = len(marks_of(1.0, ranks=2).ranks[0])
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0, 0.2, -0.2])
+@pytest.mark.parametrize("phases", range(PHASES + 1))
+def test_a_time_of_day_that_is_set_is_noticed_whenever_that_is(phases, seconds):
+    launch = marked(HOROVOD_2)
+    assert launch.marks is not None
+    sound = training(launch)
+    launch.marks = set_during(launch.marks, phases, seconds)
+    (problem,) = of_ledger(launch)
+    assert "clocks disagree: by the time of day of the session" in problem
+    assert f"{seconds:+.2f} s more passed" in problem
+    # Whatever a figure is taken from says the same as ever.
+    assert training(launch) == sound
+
+
+@pytest.mark.parametrize("phases", range(1, PHASES))
+def test_a_time_of_day_that_is_set_on_another_host_is_noticed_too(phases):
+    sound = marks_of(1.0, ranks=2)
+    own = set_during(sound, phases, 60.0).ranks[1]
+    said = disorder(replace(sound, ranks=[sound.ranks[0], own]))
+    assert said.startswith("clocks disagree: by the time of day of rank 1 +60.00 s")
+
+
+def test_a_clock_that_is_kept_in_time_is_not_set():
+    marks = set_during(marks_of(1.0, ranks=2), 5, 0.01)
+    assert disorder(marks) == ""
 
 
 def of_ledger(launch: Launch) -> list[str]:
@@ -106,7 +143,7 @@ def changed(change: str) -> Marks:
     elif change == "backwards":
         own[6] = own[6]._replace(clock=own[5].clock - 1)
     elif change == "early":
-        own[0] = own[0]._replace(at=marks.launched_at - 1)
+        own = [mark._replace(at=mark.at - 1) for mark in own]
     elif change == "never ran":
         return replace(marks, asked=marks.asked[1:])
     elif change == "never closed":

@@ -234,6 +234,19 @@ def test_a_time_of_day_that_is_set_changes_no_phase(start):
     group.end()
 
 
+@pytest.mark.parametrize("host", [socket.gethostname(), "another"])
+def test_a_time_of_day_that_is_set_makes_no_start_negative(start, host):
+    group, _ = start(obedient)
+    group.wait_ready(SOON)
+    (rank,) = group.ranks
+    rank.host = host
+    rank.marks[0] = rank.marks[0]._replace(clock=group._began + 0.25)
+    group.launched_at += 3600
+    (seconds,) = group.startup_seconds()
+    assert seconds["launch"] == pytest.approx(0.25 if host == socket.gethostname() else 0.0)
+    group.end()
+
+
 def test_a_launch_is_marked_from_outside_too(start, launcher):
     group, _ = start(obedient, obedient)
     group.wait_ready(SOON)
