@@ -39,6 +39,7 @@ FEWEST_FOR_PROPOSAL = 6
 _suite = pytest.StashKey["Suite"]()
 _slots = pytest.StashKey[Slots]()
 _outcome = pytest.StashKey[Outcome]()
+_status = pytest.StashKey[int]()
 _clock = pytest.StashKey[ReplayedClock]()
 
 
@@ -415,6 +416,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             session.exitstatus = _exit_status(session, suite)
         session.exitstatus = suite.finish(int(session.exitstatus))
+    config.stash[_status] = int(session.exitstatus)
     return (yield)
 
 
@@ -447,7 +449,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if _suite in config.stash:
         config.stash[_suite].close()
     if _slots in config.stash:
-        config.stash[_slots].release()
+        config.stash[_slots].release(config.stash.get(_status, int(pytest.ExitCode.USAGE_ERROR)))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -6,10 +6,11 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from harness.launch.agent import Agent
-from harness.launch.job import LaunchError, Order
+from harness.launch.job import LaunchError, Order, SlotGone
 from harness.placement import Slot
 
 # Seconds within which a slot reports the end of a process.
@@ -93,10 +94,15 @@ class AgentsJob:
 
     def end(self, pids: Mapping[int, int]) -> None:
         for agent in self._agents:
-            agent.end(self._launch)
+            # A rank whose slot is gone leaves with its connection, or dies with the slot.
+            with suppress(SlotGone):
+                agent.end(self._launch)
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:
-        return self._agents[rank].tail(self._launch, lines)
+        try:
+            return self._agents[rank].tail(self._launch, lines)
+        except SlotGone:
+            return []
 
 
 class AgentsLauncher:

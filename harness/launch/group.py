@@ -9,12 +9,13 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from harness.launch.hub import Hub
-from harness.launch.job import Job, Launcher, LaunchError, Order
+from harness.launch.job import Job, Launcher, LaunchError, Order, SlotGone
 from harness.marks import Asked, Mark, Marks
 from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase
 
@@ -208,7 +209,12 @@ class Group:
     def _signal(self, signum: int) -> None:
         if self._job is not None:
             pids = {i: rank.pid for i, rank in enumerate(self.ranks) if rank.connection}
-            self._job.signal(signum, pids)
+            try:
+                self._job.signal(signum, pids)
+            except SlotGone as gone:
+                failure = self._failure(gone.rank, str(gone))
+                self.end()
+                raise failure from None
 
     def close(self, deadline_s: float = 30.0, leave_group: bool = False) -> None:
         """Let every rank end in its own way, then make sure that nothing is left.
@@ -235,7 +241,8 @@ class Group:
 
     def kill(self) -> None:
         """Have every rank die, without waiting for it: before the end of several groups."""
-        self._signal(signal.SIGKILL)
+        with suppress(GroupFailed):
+            self._signal(signal.SIGKILL)
 
     def end(self) -> None:
         """Kill whatever still runs, and clean up after it."""

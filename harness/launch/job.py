@@ -65,3 +65,14 @@ class LaunchError(Exception):
 
 class NotEnded(LaunchError):
     """A program that was to end by itself is still there at its deadline."""
+
+
+class SlotGone(OSError):
+    """A slot does not do what it is asked to: it is stopped, or dead. rank: of the outer mpirun."""
+
+    def __init__(self, rank: int, asked: str, seconds: float) -> None:
+        self.rank = rank
+        super().__init__(
+            f"the slot of rank {rank} did not answer {asked!r} within {seconds:.0f} s: its process "
+            "is stopped, or its host is gone"
+        )

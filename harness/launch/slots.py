@@ -6,6 +6,7 @@ whole core.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -17,14 +18,16 @@ from typing import Any, NoReturn
 
 from harness.errors import UserError
 from harness.launch.agent import LocalAgent
+from harness.launch.job import SlotGone
 from harness.machine import local_machine
 from harness.placement import Offer
 
 # Seconds between two looks: while a worker runs, orders such as "stop" must be quick.
 IDLE_SLEEP_S = 0.05
 BUSY_SLEEP_S = 0.005
-# Seconds that a slot gets to answer.
-ANSWER_S = 60.0
+# Seconds that a slot gets to answer, and to leave.
+ANSWER_S = 30.0
+LEAVE_S = 10.0
 
 
 def outer_rank() -> int:
@@ -37,10 +40,6 @@ def outer_size() -> int:
     return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
 
 
-class SlotGone(OSError):
-    """A slot did not answer in time."""
-
-
 class Slots:
     """Rank 0's view of all ranks, over mpi4py. Only made under an outer mpirun of two or more."""
 
@@ -48,32 +47,55 @@ class Slots:
         from mpi4py import MPI
 
         self._comm = MPI.COMM_WORLD
+        self._calls = itertools.count()
         self._exits: dict[tuple[int, str], int] = {}
+        self._gone: dict[int, SlotGone] = {}
+        # What has been sent to slots that do not take it; MPI reads it from here.
+        self._untaken: list[Any] = []
 
     @property
     def size(self) -> int:
         return int(self._comm.Get_size())
 
     def offers(self) -> list[Offer]:
-        """What every rank has to lend, by rank."""
-        return [own_offer(), *(self.call(rank, "offer") for rank in range(1, self.size))]
+        """What every rank has to lend, by rank. Raises UserError that names a rank which does not
+        answer."""
+        try:
+            return [own_offer(), *(self.call(rank, "offer") for rank in self._others)]
+        except SlotGone as gone:
+            raise UserError(f"{gone}; start anew without it") from None
+
+    @property
+    def _others(self) -> range:
+        return range(1, self.size)
 
     def agent(self, rank: int) -> RemoteAgent:
         return RemoteAgent(self, rank)
 
     def call(self, rank: int, method: str, *arguments: Any) -> Any:
-        """Have a slot run a method of its agent, and wait for what it returns."""
-        self._comm.send(("call", method, arguments), dest=rank)
+        """Have a slot run a method of its agent, and wait for what it returns. Raises SlotGone if
+        it does not in time, and from then on at once."""
+        if rank in self._gone:
+            raise self._gone[rank]
+        number = next(self._calls)
+        self._send(rank, ("call", number, method, arguments))
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline:
             answer = self._next_from(rank)
-            if answer is not None:
-                kind, value = answer
+            # An answer that nobody waited for, because of Ctrl-C, is not this one's.
+            if answer is not None and answer[1] == number:
+                kind, _, value = answer
                 if kind == "error":
                     raise OSError(f"slot of rank {rank}: {value}")
                 return value
             time.sleep(0.0005)
-        raise SlotGone(f"slot {rank} did not answer {method!r} within {ANSWER_S:.0f} s")
+        self._gone[rank] = SlotGone(rank, method, ANSWER_S)
+        raise self._gone[rank]
+
+    def _send(self, rank: int, message: tuple[Any, ...]) -> None:
+        """Without waiting for the slot to take it: one that is stopped never does."""
+        self._untaken = [request for request in self._untaken if not request.Test()]
+        self._untaken.append(self._comm.isend(message, dest=rank))
 
     def status(self, rank: int, launch: str) -> int | None:
         """As the slot last reported it, unasked."""
@@ -81,20 +103,33 @@ class Slots:
             self._next_from(rank)
         return self._exits.get((rank, launch))
 
-    def _next_from(self, rank: int) -> tuple[str, Any] | None:
+    def _next_from(self, rank: int) -> tuple[str, int, Any] | None:
         if not self._comm.iprobe(source=rank):
             return None
-        kind, value = self._comm.recv(source=rank)
+        kind, number, value = self._comm.recv(source=rank)
         if kind == "exited":
             for launch, status in value.items():
                 self._exits[rank, launch] = status
             return None
-        return kind, value
+        return kind, number, value
 
-    def release(self) -> None:
-        """Let every slot go."""
-        for rank in range(1, self.size):
-            self._comm.send(("leave", "", ()), dest=rank)
+    def release(self, exit_status: int) -> None:
+        """Let every slot go. MPI cannot be left without all of them: where one does not go this
+        ends all processes, with the status of the session, or 1 if that was 0."""
+        for rank in self._others:
+            self._send(rank, ("leave", 0, "", ()))
+        staying = set(self._others)
+        deadline = time.monotonic() + LEAVE_S
+        while staying and time.monotonic() < deadline:
+            for rank in list(staying):
+                answer = self._next_from(rank)
+                if answer is not None and answer[0] == "left":
+                    staying.remove(rank)
+            time.sleep(0.0005)
+        for rank in sorted(staying):
+            print(f"ERROR: {SlotGone(rank, 'leave', LEAVE_S)}", file=sys.stderr, flush=True)
+        if staying:
+            self._comm.Abort(exit_status or 1)
 
 
 class RemoteAgent:
@@ -151,11 +186,13 @@ def _serve(agent: LocalAgent) -> None:
             news = {k: v for k, v in agent.statuses().items() if k not in reported}
             if news:
                 reported.update(news)
-                comm.send(("exited", news), dest=0)
-        kind, method, arguments = comm.recv(source=0)
+                comm.send(("exited", 0, news), dest=0)
+        kind, number, method, arguments = comm.recv(source=0)
         if kind == "leave":
+            comm.send(("left", number, None), dest=0)
             return
-        comm.send(_carry_out(agent, method, arguments), dest=0)
+        kind, value = _carry_out(agent, method, arguments)
+        comm.send((kind, number, value), dest=0)
 
 
 def _carry_out(agent: LocalAgent, method: str, arguments: Any) -> tuple[str, Any]:

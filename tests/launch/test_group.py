@@ -13,7 +13,7 @@ import pytest
 
 from harness.launch.group import Group, GroupFailed
 from harness.launch.hub import Hub
-from harness.launch.job import LaunchError, Order
+from harness.launch.job import LaunchError, Order, SlotGone
 from harness.wire import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
 
 SOON = 5.0
@@ -462,3 +462,24 @@ def test_the_session_goes_on_after_a_group_ended_with_its_ranks_connected(start,
     again.wait_ready(SOON)
     assert len(again.ask("block", SOON)) == 2
     again.end()
+
+
+@pytest.mark.parametrize("what", ["pause", "resume", "close"])
+def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what):
+    group, _ = start(obedient, obedient)
+    group.wait_ready(SOON)
+    if what != "pause":
+        group.pause()
+
+    def gone(signum: int, pids: Mapping[int, int]) -> None:
+        raise SlotGone(1, "signal", 30.0)
+
+    launcher.job.signal = gone
+    with pytest.raises(GroupFailed) as failed:
+        getattr(group, what)()
+    assert failed.value.rank == 1
+    assert "the slot of rank 1 did not answer 'signal' within 30 s" in failed.value.cause
+    assert launcher.job.ends == 1
+    group.kill()
+    group.end()
+    assert launcher.job.ends == 1

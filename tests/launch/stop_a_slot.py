@@ -1,0 +1,55 @@
+"""Under mpirun: rank 0 stops rank 1, and goes on as a session does. Prints what it is told."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from harness.errors import UserError  # noqa: E402
+from harness.launch import slots as slots_of_mpirun  # noqa: E402
+from harness.launch.agent import Agent, LocalAgent  # noqa: E402
+from harness.launch.agents import AgentsLauncher  # noqa: E402
+from harness.launch.job import LaunchError, Order  # noqa: E402
+from harness.launch.slots import Slots, lend_slot, outer_rank  # noqa: E402
+from harness.placement import place  # noqa: E402
+
+slots_of_mpirun.ANSWER_S = slots_of_mpirun.LEAVE_S = 1.0
+
+
+def process_of(rank: int) -> int:
+    """Of this mpirun."""
+    children = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
+    for child in children:
+        variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        if b"OMPI_COMM_WORLD_RANK=%d" % rank in variables:
+            return int(child)
+    raise LookupError(rank)
+
+
+if outer_rank() > 0:
+    lend_slot()
+scratch = Path(tempfile.mkdtemp())
+slots = Slots()
+offers = slots.offers()
+os.kill(process_of(1), signal.SIGSTOP)
+agents: list[Agent] = [LocalAgent(scratch / "agent-0"), slots.agent(1), slots.agent(2)]
+# More than MPI takes on trust: it is sent only once it is received.
+environment = {"LARGE": "x" * 100_000}
+began = time.monotonic()
+order = Order(3, place(offers), sys.executable, environment, scratch / "launch-0", 60.0)
+for _ in range(2):
+    try:
+        AgentsLauncher(agents).start(order)
+    except LaunchError as error:
+        print(f"{time.monotonic() - began:.1f} LaunchError: {error}", flush=True)
+try:
+    slots.offers()
+except UserError as error:
+    print(f"{time.monotonic() - began:.1f} UserError: {error}", flush=True)
+print(f"rank 2 still answers: {slots.call(2, 'offer').rank == 2}", flush=True)
+slots.release(0)

@@ -1,0 +1,93 @@
+"""Slots that are stopped or die, under a real mpirun: named within a deadline, and never a hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.leftovers import ended
+from harness.environment import rank_environment
+from harness.stack import find_mpirun
+
+pytestmark = pytest.mark.mpirun
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+MPIRUN = str(find_mpirun(Path(sys.executable)))
+
+
+def outer(ranks: int, *command: str) -> subprocess.Popen[str]:
+    environment = rank_environment(sys.executable)
+    environment.setdefault("OPAL_PREFIX", str(BIN.parent))
+    return subprocess.Popen(
+        [MPIRUN, "-np", str(ranks), "--oversubscribe", *command],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_stopped_slot_is_named_and_hangs_nothing() -> None:
+    began = time.monotonic()
+    mpirun = outer(3, sys.executable, str(Path(__file__).with_name("stop_a_slot.py")))
+    output, _ = mpirun.communicate(timeout=50)
+    gone = "the slot of rank 1 did not answer"
+    assert f"LaunchError: rank 1 could not be started: {gone} 'start' within 1 s" in output
+    assert output.count("LaunchError: ") == 2
+    assert f"UserError: {gone} 'start'" in output, "a slot that is gone is not asked again"
+    assert "rank 2 still answers: True" in output
+    assert f"ERROR: {gone} 'leave' within 1 s: its process is stopped" in output
+    assert "Traceback" not in output
+    assert mpirun.returncode == 1
+    assert time.monotonic() - began < 40
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    return tmp_path / "junit.xml"
+
+
+@pytest.fixture
+def session(report: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """One of a single case that takes 8 s, and the processes of its ranks."""
+    case = "tests/support/sleeping_case.py"
+    mpirun = outer(2, str(BIN / "pytest"), case, "-q", f"--junitxml={report}")
+    ranks = Path(f"/proc/{mpirun.pid}/task/{mpirun.pid}/children")
+    deadline = time.monotonic() + 20
+    while len(ranks.read_text().split()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(3)
+    yield mpirun, [int(pid) for pid in ranks.read_text().split()]
+    mpirun.kill()
+    mpirun.wait()
+
+
+def test_a_session_ends_although_a_slot_is_stopped(session, report) -> None:
+    mpirun, ranks = session
+    os.kill(max(ranks), signal.SIGSTOP)
+    output, _ = mpirun.communicate(timeout=50)
+    assert "1 passed" in output, "the report comes first"
+    assert report.exists()
+    assert "ERROR: the slot of rank 1 did not answer 'leave'" in output
+    assert mpirun.returncode == 1
+    assert ended(ranks)
+
+
+def test_a_session_ends_with_a_slot_that_dies_and_the_rank_is_named(session, report) -> None:
+    mpirun, ranks = session
+    os.kill(max(ranks), signal.SIGKILL)
+    output, _ = mpirun.communicate(timeout=30)
+    # mpirun shows nothing more of the others, and gives them a second.
+    assert report.exists(), "the session still reports"
+    assert "process rank 1" in output
+    assert "exited on signal 9" in output
+    assert mpirun.returncode != 0
+    assert ended(ranks)
