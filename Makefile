@@ -32,7 +32,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf test lint bench simulate trust clean distclean
+.PHONY: help stack env data perf test lint bench soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -75,6 +75,9 @@ lint: env ## ruff and mypy
 
 bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)
+
+soak: env ## start and end launches, good and bad ones, and see what is left behind: ARGS=200
+	@$(ACTIVATE); python -m bench.soak $(ARGS)
 
 simulate: env ## how often verdicts err, and how to spend a session: the tables of docs/
 	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS)

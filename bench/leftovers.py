@@ -2,14 +2,84 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from harness.launch.mpirun import is_running
+from harness.wire import DRIVER_VARIABLE
+
+# What a census counts.
+COUNTED = ("processes", "file descriptors", "listening ports", "shared memory", "temporary files")
+# What Open MPI calls its own in the place for temporary files.
+_OPEN_MPIS = ("ompi.*", "openmpi-*", "pmix*", "prte*", "vader*")
+_LISTENS = "0A"
+
+Names = frozenset[str]
+# By what is counted.
+Census = Mapping[str, Names]
+
+
+def take_census(scratch: Path, ports: Iterable[int]) -> Census:
+    """What there is now of this process, of launches that were to connect to one of the ports, and
+    of files: all of /dev/shm, everything below scratch, and Open MPI's own."""
+    mine = descriptors(os.getpid())
+    processes = launched(ports)
+    held = mine.union(*map(descriptors, processes))
+    temporary = Path(tempfile.gettempdir())
+    files = [*scratch.rglob("*"), *(found for name in _OPEN_MPIS for found in temporary.glob(name))]
+    return {
+        "processes": frozenset(f"{pid} {name}" for pid, name in processes.items()),
+        "file descriptors": mine,
+        "listening ports": frozenset(
+            f"port {port}" for inode, port in listening().items() if f"socket:[{inode}]" in held
+        ),
+        "shared memory": frozenset(os.listdir("/dev/shm")),
+        "temporary files": frozenset(map(str, files)),
+    }
+
+
+def launched(ports: Iterable[int]) -> dict[int, str]:
+    """Processes whose environment names one of the ports, and children of this one that nobody has
+    waited for: what they run, by process id."""
+    ends = tuple(f":{port}:" for port in ports)
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with suppress(OSError):
+            process = Path("/proc", entry)
+            name, _, state = (process / "stat").read_text().partition("(")[2].rpartition(")")
+            if state.split()[:2] == ["Z", str(os.getpid())] or _is_told(process, ends):
+                found[int(entry)] = name
+    return found
+
+
+def _is_told(process: Path, ends: Iterable[str]) -> bool:
+    """Whether its environment says to connect to one of the ends."""
+    variables = (process / "environ").read_text(errors="replace").split("\0")
+    told = [text for text in variables if text.startswith(f"{DRIVER_VARIABLE}=")]
+    return any(end in text for text in told for end in ends)
+
+
+def descriptors(pid: int) -> Names:
+    """What a process has open, as the kernel names it."""
+    found = set()
+    with suppress(OSError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found.add(os.readlink(descriptor))
+    # The directory that has just been listed.
+    return frozenset(found - {f"/proc/{pid}/fd"})
+
+
+def listening() -> dict[str, int]:
+    """The ports that somebody listens on, by the number of the socket."""
+    return {row[9]: int(row[1].rpartition(":")[2], 16) for row in _rows() if row[3] == _LISTENS}
 
 
 def open_sockets(pids: Iterable[int]) -> set[str]:
@@ -17,12 +87,10 @@ def open_sockets(pids: Iterable[int]) -> set[str]:
     parents = [
         int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids
     ]
-    found = set()
-    for pid in {*pids, *parents} - {os.getpid()}:
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                found.update(re.findall(r"socket:\[(\d+)\]", os.readlink(descriptor)))
-    return found & all_sockets()
+    names = frozenset[str]().union(*map(descriptors, {*pids, *parents} - {os.getpid()}))
+    return {number for name in names for number in re.findall(r"socket:\[(\d+)\]", name)} & (
+        all_sockets()
+    )
 
 
 def shared_memory_files(pids: Iterable[int]) -> set[Path]:
@@ -33,10 +101,13 @@ def shared_memory_files(pids: Iterable[int]) -> set[Path]:
 
 
 def all_sockets() -> set[str]:
-    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
-    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
     # Those that wait out a connection's end belong to no process any more and have number 0.
-    return {row[9] for row in rows} - {"0"}
+    return {row[9] for row in _rows()} - {"0"}
+
+
+def _rows() -> list[list[str]]:
+    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    return [line.split() for table in tables for line in table.splitlines()[1:]]
 
 
 def ended(pids: Iterable[int]) -> bool:

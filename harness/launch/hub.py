@@ -38,11 +38,16 @@ class Hub:
         self._advertised = advertised or host
         self._listeners: dict[str, Listener] = {}
 
+    @property
+    def port(self) -> int:
+        """That ranks connect to."""
+        return int(self._server.getsockname()[1])
+
     def expect(self, listener: Listener) -> str:
         """Make a token for a launch; the address that its ranks connect to, token included."""
         token = secrets.token_hex(16)
         self._listeners[token] = listener
-        return f"{self._advertised}:{self._server.getsockname()[1]}:{token}"
+        return f"{self._advertised}:{self.port}:{token}"
 
     def forget(self, address: str) -> None:
         """Accept no more ranks of that launch."""

@@ -1,0 +1,203 @@
+"""`python -m bench.soak [N]`: start and end N launches, good and bad ones, and see what is left.
+
+Exit status 1 if anything was left behind, or a launch did not end as it should.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.leftovers import COUNTED, Census, take_census
+from harness.launch.agent import LocalAgent
+from harness.launch.agents import AgentsLauncher
+from harness.launch.group import Group, GroupFailed
+from harness.launch.hub import Hub
+from harness.launch.job import Launcher
+from harness.launch.mpirun import MpirunLauncher
+from harness.machine import local_machine
+from harness.placement import local_offers, place
+from harness.plan import SWEEP, Arm, Strategy
+from harness.planted import Fault
+from harness.stack import find_mpirun
+from harness.starter import Installed, Starter
+from harness.wire import Phase
+
+LAUNCHES = 200
+RANKS = 2
+DEADLINE_S = 60.0
+# How long the kernel may take over what was killed last, in seconds.
+SETTLE_S = 10.0
+BARE, HOROVOD = (Arm(SWEEP, strategy, RANKS) for strategy in (Strategy.BARE, Strategy.HOROVOD))
+
+End = Callable[[Group], None]
+
+
+def close(group: Group) -> None:
+    group.close()
+
+
+def leave(group: Group) -> None:
+    """As a user's script ends."""
+    group.close(leave_group=True)
+
+
+def killed_while_stopped(group: Group) -> None:
+    group.pause()
+    os.kill(group.ranks[1].pid, signal.SIGKILL)
+    group.resume()
+    group.ask("evidence", DEADLINE_S)
+
+
+def dropped(group: Group) -> None:
+    """Without a word, as after Ctrl-C."""
+    group.kill()
+    group.end()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A launch: of what, how it ends, and the rank that is to fail; None where all goes well."""
+
+    launcher: str
+    arm: Arm
+    end: End = close
+    fault: Fault | None = None
+    fails: int | None = None
+
+    @property
+    def name(self) -> str:
+        how = (
+            self.end.__name__ if self.fault is None else f"{self.fault.kind} in {self.fault.phase}"
+        )
+        return f"{self.launcher} {self.arm.strategy.value}: {how.replace('_', ' ')}"
+
+
+# In turns. The cheap one more often: it needs no TensorFlow.
+KINDS = (
+    Kind("mpirun", BARE),
+    Kind("mpirun", HOROVOD),
+    Kind("mpirun", BARE, killed_while_stopped, fails=1),
+    Kind("agents", HOROVOD),
+    Kind("mpirun", BARE, dropped),
+    Kind("mpirun", HOROVOD, fault=Fault("kill", rank=1, phase="init"), fails=1),
+    Kind("mpirun", BARE, leave),
+    Kind("agents", HOROVOD, fault=Fault("exit", rank=1, phase="import"), fails=1),
+    Kind("mpirun", BARE),
+    Kind("mpirun", HOROVOD, fault=Fault("raise", rank=0, phase="init"), fails=0),
+)
+
+
+@contextmanager
+def starters(scratch: Path) -> Iterator[Mapping[str, Starter]]:
+    """One a launcher, by its name, with all their files below scratch."""
+    slots = place(local_offers(local_machine(), RANKS, oversubscribe=True))
+    launchers: dict[str, Launcher] = {
+        "mpirun": MpirunLauncher(str(find_mpirun(Path(sys.executable)))),
+        "agents": AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(RANKS)]),
+    }
+    # What is made once is there before the first launch.
+    for name in ("agent-0", "agent-1", *launchers):
+        (scratch / name).mkdir()
+    made = {
+        name: Starter(
+            stacks={"": Installed(sys.executable, launcher)},
+            hub=Hub(),
+            slots=slots,
+            data={},
+            scratch=scratch / name,
+            startup_deadline_s=DEADLINE_S,
+            order_deadline_s=DEADLINE_S,
+        )
+        for name, launcher in launchers.items()
+    }
+    yield made
+    for starter in made.values():
+        starter.hub.close()
+
+
+def launch(starter: Starter, kind: Kind) -> str:
+    """Start and end one. In words, that it went otherwise than it should; else empty."""
+    starter.fault = kind.fault
+    group = starter.start(kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT)
+    try:
+        group.wait_ready(DEADLINE_S)
+        kind.end(group)
+    except GroupFailed as failure:
+        return "" if failure.rank == kind.fails is not None else f"{kind.name}: {failure}"
+    finally:
+        group.end()
+    return "" if kind.fails is None else f"{kind.name}: rank {kind.fails} did not fail"
+
+
+def soak(launches: int, scratch: Path) -> list[str]:
+    """Report what happened as it does; the problems that were found."""
+    with starters(scratch) as by_launcher:
+        ports = [starter.hub.port for starter in by_launcher.values()]
+        before = take_census(scratch, ports)
+        done: Counter[str] = Counter()
+        problems, began = [], time.monotonic()
+        for kind in itertools.islice(itertools.cycle(KINDS), launches):
+            problem = launch(by_launcher[kind.launcher], kind)
+            problems += [problem] if problem else []
+            done[kind.name] += 1
+        seconds = time.monotonic() - began
+        after = settled(before, lambda: take_census(scratch, ports))
+    print(f"{launches} launches in {seconds:.0f} s, {seconds / max(launches, 1):.2f} s each:")
+    for name, count in done.items():
+        print(f"  {count:>4} {name}")
+    lines, left = compared(before, after)
+    print("\n".join(lines))
+    return [*problems, *left]
+
+
+def settled(before: Census, look: Callable[[], Census]) -> Census:
+    """What there is once nothing is left behind, or at the end of the patience."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        after = look()
+        if not compared(before, after)[1] or time.monotonic() > deadline:
+            return after
+        time.sleep(0.2)
+
+
+def compared(before: Census, after: Census) -> tuple[list[str], list[str]]:
+    """A table of counts, and a line for everything that is there only now."""
+    table = [f"{'':<20} {'before':>6} {'after':>6} {'left':>6}"]
+    left = []
+    for what in COUNTED:
+        new = sorted(after[what] - before[what])
+        table.append(f"{what:<20} {len(before[what]):>6} {len(after[what]):>6} {len(new):>6}")
+        left += [f"left behind, of {what}: {name}" for name in new]
+    return table, left
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("launches", type=int, nargs="?", default=LAUNCHES, metavar="N")
+    launches = parser.parse_args().launches
+    if launches < 1:
+        parser.error(f"{launches} launches: must be above zero")
+    scratch = Path(tempfile.mkdtemp(prefix="hvdperf-soak-"))
+    try:
+        problems = soak(launches, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The soak sees what launches leave behind, and sound ones leave nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench.leftovers import take_census
+from bench.soak import KINDS, compared, soak
+from harness.wire import DRIVER_VARIABLE
+
+PORT = 54321
+
+
+@contextmanager
+def a_process(scratch: Path):
+    address = {DRIVER_VARIABLE: f"127.0.0.1:{PORT}:token"}
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], env=address, stdin=-1)
+    yield
+    sleeper.communicate()
+
+
+@contextmanager
+def a_zombie(scratch: Path):
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    yield
+    os.waitpid(child, 0)
+
+
+@contextmanager
+def a_descriptor(scratch: Path):
+    with open("/dev/zero"):
+        yield
+
+
+@contextmanager
+def a_port(scratch: Path):
+    with closing(socket.create_server(("127.0.0.1", 0))):
+        yield
+
+
+@contextmanager
+def shared_memory(scratch: Path):
+    path = Path("/dev/shm") / f"hvdperf-test-{os.getpid()}"
+    path.touch()
+    yield
+    path.unlink()
+
+
+@contextmanager
+def a_file(scratch: Path):
+    (scratch / "left").touch()
+    yield
+
+
+@pytest.mark.parametrize(
+    ("leave", "what"),
+    [
+        (a_process, "processes"),
+        (a_zombie, "processes"),
+        (a_descriptor, "file descriptors"),
+        (a_port, "listening ports"),
+        (shared_memory, "shared memory"),
+        (a_file, "temporary files"),
+    ],
+)
+def test_what_is_left_behind_is_named(
+    leave: Callable[[Path], AbstractContextManager[None]], what: str, tmp_path: Path
+) -> None:
+    before = take_census(tmp_path, [PORT])
+    with leave(tmp_path):
+        after = take_census(tmp_path, [PORT])
+        table, left = compared(before, after)
+        assert any(line.startswith(f"left behind, of {what}: ") for line in left)
+        row = next(line for line in table if line.startswith(what))
+        assert int(row.split()[-1]) == 1
+    (tmp_path / "left").unlink(missing_ok=True)
+    assert compared(before, take_census(tmp_path, [PORT]))[1] == []
+
+
+def test_every_kind_of_launch_has_its_turn() -> None:
+    assert {kind.launcher for kind in KINDS} == {"mpirun", "agents"}
+    assert {kind.fails is None for kind in KINDS} == {True, False}
+
+
+@pytest.mark.mpirun
+def test_launches_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert soak(3, tmp_path) == []
+    said = capsys.readouterr().out
+    assert "3 launches in" in said
+    assert "   1 mpirun bare: killed while stopped" in said
