@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.account import account
 from harness.archive import Case
+from harness.attribution import Blame
 from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
 from harness.launch.group import GroupFailed
 from harness.marks import Asked, Mark, Marks
@@ -18,7 +19,8 @@ from harness.measurement import Block, Launch, Round
 from harness.plan import SWEEP, Arm, BlockKind, Comparison, Schedule
 from harness.session import Outcome
 from harness.store import Document
-from harness.verdict import Band, Ceiling, Floor, Judgement, Rule
+from harness.trust import Noticed
+from harness.verdict import Band, Ceiling, Floor, Judgement, Rule, Verdict
 
 _RULES = {"floor": Floor, "band": Band, "ceiling": Ceiling}
 # Of what ranks report, the floats that may have been none.
@@ -54,6 +56,7 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
         ),
         threshold_line=verdict["threshold_line"],
         account=account(comparison, rounds) if document["account"] else None,
+        noticed=_noticed(document["noticed"]),
         taken_over=True,
     )
 
@@ -68,6 +71,15 @@ def _rule(threshold: Mapping[str, Any] | None) -> Rule | None:
     values = {name: value for name, value in threshold.items() if name != "kind"}
     rule: Rule = _RULES[threshold["kind"]](**values)
     return rule
+
+
+def _noticed(document: Document | None) -> Noticed | None:
+    if document is None:
+        return None
+    blame = document["blame"]
+    return Noticed(
+        Verdict(document["called"]), Blame(blame["term"], blame["rank"], _float(blame["share"]))
+    )
 
 
 def _round(document: Document, comparison: Comparison) -> Round:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from harness import bandwidths, summary
 from harness.account import account
 from harness.archive import Case, read_session
+from harness.attribution import Blame
 from harness.launch.group import GroupFailed
 from harness.measurement import observation
 from harness.questions import (
@@ -23,15 +24,18 @@ from harness.questions import (
     fixed_epochs,
     memory,
     parity,
+    same,
     startup,
     strong_scaling,
     sweep,
+    trials,
     wall_time,
     weak_scaling,
 )
 from harness.recall import recall
 from harness.session import Outcome
 from harness.store import case_document, plain
+from harness.trust import Noticed
 from harness.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.marked import marked_round
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, outcome, run_report
@@ -66,6 +70,12 @@ def trained() -> Outcome:
     return measured
 
 
+def on_trial() -> Outcome:
+    (tried,) = (c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
+    found = Noticed(Verdict.FAIL, Blame("compute", 1, 0.1))
+    return outcome(tried, [0.9] * 6, Floor(0.98, 0.95), noticed=found)
+
+
 def accounted() -> Outcome:
     comparison = wall_time(WORKLOAD, 2)[0]
     rounds = tuple(marked_round(comparison, number, late=[0.0, 0.003]) for number in range(6))
@@ -85,6 +95,8 @@ def accounted() -> Outcome:
         outcome(fixed_epochs(WORKLOAD, 2)[0], ()),
         outcome(sweep(WORKLOAD, 3)[1], [4.0] * 2, Ceiling(20.0, unit="")),
         outcome(bound(WORKLOAD, 2), [1.1] * 6, Ceiling(2.0, unit="")),
+        outcome(same(WORKLOAD, 2), [1.01] * 6, Band(0.95, 1.05)),
+        on_trial(),
         trained(),
         accounted(),
     ],
@@ -95,6 +107,7 @@ def test_whatever_was_asked_is_as_it_was(measured):
     assert recalled.judgement == measured.judgement
     assert recalled.observations == measured.observations
     assert recalled.account == measured.account
+    assert recalled.noticed == measured.noticed
     assert [each.launches.keys() for each in recalled.rounds] == [
         each.launches.keys() for each in measured.rounds
     ]
