@@ -34,8 +34,8 @@ class Looks(Enum):
     """After how many rounds the profiles look."""
 
     SMOKE = (6,)
-    DEFAULT = (6, 12)
-    NIGHTLY = (6, 12, 24)
+    DEFAULT = (8, 12)
+    NIGHTLY = (8, 12, 24)
 
 
 SHOWN = (Looks.DEFAULT, Looks.NIGHTLY)

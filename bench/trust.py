@@ -29,7 +29,7 @@ HEAD = """\
 
 Written by `make trust`. A session plants each fault into one of two arms that live side by side and
 judges them as `--against` judges two stacks: FAIL if surely 2 % slower, PASS if surely not 5 %
-slower, after 6 or 12 rounds. Shares are of the sessions that came to a verdict, with 95 % intervals
+slower, after 8 or 12 rounds. Shares are of the sessions that came to a verdict, with 95 % intervals
 (Clopper and Pearson 1934).
 """
 TABLE = """\

@@ -361,9 +361,9 @@ class Sampling:
     below. Deadlines are in seconds, an order each.
     """
 
-    looks: tuple[int, ...] = (6, 12, 24)
+    looks: tuple[int, ...] = (8, 12, 24)
     turns_min: int = 3
-    turns_max: int = 8
+    turns_max: int = 6
     min_block_seconds: float = 0.3
     min_block_steps: int = 10
     startup_deadline_s: float = 240.0

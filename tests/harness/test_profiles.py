@@ -1,5 +1,6 @@
 import pytest
 
+from bench.simulation import Looks
 from harness.errors import UserError
 from harness.plan import Question, Runs, Sampling, Schedule
 from harness.profiles import PROFILES, load_profile
@@ -221,6 +222,11 @@ def test_a_shipped_profile_can_reach_a_verdict(name):
     assert profile.sampling.looks[-1] >= 6  # fewer rounds bound nothing
     assert all(network(model).scale is Scale.SMALL for model in profile.models)
     assert profile.dataset == "cifar10"
+
+
+@pytest.mark.parametrize("looks", list(Looks))
+def test_error_rates_are_simulated_at_the_looks_of_the_shipped_profiles(looks):
+    assert load_profile(looks.name.lower()).sampling.looks == looks.value
 
 
 def test_the_default_profile_has_every_kind_of_traffic_of_image_classifiers():

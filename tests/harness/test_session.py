@@ -158,6 +158,8 @@ LINES = (
     Line(("parity", "*", "*", "*"), Band(0.9, 1.1)),
 )
 ENOUGH = 1e6
+# Of a profile that names none.
+FIRST_LOOK, SECOND_LOOK, LAST_LOOK = Sampling().looks
 
 
 @dataclass
@@ -218,8 +220,8 @@ def verdicts(outcomes: dict[Comparison, Outcome]) -> dict[Comparison, Verdict]:
 def test_what_is_clear_passes_at_the_first_look(stage):
     outcomes = stage.measure(*ALL)
     assert verdicts(outcomes) == dict.fromkeys(ALL, Verdict.PASS)
-    assert all(outcome.judgement.rounds == 6 for outcome in outcomes.values())
-    assert len(stage.script.launched) == 6
+    assert all(outcome.judgement.rounds == FIRST_LOOK for outcome in outcomes.values())
+    assert len(stage.script.launched) == FIRST_LOOK
     assert all(outcome.passed for outcome in outcomes.values())
 
 
@@ -227,7 +229,7 @@ def test_what_is_clearly_below_fails_at_the_first_look(stage):
     stage.script.speed = noisy(0.7, 0.01)
     outcome = stage.measure(WEAK)[WEAK]
     assert outcome.judgement.verdict is Verdict.FAIL
-    assert outcome.judgement.rounds == 6
+    assert outcome.judgement.rounds == FIRST_LOOK
     assert outcome.judgement.figure.estimate == pytest.approx(0.7, rel=0.01)
     assert not outcome.passed
 
@@ -236,11 +238,11 @@ def test_what_is_too_close_to_call_is_looked_at_again_and_then_left_open(stage):
     stage.script.speed = noisy(0.9, 0.05)
     outcome = stage.measure(WEAK)[WEAK]
     assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
-    assert outcome.judgement.rounds == len(stage.script.launched) == 24
+    assert outcome.judgement.rounds == len(stage.script.launched) == LAST_LOOK
 
 
 def test_a_second_look_decides_what_the_first_could_not(stage):
-    # One of the first six is far below, which alone holds the lower bound down.
+    # One of the first rounds is far below, which alone holds the lower bound down.
     def speed(side: Side, number: int) -> float:
         slow = side.arm == HOROVOD_2 and number == 2
         return level(side, number) * (0.5 if slow else 1.0)
@@ -248,7 +250,7 @@ def test_a_second_look_decides_what_the_first_could_not(stage):
     stage.script.speed = speed
     outcome = stage.measure(WEAK)[WEAK]
     assert outcome.judgement.verdict is Verdict.PASS
-    assert outcome.judgement.rounds == 12
+    assert outcome.judgement.rounds == SECOND_LOOK
 
 
 def test_no_verdict_is_taken_between_looks(stage):
@@ -286,15 +288,16 @@ def test_arms_of_what_is_decided_are_not_launched_again(stage):
     stage.script.speed = speed
     outcomes = stage.measure(*ALL)
     assert verdicts(outcomes)[PARITY] is Verdict.INCONCLUSIVE
-    assert set(stage.script.launched[5]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
-    assert len(stage.script.launched) == 24
-    assert all(set(arms) == {HOROVOD_2, MIRRORED_2} for arms in stage.script.launched[6:])
-    assert outcomes[WEAK].judgement.rounds == 6
+    assert set(stage.script.launched[FIRST_LOOK - 1]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
+    assert len(stage.script.launched) == LAST_LOOK
+    later = stage.script.launched[FIRST_LOOK:]
+    assert all(set(arms) == {HOROVOD_2, MIRRORED_2} for arms in later)
+    assert outcomes[WEAK].judgement.rounds == FIRST_LOOK
 
 
 def test_an_arm_is_launched_once_a_round_however_many_need_it(stage):
     stage.measure(*ALL)
-    assert [len(arms) for arms in stage.script.launched] == [3] * 6
+    assert [len(arms) for arms in stage.script.launched] == [3] * FIRST_LOOK
 
 
 def test_split_blocks_are_taken_only_where_they_are_judged():
@@ -320,7 +323,7 @@ def test_replicas_that_share_a_core_are_judged_by_communication_alone(stage):
     assert outcomes[STRONG].judgement.figure is None
     assert set(stage.script.launched[0]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
     assert all(arms == [HOROVOD_2] for arms in stage.script.launched[1:])
-    assert len(stage.script.launched) == 6
+    assert len(stage.script.launched) == FIRST_LOOK
 
 
 def test_a_profile_may_name_whose_communication_is_judged_where_replicas_share_a_core(stage):
@@ -347,7 +350,7 @@ def test_a_start_up_is_judged_from_launches_of_its_own(stage):
     figures = {o.comparison.question.phase: o.judgement.figure for o in outcomes.values()}
     assert figures["trace"].estimate == pytest.approx(2.5 / 54)
     assert stage.script.schedules == {Schedule.FRESH}
-    assert stage.script.launched == [[HOROVOD_2]] * 6
+    assert stage.script.launched == [[HOROVOD_2]] * FIRST_LOOK
 
 
 def test_a_start_up_above_its_ceiling_fails(stage):
@@ -492,10 +495,10 @@ def test_a_sweep_takes_few_turns_for_they_are_long(stage):
     stage.sampling = Sampling(turns_min=8, turns_max=8)
     asked = sweep(WORKLOAD, 2)[0]
     stage.script.spoil = exchanged(asked, 1.2)
-    # Six rounds of 10 s and three turns of 1 s.
-    stage.budget_s = 6 * 13.0
+    # Rounds of 10 s and three turns of 1 s.
+    stage.budget_s = FIRST_LOOK * 13.0
     assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
-    assert stage.script.turns == [SWEEP_TURNS] * 6
+    assert stage.script.turns == [SWEEP_TURNS] * FIRST_LOOK
     assert sampling_of([GRADIENTS_OF], stage.sampling) == stage.sampling
     assert sampling_of([asked], Sampling(turns_min=1, turns_max=2)).turns_min == 1
 
@@ -689,11 +692,11 @@ def test_what_is_only_shown_takes_nothing_of_the_budget(stage):
 @pytest.mark.parametrize(
     ("budget_s", "expected"),
     [
-        # The first round takes turns_min, the others what is left: 5 rounds of 10 s and turns.
-        (13 + 5 * (10 + 8), [3, 8, 8, 8, 8, 8]),
-        (13 + 5 * (10 + 5), [3, 5, 5, 5, 5, 5]),
-        (13 + 5 * (10 + 3), [3, 3, 3, 3, 3, 3]),
-        (ENOUGH, [3, 8, 8, 8, 8, 8]),
+        # The first round takes turns_min, the others what is left: 7 rounds of 10 s and turns.
+        (13 + 7 * (10 + 6), [3, 6, 6, 6, 6, 6, 6, 6]),
+        (13 + 7 * (10 + 5), [3, 5, 5, 5, 5, 5, 5, 5]),
+        (13 + 7 * (10 + 3), [3, 3, 3, 3, 3, 3, 3, 3]),
+        (ENOUGH, [3, 6, 6, 6, 6, 6, 6, 6]),
     ],
 )
 def test_a_launch_takes_as_many_turns_as_the_budget_allows(stage, budget_s, expected):
@@ -710,8 +713,8 @@ def test_the_fewest_turns_are_kept_where_the_budget_is_short(stage):
 
 def test_progress_names_round_and_next_look(stage):
     stage.measure(WEAK)
-    assert stage.said[0] == "resnet_50_s  round 1 of 6: start"
-    assert stage.said[1].startswith("resnet_50_s  round 2 of 6, about 65 s to the next look")
+    assert stage.said[0] == "resnet_50_s  round 1 of 8: start"
+    assert stage.said[1].startswith("resnet_50_s  round 2 of 8, about 91 s to the next look")
 
 
 # Failures --------------------------------------------------------------------------------------
@@ -782,7 +785,7 @@ def test_a_missing_threshold_is_invalid_with_a_line_to_paste(stage):
     stage.lines = ()
     outcome = stage.measure(WEAK)[WEAK]
     assert outcome.judgement.verdict is Verdict.INVALID
-    assert outcome.judgement.rounds == 6
+    assert outcome.judgement.rounds == FIRST_LOOK
     assert outcome.threshold_line == '"weak_scaling/resnet_50_s/np2/one-node" = 0.97'
     assert outcome.judgement.reason == (
         f"no threshold; add to cpu-made-up.toml: {outcome.threshold_line}"
@@ -815,9 +818,9 @@ def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm
 
 def test_rounds_of_a_case_are_those_with_all_of_its_arms(stage):
     outcome = stage.measure(*ALL)[PARITY]
-    assert [measured.number for measured in outcome.rounds] == [0, 1, 2, 3, 4, 5]
+    assert [measured.number for measured in outcome.rounds] == list(range(FIRST_LOOK))
     assert all(set(PARITY.arms) <= set(measured.launches) for measured in outcome.rounds)
-    assert len(outcome.observations) == 6
+    assert len(outcome.observations) == FIRST_LOOK
 
 
 def test_timed_seconds_are_those_of_all_blocks(stage):
@@ -862,7 +865,7 @@ def test_what_is_planted_and_blamed_on_the_right_rank_has_passed(stage):
     outcome = stage.measure(slow)[slow]
     assert outcome.judgement.verdict is Verdict.PASS
     assert (outcome.noticed.blame.term, outcome.noticed.blame.rank) == ("between steps", 1)
-    assert outcome.judgement.rounds == 6
+    assert outcome.judgement.rounds == FIRST_LOOK
 
 
 def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):

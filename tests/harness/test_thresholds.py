@@ -284,7 +284,7 @@ def sessions(centre, noise, rounds, count, seed):
 
 
 class TestProposals:
-    @pytest.mark.parametrize("rounds", [6, 12, 24])
+    @pytest.mark.parametrize("rounds", [6, 8, 12, 24])
     def test_unchanged_builds_pass_a_noisy_floor_in_95_percent_of_sessions(self, rounds):
         (observed,) = sessions(math.log(0.85), 0.12, 400, 1, seed=1)
         floor = proposed_rule(WEAK, observed, rounds)
@@ -294,7 +294,7 @@ class TestProposals:
         # Three standard errors of a share of 0.95 of 1,500 are 0.017.
         assert passed / len(fresh) == pytest.approx(0.95, abs=0.02)
 
-    @pytest.mark.parametrize("rounds", [6, 12])
+    @pytest.mark.parametrize("rounds", [6, 8, 12])
     def test_unchanged_builds_pass_a_noisy_band_in_95_percent_of_sessions(self, rounds):
         (observed,) = sessions(0.0, 0.12, 400, 1, seed=3)
         band = proposed_rule(PARITY, observed, rounds)
