@@ -50,6 +50,8 @@ CLOSES_WITHIN = 0.02
 # Seconds by which the time of day may move against the clock that is never set: what a process that
 # is not running between two looks at them makes of it.
 CLOCKS_AGREE_WITHIN_S = 0.05
+# And by what share of the time that passes: so much NTP may slew it by (adjtimex, 500 ppm).
+SLEWED = 5e-4
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def clock_set(marks: Marks) -> str:
         offsets = [mark.at - mark.clock for mark in own]
         moved[f"rank {rank}"] = max((o - offsets[0] for o in offsets), key=abs)
     for whose, seconds in moved.items():
-        if abs(seconds) > CLOCKS_AGREE_WITHIN_S:
+        if abs(seconds) > CLOCKS_AGREE_WITHIN_S + SLEWED * passed:
             return (
                 f"clocks disagree: by the time of day of {whose} {seconds:+.2f} s more passed than "
                 "by the clock that is never set; keep the clock from being set during a session"

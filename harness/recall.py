@@ -19,6 +19,7 @@ from harness.measurement import Block, Launch, Round
 from harness.plan import SWEEP, Arm, BlockKind, Comparison, Schedule
 from harness.session import Outcome
 from harness.store import Document
+from harness.transport_tools.figures import Figure, ToolRun
 from harness.trust import Noticed
 from harness.verdict import Band, Ceiling, Floor, Judgement, Rule, Verdict
 
@@ -57,6 +58,7 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
         threshold_line=verdict["threshold_line"],
         account=account(comparison, rounds) if document["account"] else None,
         noticed=_noticed(document["noticed"]),
+        tools=tuple(_tool_run(run, comparison.world_size) for run in document["tools"]),
         taken_over=True,
     )
 
@@ -79,6 +81,22 @@ def _noticed(document: Document | None) -> Noticed | None:
     blame = document["blame"]
     return Noticed(
         Verdict(document["called"]), Blame(blame["term"], blame["rank"], _float(blame["share"]))
+    )
+
+
+def _tool_run(document: Document, world_size: int) -> ToolRun:
+    collective = Collective(document["collective"])
+    figures = [
+        Figure(collective, found["bytes"], found["seconds"], found["busbw_gb_per_s"])
+        for found in document["figures"]
+    ]
+    return ToolRun(
+        document["tool"],
+        document["program"],
+        collective,
+        world_size,
+        tuple(figures),
+        document["problem"],
     )
 
 

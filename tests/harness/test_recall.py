@@ -16,6 +16,7 @@ from harness import bandwidths, summary
 from harness.account import account
 from harness.archive import Case, read_session
 from harness.attribution import Blame
+from harness.collectives import Collective
 from harness.launch.group import GroupFailed
 from harness.measurement import observation
 from harness.questions import (
@@ -35,6 +36,7 @@ from harness.questions import (
 from harness.recall import recall
 from harness.session import Outcome
 from harness.store import case_document, plain
+from harness.transport_tools.figures import ToolRun, figure
 from harness.trust import Noticed
 from harness.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.marked import marked_round
@@ -76,6 +78,16 @@ def on_trial() -> Outcome:
     return outcome(tried, [0.9] * 6, Floor(0.98, 0.95), noticed=found)
 
 
+def with_tools() -> Outcome:
+    asked = sweep(WORKLOAD, 2)[0]
+    found = figure(Collective.ALLREDUCE, 2, 65536, 1e-4)
+    runs = (
+        ToolRun("osu", "osu_allreduce", Collective.ALLREDUCE, 2, (found,)),
+        ToolRun("nccl", "all_reduce_perf", Collective.ALLREDUCE, 2, problem="it broke"),
+    )
+    return outcome(asked, [4.0] * 6, Ceiling(20.0, unit=""), tools=runs)
+
+
 def accounted() -> Outcome:
     comparison = wall_time(WORKLOAD, 2)[0]
     rounds = tuple(marked_round(comparison, number, late=[0.0, 0.003]) for number in range(6))
@@ -97,6 +109,7 @@ def accounted() -> Outcome:
         outcome(bound(WORKLOAD, 2), [1.1] * 6, Ceiling(2.0, unit="")),
         outcome(same(WORKLOAD, 2), [1.01] * 6, Band(0.95, 1.05)),
         on_trial(),
+        with_tools(),
         trained(),
         accounted(),
     ],
@@ -108,6 +121,7 @@ def test_whatever_was_asked_is_as_it_was(measured):
     assert recalled.observations == measured.observations
     assert recalled.account == measured.account
     assert recalled.noticed == measured.noticed
+    assert recalled.tools == measured.tools
     assert [each.launches.keys() for each in recalled.rounds] == [
         each.launches.keys() for each in measured.rounds
     ]

@@ -364,8 +364,6 @@ def test_a_missing_field_is_refused_wherever_it_is(store):
     document = written(store, checked())
     for path in places(document):
         for name in at(document, path):
-            if name == "tools" and not path:
-                continue  # sessions from before there were any stay readable
             if name == "nccl" and path[-2:] == ("facts", 0):
                 continue  # MirroredStrategy does not say
             if path[-2:] == ("startup_seconds", 0) and name not in ("launch", "import", "init"):
