@@ -26,7 +26,7 @@ Census = Mapping[str, Names]
 
 def take_census(scratch: Path, ports: Iterable[int]) -> Census:
     """What there is now of this process, of launches that were to connect to one of the ports, and
-    of files: all of /dev/shm, everything below scratch, and Open MPI's own."""
+    of this user's files: all of /dev/shm, everything below scratch, and Open MPI's own."""
     mine = descriptors(os.getpid())
     processes = launched(ports)
     held = mine.union(*map(descriptors, processes))
@@ -38,9 +38,17 @@ def take_census(scratch: Path, ports: Iterable[int]) -> Census:
         "listening ports": frozenset(
             f"port {port}" for inode, port in listening().items() if f"socket:[{inode}]" in held
         ),
-        "shared memory": frozenset(os.listdir("/dev/shm")),
-        "temporary files": frozenset(map(str, files)),
+        "shared memory": frozenset(map(str, _own(Path("/dev/shm").iterdir()))),
+        "temporary files": frozenset(map(str, _own(files))),
     }
+
+
+def _own(files: Iterable[Path]) -> Iterable[Path]:
+    """Those of this user; others may be at work on this machine, too."""
+    for path in files:
+        with suppress(OSError):
+            if path.lstat().st_uid == os.getuid():
+                yield path
 
 
 def launched(ports: Iterable[int]) -> dict[int, str]:

@@ -24,7 +24,7 @@ from harness.launch.agent import LocalAgent
 from harness.launch.agents import AgentsLauncher
 from harness.launch.group import Group, GroupFailed
 from harness.launch.hub import Hub
-from harness.launch.job import Launcher
+from harness.launch.job import Launcher, LaunchError
 from harness.launch.mpirun import MpirunLauncher
 from harness.machine import local_machine
 from harness.placement import local_offers, place
@@ -122,15 +122,20 @@ def starters(scratch: Path) -> Iterator[Mapping[str, Starter]]:
         )
         for name, launcher in launchers.items()
     }
-    yield made
-    for starter in made.values():
-        starter.hub.close()
+    try:
+        yield made
+    finally:
+        for starter in made.values():
+            starter.hub.close()
 
 
 def launch(starter: Starter, kind: Kind) -> str:
     """Start and end one. In words, that it went otherwise than it should; else empty."""
     starter.fault = kind.fault
-    group = starter.start(kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT)
+    try:
+        group = starter.start(kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT)
+    except LaunchError as error:
+        return f"{kind.name}: {error}"
     try:
         group.wait_ready(DEADLINE_S)
         kind.end(group)

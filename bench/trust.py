@@ -23,18 +23,21 @@ from harness.trials import TRIALS, Trial
 from harness.verdict import Verdict
 
 RESULTS = ROOT / "results" / "trust"
+# Of pytest: interrupted, broken, bad input. What is planted and not noticed is no error here.
+NO_SESSION = (2, 3, 4)
 PAGE = ROOT / "docs" / "trust.md"
 HEAD = """\
 # What the suite notices, measured
 
 Written by `make trust`. A session plants each fault into one of two arms that live side by side and
 judges them as `--against` judges two stacks: FAIL if surely 2 % slower, PASS if surely not 5 %
-slower, after 8 or 12 rounds. Shares are of the sessions that came to a verdict, with 95 % intervals
+slower, after 8 or 12 rounds. (Memory is held against its ceiling; what makes a launch INVALID is
+found in the first round.) Shares are of the sessions that came to a verdict, with 95 % intervals
 (Clopper and Pearson 1934).
 """
 TABLE = """\
-| planted | must be called | was | right rank and term | undecided | figures |
-|---|---|---|---|---|---|
+| planted | into | must be called | was | right rank and term | undecided | figures |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -43,6 +46,8 @@ class Count:
     """Of a trial's sessions that came to a verdict, how many said what they must."""
 
     trial: str
+    model: str
+    world_size: int
     decided: int
     called: int
     blamed: int
@@ -61,8 +66,11 @@ def main() -> None:
         if time.monotonic() - began >= 60 * options.minutes:
             break
         print(f"session {number + 1} of {options.sessions}", flush=True)
-        session(options.selected)
-    archives = [read_session(path) for path in sorted((RESULTS / "runs").glob("*"))]
+        status = session(options.selected)
+        if status in NO_SESSION:
+            sys.exit(status)
+    sessions = sorted(path for path in (RESULTS / "runs").glob("*") if path.is_dir())
+    archives = [read_session(path) for path in sessions]
     alike, others = of_newest([archive for archive in archives if archive.cases])
     lines = page(alike)
     PAGE.write_text("\n".join(lines) + "\n")
@@ -71,10 +79,11 @@ def main() -> None:
         print(f"{len(others)} sessions of another machine, stack or suite are not counted")
 
 
-def session(selected: str) -> None:
-    """One, as a user starts it. What is planted and not noticed is no error of this command."""
+def session(selected: str) -> int:
+    """One, as a user starts it; its exit status."""
     command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "--profile=trust", "-q"]
-    subprocess.run([*command, "-k", selected, f"--results={RESULTS}"], cwd=ROOT, check=False)
+    command += ["-k", selected, f"--results={RESULTS}"]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def of_newest(archives: Sequence[Archive]) -> tuple[list[Archive], list[Archive]]:
@@ -87,31 +96,37 @@ def of_newest(archives: Sequence[Archive]) -> tuple[list[Archive], list[Archive]
 
 
 def counts(cases: Iterable[Case]) -> list[Count]:
-    """By trial, in the order of TRIALS."""
-    by_trial: dict[str, list[Case]] = {}
+    """By trial, in the order of TRIALS, network and world size."""
+    alike: dict[tuple[str, str, int], list[Case]] = {}
     for case in cases:
-        by_trial.setdefault(case.document["plan"]["candidate"]["planted"], []).append(case)
+        if case.name.startswith("trust["):
+            trial = case.document["plan"]["candidate"]["planted"]
+            alike.setdefault((trial, case.workload.model, case.world_size), []).append(case)
+    order = list(TRIALS)
     return [
-        _count(name, trial, by_trial[name]) for name, trial in TRIALS.items() if name in by_trial
+        _count(*alike[key], of=key)
+        for key in sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
     ]
 
 
-def _count(name: str, trial: Trial, cases: Sequence[Case]) -> Count:
-    undecided = [case for case in cases if case.verdict is Verdict.INCONCLUSIVE]
-    decided = [case for case in cases if case not in undecided]
-    called = [case for case in decided if _called(case) is trial.verdict]
+def _count(*cases: Case, of: tuple[str, str, int]) -> Count:
+    open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED)
+    decided = [case for case in cases if case.verdict not in open_]
+    called = [case for case in decided if _called(case) is TRIALS[of[0]].verdict]
     return Count(
-        name,
+        *of,
         decided=len(decided),
         called=len(called),
         blamed=sum(case.verdict is Verdict.PASS for case in called),
-        inconclusive=len(undecided),
+        inconclusive=len(cases) - len(decided),
         figures=tuple(case.figure.estimate for case in cases if case.figure is not None),
     )
 
 
-def _called(case: Case) -> Verdict:
-    return Verdict(case.document["noticed"]["called"])
+def _called(case: Case) -> Verdict | None:
+    """None where a launch failed, before anything could be noticed."""
+    noticed = case.document["noticed"]
+    return None if noticed is None else Verdict(noticed["called"])
 
 
 def share(times: int, of: int) -> str:
@@ -129,7 +144,8 @@ def page(archives: Sequence[Archive]) -> list[str]:
     for count in counts(cases):
         trial = TRIALS[count.trial]
         lines.append(
-            f"| {count.trial} (`{trial.fault or 'nothing'}`) | {_must(trial)} "
+            f"| {count.trial}: `{trial.fault or 'nothing'}` "
+            f"| {count.model}, {count.world_size} | {_must(trial)} "
             f"| {share(count.called, count.decided)} | {share(count.blamed, count.called)} "
             f"| {count.inconclusive} | {_range(count.figures)} |"
         )
@@ -143,7 +159,7 @@ def _where(archives: Sequence[Archive]) -> list[str]:
     facts = archives[-1].cases[0].fingerprint
     stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
     return [
-        f"{len(archives)} sessions on {facts['cpu_model']}, two replicas on two cores; {stack};",
+        f"{len(archives)} sessions on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
         f"suite {facts['suite']}.",
     ]
 

@@ -24,6 +24,7 @@ from harness.launch.job import Launcher
 from harness.launch.mpirun import MpirunLauncher
 from harness.launch.slots import Slots
 from harness.machine import Machine
+from harness.other_data import can_swap
 from harness.placement import Offer, Slot, is_oversubscribed, nodes, place
 from harness.plan import (
     SWEEP,
@@ -44,7 +45,7 @@ from harness.stack import Stack
 from harness.starter import DataSource, Installed, Starter
 from harness.thresholds import Thresholds, load_thresholds, select
 from harness.tool_runner import DEADLINE_S, DEADLINE_SHARE, ToolRunner
-from harness.wire import Phase
+from harness.wire import STARTUP, Phase
 from models import inputs, registry
 from models.inputs import sample_sets
 from models.inputs.errors import DataError
@@ -54,6 +55,11 @@ SAMPLES = ROOT / "data" / "samples"
 # Of the data sets that are made of words, the one that language models train on.
 WORDS = "ptb"
 LAUNCHERS = ("mpirun", "agents")
+# Where a rank can be struck by a fault (harness.planted), and what can take longer.
+STRIKING = tuple(
+    phase.value for phase in Phase if phase not in (Phase.LAUNCH, Phase.READY, Phase.END)
+)
+PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
 
 
 Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
@@ -140,8 +146,8 @@ def parse_world_sizes(text: str, option: str = "--world-sizes") -> tuple[int, ..
     return tuple(sizes)
 
 
-def parse_fault(text: str, slots: int) -> Fault | None:
-    """Raises UserError also for a fault that could never strike."""
+def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault | None:
+    """Raises UserError also for a fault that could never strike. models, sizes: of the session."""
     if not text:
         return None
     try:
@@ -149,8 +155,17 @@ def parse_fault(text: str, slots: int) -> Fault | None:
         Phase(fault.phase)
     except ValueError as error:
         raise UserError(f"--plant {text}: {error}") from None
-    if not 0 <= fault.rank < slots:
-        raise UserError(f"--plant {text}: the ranks of this session are 0 to {slots - 1}")
+    phases = PROLONGED if fault.kind == "longer" else STRIKING
+    ranks = fault.world_size or max(sizes)
+    never = (
+        (fault.phase not in phases, f"it strikes in {', '.join(phases)}"),
+        (fault.model not in ("", *models), f"the networks of this session are {', '.join(models)}"),
+        (fault.world_size not in (0, *sizes), f"its world sizes are {', '.join(map(str, sizes))}"),
+        (not 0 <= fault.rank < ranks, f"the ranks of this session are 0 to {ranks - 1}"),
+    )
+    for wrong, why in never:
+        if wrong:
+            raise UserError(f"--plant {text}: {why}")
     return fault
 
 
@@ -216,6 +231,8 @@ class Campaign:
             return False
         if comparison.workload == SWEEP:
             return True
+        if comparison.is_trial and comparison.variant == "data" and not self._has_other_data(model):
+            return False
         if model in [sentinel.model for sentinel in self.sentinels]:
             return question is Question.STARTUP_TRACE
         if not all(self._can_run(arm) for arm in comparison.arms):
@@ -230,6 +247,13 @@ class Campaign:
         if question.work in (Work.EPOCHS, Work.TIME):
             return self._can_validate(comparison.workload)
         return True
+
+    def _has_other_data(self, model: str) -> bool:
+        """Whether a rank can be given other data: made beside the session, of files that can take
+        each other's place."""
+        (dataset,) = {w.dataset for w in self.workloads if w.model == model}
+        one_host = nodes(self.slots, len(self.slots)) == 1
+        return one_host and can_swap(self.data[dataset].directory)
 
     def _has_bare_transport(self) -> bool:
         """Whether Horovod runs over one that can be used without it, by mpi4py."""
@@ -317,7 +341,7 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
             if options.thresholds
             else select(machine, ROOT / "ci" / "thresholds")
         ),
-        fault=parse_fault(options.plant, len(slots)),
+        fault=parse_fault(options.plant, [w.model for w in workloads], sizes),
     )
 
 

@@ -64,6 +64,7 @@ class Journal:
     """Keeps the results of one session, and its directory for itself.
 
     problems: what could not be written, and why, by the name of the case, or of session.json.
+    verdicts: on all cases so far, by name.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Journal:
         self._store, self._session, self._told, self._earlier = store, session, told, earlier
         self._began = began
         self._budget_spent = earlier.budget_spent_seconds
-        self._verdicts: dict[str, Verdict] = dict(earlier.verdicts)
+        self.verdicts: dict[str, Verdict] = dict(earlier.verdicts)
         self._owed: dict[str, Outcome] = {}
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
@@ -107,7 +108,7 @@ class Journal:
         """Write a case that has been decided. In a line, that this was not possible; else empty."""
         name = outcome.comparison.name
         self._budget_spent = time.monotonic() - self._session.began
-        self._verdicts[name] = outcome.judgement.verdict
+        self.verdicts[name] = outcome.judgement.verdict
         self._owed[name] = outcome
         self._pay(name)
         self._attempt(SESSION_FILE, lambda: self._write_session(None))
@@ -157,6 +158,6 @@ class Journal:
                 "budget_spent_seconds": self._budget_spent,
                 "resumed_at": self._earlier.resumed_at,
                 "taken_over": list(self._earlier.verdicts),
-                "verdicts": self._verdicts,
+                "verdicts": self.verdicts,
             }
         )

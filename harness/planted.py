@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from harness.plan import Arm, Strategy
+from harness.plan import TWIN, Arm, Strategy
 
 
 @dataclass(frozen=True)
@@ -32,24 +32,15 @@ class Fault:
     model: str = ""
     world_size: int = 0
 
-    KINDS: ClassVar = (
-        "raise",
-        "exit",
-        "kill",
-        "hang",
-        "longer",
-        "slow",
-        "delay",
-        "input",
-        "busy",
-        "data",
-        "stray",
-        "leak",
-        "corrupt",
-        "nofuse",
-        "cycle",
-        "skip",
-    )
+    # What may be said of each, besides which model and which world size is meant.
+    KINDS: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **dict.fromkeys(("raise", "exit", "kill", "hang"), ("rank", "phase")),
+        "longer": ("rank", "phase", "factor", "ms"),
+        **dict.fromkeys(("slow", "delay", "input"), ("rank", "factor", "ms")),
+        **dict.fromkeys(("busy", "data", "leak", "corrupt"), ("rank",)),
+        "stray": ("rank", "factor"),
+        **dict.fromkeys(("nofuse", "cycle", "skip"), ()),
+    }
     # What a kind does where nothing else is said.
     DEFAULTS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "longer": {"phase": "trace", "factor": 2.0},
@@ -76,8 +67,9 @@ class Fault:
         given: dict[str, Any] = {}
         for item in filter(None, rest.split(",")):
             key, _, value = item.partition("=")
-            if key not in types:
-                raise ValueError(f"unknown key {key!r} of a fault; known: {', '.join(types)}")
+            known = (*cls.KINDS[kind], "model", "world_size")
+            if key not in known:
+                raise ValueError(f"unknown key {key!r} of {kind}; known: {', '.join(known)}")
             given[key] = types[key](value)
         # A lateness that is given is all there is of it.
         late = {"factor", "ms"} & set(given)
@@ -91,11 +83,11 @@ class Fault:
 
     def strikes(self, arm: Arm) -> bool:
         """Whether that arm is meant: of Horovod and the session's own stack, and of the named model
-        and size if any is. An arm that something is planted into already has its own."""
+        and size if any is. An arm on trial has its own."""
         return (
             arm.strategy is Strategy.HOROVOD
             and not arm.stack
-            and not arm.planted
+            and arm.planted in ("", TWIN)
             and self.model in ("", arm.workload.model)
             and self.world_size in (0, arm.world_size)
         )

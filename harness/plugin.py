@@ -206,6 +206,13 @@ class Suite:
             reporter.ensure_newline()
             reporter.write_line(f"[{elapsed:6.1f} s] {text}")
 
+    def taken_over_unasked(self) -> list[Verdict]:
+        """Of a session that is resumed, the verdicts on cases that are not selected now."""
+        if self._journal is None:
+            return []
+        asked = {comparison.name for comparison in self.selected}
+        return [verdict for name, verdict in self._journal.verdicts.items() if name not in asked]
+
     # Ending --------------------------------------------------------------------------------
 
     def finish(self, exit_status: int) -> int:
@@ -218,7 +225,7 @@ class Suite:
         measured = {
             case_of(c, slots): values
             for c, values in ((o.comparison, o.observations) for o in self.reported)
-            if len(values) >= FEWEST_FOR_PROPOSAL
+            if len(values) >= FEWEST_FOR_PROPOSAL and not c.is_trial
         }
         if not measured:
             return f"no thresholds proposed: no case has {FEWEST_FOR_PROPOSAL} rounds"
@@ -424,6 +431,7 @@ def _exit_status(session: pytest.Session, suite: Suite) -> int:
     if session.config.option.collectonly:
         return int(session.exitstatus)
     verdicts = [outcome.judgement.verdict for outcome in suite.reported]
+    verdicts += suite.taken_over_unasked()
     words = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
     failed = sum(verdict in words for verdict in verdicts)
     if session.testsfailed > failed:

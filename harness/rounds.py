@@ -248,7 +248,7 @@ class Runner:
                 common_order=self.work is Work.EPOCHS,
                 **options,
             )
-        except (LaunchError, DataError) as error:
+        except (LaunchError, DataError, OSError) as error:
             self._failed(arm, GroupFailed(arm.name, None, "launch", str(error), []))
 
     def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
@@ -357,7 +357,8 @@ class Runner:
     def _finish(self, groups: dict[Arm, Group], result: Round, arm: Arm) -> None:
         group, launch = groups[arm], result.launches[arm]
         group.resume()
-        launch.evidence = group.ask("evidence", self.sampling.block_deadline_s)
+        # Every rank looks at all files of the data set, which may lie on a slow network.
+        launch.evidence = group.ask("evidence", self.sampling.startup_deadline_s)
         if arm in self.check and arm not in self.correctness:
             launch.correctness = group.ask(
                 "correctness",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -101,11 +101,8 @@ class Session:
         later: those of other workloads, to be measured from the same budget after these.
         """
         tools = {comparison: self._other_tools(comparison) for comparison in comparisons}
-        work = _Work(self, comparisons, self._deadline(comparisons, later))
-        return {
-            comparison: replace(outcome, tools=tools[comparison])
-            for comparison, outcome in work.run().items()
-        }
+        work = _Work(self, comparisons, tools, self._deadline(comparisons, later))
+        return work.run()
 
     def _other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]:
         """What they find of a sweep's operation, before its rounds, which take what is left of the
@@ -144,6 +141,8 @@ class Session:
         if not comparison.question.is_speed:
             return ""
         on_device = any(slot.device is not None for slot in self.starter.slots)
+        if comparison.is_trial and on_device:
+            return "what is planted into a step is measured where the processor waits for the step"
         if comparison.question.work is Work.COLLECTIVES and on_device:
             return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
         if not is_oversubscribed(self.starter.slots, comparison.world_size):
@@ -165,10 +164,15 @@ class _Work:
     """The rounds of one workload, and what has been decided so far."""
 
     def __init__(
-        self, session: Session, comparisons: Sequence[Comparison], deadline: float
+        self,
+        session: Session,
+        comparisons: Sequence[Comparison],
+        tools: Mapping[Comparison, tuple[ToolRun, ...]],
+        deadline: float,
     ) -> None:
         self._session = session
         self._comparisons = comparisons
+        self._tools = tools
         self._deadline = deadline
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
@@ -278,7 +282,9 @@ class _Work:
             for measured in self._rounds
             if all(arm in measured.launches for arm in comparison.arms)
         )
-        outcome = Outcome(comparison, self._nothing(comparison), rounds=rounds)
+        outcome = Outcome(
+            comparison, self._nothing(comparison), rounds=rounds, tools=self._tools[comparison]
+        )
         for arm in comparison.arms:
             failure = self._runner.failures.get(arm)
             if failure is not None:
@@ -325,6 +331,10 @@ class _Work:
             outcome = replace(outcome, account=account(comparison, outcome.rounds))
         if unjudged:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
+        if rule is None and comparison.is_trial:
+            return self._with(
+                outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"
+            )
         if rule is None:
             case = case_of(comparison, self._session.starter.slots)
             line = self._session.thresholds.pasteable_line(case, observations)

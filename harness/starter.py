@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from harness.launch.hub import Hub
 from harness.launch.job import Launcher, Order
 from harness.other_data import other_data
 from harness.placement import Slot, cores_of, place_group, threads
-from harness.plan import SWEEP, Arm, BlockKind, Strategy
+from harness.plan import SWEEP, TWIN, Arm, BlockKind, Strategy
 from harness.planted import Fault
 from harness.trials import TRIALS
 from harness.wire import Phase
@@ -29,8 +29,11 @@ STEPS_OF_AN_EPOCH = 100
 # Below the deadlines of orders, so that Horovod itself names the missing ranks first.
 STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
-# Faults that are another way of exchanging gradients, each of that name.
-PLANTED_EXCHANGES = ("nofuse", "cycle")
+# Faults that are a setting of Horovod, whatever else an arm changes about the exchange.
+PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "nofuse": {"fusion_bytes": EXCHANGES["nofuse"].fusion_bytes},
+    "cycle": {"cycle_ms": EXCHANGES["cycle"].cycle_ms},
+}
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Starter:
         placed = place_group(self.slots, arm.world_size)
         fault = self._fault_of(arm)
         planted = fault.kind if fault is not None else ""
-        exchange = EXCHANGES[planted if planted in PLANTED_EXCHANGES else arm.exchange]
+        exchange = replace(EXCHANGES[arm.exchange], **PLANTED_SETTINGS.get(planted, {}))
         alone = arm.processes == 1
         hosts = [placed] if alone else [[slot] for slot in placed]
         horovod = arm.strategy is Strategy.HOROVOD
@@ -135,12 +138,15 @@ class Starter:
 
     def _fault_of(self, arm: Arm) -> Fault | None:
         """What is planted into the arm, by its own trial or by the session."""
-        if arm.planted:
+        if arm.planted not in ("", TWIN):
             return TRIALS[arm.planted].planted
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 
     def _other_data(self, arm: Arm) -> Path:
-        return other_data(self.data[arm.workload.dataset].directory, self.scratch / "other-data")
+        """Made once, for groups that read it may be alive."""
+        dataset = arm.workload.dataset
+        into = self.scratch / f"other-{dataset}"
+        return into if into.exists() else other_data(self.data[dataset].directory, into)
 
     def _workload(self, arm: Arm) -> dict[str, Any]:
         workload = arm.workload

@@ -16,7 +16,7 @@ class Trial:
     fault: as --plant takes it; empty for nothing. question: which one has to notice, and verdict:
     by which word. Of a step or a start that takes longer, term: where in the ledger the time is
     (harness.ledger); empty where nothing takes longer, and for memory that. rank: the one at fault;
-    None where it is not one rank's.
+    None where it is not one rank's. says: of a launch that is INVALID, what its first problem is.
     """
 
     fault: str
@@ -24,6 +24,7 @@ class Trial:
     verdict: Verdict = Verdict.FAIL
     term: str = ""
     rank: int | None = 1
+    says: str = ""
 
     @property
     def planted(self) -> Fault | None:
@@ -39,8 +40,8 @@ TRIALS = {
     "busy": Trial("busy:rank=1", term="compute"),
     "nofuse": Trial("nofuse", term="exposed communication", rank=None),
     "cycle": Trial("cycle", term="exposed communication", rank=None),
-    "skip": Trial("skip", verdict=Verdict.INVALID, rank=None),
-    "data": Trial("data:rank=1", verdict=Verdict.INVALID),
+    "skip": Trial("skip", verdict=Verdict.INVALID, rank=None, says="+skip: replicas differ"),
+    "data": Trial("data:rank=1", verdict=Verdict.INVALID, says="+data: rank 1 reads other data"),
     "leak": Trial("leak:rank=1", Question.MEMORY, term="memory"),
     "trace": Trial("longer:rank=1,phase=trace,factor=1.15", Question.STARTUP_TRACE, term="trace"),
     "bcast": Trial(

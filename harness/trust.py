@@ -27,8 +27,12 @@ def noticed(comparison: Comparison, called: Judgement, rounds: tuple[Round, ...]
 
 def on_trial(trial: Trial, called: Judgement, found: Noticed) -> Judgement:
     """PASS where the fault was called what it must be and blamed on whom it must be, FAIL where it
-    was not, INCONCLUSIVE where the rounds leave it open."""
-    if called.verdict is Verdict.INCONCLUSIVE:
+    was not, INCONCLUSIVE where the rounds leave it open, NOT JUDGED where it cannot be noticed.
+
+    What makes a launch INVALID does so in its first round, or is not noticed.
+    """
+    open_ = called.verdict is Verdict.INCONCLUSIVE and not (trial.says and called.rounds)
+    if open_ or called.verdict is Verdict.NOT_JUDGED:
         return called
     said = f"planted {trial.fault or 'nothing'}: {called.verdict.value}"
     if called.verdict is not trial.verdict:
@@ -39,7 +43,7 @@ def on_trial(trial: Trial, called: Judgement, found: Noticed) -> Judgement:
         right = (found.blame.term, found.blame.rank) == (trial.term, trial.rank)
         said = f"{said}, for {found.blame}"
     else:
-        right = trial.rank is None or f"rank {trial.rank} " in called.reason
+        right = trial.says in called.reason
         said = f"{said}: {called.reason}" if called.reason else said
     return replace(called, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)
 

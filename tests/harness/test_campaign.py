@@ -69,6 +69,12 @@ def campaign(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> 
         ({"dataset": "ptb"}, "--dataset ptb: holds words, and resnet_50_s trains on images"),
         ({"plant": "explode"}, "--plant explode: unknown fault 'explode'"),
         ({"plant": "slow:rank=x"}, "--plant slow:rank=x"),
+        ({"plant": "slow:rank=4"}, "--plant slow:rank=4: the ranks of this session are 0 to 3"),
+        ({"plant": "slow:rank=1,world_size=1"}, "the ranks of this session are 0 to 0"),
+        ({"plant": "slow:world_size=64"}, "its world sizes are 1, 2, 4"),
+        ({"plant": "slow:model=vgg_17"}, "the networks of this session are resnet_50_s"),
+        ({"plant": "longer:phase=block"}, "it strikes in init, build, input, trace, first step"),
+        ({"plant": "raise:phase=ready"}, "it strikes in import, init"),
         ({"thresholds": "/nowhere/thresholds.toml"}, "/nowhere/thresholds.toml"),
     ],
 )
@@ -229,8 +235,10 @@ def test_what_is_planted_is_asked_where_the_profile_names_it():
 
     assert planted(campaign()) == []
     shown = planted(campaign(), anyway=True)
-    assert {name for name, _, _ in shown} == set(TRIALS)
+    assert {name for name, _, _ in shown} == set(TRIALS) - {"data"}, "made-up data has no other"
     assert {model for _, model, _ in shown} == {campaign().workloads[0].model}, "one says it all"
+    with_files = campaign(profile="trust", dataset="cifar10", models="resnet_50_s")
+    assert ("data", "resnet_50_s", 2) in planted(with_files)
     trust = planted(campaign(profile="trust", models=""), anyway=True)
     assert ("nofuse", "resnet_50_s", 2) in trust
     assert ("twin", "vgg_16_s", 1) in trust

@@ -14,6 +14,7 @@ from harness.questions import (
     multiworker,
     parity,
     recipes,
+    same,
     startup,
     strong_scaling,
     sweep,
@@ -226,6 +227,8 @@ def test_a_fault_strikes_rank_0_in_a_block_unless_it_says_otherwise():
         ("kill:rank=one", "one"),
         ("kill:rank", "invalid literal"),
         ("slow:factor=fast", "fast"),
+        ("skip:rank=1", "unknown key 'rank' of skip; known: model, world_size"),
+        ("stray:ms=5", "unknown key 'ms' of stray; known: rank, factor"),
         ("slow:factor=inf", "factor inf is below 1 or no number"),
         ("delay:ms=-1", "ms -1.0 is no delay; give 0 or more"),
     ],
@@ -247,5 +250,11 @@ def test_a_fault_that_means_nothing_is_refused_in_one_line(text, why):
 )
 def test_a_fault_strikes_only_the_arms_it_names(text, struck):
     arms = [HOROVOD_1, HOROVOD_2, MIRRORED_2, Arm(WORKLOAD, Strategy.MIRRORED, 1)]
+    arms.append(replace(HOROVOD_2, planted="slow10"))
     fault = Fault.parse(text)
     assert {arm.name for arm in arms if fault.strikes(arm)} == struck
+
+
+def test_a_fault_strikes_both_of_two_groups_of_one_arm():
+    asked = same(WORKLOAD, 2)
+    assert all(Fault.parse("slow:rank=1").strikes(arm) for arm in asked.arms)

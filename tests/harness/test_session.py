@@ -182,6 +182,7 @@ class Stage:
         cores = tuple(range(self.cores))
         offers = [Offer(rank, "host", cores, self.gpus) for rank in range(2)]
         starter: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
+        kept: dict[Comparison, Outcome] = {}
         self.session = Session(
             starter=starter,
             profile=Profile(
@@ -197,9 +198,12 @@ class Stage:
             progress=self.said.append,
             seed=1,
             tools=self.tools,
+            decided=lambda outcome: kept.update({outcome.comparison: outcome}),
             began=self.script.clock,
         )
-        return self.session.measure(comparisons, self.later)
+        returned = self.session.measure(comparisons, self.later)
+        assert kept == returned, "whoever keeps what is decided has all of it"
+        return returned
 
 
 @pytest.fixture
@@ -903,3 +907,23 @@ def test_computing_and_exchange_are_told_apart_only_where_that_is_asked():
     kinds = kinds_of(list(TRIALS.values()), lambda comparison: True)
     local = {arm.planted for arm, wanted in kinds.items() if BlockKind.LOCAL in wanted}
     assert local == {"", "busy", "cycle", "nofuse"}
+
+
+def test_what_is_planted_is_not_judged_on_gpus(stage):
+    stage.gpus = ("0", "1")
+    slow = TRIALS["slow10"]
+    outcome = stage.measure(slow)[slow]
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert "where the processor waits" in outcome.judgement.reason
+
+
+def test_a_trial_without_a_threshold_to_notice_it_by_is_not_judged(stage):
+    leak = TRIALS["leak"]
+
+    def grown(launched):
+        launched.run = [run_report(), run_report()]
+
+    stage.script.spoil = grown
+    outcome = stage.measure(leak)[leak]
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.threshold_line == "", "that of a fault is no threshold"

@@ -51,6 +51,7 @@ def test_every_trial_can_be_planted_and_blamed_on_something_that_there_is():
         assert (trial.planted is None) == (trial.verdict is Verdict.PASS)
         assert trial.term in ("", "memory", *TERMS, *STARTUP)
         assert bool(trial.term) == (trial.verdict is Verdict.FAIL)
+        assert bool(trial.says) == (trial.verdict is Verdict.INVALID)
         if trial.planted is not None and trial.rank is not None:
             assert trial.planted.rank == trial.rank
 
@@ -92,18 +93,35 @@ def test_called_otherwise_is_not_enough(verdict):
     assert judged.reason == f"planted slow:rank=1,factor=1.10: {verdict.value}, and not FAIL (so)"
 
 
-def test_what_is_open_stays_open():
-    open_ = called(Verdict.INCONCLUSIVE, "too noisy")
-    assert on_trial(TRIALS["slow5"], open_, Noticed(open_.verdict, Blame())) == open_
+@pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED])
+@pytest.mark.parametrize("trial", ["slow5", "twin"])
+def test_what_is_open_stays_open(trial, verdict):
+    open_ = called(verdict, "so")
+    assert on_trial(TRIALS[trial], open_, Noticed(verdict, Blame())) == open_
 
 
-def test_an_invalid_launch_is_to_name_the_rank():
+@pytest.mark.parametrize(
+    ("trial", "reason", "verdict"),
+    [
+        ("data", "net horovod@2+data: rank 1 reads other data: 6", Verdict.PASS),
+        ("data", "net horovod@2+data: rank 0 reads other data: 6", Verdict.FAIL),
+        ("data", "net horovod@2: rank 1 reads other data: 6", Verdict.FAIL),
+        ("skip", "net horovod@2+skip: replicas differ: of 0", Verdict.PASS),
+        ("skip", "net horovod@2+skip: the framework saw world size [1]", Verdict.FAIL),
+        ("skip", "net horovod@2: replicas differ: of 0", Verdict.FAIL),
+    ],
+)
+def test_an_invalid_launch_is_to_say_what_was_planted(trial, reason, verdict):
     found = Noticed(Verdict.INVALID, Blame())
-    right = on_trial(TRIALS["data"], called(Verdict.INVALID, "rank 1 reads other data"), found)
-    wrong = on_trial(TRIALS["data"], called(Verdict.INVALID, "rank 0 reads other data"), found)
-    assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL)
-    nobody = on_trial(TRIALS["skip"], called(Verdict.INVALID, "replicas differ"), found)
-    assert nobody.verdict is Verdict.PASS
+    assert on_trial(TRIALS[trial], called(Verdict.INVALID, reason), found).verdict is verdict
+
+
+def test_a_round_that_is_not_invalid_was_not_noticed():
+    found = Noticed(Verdict.INCONCLUSIVE, Blame())
+    sound = called(Verdict.INCONCLUSIVE, "too noisy")
+    assert on_trial(TRIALS["skip"], sound, found).verdict is Verdict.FAIL
+    none_yet = replace(sound, rounds=0)
+    assert on_trial(TRIALS["skip"], none_yet, found) == none_yet
 
 
 def test_nothing_is_to_be_called_nothing():

@@ -13,7 +13,7 @@ from harness.archive import Archive, read_session
 from harness.attribution import Blame
 from harness.session import Outcome
 from harness.trust import Noticed
-from harness.verdict import Floor, Verdict
+from harness.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store
 
@@ -64,6 +64,28 @@ def test_what_was_called_and_who_was_blamed_are_counted_apart(archives):
     assert (slow.trial, slow.decided, slow.called, slow.blamed) == ("slow10", 3, 2, 1)
     assert slow.inconclusive == 1
     assert slow.figures == pytest.approx([0.9] * 4)
+
+
+def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
+    failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
+    store = make_store(tmp_path)
+    store.write_case(failed)
+    store.write_case(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
+    (slow,) = counts(read_session(store.directory).cases)
+    assert (slow.trial, slow.decided, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
+
+
+def test_networks_and_world_sizes_are_counted_apart(tmp_path):
+    (alone,) = questions.trials(WORKLOAD, 1)
+    store = make_store(tmp_path)
+    for comparison in (alone, TRIED["twin"]):
+        found = Noticed(Verdict.PASS, Blame())
+        store.write_case(outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, noticed=found))
+    counted = counts(read_session(store.directory).cases)
+    assert [(count.model, count.world_size) for count in counted] == [
+        ("resnet_50_s", 1),
+        ("resnet_50_s", 2),
+    ]
 
 
 def test_a_share_has_the_interval_of_clopper_and_pearson():
