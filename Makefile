@@ -82,7 +82,7 @@ soak: env ## start and end launches, good and bad ones, and see what is left beh
 simulate: env ## how often verdicts err, and how to spend a session: the tables of docs/
 	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS)
 
-trust: env data ## plant faults in sessions, 20 more (an hour each five), and count what was noticed
+trust: env data ## plant faults, in 20 more sessions of 17 min, and count what was noticed
 	@$(ACTIVATE); python -m bench.trust $(ARGS)
 
 clean: ## remove samples and caches

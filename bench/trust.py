@@ -1,8 +1,8 @@
 """`python -m bench.trust`: how often what is planted is noticed, and how often nothing is.
 
-Repeats whole sessions of perf/test_trust.py, as a user starts them, and counts in all sessions that
-are there, of this machine and this version of the suite, what they said. It can be ended and begun
-again at any time: sessions add up.
+Repeats whole sessions of perf/test_trust.py, as a user starts them, and counts what they and all
+earlier ones of this machine, stack and suite said (results/trust/sessions.jsonl). It can be ended
+and begun again at any time: sessions add up.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
-from harness.archive import Archive, Case, read_session
+from bench.trust_log import Entry, Tried, append, entry_of, read_log
+from harness.archive import read_session
 from harness.campaign import ROOT
+from harness.errors import UserError
 from harness.fingerprint import differences
 from harness.trials import TRIALS, Trial
 from harness.verdict import Verdict
 
-RESULTS = ROOT / "results" / "trust"
+LOG = ROOT / "results" / "trust" / "sessions.jsonl"
+RUNS = LOG.parent / "runs"
 # Of pytest: interrupted, broken, bad input. What is planted and not noticed is no error here.
 NO_SESSION = (2, 3, 4)
 PAGE = ROOT / "docs" / "trust.md"
@@ -62,16 +65,15 @@ def main() -> None:
     parser.add_argument("-k", dest="selected", default="test_planted", help="as pytest has it")
     options = parser.parse_args()
     began = time.monotonic()
-    for number in range(options.sessions):
-        if time.monotonic() - began >= 60 * options.minutes:
-            break
-        print(f"session {number + 1} of {options.sessions}", flush=True)
-        status = session(options.selected)
-        if status in NO_SESSION:
-            sys.exit(status)
-    sessions = sorted(path for path in (RESULTS / "runs").glob("*") if path.is_dir())
-    archives = [read_session(path) for path in sessions]
-    alike, others = of_newest([archive for archive in archives if archive.cases])
+    try:
+        for number in range(options.sessions):
+            if time.monotonic() - began >= 60 * options.minutes:
+                break
+            print(f"session {number + 1} of {options.sessions}", flush=True)
+            add_session(options.selected)
+        alike, others = of_newest(read_log(LOG))
+    except UserError as error:
+        sys.exit(f"bench.trust: {error}")
     lines = page(alike)
     PAGE.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
@@ -79,54 +81,50 @@ def main() -> None:
         print(f"{len(others)} sessions of another machine, stack or suite are not counted")
 
 
-def session(selected: str) -> int:
-    """One, as a user starts it; its exit status."""
+def add_session(selected: str) -> None:
+    """Run one, as a user starts it, and note what it said. Raises UserError if it was none."""
+    before = set(RUNS.glob("*"))
     command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "--profile=trust", "-q"]
-    command += ["-k", selected, f"--results={RESULTS}"]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    command += ["-k", selected, f"--results={RUNS.parent}"]
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if status in NO_SESSION:
+        raise UserError(f"pytest ended with status {status}: this session is not counted")
+    for directory in sorted(set(RUNS.glob("*")) - before):
+        entry = entry_of(read_session(directory))
+        if entry is not None:
+            append(LOG, entry)
 
 
-def of_newest(archives: Sequence[Archive]) -> tuple[list[Archive], list[Archive]]:
+def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """Those whose figures may be put together with the newest one's, and the others."""
-    if not archives:
-        return [], []
-    newest = archives[-1].cases[0].fingerprint
-    alike = [a for a in archives if not differences(newest, a.cases[0].fingerprint)]
-    return alike, [archive for archive in archives if archive not in alike]
+    alike = [e for e in entries if not differences(entries[-1].fingerprint, e.fingerprint)]
+    return alike, [entry for entry in entries if entry not in alike]
 
 
-def counts(cases: Iterable[Case]) -> list[Count]:
+def counts(tried: Iterable[Tried]) -> list[Count]:
     """By trial, in the order of TRIALS, network and world size."""
-    alike: dict[tuple[str, str, int], list[Case]] = {}
-    for case in cases:
-        if case.name.startswith("trust["):
-            trial = case.document["plan"]["candidate"]["planted"]
-            alike.setdefault((trial, case.workload.model, case.world_size), []).append(case)
+    alike: dict[tuple[str, str, int], list[Tried]] = {}
+    for each in tried:
+        alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
     order = list(TRIALS)
     return [
-        _count(*alike[key], of=key)
+        _count(key, alike[key])
         for key in sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
     ]
 
 
-def _count(*cases: Case, of: tuple[str, str, int]) -> Count:
+def _count(of: tuple[str, str, int], tried: Sequence[Tried]) -> Count:
     open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED)
-    decided = [case for case in cases if case.verdict not in open_]
-    called = [case for case in decided if _called(case) is TRIALS[of[0]].verdict]
+    decided = [each for each in tried if each.verdict not in open_]
+    called = [each for each in decided if each.called is TRIALS[of[0]].verdict]
     return Count(
         *of,
         decided=len(decided),
         called=len(called),
-        blamed=sum(case.verdict is Verdict.PASS for case in called),
-        inconclusive=len(cases) - len(decided),
-        figures=tuple(case.figure.estimate for case in cases if case.figure is not None),
+        blamed=sum(each.verdict is Verdict.PASS for each in called),
+        inconclusive=len(tried) - len(decided),
+        figures=tuple(each.figure for each in tried if each.figure is not None),
     )
-
-
-def _called(case: Case) -> Verdict | None:
-    """None where a launch failed, before anything could be noticed."""
-    noticed = case.document["noticed"]
-    return None if noticed is None else Verdict(noticed["called"])
 
 
 def share(times: int, of: int) -> str:
@@ -137,11 +135,10 @@ def share(times: int, of: int) -> str:
     return f"{times} of {of} ({100 * interval.low:.0f}-{100 * interval.high:.0f} %)"
 
 
-def page(archives: Sequence[Archive]) -> list[str]:
+def page(entries: Sequence[Entry]) -> list[str]:
     """docs/trust.md, whole."""
-    cases = [case for archive in archives for case in archive.cases]
-    lines = [*HEAD.splitlines(), "", *_where(archives), "", *TABLE.splitlines()]
-    for count in counts(cases):
+    lines = [*HEAD.splitlines(), "", *_where(entries), "", *TABLE.splitlines()]
+    for count in counts(tried for entry in entries for tried in entry.tried):
         trial = TRIALS[count.trial]
         lines.append(
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
@@ -152,14 +149,14 @@ def page(archives: Sequence[Archive]) -> list[str]:
     return lines
 
 
-def _where(archives: Sequence[Archive]) -> list[str]:
+def _where(entries: Sequence[Entry]) -> list[str]:
     """Of which machine and stack that is."""
-    if not archives:
+    if not entries:
         return ["No session has been measured yet."]
-    facts = archives[-1].cases[0].fingerprint
+    facts = entries[-1].fingerprint
     stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
     return [
-        f"{len(archives)} sessions on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
+        f"{len(entries)} sessions on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
         f"suite {facts['suite']}.",
     ]
 

@@ -241,6 +241,9 @@ class Campaign:
             return size >= self.profile.parity_from
         if question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
+        if question is Question.SAME or comparison.is_trial:
+            # Where replicas share cores nothing is judged by its speed.
+            return size not in self.oversubscribed_sizes()
         if question is Question.BOUND:
             # Of words, the rows of a table are exchanged that were looked up, and not all of it.
             return registry.network(model).task is not registry.Task.LANGUAGE

@@ -392,7 +392,7 @@ def test_a_silent_skip_is_found(source, reasons):
     assert [reason for _, reason in skips(ast.parse(source))] == reasons
 
 
-@pytest.mark.parametrize("page", ["README.md", *map(str, Path("docs").glob("*.md"))])
+@pytest.mark.parametrize("page", ["README.md", *map(str, (ROOT / "docs").glob("*.md"))])
 def test_pages_link_to_what_there_is(page):
     text = (ROOT / page).read_text()
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)

@@ -250,6 +250,9 @@ def test_what_is_planted_is_asked_where_the_profile_names_it():
 def test_an_arm_is_compared_with_itself_once_a_session():
     (asked,) = campaign(models="", world_sizes="2").comparisons(same, 2)
     assert asked.workload.model == "vgg_16_s"
+    shared = campaign(models="", profile="default", slots=8, world_sizes="2,8")
+    assert shared.oversubscribed_sizes() == [8]
+    assert [c.world_size for c in shared.comparisons(same, 2)] == [2]
 
 
 def test_a_sentinel_is_traced_and_nothing_else(tmp_path):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.trust import counts, of_newest, page, share
+from bench.trust import LOG, PAGE, counts, of_newest, page, share
+from bench.trust_log import Entry, append, entry_of, read_log
 from harness import questions
-from harness.archive import Archive, read_session
+from harness.archive import read_session
 from harness.attribution import Blame
+from harness.errors import UserError
 from harness.session import Outcome
 from harness.trust import Noticed
 from harness.verdict import Band, Floor, Verdict
@@ -35,26 +37,25 @@ QUIET = said("twin", Verdict.PASS, Verdict.PASS, Blame())
 ALARM = said("twin", Verdict.FAIL, Verdict.FAIL, Blame())
 
 
+def entry(tmp_path: Path, session: str, *outcomes: Outcome) -> Entry:
+    store = make_store(tmp_path, session=session)
+    for each in outcomes:
+        store.write_case(each)
+    archive = read_session(store.directory)
+    assert archive.left_out == ()
+    made = entry_of(archive)
+    assert made is not None
+    return made
+
+
 @pytest.fixture
-def archives(tmp_path: Path) -> list[Archive]:
-    sessions: Sequence[Sequence[Outcome]] = (
-        (CAUGHT, QUIET),
-        (MISNAMED, QUIET),
-        (MISSED, ALARM),
-        (OPEN, QUIET),
-    )
-    found = []
-    for number, outcomes in enumerate(sessions):
-        store = make_store(tmp_path, session=f"session-{number}")
-        for each in outcomes:
-            store.write_case(each)
-        found.append(read_session(store.directory))
-    assert [archive.left_out for archive in found] == [()] * 4
-    return found
+def entries(tmp_path: Path) -> list[Entry]:
+    sessions = ((CAUGHT, QUIET), (MISNAMED, QUIET), (MISSED, ALARM), (OPEN, QUIET))
+    return [entry(tmp_path, f"session-{i}", *outcomes) for i, outcomes in enumerate(sessions)]
 
 
-def test_what_was_called_and_who_was_blamed_are_counted_apart(archives):
-    nothing, slow = counts(case for archive in archives for case in archive.cases)
+def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
+    nothing, slow = counts(tried for each in entries for tried in each.tried)
     assert (nothing.trial, nothing.decided, nothing.called, nothing.inconclusive) == (
         "twin",
         4,
@@ -68,20 +69,25 @@ def test_what_was_called_and_who_was_blamed_are_counted_apart(archives):
 
 def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
     failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
-    store = make_store(tmp_path)
-    store.write_case(failed)
-    store.write_case(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
-    (slow,) = counts(read_session(store.directory).cases)
+    alike = outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
+    (slow,) = counts(entry(tmp_path, "session", failed, alike).tried)
     assert (slow.trial, slow.decided, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
+
+
+def test_a_session_without_trials_has_no_entry(tmp_path):
+    store = make_store(tmp_path)
+    store.write_case(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
+    assert entry_of(read_session(store.directory)) is None
 
 
 def test_networks_and_world_sizes_are_counted_apart(tmp_path):
     (alone,) = questions.trials(WORKLOAD, 1)
-    store = make_store(tmp_path)
-    for comparison in (alone, TRIED["twin"]):
-        found = Noticed(Verdict.PASS, Blame())
-        store.write_case(outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, noticed=found))
-    counted = counts(read_session(store.directory).cases)
+    found = Noticed(Verdict.PASS, Blame())
+    both = [
+        outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, noticed=found)
+        for comparison in (alone, TRIED["twin"])
+    ]
+    counted = counts(entry(tmp_path, "session", *both).tried)
     assert [(count.model, count.world_size) for count in counted] == [
         ("resnet_50_s", 1),
         ("resnet_50_s", 2),
@@ -95,8 +101,8 @@ def test_a_share_has_the_interval_of_clopper_and_pearson():
     assert share(0, 0) == "-"
 
 
-def test_the_page_has_a_line_for_each_trial(archives):
-    lines = page(archives)
+def test_the_page_has_a_line_for_each_trial(entries):
+    lines = page(entries)
     (slow,) = [line for line in lines if line.startswith("| slow10")]
     assert "FAIL, for between steps of rank 1" in slow
     assert "2 of 3" in slow
@@ -105,10 +111,42 @@ def test_the_page_has_a_line_for_each_trial(archives):
     assert "No session has been measured yet." in page([])
 
 
-def test_sessions_of_another_machine_are_not_counted(archives):
-    strange = archives[0]
-    for case in strange.cases:
-        case.fingerprint["cpu_model"] = "Another CPU"
-    alike, others = of_newest(archives)
-    assert (alike, others) == (archives[1:], [strange])
+def test_sessions_of_another_machine_are_not_counted(entries):
+    strange = replace(entries[0], fingerprint={**entries[0].fingerprint, "cpu_model": "Another"})
+    assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
     assert of_newest([]) == ([], [])
+
+
+def test_entries_are_read_as_they_were_written(entries, tmp_path):
+    log = tmp_path / "trust" / "sessions.jsonl"
+    assert read_log(log) == []
+    for each in entries:
+        append(log, each)
+    assert read_log(log) == entries
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"session": "s"}',
+        '{"session": "s", "fingerprint": {}, "tried": 1}',
+        '{"session": "s", "fingerprint": {}, "tried": [{"trial": "slow11"}]}',
+        "[" * 100_000,
+    ],
+)
+def test_a_line_that_is_none_is_named(entries, tmp_path, line):
+    log = tmp_path / "sessions.jsonl"
+    append(log, entries[0])
+    with open(log, "a") as stream:
+        stream.write(f"{line}\n")
+    with pytest.raises(UserError, match=r"sessions\.jsonl:2: no session's line") as refused:
+        read_log(log)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_log_that_ships_can_be_read():
+    assert page(of_newest(read_log(LOG))[0]) == PAGE.read_text().splitlines()

@@ -1,0 +1,103 @@
+"""What sessions said of what was planted into them, a line each: small enough to be kept for ever,
+where the documents of their cases are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.archive import Archive, Case
+from harness.errors import UserError
+from harness.tomlfile import shown
+from harness.trials import TRIALS
+from harness.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One trial in one session. verdict: whether it came out as it must. called: the verdict on the
+    faulty arm itself, None where its launch failed. figure: as the case has it."""
+
+    trial: str
+    model: str
+    world_size: int
+    verdict: Verdict
+    called: Verdict | None
+    figure: float | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A session. fingerprint: of the machine and the stack (harness.fingerprint)."""
+
+    session: str
+    fingerprint: Mapping[str, Any]
+    tried: tuple[Tried, ...]
+
+
+def entry_of(archive: Archive) -> Entry | None:
+    """None of a session in which nothing was tried."""
+    tried = [case for case in archive.cases if case.name.startswith("trust[")]
+    if not tried:
+        return None
+    return Entry(tried[0].session, tried[0].fingerprint, tuple(map(_tried, tried)))
+
+
+def _tried(case: Case) -> Tried:
+    noticed = case.document["noticed"]
+    return Tried(
+        case.document["plan"]["candidate"]["planted"],
+        case.workload.model,
+        case.world_size,
+        case.verdict,
+        None if noticed is None else Verdict(noticed["called"]),
+        None if case.figure is None else case.figure.estimate,
+    )
+
+
+def append(log: Path, entry: Entry) -> None:
+    """Raises OSError if it cannot be written."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a") as stream:
+        stream.write(json.dumps(asdict(entry), default=lambda verdict: verdict.value) + "\n")
+
+
+def read_log(log: Path) -> list[Entry]:
+    """In the order in which they were written; none where there is no log. Raises UserError that
+    names the line which is none of a log."""
+    entries = []
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            entries.append(_entry(json.loads(line)))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise UserError(
+                f"{shown(log)}:{number}: no session's line ({type(error).__name__}: "
+                f"{str(error)[:60]}); take it out"
+            ) from None
+    return entries
+
+
+def _entry(document: Mapping[str, Any]) -> Entry:
+    return Entry(
+        str(document["session"]),
+        dict(document["fingerprint"]),
+        tuple(_tried_of(tried) for tried in document["tried"]),
+    )
+
+
+def _tried_of(document: Mapping[str, Any]) -> Tried:
+    if document["trial"] not in TRIALS:
+        raise ValueError(f"unknown trial {document['trial']!r}")
+    called, figure = document["called"], document["figure"]
+    return Tried(
+        document["trial"],
+        str(document["model"]),
+        int(document["world_size"]),
+        Verdict(document["verdict"]),
+        None if called is None else Verdict(called),
+        None if figure is None else float(figure),
+    )
