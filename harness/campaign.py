@@ -231,7 +231,8 @@ class Campaign:
             return False
         if comparison.workload == SWEEP:
             return True
-        if comparison.is_trial and comparison.variant == "data" and not self._has_other_data(model):
+        wants_other_data = comparison.candidate.arm.planted == "data"
+        if wants_other_data and not self._has_other_data(comparison.workload.dataset):
             return False
         if model in [sentinel.model for sentinel in self.sentinels]:
             return question is Question.STARTUP_TRACE
@@ -251,10 +252,9 @@ class Campaign:
             return self._can_validate(comparison.workload)
         return True
 
-    def _has_other_data(self, model: str) -> bool:
+    def _has_other_data(self, dataset: str) -> bool:
         """Whether a rank can be given other data: made beside the session, of files that can take
         each other's place."""
-        (dataset,) = {w.dataset for w in self.workloads if w.model == model}
         one_host = nodes(self.slots, len(self.slots)) == 1
         return one_host and can_swap(self.data[dataset].directory)
 
