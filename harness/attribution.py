@@ -92,8 +92,8 @@ def of_steps(launch: Launch, told_apart: bool) -> list[dict[str, float]]:
     full, local = launch.of_kind(BlockKind.FULL), launch.of_kind(BlockKind.LOCAL)
     result = []
     for rank in range(len(full[0].ranks)):
-        computing = median(_inside(block, rank) for block in local) if told_apart else 0.0
-        inside = median(_inside(block, rank) for block in full)
+        computing = median(block.inside_seconds(rank) for block in local) if told_apart else 0.0
+        inside = median(block.inside_seconds(rank) for block in full)
         result.append(
             {
                 BETWEEN: median(_between(block, rank) for block in full),
@@ -105,17 +105,13 @@ def of_steps(launch: Launch, told_apart: bool) -> list[dict[str, float]]:
     return result
 
 
-def _inside(block: Block, rank: int) -> float:
-    return float(block.ranks[rank]["inside_seconds"]) / block.steps
-
-
 def _waiting(block: Block, rank: int) -> float:
     return float(sum(block.ranks[rank]["input_seconds"])) / block.steps
 
 
 def _between(block: Block, rank: int) -> float:
     whole = float(sum(block.ranks[rank]["step_seconds"])) / block.steps
-    return whole - _waiting(block, rank) - _inside(block, rank)
+    return whole - _waiting(block, rank) - block.inside_seconds(rank)
 
 
 def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:

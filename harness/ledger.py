@@ -171,7 +171,7 @@ def clock_set(marks: Marks) -> str:
 def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
     """Which part of a step computes and which applies, on that rank: medians over the turns."""
     of_kind = {
-        kind: {block.turn: _inside(block, rank) for block in blocks if block.kind is kind}
+        kind: {block.turn: block.inside_seconds(rank) for block in blocks if block.kind is kind}
         for kind in (BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE)
     }
     full, local, compute = of_kind.values()
@@ -181,11 +181,6 @@ def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
     computes = median(compute[turn] / full[turn] for turn in turns)
     applies = median((local[turn] - compute[turn]) / full[turn] for turn in turns)
     return computes, applies
-
-
-def _inside(block: Block, rank: int) -> float:
-    """Seconds of a step of that rank, from its batch on."""
-    return float(block.ranks[rank]["inside_seconds"]) / block.steps
 
 
 def _outside_of_steps(marks: Marks, rank: int) -> dict[str, float]:

@@ -44,6 +44,10 @@ class Block:
     def samples_per_second(self) -> float:
         return self.samples / self.seconds
 
+    def inside_seconds(self, rank: int) -> float:
+        """Of a step of that rank, from its batch on."""
+        return float(self.ranks[rank]["inside_seconds"]) / self.steps
+
 
 @dataclass
 class Launch:
