@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.leftovers import COUNTED, Census, take_census
+from harness.errors import UserError
 from harness.launch.agent import LocalAgent
 from harness.launch.agents import AgentsLauncher
 from harness.launch.group import Group, GroupFailed
@@ -197,6 +198,8 @@ def main() -> int:
     scratch = Path(tempfile.mkdtemp(prefix="hvdperf-soak-"))
     try:
         problems = soak(launches, scratch)
+    except UserError as error:
+        sys.exit(f"bench.soak: {error}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     for problem in problems:

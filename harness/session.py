@@ -88,21 +88,19 @@ class Session:
     thresholds: Thresholds
     progress: Progress
     seed: int
+    decided: Callable[[Outcome], None]
     tools: Callable[[Collective, int], Sequence[ToolRun]] | None = None
-    decided: Callable[[Outcome], None] = lambda outcome: None
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
 
-    def measure(
-        self, comparisons: Sequence[Comparison], later: Sequence[Comparison] = ()
-    ) -> dict[Comparison, Outcome]:
-        """Judge all comparisons of one workload and one kind of work from common rounds.
+    def measure(self, comparisons: Sequence[Comparison], later: Sequence[Comparison] = ()) -> None:
+        """Judge all comparisons of one workload and one kind of work from common rounds, and hand
+        each outcome to `decided`.
 
         later: those of other workloads, to be measured from the same budget after these.
         """
         tools = {comparison: self._other_tools(comparison) for comparison in comparisons}
-        work = _Work(self, comparisons, tools, self._deadline(comparisons, later))
-        return work.run()
+        _Work(self, comparisons, tools, self._deadline(comparisons, later)).run()
 
     def _other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]:
         """What they find of a sweep's operation, before its rounds, which take what is left of the
@@ -176,7 +174,7 @@ class _Work:
         self._deadline = deadline
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
-        self._decided: dict[Comparison, Outcome] = {}
+        self._decided: set[Comparison] = set()
         self._seconds_of_round: list[float] = []
         self._compared: dict[Comparison, list[str]] = {}
         workload, work = comparisons[0].workload, comparisons[0].question.work
@@ -202,7 +200,7 @@ class _Work:
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
         )
 
-    def run(self) -> dict[Comparison, Outcome]:
+    def run(self) -> None:
         looks = self._session.profile.sampling.looks
         for number in range(looks[-1]):
             arms = self._arms_wanted(number)
@@ -218,7 +216,6 @@ class _Work:
             self._rounds.append(measured)
             self._look(final=False, at_look=number + 1 in looks)
         self._look(final=True, at_look=True)
-        return self._decided
 
     # Which arms, and whether there is time -------------------------------------------------
 
@@ -273,7 +270,7 @@ class _Work:
             trial = trial_of(comparison)
             caught = settled and trial is not None and trial.verdict is Verdict.INVALID
             if final or hopeless or caught or (at_look and settled):
-                self._decided[comparison] = outcome
+                self._decided.add(comparison)
                 self._session.decided(outcome)
 
     def _outcome(self, comparison: Comparison) -> Outcome:
