@@ -311,6 +311,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """A question that this session does not ask has no case, rather than a skipped one."""
+    found = yield
+    if not isinstance(found, list):
+        return found
+    return [
+        item for item in found if comparison_of(item) or not item.get_closest_marker("question")
+    ]
+
+
 def comparison_of(item: pytest.Item) -> Comparison | None:
     callspec = getattr(item, "callspec", None)
     found = callspec.params.get("comparison") if callspec is not None else None
@@ -318,12 +329,7 @@ def comparison_of(item: pytest.Item) -> Comparison | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Cases of the same rounds one after the other: they are judged from the same launches. A
-    question that this session does not ask has no case, rather than a skipped one."""
-    unasked = [
-        item for item in items if item.get_closest_marker("question") and not comparison_of(item)
-    ]
-    items[:] = [item for item in items if item not in unasked]
+    """Cases of the same rounds one after the other: they are judged from the same launches."""
     ranks: dict[Any, int] = {}
     for item in items:
         comparison = comparison_of(item)

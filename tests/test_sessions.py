@@ -212,6 +212,7 @@ def test_a_question_that_is_not_asked_has_no_case(run: Run, tmp_path: Path) -> N
         "test_startup[trace-alexnet_s-np1]",
         "test_tax[alexnet_s-np1]",
     ]
+    assert "9 tests collected" in done.stdout
 
 
 def test_a_file_that_is_named_asks_what_the_profile_does_not(run: Run, tmp_path: Path) -> None:
