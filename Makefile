@@ -4,23 +4,33 @@ PROFILE  ?= default
 DATA_DIR ?= $(HVDPERF_DATA_DIR)
 ARGS     ?=
 
-# TF=2.15.1 is an environment for CPUs with that TensorFlow, beside the others. From here on TF is
-# empty for the one that is in .venv.
+# TF=2.15.1 is an environment for CPUs with that TensorFlow, beside the others, HOROVOD=0.28.0 one
+# with that Horovod. From here on TF and HOROVOD are empty for what is in .venv.
 TF ?=
+HOROVOD ?=
 KNOWN_TF = $(shell sed -n 's/^"tf\(.*\)" = \[$$/\1/p' pyproject.toml)
 OWN_TF   = $(shell sed -n 's/^cpu = .*"tf\([^"]*\)".*/\1/p' pyproject.toml)
 ifneq ($(TF),)
 ifneq ($(words $(TF)) $(filter $(KNOWN_TF),$(TF)),1 $(TF))
 $(error TF=$(TF): with this Horovod only these versions of TensorFlow work: $(KNOWN_TF))
 endif
-override TF := $(filter-out $(OWN_TF),$(TF))
 endif
+ifneq ($(HOROVOD),)
+KNOWN_HOROVOD = $(shell sed -n '/^\[horovod\]/,/^\[tensorflow\]/s/^"\(.*\)" = .*/\1/p' history/releases.toml)
+ifneq ($(words $(HOROVOD)) $(filter $(KNOWN_HOROVOD),$(HOROVOD)),1 $(HOROVOD))
+$(error HOROVOD=$(HOROVOD): known are $(KNOWN_HOROVOD))
+endif
+endif
+OWN_HOROVOD = $(shell sed -n 's/^ *"horovod==\(.*\)",/\1/p' pyproject.toml)
+override HOROVOD := $(filter-out $(OWN_HOROVOD),$(HOROVOD))
+# An environment of another Horovod says its TensorFlow, too.
+override TF := $(if $(HOROVOD),$(or $(TF),$(OWN_TF)),$(filter-out $(OWN_TF),$(TF)))
 
 # One environment for CPUs and one for GPUs, side by side. Where the one for GPUs has been built it
 # is used without saying GPU=1 again; GPU=0 turns to the other.
 GPU  ?= $(if $(TF),0,$(if $(wildcard .venv-gpu/.ready),1,0))
 MPI  ?=
-VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv$(TF:%=-tf%))
+VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv$(TF:%=-tf%)$(HOROVOD:%=-hvd%))
 ifeq ($(and $(TF),$(GPU)),1)
 $(error TF=$(TF) GPU=1: on GPUs only TensorFlow $(OWN_TF) can be built)
 endif
@@ -32,7 +42,8 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf test lint bench soak simulate trust clean distclean
+.PHONY: help stack env data perf test lint bench soak simulate trust \
+        history backfill changes clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -47,7 +58,7 @@ help: ## list the targets
 env: $(READY) ## build the environment: uv, TensorFlow, Open MPI, Horovod
 
 $(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
-	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) TF=$(TF) bash ci/setup.sh
+	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) TF=$(TF) HOROVOD=$(HOROVOD) bash ci/setup.sh
 
 data: env ## write small files of every data set to data/samples, where there are none
 	@$(ACTIVATE); python -m models.inputs.sample_sets $(SAMPLES)
@@ -64,10 +75,8 @@ test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then
 	@$(ACTIVATE); pytest tests/ $(ARGS)
 
 # Another stack for pytest perf/ --against.
-HOROVOD ?= 0.28.1
-stack: ## build another stack, TF=2.15.1, and print its interpreter for --against
-	@test '$(HOROVOD)' = 0.28.1 || { echo 'HOROVOD=$(HOROVOD): only 0.28.1 can be built' >&2; exit 1; }
-	@$(MAKE) --no-print-directory env TF=$(TF) >&2
+stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpreter for --against
+	@$(MAKE) --no-print-directory $(READY) >&2
 	@echo $(CURDIR)/$(VENV)/bin/python
 
 lint: env ## ruff and mypy
@@ -85,9 +94,16 @@ simulate: env ## how often verdicts err, and how to spend a session: the tables 
 trust: env data ## plant faults, in 20 more sessions of 17 min, and count what was noticed
 	@$(ACTIVATE); python -m bench.trust $(ARGS)
 
+history: env ## import the sessions of results/, publish both histories, serve them
+	@$(ACTIVATE); python -m history import && python -m history publish && \
+	python -m history preview $(ARGS)
+
+backfill: env data ## build and measure every combination of versions, four minutes each
+	@$(ACTIVATE); python -m history backfill $(ARGS)
+
 clean: ## remove samples and caches
 	rm -rf $(SAMPLES) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments too
-	rm -rf .venv .venv-gpu .venv-tf* .uv uv.lock
+	rm -rf .venv .venv-gpu .venv-tf* .uv .asv uv.lock

@@ -11,7 +11,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy.stats import binomtest
@@ -20,7 +20,7 @@ from bench.trust_log import Entry, Tried, append, entry_of, read_log
 from harness.archive import read_session
 from harness.campaign import ROOT
 from harness.errors import UserError
-from harness.fingerprint import differences
+from harness.fingerprint import Value, differences
 from harness.trials import TRIALS, Trial
 from harness.verdict import Verdict
 
@@ -97,8 +97,15 @@ def add_session(selected: str) -> None:
 
 def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """Those whose figures may be put together with the newest one's, and the others."""
-    alike = [e for e in entries if not differences(entries[-1].fingerprint, e.fingerprint)]
+    newest = _of_ranks(entries[-1]) if entries else {}
+    alike = [entry for entry in entries if not differences(newest, _of_ranks(entry))]
     return alike, [entry for entry in entries if entry not in alike]
+
+
+def _of_ranks(entry: Entry) -> Mapping[str, Value]:
+    """The fingerprint without the digest of all packages, of which many are no part of a rank.
+    Those that are have fields of their own."""
+    return {name: told for name, told in entry.fingerprint.items() if name != "packages_sha256"}
 
 
 def counts(tried: Iterable[Tried]) -> list[Count]:

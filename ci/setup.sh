@@ -4,6 +4,7 @@
 #
 #   VENV=.venv     the environment's directory
 #   TF=2.15.1      another TensorFlow for CPUs: the group tf2.15.1 of pyproject.toml
+#   HOROVOD=0.28.0 another Horovod, with TF=: compiled by history/build.py
 #   GPU=1          TensorFlow with CUDA and Horovod with NCCL, see ci/setup_gpu.sh
 #   MPI=system     with GPU=1: the MPI on PATH instead of the packaged Open MPI
 #   PYTHON=...     the Python 3.11 to use instead of the first one found
@@ -12,7 +13,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 UV_VERSION=0.13.9
 TF=${TF:-}
-VENV=${VENV:-.venv${TF:+-tf$TF}}
+HOROVOD=${HOROVOD:-}
+VENV=${VENV:-.venv${TF:+-tf$TF}${HOROVOD:+-hvd$HOROVOD}}
 GPU=${GPU:-}
 MPI=${MPI:-}
 LOG=.uv/setup.log
@@ -224,6 +226,27 @@ check_horovod() {
     say "$answer ($(elapsed "$begun"))"
 }
 
+# --- another Horovod ------------------------------------------------------------------------------
+
+sync_other_horovod() {
+    local begun wheels=.asv/wheels/horovod-$HOROVOD-tf$TF cmake groups=()
+    if ! grep -q "^cpu = .*tensorflow-cpu==$TF\"" pyproject.toml; then
+        groups=(--no-group cpu --group "tf$TF")
+    fi
+    sync_packages "${groups[@]}" --no-install-package horovod
+    begun=$SECONDS
+    say "compiling Horovod $HOROVOD"
+    # Beside the environment, so that it is no package of the stack.
+    cmake=$(sed -n 's/^ *"\(cmake==[^"]*\)",$/\1/p' pyproject.toml | head -n 1)
+    run_logged "installing $cmake" .uv/bin/python -m pip install --disable-pip-version-check "$cmake"
+    rm -rf "$wheels"
+    CMAKE_BUILD_PARALLEL_LEVEL=$(build_jobs) .uv/bin/python history/build.py \
+        --horovod "$HOROVOD" --python "$VENV/bin/python" --wheels "$wheels" ||
+        fail "Horovod $HOROVOD cannot be built with TensorFlow $TF; its log is in .asv/logs"
+    run_logged "installing Horovod" .uv/bin/uv pip install --python "$VENV/bin/python" --no-deps "$wheels"/*.whl
+    say "Horovod compiled after $(elapsed "$begun")"
+}
+
 # shellcheck source=ci/setup_gpu.sh
 . ci/setup_gpu.sh
 
@@ -233,6 +256,8 @@ main() {
     follow_pip_index
     if [[ -n $GPU ]]; then
         sync_gpu_packages
+    elif [[ -n $HOROVOD ]]; then
+        sync_other_horovod
     elif [[ -n $TF ]]; then
         sync_packages --no-group cpu --group "tf$TF"
     else

@@ -137,25 +137,45 @@ def read_document(path: Path) -> Document:
         raise Unreadable("half-written: the session ended while it wrote this")
     if path.suffix != ".json" or path.is_dir():
         raise Unreadable("no document of a session")
-    kind = "session" if path.name == SESSION_FILE else "case"
+    document = read_json(path)
+    problem = schema_problem("session" if path.name == SESSION_FILE else "case", document)
+    if problem:
+        raise Unreadable(problem)
+    return document
+
+
+def read_json(path: Path) -> Document:
+    """A JSON file without what no document has: NaN, infinities, numbers that no float can hold.
+    Raises Unreadable."""
     try:
-        document = json.loads(
+        found: Document = json.loads(
             path.read_text(encoding="utf-8"),
             parse_constant=_refuse,
             parse_float=_finite,
             parse_int=_whole,
         )
-        problem = _problem(kind, document)
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
     except RecursionError:
         raise Unreadable("nested more deeply than any document") from None
     except ValueError as error:
         raise Unreadable(f"not valid JSON: {error}") from None
-    if problem:
-        raise Unreadable(problem)
-    found: Document = document
     return found
+
+
+def schema_problem(kind: str, document: object) -> str:
+    """What results/schema/<kind>.schema.json has against a document, with the place; empty if
+    nothing. Raises Unreadable."""
+    from jsonschema.exceptions import best_match
+
+    try:
+        error = best_match(_validator(kind).iter_errors(document))
+    except RecursionError:
+        raise Unreadable("nested more deeply than any document") from None
+    if error is None:
+        return ""
+    place = error.json_path.removeprefix("$").removeprefix(".")
+    return f"{place}: {error.message}" if place else str(error.message)
 
 
 def case_of(document: Document) -> Case:
@@ -215,17 +235,6 @@ def _validator(kind: str) -> Any:
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(json.loads((SCHEMAS / f"{kind}.schema.json").read_text()))
-
-
-def _problem(kind: str, document: object) -> str:
-    """What the schema has against a document, with the place; empty if nothing."""
-    from jsonschema.exceptions import best_match
-
-    error = best_match(_validator(kind).iter_errors(document))
-    if error is None:
-        return ""
-    place = error.json_path.removeprefix("$").removeprefix(".")
-    return f"{place}: {error.message}" if place else str(error.message)
 
 
 def _line(path: Path, why: str) -> str:

@@ -85,6 +85,7 @@ class Options:
     thresholds: str = ""
     results: str = "results"
     plant: str = ""
+    stack: str = ""
     against: str = ""
 
 

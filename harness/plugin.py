@@ -66,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--allow-inconclusive", action="store_true", help="-x goes on past INVALID, INCONCLUSIVE")
     add("--results", default="results", metavar="DIR", help="where results go")
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
+    add("--stack", default="", metavar="PYTHON", help="measure that stack instead of pytest's own")
     add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
     add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
     add("--resume", default="", metavar="DIR", help="go on with an interrupted session")
@@ -161,7 +162,7 @@ class Suite:
         """Check the stack and open what measuring needs, once. Raises UserError."""
         if self._session is None:
             self._say("probe the installed stack")
-            stacks = {"": probe(sys.executable, ROOT / ".cache")}
+            stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
             if self.options.against:
                 stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
                 self.changed = stack_differences(stacks[AGAINST], stacks[""])

@@ -18,8 +18,8 @@ from harness.environment import ROOT, rank_environment
 from harness.errors import UserError
 from harness.worker.probe import SETTINGS
 
-# The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1.
-_OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+))?")
+# The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.
+_OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+)(-hvd(?P<horovod>[\d.]+))?)?")
 
 _PROBE = "harness.worker.probe"
 _DEADLINE_S = 120.0
@@ -191,6 +191,8 @@ def _build(program: Path) -> str:
     own = next(filter(None, (_OWN.fullmatch(part) for part in program.parts)), None)
     if own is None or own[1] is None:
         return "make env"
+    if own["horovod"] is not None:
+        return f"make stack TF={own['tf']} HOROVOD={own['horovod']}"
     return f"make env TF={own['tf']}" if own["tf"] else "make env GPU=1"
 
 

@@ -1,0 +1,201 @@
+"""`python -m history`: throughput across Horovod and TensorFlow releases."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.tomlfile import shown
+from history import backfill, places
+from history.raw import read_history
+from history.releases import Axis, order
+
+REFUSED = 2
+
+
+def main() -> int:
+    """The exit status: 0, or 2 where something was refused, each with a line on stderr."""
+    arguments = parser().parse_args()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        status: int = arguments.command(arguments)
+    except UserError as error:
+        complain(str(error))
+        return REFUSED
+    except KeyboardInterrupt:
+        complain("interrupted; what was measured is kept")
+        return REFUSED
+    return status
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m history", description=__doc__)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    add = commands.add_parser("releases", help="write the git repositories that asv reads")
+    add.set_defaults(command=write_releases)
+
+    add = commands.add_parser("import", help="sessions into raw results, and those into asv's")
+    add.add_argument("--sessions", type=Path, default=places.SESSIONS, metavar="DIR")
+    add.set_defaults(command=import_sessions)
+
+    add = commands.add_parser("publish", help="both sites, which open without a network")
+    add.set_defaults(command=publish)
+
+    add = commands.add_parser("preview", help="serve the sites on this machine")
+    add.add_argument("--port", type=int, default=8080)
+    add.set_defaults(command=preview)
+
+    add = commands.add_parser("backfill", help="build and measure the version matrix")
+    add.add_argument("--horovod", default=",".join(backfill.HOROVOD), metavar="V,V")
+    add.add_argument("--tensorflow", default=",".join(backfill.TENSORFLOW), metavar="V,V")
+    add.add_argument("--again", action="store_true", help="also what could not be built before")
+    add.add_argument("--list", action="store_true", help="only say how each stands")
+    add.set_defaults(command=fill_matrix)
+
+    # For history/benchmarks: JSON on stdout.
+    add = commands.add_parser("params", help="what the profile `history` measures here, as JSON")
+    add.set_defaults(command=print_parameters)
+    add = commands.add_parser("measure", help="measure one installed stack, as JSON")
+    add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
+    add.set_defaults(command=measure_stack)
+    add = commands.add_parser("machine", help="this machine's label")
+    add.set_defaults(command=print_machine)
+    return top
+
+
+# asv takes a second to import, and planning a session some tenths of one: each where it is needed.
+
+
+def write_releases(_: argparse.Namespace) -> int:
+    from history.importing import make_repositories
+
+    make_repositories()
+    return 0
+
+
+def import_sessions(arguments: argparse.Namespace) -> int:
+    from history.importing import keep_sessions, make_trees
+
+    for line in keep_sessions(arguments.sessions, places.RAW):
+        print(line)
+    return _make_trees(make_trees())
+
+
+def _make_trees(refused: list[str]) -> int:
+    for line in refused:
+        complain(line)
+    results, _ = read_history(places.RAW)
+    machines = {result.machine for result in results}
+    told = ", ".join(shown(path) for path in places.RESULTS.values())
+    print(f"{len(results)} raw results of {len(machines)} machines in {told}")
+    return REFUSED if refused else 0
+
+
+def publish(_: argparse.Namespace) -> int:
+    from history.site.offline import make_offline
+
+    for axis, html in places.HTML.items():
+        configuration = places.CONFIGURATION[axis]
+        done = subprocess.run(
+            [sys.executable, "-m", "asv", "publish", "--config", configuration],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it said nothing"]
+            raise UserError(f"asv publish --config {shown(configuration)} failed: {said[0]}")
+        make_offline(html)
+        print(f"{axis.value} releases on the x-axis: {shown(html)}")
+    return 0
+
+
+def preview(arguments: argparse.Namespace) -> int:
+    from history.site.serve import serve
+
+    serve(places.SITE, arguments.port)
+    return 0
+
+
+def fill_matrix(arguments: argparse.Namespace) -> int:
+    from history.importing import make_trees
+    from history.measure import this_machine
+
+    versions = {
+        axis: _versions(axis, text)
+        for axis, text in (
+            (Axis.HOROVOD, arguments.horovod),
+            (Axis.TENSORFLOW, arguments.tensorflow),
+        )
+    }
+    results, _ = read_history(places.RAW)
+    wanted = list(
+        backfill.combinations(
+            results, this_machine(), versions[Axis.HOROVOD], versions[Axis.TENSORFLOW]
+        )
+    )
+    status = 0
+    if not arguments.list:
+        wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=arguments.again)
+        status = _make_trees(make_trees())
+    for line in backfill.table(wanted):
+        print(line)
+    return status
+
+
+def _versions(axis: Axis, text: str) -> list[str]:
+    """From `0.28.0,0.28.1`. Raises UserError for one that is on no axis."""
+    versions = [part.strip() for part in text.split(",") if part.strip()]
+    known = order(axis)
+    for version in versions:
+        if version not in known:
+            raise UserError(
+                f"--{axis.value} {version}: known are {', '.join(known)} (history/releases.toml)"
+            )
+    if not versions:
+        raise UserError(f"--{axis.value} {text}: names no version")
+    return versions
+
+
+def print_parameters(_: argparse.Namespace) -> int:
+    from history.measure import parameters
+
+    found = parameters()
+    print(json.dumps([found.models, found.replicas, found.world_sizes]))
+    return 0
+
+
+def measure_stack(arguments: argparse.Namespace) -> int:
+    from statistics import median
+
+    from history.importing import keep
+    from history.measure import measure
+
+    result = measure(arguments.stack, quiet=True)
+    keep(result, places.RAW)
+    figures = {
+        f"{each.model}/{each.replica}/{each.world_size}": median(each.samples_per_second)
+        for each in result.series
+    }
+    print(json.dumps(figures))
+    return 0
+
+
+def print_machine(_: argparse.Namespace) -> int:
+    from history.measure import this_machine
+
+    print(this_machine())
+    return 0
+
+
+def complain(line: str) -> None:
+    print(f"history: {line}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Sessions into raw results, and raw results into what asv reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.tomlfile import shown
+from history import asv_results, places
+from history.extract import extract
+from history.lines import lines
+from history.raw import RawResult, Refused, read_history, write_raw
+from history.releases import Axis, releases
+from history.repository import write_repository
+
+
+def keep_sessions(sessions: Path, root: Path) -> list[str]:
+    """Keep the throughput of every session below `sessions` as a raw result below `root`; a line
+    for each session that is new, or that has none to keep."""
+    told = []
+    for directory in sorted(path for path in sessions.glob("*") if path.is_dir()):
+        try:
+            result = extract(directory)
+        except Refused as error:
+            told.append(f"{shown(directory)}: not in the history: {error}")
+            continue
+        if keep(result, root):
+            told.append(f"{shown(directory)}: {len(result.series)} series of {result.machine}")
+    return told
+
+
+def keep(result: RawResult, root: Path) -> bool:
+    """Whether it was new."""
+    if any(root.glob(f"*/{result.session}.json")):
+        return False
+    write_raw(root, result)
+    return True
+
+
+def make_repositories() -> dict[Axis, dict[str, str]]:
+    """The repositories of both packages' releases; the commit of each version."""
+    return {axis: write_repository(places.repository(axis), releases(axis)) for axis in Axis}
+
+
+def make_trees(root: Path = places.RAW) -> list[str]:
+    """What asv reads, of both axes, from all raw results; a line for each file that is refused."""
+    results, refused = read_history(root)
+    for axis, commits in make_repositories().items():
+        tree = asv_results.Tree(axis, places.RESULTS[axis], commits)
+        asv_results.write_tree(tree, results, lines(results, axis))
+    return refused
+
+
+def describe(results: Sequence[RawResult]) -> str:
+    machines = {result.machine for result in results}
+    return f"{len(results)} raw results of {len(machines)} machines"

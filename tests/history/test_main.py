@@ -1,0 +1,87 @@
+"""`python -m history` as a user gives it bad input: one line, and no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from history import places
+
+
+def history(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "history", *arguments],
+        cwd=places.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["backfill", "--list", "--horovod", "9.9"], "--horovod 9.9: known are 0.25.0"),
+        (["backfill", "--list", "--tensorflow", ","], "--tensorflow ,: names no version"),
+        (["measure", "--stack", "/none/bin/python"], "nothing was measured of /none/bin/python"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, said):
+    done = history(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_the_matrix_is_listed():
+    done = history("backfill", "--list", "--horovod", "0.28.1", "--tensorflow", "2.18.1")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].split() == ["Horovod", "TF", "2.18.1"]
+
+
+def test_a_machine_has_a_label():
+    done = history("machine")
+    assert done.returncode == 0
+    assert done.stdout.strip().replace("-", "").isalnum()
+
+
+def test_what_was_not_published_is_not_served(tmp_path):
+    from harness.errors import UserError
+    from history.site.serve import serve
+
+    with pytest.raises(UserError, match="make history"):
+        serve(tmp_path, 0)
+    site = tmp_path / "horovod"
+    site.mkdir()
+    (site / "index.json").write_text("{}")
+    with pytest.raises(UserError, match="--port 99999"):
+        serve(tmp_path, 99999)
+
+
+def test_sites_are_served_on_loopback(tmp_path):
+    site = tmp_path / "horovod"
+    site.mkdir()
+    (site / "index.json").write_text('{"project": "x"}')
+    code = (
+        "from pathlib import Path; from history.site.serve import serve; "
+        f"serve(Path({str(tmp_path)!r}), 0)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=places.ROOT, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(f"{url}index.json", timeout=20) as answer:
+            assert answer.read() == b'{"project": "x"}'
+        server.terminate()
+
+
+def test_what_is_generated_is_not_tracked():
+    ignored = (places.ROOT / ".gitignore").read_text().splitlines()
+    assert "/.asv/" in ignored
+    assert Path(places.GENERATED).name == ".asv"

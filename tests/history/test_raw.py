@@ -1,0 +1,85 @@
+"""Raw results are read whole, or refused in a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from history.raw import Refused, read_history, read_raw, write_raw
+from tests.support.histories import MACHINE_LABEL, raw_result
+
+
+def edited(path, change: Callable[[dict[str, Any]], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+def test_what_was_written_is_read_back(tmp_path):
+    written = raw_result(speeds={("vgg_16_s", 1): [100.5, 99.25], ("resnet_50_s", 2): [40.0]})
+    path = write_raw(tmp_path, written)
+    assert path == tmp_path / MACHINE_LABEL / f"{written.session}.json"
+    assert read_raw(path) == written
+    assert read_history(tmp_path) == ([written], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda d: d["fingerprint"].update(kernel="5.0"), "a foreign fingerprint"),
+        (lambda d: d["fingerprint"].pop("horovod"), "'horovod' is a required property"),
+        (lambda d: d.pop("series"), "'series' is a required property"),
+        (lambda d: d.update(series=[]), "series: "),
+        (lambda d: d["series"].append(d["series"][0]), "a duplicate: vgg_16_s at 1"),
+        (lambda d: d["series"][0].update(samples_per_second=[0.0]), "samples_per_second"),
+        (lambda d: d["series"][0].pop("replica"), "'replica' is a required property"),
+        (lambda d: d.update(suite="0.0.9"), "by suite 0.0.9"),
+        (lambda d: d["fingerprint"].update(suite="0.0.9"), "not by"),
+        (lambda d: d["fingerprint"].update(horovod="0.1.2"), "horovod 0.1.2 is not in"),
+        (lambda d: d.update(session="20200101T000000Z-1"), "not the file of its session"),
+        (lambda d: d.update(measured_at="yesterday"), "measured_at"),
+        (lambda d: d.update(machine="another"), "a foreign fingerprint"),
+        (lambda d: d.update(format=2), "format"),
+    ],
+)
+def test_what_does_not_belong_is_refused_and_hurts_nothing_else(tmp_path, change, why):
+    good, bad = raw_result(number=1), raw_result(number=2)
+    write_raw(tmp_path, good)
+    path = write_raw(tmp_path, bad)
+    edited(path, change)
+    results, refused = read_history(tmp_path)
+    assert results == [good]
+    (line,) = refused
+    assert path.name in line
+    assert why in line
+    assert "\n" not in line
+    with pytest.raises(Refused):
+        read_raw(path)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": NaN}', "[" * 100_000])
+def test_what_is_no_document_is_refused(tmp_path, text):
+    path = write_raw(tmp_path, raw_result())
+    path.write_text(text)
+    assert read_history(tmp_path)[0] == []
+    assert len(read_history(tmp_path)[1]) == 1
+
+
+def test_a_copy_under_another_machine_is_foreign(tmp_path):
+    path = write_raw(tmp_path, raw_result())
+    copy = tmp_path / "another-machine" / path.name
+    copy.parent.mkdir()
+    copy.write_text(path.read_text())
+    results, (line,) = read_history(tmp_path)
+    assert len(results) == 1
+    assert "another-machine" in line
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / MACHINE_LABEL).write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        write_raw(tmp_path, raw_result())

@@ -1,0 +1,47 @@
+"""Raw results as sessions on one machine would have left them, had stacks run at given speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from harness.fingerprint import fingerprint
+from harness.placement import Offer, place
+from history.label import machine_label
+from history.raw import RawResult, Series
+from tests.support.stores import MACHINE, STACK
+
+SLOTS = place([Offer(0, "host", (0,)), Offer(1, "host", (1,))])
+FACTS = {
+    **fingerprint(MACHINE, STACK, "mpirun", SLOTS),
+    "cpu_model": "AMD EPYC",
+    "memory_gib": 24,
+    "kernel": "6.1.0",
+}
+MACHINE_LABEL = machine_label(FACTS)
+REPLICA = "cifar10 0f3a5c7e9b1d2f48, size 32, batch 32, float32, 1 core"
+BEGAN = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def raw_result(
+    horovod: str = "0.28.1",
+    tensorflow: str = "2.18.1",
+    speeds: Mapping[tuple[str, int], Sequence[float]] | None = None,
+    number: int = 0,
+    **facts: object,
+) -> RawResult:
+    """speeds: samples per second of each launch, by network and world size. number: of the session,
+    an hour after the one before."""
+    chosen = {("vgg_16_s", 1): [100.0, 101.0, 99.0]} if speeds is None else speeds
+    told = {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **facts}
+    at = BEGAN + timedelta(hours=number)
+    return RawResult(
+        session=f"{at:%Y%m%dT%H%M%SZ}-4711",
+        measured_at=at,
+        machine=machine_label(told),
+        fingerprint=told,
+        series=tuple(
+            Series(model, REPLICA, world_size, tuple(figures))
+            for (model, world_size), figures in chosen.items()
+        ),
+    )
