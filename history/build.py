@@ -42,12 +42,14 @@ class Quirk:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-_ARRAY = Quirk(
-    "gloo/transport/tcp/device.cc uses std::array without its header, which came along with others "
-    "until gcc 12 (horovod/horovod#3923)",
-    {"CXXFLAGS": "-include array"},
+_GLOO = Quirk(
+    "gloo needs gcc 11 and the headers of Linux 5.19 at most (history/quirks/gloo_before_0_28_1.h)",
+    {
+        "CXXFLAGS": "-include gloo_before_0_28_1.h",
+        "CPLUS_INCLUDE_PATH": str(ROOT / "history" / "quirks"),
+    },
 )
-QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _ARRAY)
+QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
 _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<said>.+)|CMake Error.*")
 
 
