@@ -20,7 +20,7 @@ from history.label import machine_label, replica_label
 from history.raw import RawResult, Refused
 
 PROFILE = "history"
-CASES = "perf/test_scaling.py"
+CASES = "perf/"
 # Of pytest: interrupted, broken, bad input, nothing collected. Any other status is a verdict, and a
 # throughput is what it is whatever the verdict.
 NO_SESSION = (2, 3, 4, 5)

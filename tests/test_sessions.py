@@ -243,6 +243,24 @@ def test_a_stack_may_be_held_against_itself(run: Run, tmp_path: Path) -> None:
     assert (session["against"], session["changed"]) == (sys.executable, [])
 
 
+@pytest.mark.mpirun
+def test_another_stack_is_measured_than_pytests_own(run: Run, tmp_path: Path) -> None:
+    """An environment whose interpreter notes that it was started, and is pytest's own otherwise."""
+    environment, own = tmp_path / "environment", BIN.parent
+    (environment / "bin").mkdir(parents=True)
+    for name in ("lib", "bin/mpirun", "etc", "share"):
+        if (own / name).exists():
+            (environment / name).symlink_to(own / name)
+    python, started = environment / "bin" / "python", tmp_path / "started"
+    python.write_text(f'#!/bin/sh\necho "$3" >> {started}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = run(f"--stack={python}", "-k", "weak_scaling and np2")
+    assert done.returncode == 6, done.stdout
+    (measured,) = documents(tmp_path)["weak_scaling-alexnet_s-np2.json"]["rounds"]
+    assert len(measured["launches"]) == 2
+    assert started.read_text().split().count("harness.worker") == 3, "one rank, and two"
+
+
 def test_nothing_selected_is_no_pass(run: Run) -> None:
     assert run("-k", "no_such_case").returncode == 5
 
@@ -269,6 +287,7 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["-n2"], "leave out -n"),
         (["--plant=kill:phase=lunch"], "'lunch' is not a valid Phase"),
         (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
+        (["--stack=/no/such/python"], "no Python interpreter at /no/such/python"),
         (["--baseline=/no/such/session"], "give the directory of a session"),
         (["--resume=/no/such/session"], "give the directory of a session"),
         (["--resume=tests"], "there is no session.json in it"),
