@@ -488,6 +488,46 @@ def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, mach
     assert "Nothing to be done" in make(stand_ins, "env", "TF=2.15.1").stdout
 
 
+# Compiles nothing: leaves a wheel where it is told to, and writes down what pip is asked.
+COMPILER = """case $1 in
+    history/build.py) mkdir -p "$7" && touch "$7/horovod-$3.whl" && echo "$5" >>built
+        exit ${BUILD_STATUS:-0} ;;
+    -m) echo "$*" >>pip ;;
+esac"""
+
+
+@pytest.mark.parametrize(
+    ("tensorflow", "groups"),
+    [("2.15.1", " --no-group cpu --group tf2.15.1"), ("2.18.1", "")],
+)
+def test_set_up_compiles_another_horovod(
+    stand_ins: Path, machine: Path, tensorflow: str, groups: str
+) -> None:
+    name = f".venv-tf{tensorflow}-hvd0.28.0"
+    shutil.copytree(stand_ins / ".venv", stand_ins / name)
+    script(stand_ins / ".uv/bin/python", COMPILER)
+    for _ in range(2):
+        result = build(stand_ins, machine, TF=tensorflow, HOROVOD="0.28.0")
+        assert result.returncode == 0, result.stdout
+    (line,) = (stand_ins / "synced").read_text().splitlines()
+    assert line.endswith(f"{groups} --no-install-package horovod")
+    assert (stand_ins / "built").read_text().split() == [f"{name}/bin/python"] * 2
+    installed = (stand_ins / "pip").read_text().splitlines()[-1]
+    wheel = f".asv/wheels/horovod-0.28.0-tf{tensorflow}/horovod-0.28.0.whl"
+    assert installed == f"-m pip --python {name}/bin/python install --no-deps {wheel}"
+    assert result.stdout.endswith(f"; to use it: HVDPERF_VENV={name} . ./activate\n")
+
+
+def test_another_horovod_that_does_not_compile_does_not_count(
+    stand_ins: Path, machine: Path
+) -> None:
+    script(stand_ins / ".uv/bin/python", COMPILER)
+    result = build(stand_ins, machine, TF="2.15.1", HOROVOD="0.27.0", BUILD_STATUS="1")
+    assert result.returncode == 1
+    assert "Horovod 0.27.0 cannot be built with TensorFlow 2.15.1" in result.stdout
+    assert not (stand_ins / ".venv-tf2.15.1-hvd0.27.0/.ready").exists()
+
+
 def test_set_up_allows_more_ranks_than_cores_once(stand_ins: Path, machine: Path) -> None:
     script(machine / "ssh", "")
     for _ in range(2):
