@@ -50,6 +50,8 @@ _GLOO = Quirk(
     },
 )
 QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
+# Where pip has unpacked it.
+_PLACE = re.compile(r"\S*/pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?")
 _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<said>.+)|CMake Error.*")
 
 
@@ -81,7 +83,7 @@ def main() -> None:
         "compiler": compiler(),
         "reason": reason,
     }
-    record.write_text(json.dumps(document, indent=1) + "\n")
+    record.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     sys.exit(f"build: Horovod {version} does not compile with TensorFlow {tensorflow}: {reason}")
 
 
@@ -154,7 +156,7 @@ def reason_of(log: str) -> str:
     """The first thing that the log calls an error, in one line; its last line where none is."""
     for line in log.splitlines():
         if _ERROR.search(line) and "subprocess-exited" not in line:
-            return " ".join(line.split())[:240]
+            return " ".join(_PLACE.sub("", line).split())[:240]
     return (log.strip().splitlines() or ["nothing was printed"])[-1][:240]
 
 

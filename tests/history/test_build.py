@@ -22,6 +22,10 @@ GCC = """\
 
 def test_the_reason_is_the_first_error():
     assert build.reason_of(GCC) == "/tmp/x/types.h:31:42: error: 'uint8_t' does not name a type"
+    place = "/tmp/pip-wheel-g6gcrnwc/horovod_7637bcb1133847e586721ac5bd9a9ad5/"
+    assert build.reason_of(f"{place}horovod/x.cc:1:2: error: no y") == (
+        "horovod/x.cc:1:2: error: no y"
+    )
     assert build.reason_of("one\ntwo\n") == "two"
     assert build.reason_of("") == "nothing was printed"
     assert len(build.reason_of("error: " + "x" * 1000)) == 240
