@@ -23,7 +23,7 @@ from history.raw import RawResult
 from history.releases import Axis, order
 
 # What is asked for, where nothing is named. The older releases of Horovod do not compile with these
-# TensorFlows, which results/history/not-built says of each.
+# TensorFlows, which results/not-built says of each.
 HOROVOD = ("0.27.0", "0.28.0", "0.28.1")
 TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
 

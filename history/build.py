@@ -5,7 +5,7 @@
 
 asv runs it in its own environments (asv.conf.json), ci/setup.sh for those of `make stack`. It needs
 nothing but the standard library and pip. What cannot be compiled is recorded with its reason in
-results/history/not-built/, so that the version matrix has no silent hole.
+results/not-built/, so that the version matrix has no silent hole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_BUILT = ROOT / "results" / "history" / "not-built"
+NOT_BUILT = ROOT / "results" / "not-built"
 LOGS = ROOT / ".asv" / "logs"
 
 # As in pyproject.toml, [tool.uv.extra-build-variables].

@@ -9,7 +9,7 @@ from history.releases import Axis
 ROOT = Path(__file__).resolve().parents[1]
 SESSIONS = ROOT / "results" / "runs"
 RAW = ROOT / "results" / "history"
-NOT_BUILT = RAW / "not-built"
+NOT_BUILT = ROOT / "results" / "not-built"
 GENERATED = ROOT / ".asv"
 # What a back-fill's own sessions leave behind.
 MEASURED = GENERATED / "sessions"
