@@ -186,11 +186,19 @@ class Campaign:
     fault: Fault | None
 
     def comparisons(
-        self, ask: Ask, smallest: int, largest: float = math.inf, anyway: bool = False
+        self,
+        ask: Ask,
+        smallest: int,
+        largest: float = math.inf,
+        anyway: bool = False,
+        against_from: int | None = None,
     ) -> list[Comparison]:
         """What is asked of every workload at every world size at which it makes sense. anyway: also
-        what the profile does not ask, or not of every network."""
+        what the profile does not ask, or not of every network. against_from: the smallest size at
+        which two stacks are compared by it, where that is another one."""
         asked: list[Comparison] = []
+        if self.options.against and against_from is not None:
+            smallest = against_from
         for workload in (*self.workloads, *self.sentinels):
             for size in self.world_sizes:
                 if smallest <= size <= largest:

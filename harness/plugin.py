@@ -74,7 +74,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "question(ask, smallest=2, largest=inf): what it measures")
+    config.addinivalue_line(
+        "markers",
+        "question(ask, smallest=2, largest=inf, against_from=smallest): what it measures",
+    )
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True

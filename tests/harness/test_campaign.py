@@ -164,6 +164,15 @@ def test_parity_begins_where_the_profile_says():
     assert sizes(late, communication) == [1, 2, 4]
 
 
+def test_two_stacks_are_compared_on_a_single_replica_too():
+    def asked(**options):
+        planned = campaign(**options)
+        return [c.world_size for c in planned.comparisons(weak_scaling, 2, against_from=1)]
+
+    assert asked() == [2, 4]
+    assert asked(against="python") == [1, 2, 4]
+
+
 def variants(planned: Campaign, size: int) -> set[str]:
     asked = planned.comparisons(exchanges, smallest=2)
     return {comparison.variant for comparison in asked if comparison.world_size == size}
