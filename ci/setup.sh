@@ -127,13 +127,6 @@ install_uv() {
     say "uv $UV_VERSION installed in .uv"
 }
 
-# Where this machine's pip has an index of its own, uv takes it too, unless it has been told another.
-follow_pip_index() {
-    local index
-    index=${PIP_INDEX_URL:-$(.uv/bin/python -m pip config get global.index-url 2>/dev/null || true)}
-    if [[ -n $index ]]; then export UV_DEFAULT_INDEX=${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-$index}}; fi
-}
-
 # One job per core, and no more than the memory allows: a job takes up to 1.5 GB.
 build_jobs() {
     local cores kilobytes
@@ -251,6 +244,8 @@ sync_other_horovod() {
 
 # shellcheck source=ci/setup_gpu.sh
 . ci/setup_gpu.sh
+# shellcheck source=ci/pip_index.sh
+. ci/pip_index.sh
 
 main() {
     check_machine
