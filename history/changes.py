@@ -1,0 +1,124 @@
+"""Which release changed a figure, as stored figures tell it: change points of all lines, as text.
+
+Both directions: what got slower is a regression, and a speed-up that nobody can explain is
+suspicious. Pure: lines and their change points in, text out. How often it errs stands in
+docs/changes.md; a machine that was otherwise in another session looks like a change, too, which is
+what `python -m history bisect` is for.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from harness.summary import WIDTH
+from history.lines import Line
+from history.otava import ChangePoint
+from history.releases import Axis
+
+NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
+_HEADER = f"  {'model':<15} {'np':>3} {'since':<8} {'before':<8} {'size':>7} {'p':>9} what"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Between two sessions of a line. since: the release of the later one, and before: that of the
+    earlier one, which may be the same. size: relative, negative where it got slower."""
+
+    line: Line
+    before: str
+    since: str
+    size: float
+    p_value: float
+
+    @property
+    def is_of_release(self) -> bool:
+        """Whether a release can have made it. Else the machine was otherwise."""
+        return self.before != self.since
+
+    @property
+    def word(self) -> str:
+        if not self.is_of_release:
+            return "the machine"
+        return "slower: regression" if self.size < 0 else "faster: explain it"
+
+
+def change_of(line: Line, found: ChangePoint) -> Change:
+    """Within a session neither the release nor, mostly, the machine changes: noise has put the
+    change point beside the step, so it is meant for the nearest beginning of a session."""
+    sessions = [(point.version, point.session) for point in line.points]
+    beginnings = [i for i in range(1, len(sessions)) if sessions[i] != sessions[i - 1]]
+
+    def distance(index: int) -> tuple[int, bool]:
+        within_release = sessions[index][0] == sessions[index - 1][0]
+        return abs(index - found.index), within_release
+
+    index = min(beginnings, key=distance)
+    return Change(line, sessions[index - 1][0], sessions[index][0], found.size, found.p_value)
+
+
+def can_change(line: Line) -> bool:
+    """Whether it has two releases to change between."""
+    return len(line.versions) > 1
+
+
+def report(lines: Sequence[Line], found: Sequence[Sequence[ChangePoint]]) -> list[str]:
+    """For people, at most 80 columns. lines: those that can change; found: of each of them."""
+    changes = [
+        change_of(line, point)
+        for line, points in zip(lines, found, strict=True)
+        for point in points
+    ]
+    told: list[str] = []
+    for heading, alike in groupby(sorted(changes, key=_heading), key=_heading):
+        told += [*_wrapped(heading), _HEADER, *map(_row, alike), ""]
+    told += _wrapped(_summary(len(lines), changes))
+    of_releases = [change for change in changes if change.is_of_release]
+    if of_releases:
+        told += _advice(max(of_releases, key=lambda change: abs(change.size)))
+    return told
+
+
+def _heading(change: Change) -> str:
+    line = change.line
+    return (
+        f"{line.machine}: releases of {NAMES[line.axis]}, with {NAMES[line.axis.other]} {line.at}; "
+        f"{line.replica}"
+    )
+
+
+def _row(change: Change) -> str:
+    line = change.line
+    p_value = f"{change.p_value:.6f}" if change.p_value else "<0.000001"
+    return (
+        f"  {line.model:<15} {line.world_size:>3} {change.since:<8} {change.before:<8} "
+        f"{100 * change.size:>+5.1f} % {p_value:>9} {change.word}"
+    )
+
+
+def _summary(lines: int, changes: Sequence[Change]) -> str:
+    of_releases = [change for change in changes if change.is_of_release]
+    slower = sum(change.size < 0 for change in of_releases)
+    said = f"{lines} lines of two releases or more: {slower} changes to slower, "
+    said += f"{len(of_releases) - slower} to faster"
+    within = len(changes) - len(of_releases)
+    return f"{said}; {within} between sessions of one release" if within else said
+
+
+def _advice(change: Change) -> list[str]:
+    line = change.line
+    return [
+        *_wrapped(
+            "What the machine does differs between sessions, too, and looks the same. To be sure, "
+            "hold the releases against each other side by side, such as:"
+        ),
+        f"  python -m history bisect --along {line.axis.value} --at {line.at} \\",
+        f"    --from {change.before} --to {change.since} --model {line.model} "
+        f"--np {line.world_size}",
+    ]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False)
