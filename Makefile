@@ -100,6 +100,10 @@ history: env ## import the sessions of results/, publish both histories, serve t
 backfill: env data ## build and measure every combination of versions, four minutes each
 	@$(ACTIVATE); python -m history backfill $(ARGS)
 
+changes: env ## list what changed with which release, found by Apache Otava in the history
+	@bash ci/otava.sh
+	@$(ACTIVATE); python -m history changes $(ARGS)
+
 clean: ## remove samples and caches
 	rm -rf $(SAMPLES) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +

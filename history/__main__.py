@@ -57,6 +57,24 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument("--list", action="store_true", help="only say how each stands")
     add.set_defaults(command=fill_matrix)
 
+    add = commands.add_parser("changes", help="which release changed a figure, by stored figures")
+    add.set_defaults(command=list_changes)
+
+    add = commands.add_parser(
+        "bisect",
+        help="which release changed a figure, by runs side by side",
+        description="Builds releases and holds them against the first one, each in a session of "
+        "some minutes, until it is known which of them changed the throughput.",
+    )
+    add.add_argument("--along", choices=[axis.value for axis in Axis], default="tensorflow")
+    add.add_argument("--from", dest="first", required=True, metavar="V", help="the older release")
+    add.add_argument("--to", dest="last", required=True, metavar="V", help="the newer one")
+    add.add_argument("--at", required=True, metavar="V", help="release of the other package")
+    add.add_argument("--model", required=True, metavar="NAME", help="network, such as vgg_16_s")
+    add.add_argument("--np", type=int, required=True, metavar="N", help="replicas")
+    add.add_argument("--budget", type=float, metavar="MIN", help="of each session")
+    add.set_defaults(command=bisect)
+
     # For history/benchmarks: JSON on stdout.
     add = commands.add_parser("params", help="what the profile `history` measures here, as JSON")
     add.set_defaults(command=print_parameters)
@@ -160,6 +178,33 @@ def _versions(axis: Axis, text: str) -> list[str]:
     if not versions:
         raise UserError(f"--{axis.value} {text}: names no version")
     return versions
+
+
+def list_changes(_: argparse.Namespace) -> int:
+    from history.changes import can_change, report
+    from history.lines import lines
+    from history.otava import change_points
+
+    results, refused = read_history(places.RAW)
+    for line in refused:
+        complain(line)
+    found = [line for axis in Axis for line in lines(results, axis) if can_change(line)]
+    for text in report(found, change_points(found)):
+        print(text)
+    return REFUSED if refused else 0
+
+
+def bisect(arguments: argparse.Namespace) -> int:
+    from history.side_by_side import Asked, bisect_command
+
+    asked = Asked(
+        along=Axis(arguments.along),
+        at=arguments.at,
+        model=arguments.model,
+        world_size=arguments.np,
+        budget_minutes=arguments.budget,
+    )
+    return bisect_command(arguments.first, arguments.last, asked)
 
 
 def print_parameters(_: argparse.Namespace) -> int:

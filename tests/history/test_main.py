@@ -27,6 +27,10 @@ def history(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (["backfill", "--list", "--horovod", "9.9"], "--horovod 9.9: known are 0.25.0"),
         (["backfill", "--list", "--tensorflow", ","], "--tensorflow ,: names no version"),
+        (
+            ["bisect", "--from=2.15.1", "--to=2.18.1", "--at=9.9", "--model=vgg_16_s", "--np=2"],
+            "--at 9.9: known releases of horovod are 0.25.0",
+        ),
         (["measure", "--stack", "/none/bin/python"], "nothing was measured of /none/bin/python"),
     ],
 )
