@@ -4,6 +4,7 @@ built; and every step of a search."""
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from harness.archive import Archive, read_session
 from harness.errors import UserError
+from harness.launch.group import GroupFailed
 from harness.plan import Comparison
 from harness.questions import against, parity, weak_scaling
 from harness.session import Outcome
@@ -96,6 +98,15 @@ def test_what_was_not_measured_soundly_is_undecided_and_says_why(tmp_path, verdi
     judgement = replace(made.judgement, verdict=verdict, reason="other weights")
     found = result_of(session(tmp_path, replace(made, judgement=judgement)), ASKED)
     assert (found.answer, found.reason) == (Answer.UNDECIDED, "other weights")
+
+
+def test_a_release_that_fails_to_train_is_not_called_slower(tmp_path):
+    failure = GroupFailed(WEAK.candidate.arm.name, 1, "first step", "it broke", [])
+    judgement = replace(measured(0.9).judgement, verdict=Verdict.FAIL, reason=str(failure))
+    made = replace(measured(0.9), judgement=judgement, failure=failure)
+    found = result_of(session(tmp_path, made), ASKED)
+    assert found.answer is Answer.UNDECIDED
+    assert "it broke" in found.reason
 
 
 def test_a_session_without_the_case_is_one_line(tmp_path):
@@ -184,3 +195,16 @@ def test_a_session_that_cannot_begin_is_one_line(tmp_path):
     nowhere = Path("/no/such/python")
     with pytest.raises(UserError, match="pytest ended with status 4, and says why above"):
         side_by_side.measure(ASKED, nowhere, nowhere, tmp_path)
+
+
+@pytest.mark.mpirun
+def test_a_session_of_two_stacks_is_run_and_read(tmp_path):
+    """A stack against itself, for no longer than it takes to begin: too few rounds to decide."""
+    own = Path(sys.executable)
+    asked = replace(ASKED, model="alexnet_s", world_size=1, budget_minutes=0.1)
+    found = side_by_side.measure(asked, own, own, tmp_path)
+    assert found.answer is Answer.UNDECIDED
+    assert found.figure is not None
+    assert 0.5 < found.figure.estimate < 2
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert [case.name for case in read_session(kept).cases] == ["weak_scaling[alexnet_s-np1]"]
