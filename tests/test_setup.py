@@ -67,11 +67,11 @@ def run(
 def checkout(tmp_path: Path) -> Path:
     """A copy of the files that set up, with a stand-in environment that counts as built."""
     root = tmp_path / "check out"
-    for name in (*SETTING_UP, "history/releases.toml"):
+    for name in (*SETTING_UP, "ci/browser.sh", "history/releases.toml"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / ".ci", root / ".ci")
-    for name in ("mpirun", "horovodrun"):
+    for name in ("mpirun", "horovodrun", "chromium"):
         script(root / ".venv/bin" / name, "")
     set_dates(root, ".venv/.ready", 2000)
     for name in ("pyproject.toml", "ci/setup.sh", "ci/setup_gpu.sh"):
@@ -353,6 +353,7 @@ def test_make_test_stops_at_the_first_failure(checkout: Path, broken: str) -> No
 @pytest.mark.parametrize("status", [0, 2])
 def test_ci_runs_make_test_from_anywhere(checkout: Path, status: int) -> None:
     fake = script(checkout.parent / "fake/make", f'echo "$PWD: make $*"; exit {status}').parent
+    script(fake / "chromium", "")
     path = f"{fake}:{os.environ['PATH']}"
     result = run(["bash", str(checkout / ".ci/run")], Path("/"), {"PATH": path})
     assert result.stdout == f"{checkout}: make test\n"
@@ -425,6 +426,51 @@ def test_a_missing_program_is_named(
 def test_gpus_need_a_cuda_compiler(checkout: Path, machine: Path) -> None:
     (line,) = set_up(checkout, machine, GPU="1", CUDA_HOME="/nowhere").stdout.splitlines()
     assert line.startswith("env: /nowhere/bin/nvcc is missing: apt-get install nvidia-cuda-toolkit")
+
+
+# --- ci/browser.sh
+
+
+def install_browser(
+    checkout: Path, machine: Path, user: int, apt_get: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """On a machine without a browser, with this apt-get (none: without one)."""
+    (machine / "id").unlink()
+    script(machine / "id", f"echo {user}")
+    if apt_get:
+        script(machine / "apt-get", apt_get)
+    return run(["bash", "ci/browser.sh"], checkout, {"PATH": str(machine)})
+
+
+@pytest.mark.parametrize(("user", "apt_get"), [(1000, "exit 9"), (0, "")])
+def test_a_browser_that_may_not_be_installed_is_one_line(
+    checkout: Path, machine: Path, user: int, apt_get: str
+) -> None:
+    result = install_browser(checkout, machine, user, apt_get)
+    (line,) = result.stdout.splitlines()
+    assert line.startswith("browser: chromium is missing")
+    assert line.endswith("apt-get install chromium")
+    assert result.returncode == 1
+
+
+def test_root_installs_a_browser_once(checkout: Path, machine: Path) -> None:
+    chromium = machine / "chromium"
+    apt_get = f'echo "$*" >>asked; case $1 in install) cp "$0" {chromium} ;; esac; echo much'
+    for _ in range(2):
+        result = install_browser(checkout, machine, 0, apt_get)
+        assert result.returncode == 0, result.stdout
+        assert "much" not in result.stdout
+    assert (checkout / "asked").read_text().splitlines() == [
+        "update",
+        "install --yes --no-install-recommends chromium fonts-liberation",
+    ]
+
+
+def test_an_installation_that_fails_shows_why(checkout: Path, machine: Path) -> None:
+    result = install_browser(checkout, machine, 0, "echo E: no room; exit 100")
+    assert "E: no room" in result.stdout
+    assert result.stdout.endswith("then: apt-get install chromium\n")
+    assert result.returncode == 1
 
 
 # --- ci/setup.sh: what it does
