@@ -1,0 +1,1 @@
+"""What asv's published site needs besides what asv writes."""
