@@ -24,7 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENT = Path(sys.prefix)
 SHELLS = ("sh", "bash")
 # make passes on what it was given to what it starts, such as these tests.
-SETTING_UP = ("activate", "Makefile", "pyproject.toml", "ci/setup.sh", "ci/setup_gpu.sh")
+SETTING_UP = (
+    *("activate", "Makefile", "pyproject.toml"),
+    *("ci/setup.sh", "ci/setup_gpu.sh", "ci/pip_index.sh"),
+)
 GIVEN_TO_MAKE = ("ARGS", "DATA_DIR", "GPU", "HOROVOD", "MPI", "PROFILE", "TF")
 
 packaged_mpi = pytest.mark.skipif(
