@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 from statistics import median
 
 import pytest
 
 from history import asv_results, places
-from history.asv_results import BENCHMARK, Tree, write_tree
-from history.lines import lines
-from history.raw import RawResult
+from history.asv_results import BENCHMARK
 from history.releases import Axis, releases
-from history.repository import write_repository
+from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import MACHINE_LABEL, raw_result
 
 ONE, TWO = ("vgg_16_s", 1), ("resnet_50_s", 2)
@@ -31,28 +27,10 @@ SECONDS = BENCHMARK.format("seconds_per_sample")
 SAMPLES = BENCHMARK.format("samples_per_second")
 
 
-def made(root: Path, axis: Axis = Axis.HOROVOD, results: list[RawResult] = RESULTS) -> Path:
-    """A project of asv's: configuration, repository, and the tree. Returns the configuration."""
-    commits = write_repository(root / "releases", releases(axis))
-    write_tree(Tree(axis, root / "results", commits), results, lines(results, axis))
-    text = places.CONFIGURATION[axis].read_text()
-    for key, value in (("repo", "releases"), ("results_dir", "results"), ("html_dir", "html")):
-        text = re.sub(rf'"{key}": "[^"]*"', f'"{key}": "{root / value}"', text)
-    (root / "asv.conf.json").write_text(text)
-    return root / "asv.conf.json"
-
-
-def asv(configuration: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "asv", *arguments, "--config", str(configuration)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_asv_reads_back_median_interval_and_samples(tmp_path):
     from asv.results import iter_results_for_machine
 
-    made(tmp_path)
+    asv_project(tmp_path, RESULTS)
     found = {
         (result.date, result.params["tensorflow-cpu"]): result
         for result in iter_results_for_machine(str(tmp_path / "results"), MACHINE_LABEL)
@@ -74,7 +52,7 @@ def test_asv_reads_back_median_interval_and_samples(tmp_path):
 
 
 def test_what_was_not_measured_is_nan_and_not_a_failure(tmp_path):
-    made(tmp_path)
+    asv_project(tmp_path, RESULTS)
     (path,) = (tmp_path / "results" / MACHINE_LABEL).glob("212b918d-*tensorflow-cpu2.18.1.json")
     document = json.loads(path.read_text())
     figures = document["results"][SAMPLES][0]
@@ -82,10 +60,10 @@ def test_what_was_not_measured_is_nan_and_not_a_failure(tmp_path):
 
 
 def test_doing_it_again_changes_no_byte(tmp_path):
-    made(tmp_path)
+    asv_project(tmp_path, RESULTS)
     files = sorted(path for path in (tmp_path / "results").rglob("*") if path.is_file())
     before = [path.read_bytes() for path in files]
-    made(tmp_path)
+    asv_project(tmp_path, RESULTS)
     assert sorted(p for p in (tmp_path / "results").rglob("*") if p.is_file()) == files
     assert [path.read_bytes() for path in files] == before
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -97,7 +75,7 @@ def test_doing_it_again_changes_no_byte(tmp_path):
 
 @pytest.mark.parametrize("axis", Axis)
 def test_asv_publishes_both_axes(tmp_path, axis):
-    asv(made(tmp_path, axis), "publish")
+    asv(asv_project(tmp_path, RESULTS, axis), "publish")
     index = json.loads((tmp_path / "html" / "index.json").read_text())
     assert set(index["tags"]) == {release.tag for release in releases(axis)}
     assert set(index["benchmarks"]) == {SECONDS, SAMPLES}
@@ -116,7 +94,7 @@ def read(path: Path) -> list[tuple[int, list[float | None]]]:
 
 
 def test_asv_finds_what_became_slower(tmp_path):
-    configuration = made(tmp_path)
+    configuration = asv_project(tmp_path, RESULTS)
     told = asv(configuration, "compare", "--machine", MACHINE_LABEL, "v0.28.0", "v0.28.1")
     (line,) = (
         line

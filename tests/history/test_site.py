@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Locator, Page, Response, Route
+from playwright.sync_api import Browser, Locator, Page, Response, Route
 
-from tests.support.browser import screenshot
+from history.releases import Axis
+from history.site.offline import make_offline
+from tests.support.browser import screenshot, visit
+from tests.support.histories import REPLICA
 from tests.support.published import (
-    DATA,
-    MEASURED,
+    HOROVOD,
     MODELS,
     SAMPLES,
     SECONDS,
     TENSORFLOW,
     WORLD_SIZES,
+    published_site,
     samples_per_second,
 )
 
@@ -58,7 +62,7 @@ def expected(
     """One line for every TensorFlow, by its label, with a figure for every release."""
     lines = {}
     for version in tensorflow:
-        speeds = {f"v{r}": samples_per_second(r, version, model, world_size) for r in MEASURED}
+        speeds = {f"v{r}": samples_per_second(r, version, model, world_size) for r in HOROVOD}
         lines[f"model-{model}; tensorflow-cpu-{version}; world_size-{world_size}"] = {
             release: speed if name == SAMPLES else 1 / speed
             for release, speed in speeds.items()
@@ -166,13 +170,23 @@ def test_releases_are_on_the_axis(page: Page) -> None:
     page.goto(f"/#{SAMPLES}")
     shows(page, expected())
     labels = page.locator("#main-graph > div", has_text=re.compile(r"^v\d"))
-    assert labels.all_inner_texts() == [f"v{release}" for release in MEASURED]
+    assert labels.all_inner_texts() == ["v0.27.0", "v0.28.0", "v0.28.1"]
     boxes = [label.bounding_box() for label in labels.all()]
-    middles = [box["x"] + box["width"] / 2 for box in boxes if box]
-    assert middles == pytest.approx([left for left, _ in page.evaluate(PLACES)], abs=1)
+    first, between, last = (box["x"] + box["width"] / 2 for box in boxes if box)
+    assert [first, last] == pytest.approx([x for x, _ in page.evaluate(PLACES)], abs=1)
+    assert between == pytest.approx((first + last) / 2, abs=1)
     assert boxes[-1]
     assert boxes[-1]["x"] + boxes[-1]["width"] <= page.evaluate("innerWidth")
-    assert page.locator("#range").input_value() == f"v{MEASURED[0]}..v{MEASURED[-1]}"
+    assert page.locator("#range").input_value() == "v0.27.0..v0.28.1"
+
+
+def test_a_release_leads_to_its_page(page: Page) -> None:
+    page.goto(f"/#{SAMPLES}")
+    shows(page, expected())
+    page.evaluate("() => { window.open = url => { window.opened = url; }; }")
+    page.mouse.click(*page.evaluate(PLACES)[0])
+    page.wait_for_function("window.opened")
+    assert page.evaluate("opened") == "https://github.com/horovod/horovod/tree/v0.27.0"
 
 
 def test_a_point_tells_its_figure_and_release(page: Page) -> None:
@@ -181,8 +195,8 @@ def test_a_point_tells_its_figure_and_release(page: Page) -> None:
     page.mouse.move(*page.evaluate(PLACES)[0])
     tooltip = page.locator(".tooltip-inner")
     tooltip.wait_for()
-    speed = samples_per_second(MEASURED[0], TENSORFLOW[0], MODEL, WORLD_SIZE)
-    assert tooltip.inner_text() == f"{speed:.4g} samples/s @ v{MEASURED[0]}"
+    speed = samples_per_second(HOROVOD[0], TENSORFLOW[0], MODEL, WORLD_SIZE)
+    assert tooltip.inner_text() == f"{speed:.4g} samples/s @ v{HOROVOD[0]}"
 
 
 def test_selectors_change_the_lines(page: Page) -> None:
@@ -205,8 +219,8 @@ def test_selectors_change_the_lines(page: Page) -> None:
 
 
 def address(model: str, world_size: int) -> str:
-    model, data = quote(f"'{model}'"), quote(f"'{DATA}'")
-    return f"/#{SAMPLES}?p-model={model}&p-data={data}&p-world_size={world_size}"
+    model, replica = quote(f"'{model}'"), quote(f"'{REPLICA}'")
+    return f"/#{SAMPLES}?p-model={model}&p-replica={replica}&p-world_size={world_size}"
 
 
 def test_what_an_address_chooses_is_shown(page: Page) -> None:
@@ -224,6 +238,25 @@ def test_world_size_can_be_the_axis(page: Page) -> None:
         " && $.asv.parse_hash_string(location.hash).params['x-axis'][0] === 'world_size'",
         arg=len(WORLD_SIZES),
     )
+
+
+def test_with_the_axes_exchanged_there_is_one_line_for_every_horovod(
+    browser: Browser, tmp_path: Path
+) -> None:
+    html_dir = published_site(tmp_path, Axis.TENSORFLOW)
+    make_offline(html_dir)
+    with visit(browser, html_dir) as page:
+        page.goto(f"/#{SAMPLES}")
+        lines = {
+            f"horovod-{horovod}; model-{MODEL}; world_size-{WORLD_SIZE}": {
+                f"v{version}": speed
+                for version in TENSORFLOW
+                if (speed := samples_per_second(horovod, version, MODEL, WORLD_SIZE)) is not None
+            }
+            for horovod in HOROVOD
+        }
+        shows(page, lines)
+        assert legend(page) == list(lines)
 
 
 def test_the_regressions_page_opens(page: Page) -> None:

@@ -1,0 +1,36 @@
+"""Projects of asv's, made of raw results as the history makes its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from history import places
+from history.asv_results import Tree, write_tree
+from history.lines import lines
+from history.raw import RawResult
+from history.releases import Axis, releases
+from history.repository import write_repository
+
+
+def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HOROVOD) -> Path:
+    """Configuration, repository and tree below root; the configuration. asv publishes to
+    root/html."""
+    commits = write_repository(root / "releases", releases(axis))
+    write_tree(Tree(axis, root / "results", commits), results, lines(results, axis))
+    text = places.CONFIGURATION[axis].read_text()
+    for key, value in (("repo", "releases"), ("results_dir", "results"), ("html_dir", "html")):
+        text = re.sub(rf'"{key}": "[^"]*"', f'"{key}": "{root / value}"', text)
+    (root / "asv.conf.json").write_text(text)
+    return root / "asv.conf.json"
+
+
+def asv(configuration: Path, *arguments: str) -> str:
+    """What asv prints."""
+    command = [sys.executable, "-m", "asv", *arguments, "--config", str(configuration)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
