@@ -9,10 +9,14 @@
    for it.
 
    A line's colour is that of its place among the lines. asv orders them by how the file system
-   listed the results, and by whose figures arrive first. Here their order is the selectors'. */
+   listed the results, and by whose figures arrive first. Here their order is the selectors'.
+
+   asv keeps six graphs' figures, and hands out none if it drops them at the wrong moment, which
+   loses a line. Here all are kept. */
 $(document).ready(function() {
     var register_page = $.asv.register_page;
     var load_graph_data = $.asv.load_graph_data;
+    var asked_for = {};
     var last_asked_for = $.when();
 
     $.asv.register_page = function(name, show) {
@@ -20,7 +24,7 @@ $(document).ready(function() {
     };
 
     $.asv.load_graph_data = function(url) {
-        var figures = load_graph_data(url);
+        var figures = asked_for[url] = asked_for[url] || load_graph_data(url);
         function in_turn() { return figures; }
         last_asked_for = last_asked_for.then(in_turn, in_turn);
         return last_asked_for;

@@ -144,6 +144,17 @@ def test_a_version_keeps_its_colour_when_its_figures_arrive_last(page: Page) -> 
     assert legend(page) == list(expected())
 
 
+def test_figures_are_asked_for_once(page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if "/graphs/" in r.url else None)
+    page.goto("/")
+    page.locator(".benchmark-plot canvas").nth(1).wait_for()
+    for name in (SECONDS, SAMPLES, SECONDS):
+        page.goto(f"/#{name}")
+        shows(page, expected(name=name))
+    assert len(asked) == len(set(asked)) == 2 + 2 * len(TENSORFLOW)
+
+
 def test_figures_are_drawn_from_zero_unless_zoomed_and_in_plain_digits(page: Page) -> None:
     page.goto(f"/#{SAMPLES}")
     shows(page, expected())
