@@ -12,20 +12,25 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from statistics import median
 
 from harness.summary import WIDTH
 from history.lines import Line
 from history.otava import ChangePoint
 from history.releases import Axis
 
+# As far from a made-up step of 5 % lie 85 to 94 % of its change points, at a noise of 3 and of 2 %,
+# and of 10 % all.
+NEAR_LAUNCHES = 3
 NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
 _HEADER = f"  {'model':<15} {'np':>3} {'since':<8} {'before':<8} {'size':>7} {'p':>9} what"
 
 
 @dataclass(frozen=True)
 class Change:
-    """Between two sessions of a line. since: the release of the later one, and before: that of the
-    earlier one, which may be the same. size: relative, negative where it got slower."""
+    """Between two sessions of a line, or within one. since: the release of the later one, and
+    before: that of the earlier one, which may be the same. size: of the two sessions' medians, or
+    as it was found within one; relative, negative where it got slower."""
 
     line: Line
     before: str
@@ -46,8 +51,8 @@ class Change:
 
 
 def change_of(line: Line, found: ChangePoint) -> Change:
-    """Within a session neither the release nor, mostly, the machine changes: noise has put the
-    change point beside the step, so it is meant for the nearest beginning of a session."""
+    """Meant for the nearest beginning of a session, as near as noise may have put it off; farther
+    from all of them it lies within a session, which is of one release."""
     sessions = [(point.version, point.session) for point in line.points]
     beginnings = [i for i in range(1, len(sessions)) if sessions[i] != sessions[i - 1]]
 
@@ -56,7 +61,15 @@ def change_of(line: Line, found: ChangePoint) -> Change:
         return abs(index - found.index), within_release
 
     index = min(beginnings, key=distance)
-    return Change(line, sessions[index - 1][0], sessions[index][0], found.size, found.p_value)
+    if abs(index - found.index) > NEAR_LAUNCHES:
+        return Change(line, found.version, found.version, found.size, found.p_value)
+    earlier, later = (
+        median(p.samples_per_second for p in line.points if (p.version, p.session) == session)
+        for session in (sessions[index - 1], sessions[index])
+    )
+    return Change(
+        line, sessions[index - 1][0], sessions[index][0], later / earlier - 1, found.p_value
+    )
 
 
 def can_change(line: Line) -> bool:

@@ -11,22 +11,31 @@ from history.changes import can_change, change_of, report
 from history.otava import ChangePoint
 from history.releases import Axis
 
-# Five releases of 8 launches each: the third begins at 16.
-LINE = made_line(Machine(noise=0.02))
+# Five releases of 8 launches each, of which the third begins at 16, and is 10 % slower.
+LINE = made_line(Machine(noise=0.001), {"2.16.2": 0.9})
 
 
 def point(index: int, before: float = 500.0, after: float = 450.0, p: float = 0.0004):
     return ChangePoint(index, LINE.points[index % 40].version, before, after, p)
 
 
-@pytest.mark.parametrize("index", range(12, 20))
+@pytest.mark.parametrize("index", range(13, 20))
 def test_a_change_point_is_meant_for_the_nearest_beginning_of_a_session(index):
-    change = change_of(LINE, point(index))
-    expected = ("2.15.1", "2.16.2") if index > 12 else ("2.14.1", "2.15.1")
-    assert (change.before, change.since) in (expected, ("2.15.1", "2.16.2"))
+    change = change_of(LINE, point(index, 500, 300))
+    assert (change.before, change.since) == ("2.15.1", "2.16.2")
     assert change.is_of_release
     assert change.word == "slower: regression"
-    assert change.size == pytest.approx(-0.1)
+    # Of the sessions' medians, wherever the change point was found.
+    assert change.size == pytest.approx(-0.1, abs=0.003)
+
+
+@pytest.mark.parametrize("index", [1, 4, 12, 20, 36])
+def test_within_a_session_no_release_can_have_changed_anything(index):
+    change = change_of(LINE, point(index, 400, 500))
+    assert change.before == change.since == LINE.points[index].version
+    assert not change.is_of_release
+    assert change.word == "the machine"
+    assert change.size == pytest.approx(0.25)
 
 
 def test_between_two_sessions_of_a_release_it_was_the_machine():
@@ -37,22 +46,22 @@ def test_between_two_sessions_of_a_release_it_was_the_machine():
     assert not machine.is_of_release
     assert machine.word == "the machine"
     assert (release.before, release.since) == ("2.15.1", "2.16.2")
-    # As near to both, it is the release that is looked at.
-    assert change_of(line, point(36)).is_of_release
 
 
 def test_both_directions_are_told_with_version_size_and_p():
-    lines = report([LINE], [[point(8, 500, 450), point(24, 450, 480, p=0.0)]])
+    line = made_line(Machine(noise=0.0), {"2.15.1": 0.9, "2.17.1": 1.07})
+    lines = report([line], [[point(8), point(24, p=0.0)]])
     assert all(len(line) <= 80 for line in lines)
     assert "made-up: releases of TensorFlow, with Horovod 0.28.1" in " ".join(lines[:2])
     slower, faster = (" ".join(line.split()) for line in lines if line.startswith("  vgg_16_s"))
     assert slower == "vgg_16_s 2 2.15.1 2.14.1 -10.0 % 0.000400 slower: regression"
-    assert faster == "vgg_16_s 2 2.17.1 2.16.2 +6.7 % <0.000001 faster: explain it"
+    assert faster == "vgg_16_s 2 2.17.1 2.16.2 +7.0 % <0.000001 faster: explain it"
     assert "1 changes to slower, 1 to faster" in " ".join(lines)
 
 
 def test_the_largest_change_is_the_one_to_bisect():
-    text = " ".join(report([LINE], [[point(8, 500, 480), point(24, 450, 400)]]))
+    line = made_line(Machine(noise=0.0), {"2.15.1": 0.96, "2.17.1": 1.12})
+    text = " ".join(report([line], [[point(8), point(24)]]))
     assert "--along tensorflow --at 0.28.1" in text
     assert "--from 2.16.2 --to 2.17.1 --model vgg_16_s --np 2" in text
 
