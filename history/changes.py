@@ -117,7 +117,7 @@ def _summary(lines: int, changes: Sequence[Change]) -> str:
     said = f"{lines} lines of two releases or more: {slower} changes to slower, "
     said += f"{len(of_releases) - slower} to faster"
     within = len(changes) - len(of_releases)
-    return f"{said}; {within} between sessions of one release" if within else said
+    return f"{said}; {within} of the machine" if within else said
 
 
 def _advice(change: Change) -> list[str]:
