@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from harness.tomlfile import shown
@@ -49,8 +48,3 @@ def make_trees(root: Path = places.RAW) -> list[str]:
         tree = asv_results.Tree(axis, places.RESULTS[axis], commits)
         asv_results.write_tree(tree, results, lines(results, axis))
     return refused
-
-
-def describe(results: Sequence[RawResult]) -> str:
-    machines = {result.machine for result in results}
-    return f"{len(results)} raw results of {len(machines)} machines"
