@@ -136,7 +136,7 @@ def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     with pytest.raises(
-        UserError, match="unknown profile 'nope': known are default, nightly, smoke"
+        UserError, match="unknown profile 'nope': known are default, history, nightly, smoke"
     ):
         load_profile("nope")
 
@@ -208,7 +208,7 @@ def test_the_line_is_found_however_it_is_written(write, text, told):
     assert told in complaint(path)
 
 
-SHIPPED = ["default", "nightly", "smoke", "trust"]
+SHIPPED = ["default", "history", "nightly", "smoke", "trust"]
 
 
 def test_the_shipped_profiles_are_the_documented_ones():
