@@ -189,14 +189,16 @@ def result_of(archive: Archive, asked: Asked) -> Result:
 
 
 def answer_of(case: Case) -> Answer:
-    """A verdict on one stack against another, in both directions."""
+    """A verdict on one stack against another, in both directions. What is surely not equal, though
+    by less than the verdict is about, may be a part of what is looked for: that is undecided."""
     if case.figure is None or not case.is_sound:
         return Answer.UNDECIDED
     if case.verdict is Verdict.FAIL:
         return Answer.SLOWER
     if case.figure.lower > FASTER_FROM:
         return Answer.FASTER
-    same = case.verdict is Verdict.PASS and case.figure.upper <= SAME_UP_TO
+    bounds = case.figure
+    same = case.verdict is Verdict.PASS and bounds.lower <= 1 <= bounds.upper <= SAME_UP_TO
     return Answer.SAME if same else Answer.UNDECIDED
 
 

@@ -61,9 +61,12 @@ def session(directory: Path, *outcomes: Outcome) -> Archive:
     [
         (0.80, 1, Answer.SLOWER),
         (0.96, 1, Answer.SLOWER),
-        (0.985, 1, Answer.SAME),
+        (0.995, 1, Answer.SAME),
         (1.00, 1, Answer.SAME),
-        (1.015, 1, Answer.SAME),
+        (1.005, 1, Answer.SAME),
+        # Surely slower, or faster, by less than a verdict is about: a part of a change, maybe.
+        (0.985, 1, Answer.UNDECIDED),
+        (1.015, 1, Answer.UNDECIDED),
         (1.06, 1, Answer.FASTER),
         (1.20, 1, Answer.FASTER),
         (1.00, 8, Answer.UNDECIDED),
