@@ -9,24 +9,15 @@ from pathlib import Path
 
 from harness.archive import read_session
 from harness.campaign import parse_world_sizes
+from harness.commands import REFUSED, complain, run
 from harness.errors import UserError
 from harness.forecast import forecast
 from harness.tables import PRINTED, REQUIRED, explain, lines, read_table
 
-REFUSED = 2
-
 
 def main() -> int:
     """The exit status: 0, or 2 where something was refused, each with a line on stderr."""
-    arguments = parser().parse_args()
-    # What documents quote may be more than the terminal's encoding knows.
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    try:
-        status: int = arguments.command(arguments)
-    except UserError as error:
-        complain(str(error))
-        return REFUSED
-    return status
+    return run(parser())
 
 
 def parser() -> argparse.ArgumentParser:
@@ -76,11 +67,6 @@ def explain_table(arguments: argparse.Namespace) -> int:
     for line in lines(explain(read_table(document, str(path)))):
         print(line)
     return 0
-
-
-def complain(text: str) -> None:
-    """One line, whatever a document has in its names."""
-    print(" ".join(text.split()), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -6,61 +6,56 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from harness import commands
+from harness.commands import REFUSED, run
 from harness.errors import UserError
 from harness.tomlfile import shown
 from history import backfill, places
-from history.raw import read_history
+from history.raw import RawResult, read_history
 from history.releases import Axis, order
-
-REFUSED = 2
 
 
 def main() -> int:
     """The exit status: 0, or 2 where something was refused, each with a line on stderr."""
-    arguments = parser().parse_args()
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        status: int = arguments.command(arguments)
-    except UserError as error:
-        complain(str(error))
-        return REFUSED
+        return run(parser(), complain)
     except KeyboardInterrupt:
         complain("interrupted; what was measured is kept")
         return REFUSED
-    return status
 
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m history", description=__doc__)
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND")
 
-    add = commands.add_parser("releases", help="write the git repositories that asv reads")
+    add = subparsers.add_parser("releases", help="write the git repositories that asv reads")
     add.set_defaults(command=write_releases)
 
-    add = commands.add_parser("import", help="sessions into raw results, and those into asv's")
+    add = subparsers.add_parser("import", help="sessions into raw results, and those into asv's")
     add.add_argument("--sessions", type=Path, default=places.SESSIONS, metavar="DIR")
     add.set_defaults(command=import_sessions)
 
-    add = commands.add_parser("publish", help="both sites, which open without a network")
+    add = subparsers.add_parser("publish", help="both sites, which open without a network")
     add.set_defaults(command=publish)
 
-    add = commands.add_parser("preview", help="serve the sites on this machine")
+    add = subparsers.add_parser("preview", help="serve the sites on this machine")
     add.add_argument("--port", type=int, default=8080)
     add.set_defaults(command=preview)
 
-    add = commands.add_parser("backfill", help="build and measure the version matrix")
+    add = subparsers.add_parser("backfill", help="build and measure the version matrix")
     add.add_argument("--horovod", default=",".join(backfill.HOROVOD), metavar="V,V")
     add.add_argument("--tensorflow", default=",".join(backfill.TENSORFLOW), metavar="V,V")
     add.add_argument("--again", action="store_true", help="also what could not be built before")
     add.add_argument("--list", action="store_true", help="only say how each stands")
     add.set_defaults(command=fill_matrix)
 
-    add = commands.add_parser("changes", help="which release changed a figure, by stored figures")
+    add = subparsers.add_parser("changes", help="which release changed a figure, by stored figures")
     add.set_defaults(command=list_changes)
 
-    add = commands.add_parser(
+    add = subparsers.add_parser(
         "bisect",
         help="which release changed a figure, by runs side by side",
         description="Builds releases and holds them against the first one, each in a session of "
@@ -76,12 +71,12 @@ def parser() -> argparse.ArgumentParser:
     add.set_defaults(command=bisect)
 
     # For history/benchmarks: JSON on stdout.
-    add = commands.add_parser("params", help="what the profile `history` measures here, as JSON")
+    add = subparsers.add_parser("params", help="what the profile `history` measures here, as JSON")
     add.set_defaults(command=print_parameters)
-    add = commands.add_parser("measure", help="measure one installed stack, as JSON")
+    add = subparsers.add_parser("measure", help="measure one installed stack, as JSON")
     add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
     add.set_defaults(command=measure_stack)
-    add = commands.add_parser("machine", help="this machine's label")
+    add = subparsers.add_parser("machine", help="this machine's label")
     add.set_defaults(command=print_machine)
     return top
 
@@ -101,13 +96,12 @@ def import_sessions(arguments: argparse.Namespace) -> int:
 
     for line in keep_sessions(arguments.sessions, places.RAW):
         print(line)
-    return _make_trees(make_trees())
+    return _tell_trees(*make_trees())
 
 
-def _make_trees(refused: list[str]) -> int:
+def _tell_trees(results: Sequence[RawResult], refused: Sequence[str]) -> int:
     for line in refused:
         complain(line)
-    results, _ = read_history(places.RAW)
     machines = {result.machine for result in results}
     told = ", ".join(shown(path) for path in places.RESULTS.values())
     print(f"{len(results)} raw results of {len(machines)} machines in {told}")
@@ -160,7 +154,7 @@ def fill_matrix(arguments: argparse.Namespace) -> int:
     status = 0
     if not arguments.list:
         wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=arguments.again)
-        status = _make_trees(make_trees())
+        status = _tell_trees(*make_trees())
     for line in backfill.table(wanted):
         print(line)
     return status
@@ -239,7 +233,7 @@ def print_machine(_: argparse.Namespace) -> int:
 
 
 def complain(line: str) -> None:
-    print(f"history: {line}", file=sys.stderr)
+    commands.complain(f"history: {line}")
 
 
 if __name__ == "__main__":

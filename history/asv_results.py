@@ -14,7 +14,6 @@ from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any
 
-from asv.config import Config
 from asv.environment import get_env_name
 from asv.results import Results
 from asv.runner import BenchmarkResult
@@ -181,11 +180,3 @@ def _figures(
     return BenchmarkResult(
         result=result, samples=samples, number=number, errcode=0, stderr="", profile=None
     )
-
-
-def matrix(configuration: Path) -> list[str]:
-    """The TensorFlow versions that a configuration of asv's names."""
-    versions: list[str] = Config.load(str(configuration)).matrix["req"][
-        REQUIREMENT[Axis.TENSORFLOW]
-    ]
-    return versions

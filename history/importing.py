@@ -41,10 +41,11 @@ def make_repositories() -> dict[Axis, dict[str, str]]:
     return {axis: write_repository(places.repository(axis), releases(axis)) for axis in Axis}
 
 
-def make_trees(root: Path = places.RAW) -> list[str]:
-    """What asv reads, of both axes, from all raw results; a line for each file that is refused."""
+def make_trees(root: Path = places.RAW) -> tuple[list[RawResult], list[str]]:
+    """What asv reads, of both axes, from all raw results; these, and a line for each file that is
+    refused."""
     results, refused = read_history(root)
     for axis, commits in make_repositories().items():
         tree = asv_results.Tree(axis, places.RESULTS[axis], commits)
         asv_results.write_tree(tree, results, lines(results, axis))
-    return refused
+    return results, refused

@@ -208,6 +208,7 @@ LAYERS = (
     (
         "errors",
         "collectives",
+        "commands",
         "dataset_id",
         "exchanges",
         "marks",

@@ -1,0 +1,30 @@
+"""How a `python -m` with commands ends: bad input, and what was refused, is a line on stderr."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+
+from harness.errors import UserError
+
+REFUSED = 2
+
+
+def complain(text: str) -> None:
+    """One line, whatever a document has in its names."""
+    print(" ".join(text.split()), file=sys.stderr)
+
+
+def run(parser: argparse.ArgumentParser, complain: Callable[[str], None] = complain) -> int:
+    """Parse the command line and run its `command`. The exit status: the command's, or 2 for a
+    UserError."""
+    arguments = parser.parse_args()
+    # What documents quote may be more than the terminal's encoding knows.
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        status: int = arguments.command(arguments)
+    except UserError as error:
+        complain(str(error))
+        return REFUSED
+    return status
