@@ -1,0 +1,45 @@
+"""Parts of plots, in Vega-Lite's grammar. Colours and widths are the page's: marks name a style.
+
+Styles: "ideal" (what would be perfect, a dashed line), "band" (where a figure is to be, an area),
+"limit" (the edge of what is allowed, a line), "interval" (how far a figure is known, a rule),
+"named" (what is pointed out), "quiet" (what is there for comparison).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from report.content import Plot
+
+Layer = dict[str, Any]
+
+
+def field(key: str, kind: str, title: str = "", **more: Any) -> dict[str, Any]:
+    """A channel. kind: quantitative, ordinal or nominal."""
+    return {"field": key, "type": kind, **({"title": title} if title else {}), **more}
+
+
+def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
+    """A channel of a share of 1, shown in %."""
+    return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
+
+
+def layered(*layers: Mapping[str, Any], height: int | None = 260, **more: Any) -> Plot:
+    """Layers above each other, as wide as the page gives."""
+    size = {} if height is None else {"height": height}
+    return {"width": "container", **size, "layer": list(layers), **more}
+
+
+def interval(low: str, high: str, along: str = "y") -> Layer:
+    """The rule from one bound to the other, along x or y; the other channel is inherited."""
+    kind = {"type": "quantitative"}
+    return {
+        "mark": {"type": "rule", "style": "interval"},
+        "encoding": {along: {"field": low, **kind}, f"{along}2": {"field": high}},
+    }
+
+
+def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
+    """Height in pixels of a plot with a row a figure."""
+    return max(least, each * rows)
