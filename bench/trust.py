@@ -11,18 +11,14 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from scipy.stats import binomtest
-
-from bench.trust_log import Entry, Tried, append, entry_of, read_log
 from harness.archive import read_session
 from harness.campaign import ROOT
 from harness.errors import UserError
-from harness.fingerprint import Value, differences
-from harness.trials import TRIALS, Trial
-from harness.verdict import Verdict
+from harness.trials import TRIALS
+from harness.trust_counts import counts, must, of_newest, share_interval
+from harness.trust_log import Entry, append, entry_of, read_log
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 RUNS = LOG.parent / "runs"
@@ -42,20 +38,6 @@ TABLE = """\
 | planted | into | must be called | was | right rank and term | undecided | figures |
 |---|---|---|---|---|---|---|
 """
-
-
-@dataclass(frozen=True)
-class Count:
-    """Of a trial's sessions that came to a verdict, how many said what they must."""
-
-    trial: str
-    model: str
-    world_size: int
-    decided: int
-    called: int
-    blamed: int
-    inconclusive: int
-    figures: tuple[float, ...]
 
 
 def main() -> None:
@@ -95,51 +77,12 @@ def add_session(selected: str) -> None:
             append(LOG, entry)
 
 
-def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Those whose figures may be put together with the newest one's, and the others."""
-    newest = _of_ranks(entries[-1]) if entries else {}
-    alike = [entry for entry in entries if not differences(newest, _of_ranks(entry))]
-    return alike, [entry for entry in entries if entry not in alike]
-
-
-def _of_ranks(entry: Entry) -> Mapping[str, Value]:
-    """The fingerprint without the digest of all packages, of which many are no part of a rank.
-    Those that are have fields of their own."""
-    return {name: told for name, told in entry.fingerprint.items() if name != "packages_sha256"}
-
-
-def counts(tried: Iterable[Tried]) -> list[Count]:
-    """By trial, in the order of TRIALS, network and world size."""
-    alike: dict[tuple[str, str, int], list[Tried]] = {}
-    for each in tried:
-        alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
-    order = list(TRIALS)
-    return [
-        _count(key, alike[key])
-        for key in sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
-    ]
-
-
-def _count(of: tuple[str, str, int], tried: Sequence[Tried]) -> Count:
-    open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED)
-    decided = [each for each in tried if each.verdict not in open_]
-    called = [each for each in decided if each.called is TRIALS[of[0]].verdict]
-    return Count(
-        *of,
-        decided=len(decided),
-        called=len(called),
-        blamed=sum(each.verdict is Verdict.PASS for each in called),
-        inconclusive=len(tried) - len(decided),
-        figures=tuple(each.figure for each in tried if each.figure is not None),
-    )
-
-
 def share(times: int, of: int) -> str:
     """With the 95 % interval of Clopper and Pearson (1934)."""
     if not of:
         return "-"
-    interval = binomtest(times, of).proportion_ci(0.95)
-    return f"{times} of {of} ({100 * interval.low:.0f}-{100 * interval.high:.0f} %)"
+    low, high = share_interval(times, of)
+    return f"{times} of {of} ({100 * low:.0f}-{100 * high:.0f} %)"
 
 
 def page(entries: Sequence[Entry]) -> list[str]:
@@ -149,7 +92,7 @@ def page(entries: Sequence[Entry]) -> list[str]:
         trial = TRIALS[count.trial]
         lines.append(
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
-            f"| {count.model}, {count.world_size} | {_must(trial)} "
+            f"| {count.model}, {count.world_size} | {must(trial)} "
             f"| {share(count.called, count.decided)} | {share(count.blamed, count.called)} "
             f"| {count.inconclusive} | {_range(count.figures)} |"
         )
@@ -166,13 +109,6 @@ def _where(entries: Sequence[Entry]) -> list[str]:
         f"{len(entries)} sessions on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
         f"suite {facts['suite']}.",
     ]
-
-
-def _must(trial: Trial) -> str:
-    if trial.verdict is not Verdict.FAIL:
-        return str(trial.verdict.value)
-    who = "all ranks" if trial.rank is None else f"rank {trial.rank}"
-    return f"FAIL, for {trial.term} of {who}"
 
 
 def _range(figures: Sequence[float]) -> str:

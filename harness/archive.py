@@ -20,10 +20,11 @@ from harness.plan import Comparison, Question, Workload
 from harness.stats import Interval
 from harness.store import SESSION_FILE, Document, plain, plan_document
 from harness.tomlfile import shown
-from harness.verdict import Verdict
+from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "results" / "schema"
 _LONGEST_REASON = 160
+_RULES = {"floor": Floor, "band": Band, "ceiling": Ceiling}
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Case:
     replicas_per_node: tuple[int, ...]
     verdict: Verdict
     figure: Interval | None
+    rule: Rule | None
     reason: str
     failed: bool
     document: Document
@@ -200,6 +202,7 @@ def case_of(document: Document) -> Case:
         replicas_per_node=placed,
         verdict=Verdict(verdict["word"]),
         figure=_interval(verdict["figure"]),
+        rule=_rule(verdict["threshold"]),
         reason=verdict["reason"],
         failed=document["failure"] is not None,
         document=document,
@@ -227,6 +230,14 @@ def _interval(figure: Mapping[str, Any] | None) -> Interval | None:
         float(figure["alpha"]),
         int(figure["observations"]),
     )
+
+
+def _rule(threshold: Mapping[str, Any] | None) -> Rule | None:
+    if threshold is None:
+        return None
+    values = {name: value for name, value in threshold.items() if name != "kind"}
+    rule: Rule = _RULES[threshold["kind"]](**values)
+    return rule
 
 
 @cache

@@ -21,9 +21,8 @@ from harness.session import Outcome
 from harness.store import Document
 from harness.transport_tools.figures import Figure, ToolRun
 from harness.trust import Noticed
-from harness.verdict import Band, Ceiling, Floor, Judgement, Rule, Verdict
+from harness.verdict import Judgement, Verdict
 
-_RULES = {"floor": Floor, "band": Band, "ceiling": Ceiling}
 # Of what ranks report, the floats that may have been none.
 _FLOATS = ("seconds", "loss")
 
@@ -40,7 +39,7 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
         Judgement(
             case.verdict,
             case.figure,
-            _rule(verdict["threshold"]),
+            case.rule,
             verdict["rounds"],
             case.reason,
         ),
@@ -65,14 +64,6 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
 
 def _float(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _rule(threshold: Mapping[str, Any] | None) -> Rule | None:
-    if threshold is None:
-        return None
-    values = {name: value for name, value in threshold.items() if name != "kind"}
-    rule: Rule = _RULES[threshold["kind"]](**values)
-    return rule
 
 
 def _noticed(document: Document | None) -> Noticed | None:

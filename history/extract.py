@@ -1,32 +1,17 @@
-"""From the documents of a session to its raw result: the throughput of Horovod as it is.
-
-Only blocks count in which Horovod trained with everything at its default on the session's own
-stack, and only of cases whose evidence is sound. A launch that several cases share counts once.
-"""
+"""From the documents of a session to its raw result: the throughput of Horovod as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from harness.archive import Case, read_session
-from harness.plan import BlockKind, Strategy
+from harness.archive import read_session
+from harness.throughput import throughputs
 from harness.tomlfile import shown
 from history.label import machine_label, replica_of
 from history.raw import RawResult, Refused, Series, check_releases
-
-# Of an arm, as harness.store writes it: what makes it Horovod as it is.
-_AS_IT_IS: Mapping[str, object] = {
-    "strategy": Strategy.HOROVOD.value,
-    "stack": "",
-    "planted": "",
-    "exchange": "",
-    "passes": 1,
-    "learning_rate": "constant",
-}
 
 
 def extract(directory: Path) -> RawResult:
@@ -44,13 +29,10 @@ def extract(directory: Path) -> RawResult:
     if archive.session["asked"].get("plant"):
         raise Refused(f"{archive.session['asked']['plant']} was planted into it")
     fingerprint: Mapping[str, Any] = archive.session["fingerprint"]
-    launches: dict[tuple[str, str, int], dict[int, float]] = {}
-    for case in archive.cases:
-        if not case.is_sound:
-            continue
-        for world_size, number, speed in _speeds(case):
-            key = (case.workload.model, replica_of(fingerprint, case.workload), world_size)
-            launches.setdefault(key, {})[number] = speed
+    launches = {
+        (workload.model, replica_of(fingerprint, workload), world_size): speeds
+        for (workload, world_size), speeds in throughputs(archive.cases).items()
+    }
     if not launches:
         raise Refused(f"{shown(directory)} has no case that measured a throughput soundly")
     result = RawResult(
@@ -58,25 +40,7 @@ def extract(directory: Path) -> RawResult:
         measured_at=datetime.fromisoformat(archive.session["written_at"]),
         machine=machine_label(fingerprint),
         fingerprint=fingerprint,
-        series=tuple(
-            Series(*key, tuple(speed for _, speed in sorted(of_rounds.items())))
-            for key, of_rounds in sorted(launches.items())
-        ),
+        series=tuple(Series(*key, speeds) for key, speeds in sorted(launches.items())),
     )
     check_releases(result)
     return result
-
-
-def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
-    """World size, round, and samples per second of each launch that counts."""
-    for measured in case.document["rounds"]:
-        for launch in measured["launches"]:
-            if any(launch[name] != value for name, value in _AS_IT_IS.items()):
-                continue
-            speeds = [
-                float(block["samples_per_second"])
-                for block in launch["blocks"]
-                if block["kind"] == BlockKind.FULL.value and block["samples_per_second"]
-            ]
-            if speeds:
-                yield int(launch["world_size"]), int(measured["number"]), median(speeds)

@@ -40,10 +40,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """name: unique in a report, of a-z, 0-9, "_" and "-": the id in the page, and the file that it is
-    saved as. says: what there is to see, in words with numbers, for who cannot see it. plot: None
-    for a table alone. tags: what it is about, for filters: "model", "world_size", "question"; a
-    figure about several of a kind has no such tag."""
+    """name: unique in a report, of a-z, 0-9, "_" and "-": the id in the page, and the file that it
+    is saved as. says: what there is to see, in words with numbers, for who cannot see it. plot:
+    None for a table alone. tags: what it is about, for filters: "model", "world_size", "question";
+    a figure about several of a kind has no such tag."""
 
     name: str
     title: str
@@ -78,11 +78,11 @@ class CaseNote:
 
 @dataclass(frozen=True)
 class Report:
-    """counts: of the verdicts. verdict: the worst of those that were judged; None where nothing was.
-    facts: of the session in a few words each, by name, such as machine and duration. notes: of the
-    cases that need one, by row of the board. board: a figure whose table has a row a case, with the
-    columns "verdict", "question", "model", "world_size" and "case" among others. left_out: a line a
-    file that could not be read."""
+    """counts: of the verdicts. verdict: the worst of those that were judged; None where nothing
+    was. facts: of the session in a few words each, by name, such as machine and duration. notes:
+    of the cases that need one. board: a figure whose table has a row a case, with the columns
+    "verdict", "question", "model", "world_size" and "case" among others. left_out: a line a file
+    that could not be read."""
 
     title: str
     verdict: Verdict | None

@@ -234,6 +234,8 @@ LAYERS = (
     ("session",),
     ("store", "summary", "bandwidths", "replay"),
     ("archive", "forecast", "baseline", "recall"),
+    ("throughput", "trust_log"),
+    ("trust_counts",),
     ("campaign",),
     ("resume",),
     ("journal",),

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.trust import LOG, PAGE, counts, of_newest, page, share
-from bench.trust_log import Entry, append, entry_of, read_log
+from bench.trust import LOG, PAGE, page, share
 from harness import questions
 from harness.archive import read_session
 from harness.attribution import Blame
 from harness.errors import UserError
 from harness.session import Outcome
 from harness.trust import Noticed
+from harness.trust_counts import counts, of_newest
+from harness.trust_log import Entry, append, entry_of, read_log
 from harness.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store

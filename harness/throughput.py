@@ -1,0 +1,52 @@
+"""The throughput of Horovod as it is: of each workload and world size, a figure a launch.
+
+Only blocks count in which Horovod trained with everything at its default on the session's own
+stack, and only of cases whose evidence is sound. A launch that several cases share counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
+
+from harness.archive import Case
+from harness.plan import BlockKind, Strategy, Workload
+
+# Of an arm, as harness.store writes it: what makes it Horovod as it is.
+_AS_IT_IS: Mapping[str, object] = {
+    "strategy": Strategy.HOROVOD.value,
+    "stack": "",
+    "planted": "",
+    "exchange": "",
+    "passes": 1,
+    "learning_rate": "constant",
+}
+
+
+def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
+    """Samples per second of all replicas together, by workload and world size: the median block of
+    each launch, in the order of rounds."""
+    launches: dict[tuple[Workload, int], dict[int, float]] = {}
+    for case in cases:
+        if case.is_sound:
+            for world_size, number, speed in _speeds(case):
+                launches.setdefault((case.workload, world_size), {})[number] = speed
+    return {
+        key: tuple(speed for _, speed in sorted(of_rounds.items()))
+        for key, of_rounds in launches.items()
+    }
+
+
+def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
+    """World size, round, and samples per second of each launch that counts."""
+    for measured in case.document["rounds"]:
+        for launch in measured["launches"]:
+            if any(launch[name] != value for name, value in _AS_IT_IS.items()):
+                continue
+            speeds = [
+                float(block["samples_per_second"])
+                for block in launch["blocks"]
+                if block["kind"] == BlockKind.FULL.value and block["samples_per_second"]
+            ]
+            if speeds:
+                yield int(launch["world_size"]), int(measured["number"]), median(speeds)

@@ -1,0 +1,80 @@
+"""How often the suite called what was planted by its name, over all sessions that tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.stats import binomtest
+
+from harness.fingerprint import Value, differences
+from harness.trials import TRIALS, Trial
+from harness.trust_log import Entry, Tried
+from harness.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of a trial's sessions that came to a verdict, how many said what they must."""
+
+    trial: str
+    model: str
+    world_size: int
+    decided: int
+    called: int
+    blamed: int
+    inconclusive: int
+    figures: tuple[float, ...]
+
+
+def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Those whose figures may be put together with the newest one's, and the others."""
+    newest = _of_ranks(entries[-1]) if entries else {}
+    alike = [entry for entry in entries if not differences(newest, _of_ranks(entry))]
+    return alike, [entry for entry in entries if entry not in alike]
+
+
+def _of_ranks(entry: Entry) -> Mapping[str, Value]:
+    """The fingerprint without the digest of all packages, of which many are no part of a rank.
+    Those that are have fields of their own."""
+    return {name: told for name, told in entry.fingerprint.items() if name != "packages_sha256"}
+
+
+def counts(tried: Iterable[Tried]) -> list[Count]:
+    """By trial, in the order of TRIALS, network and world size."""
+    alike: dict[tuple[str, str, int], list[Tried]] = {}
+    for each in tried:
+        alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
+    order = list(TRIALS)
+    return [
+        _count(key, alike[key])
+        for key in sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
+    ]
+
+
+def _count(of: tuple[str, str, int], tried: Sequence[Tried]) -> Count:
+    open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED)
+    decided = [each for each in tried if each.verdict not in open_]
+    called = [each for each in decided if each.called is TRIALS[of[0]].verdict]
+    return Count(
+        *of,
+        decided=len(decided),
+        called=len(called),
+        blamed=sum(each.verdict is Verdict.PASS for each in called),
+        inconclusive=len(tried) - len(decided),
+        figures=tuple(each.figure for each in tried if each.figure is not None),
+    )
+
+
+def share_interval(times: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of a share, of Clopper and Pearson (1934). of: at least one."""
+    interval = binomtest(times, of).proportion_ci(0.95)
+    return float(interval.low), float(interval.high)
+
+
+def must(trial: Trial) -> str:
+    """What has to be said of it, in words."""
+    if trial.verdict is not Verdict.FAIL:
+        return str(trial.verdict.value)
+    who = "all ranks" if trial.rank is None else f"rank {trial.rank}"
+    return f"FAIL, for {trial.term} of {who}"
