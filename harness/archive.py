@@ -168,6 +168,12 @@ def read_json(path: Path) -> Document:
 def schema_problem(kind: str, document: object) -> str:
     """What results/schema/<kind>.schema.json has against a document, with the place; empty if
     nothing. Raises Unreadable."""
+    # A hundred times as fast as the other one, whose reasons are the better ones.
+    try:
+        if _fast_validator(kind).is_valid(document):
+            return ""
+    except ValueError:
+        pass  # nested too deeply, or a number beyond what it takes
     from jsonschema.exceptions import best_match
 
     try:
@@ -245,7 +251,18 @@ def _validator(kind: str) -> Any:
     # Late, since it takes a while to import and who only measures needs none of it.
     from jsonschema import Draft202012Validator
 
-    return Draft202012Validator(json.loads((SCHEMAS / f"{kind}.schema.json").read_text()))
+    return Draft202012Validator(_schema(kind))
+
+
+@cache
+def _fast_validator(kind: str) -> Any:
+    from jsonschema_rs import Draft202012Validator
+
+    return Draft202012Validator(_schema(kind))
+
+
+def _schema(kind: str) -> Any:
+    return json.loads((SCHEMAS / f"{kind}.schema.json").read_text())
 
 
 def _line(path: Path, why: str) -> str:

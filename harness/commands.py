@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from harness.errors import UserError
 
@@ -16,10 +16,14 @@ def complain(text: str) -> None:
     print(" ".join(text.split()), file=sys.stderr)
 
 
-def run(parser: argparse.ArgumentParser, complain: Callable[[str], None] = complain) -> int:
-    """Parse the command line and run its `command`. The exit status: the command's, or 2 for a
-    UserError."""
-    arguments = parser.parse_args()
+def run(
+    parser: argparse.ArgumentParser,
+    complain: Callable[[str], None] = complain,
+    command_line: Sequence[str] | None = None,
+) -> int:
+    """Parse the command line, by default the process's, and run its `command`. The exit status:
+    the command's, or 2 for a UserError."""
+    arguments = parser.parse_args(command_line)
     # What documents quote may be more than the terminal's encoding knows.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:

@@ -219,6 +219,12 @@ class Suite:
 
     # Ending --------------------------------------------------------------------------------
 
+    @property
+    def directory(self) -> Path | None:
+        """Of the session's results; None where nothing was decided."""
+        journal = self._journal
+        return journal.directory if journal is not None and journal.verdicts else None
+
     def finish(self, exit_status: int) -> int:
         """Write the session's document; the status with which the session ends."""
         return exit_status if self._journal is None else self._journal.end(exit_status)
@@ -461,6 +467,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     tables = [*summary.table(suite.reported), *bandwidths.table(suite.reported)]
     for text in [*tables, *suite.lines()]:
         terminalreporter.write_line(text)
+
+
+def session_directory(config: pytest.Config) -> Path | None:
+    """Where the results of this pytest session are; None where there are none."""
+    return config.stash[_suite].directory if _suite in config.stash else None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.verdict import Verdict
 from report.content import Plot
 
 Layer = dict[str, Any]
@@ -43,3 +44,9 @@ def interval(low: str, high: str, along: str = "y") -> Layer:
 def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
     """Height in pixels of a plot with a row a figure."""
     return max(least, each * rows)
+
+
+def by_verdict(key: str = "verdict") -> dict[str, Any]:
+    """Channels that tell verdicts apart, by colour and by shape."""
+    words = field(key, "nominal", "verdict", scale={"domain": [each.value for each in Verdict]})
+    return {"color": words, "shape": words}

@@ -1,0 +1,43 @@
+"""pytest: the report of a session, written at its end, and where it is.
+
+By a process of its own: whatever goes wrong with a page must not change what the session ends with.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.plugin import session_directory
+
+ROOT = Path(__file__).resolve().parents[1]
+LONGEST_S = 120
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    directory = session_directory(config)
+    if directory is not None:
+        terminalreporter.write_line(_written(directory.resolve(), config.invocation_params.dir))
+
+
+def _written(directory: Path, here: Path) -> str:
+    """In a line, where the page is, or why there is none."""
+    # Paths are told as they are from here, and the module is found in the project's root.
+    command = [sys.executable, "-m", "report", str(directory)]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    try:
+        done = subprocess.run(
+            command, cwd=here, env=environment, capture_output=True, text=True, timeout=LONGEST_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"no report: {error}"
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        return f"no report: {last}"
+    return f"report: {done.stdout.strip()}"

@@ -1,0 +1,174 @@
+"""The board: every case with its figure, its verdict, and by how much it keeps its threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from harness.archive import Case
+from harness.stats import Interval
+from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
+from report.content import CaseNote, Column, Figure, Row, Table
+from report.plots import by_verdict, field, layered, rows_high
+from report.words import is_bounded, is_trial, plural, question_of, shown, workload_labels
+
+# A plot of more rows than these shows those that are nearest to their threshold.
+ROWS = 40
+
+COLUMNS = (
+    Column("verdict", "verdict"),
+    Column("question", "question"),
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("figure", "figure", digits=3),
+    Column("lower", "lower", digits=3),
+    Column("upper", "upper", digits=3),
+    Column("must_be", "must be"),
+    Column("margin", "margin", "%", digits=1),
+    Column("margin_lower", "margin, lower", "%", digits=1),
+    Column("margin_upper", "margin, upper", "%", digits=1),
+    Column("rounds", "rounds"),
+    Column("visible_change", "smallest visible change", "%", digits=1),
+    Column("nodes", "nodes"),
+    Column("case", "case"),
+)
+
+
+def board(cases: Sequence[Case]) -> Figure:
+    """A row a case, the worst first."""
+    order = list(Verdict)
+    ranked = sorted(cases, key=lambda case: order.index(case.verdict))
+    labels = workload_labels(case.workload for case in cases)
+    rows = tuple(_row(case, labels[case.workload]) for case in ranked)
+    near = [row for row in rows if row["margin"] is not None]
+    return Figure(
+        name="board",
+        title="Margins to the thresholds",
+        says=_says(near),
+        table=Table(COLUMNS, rows),
+        plot=_plot(min(len(near), ROWS)) if near else None,
+    )
+
+
+def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
+    """By what factor, less one, the figure keeps its rule: the estimate, and the least and the
+    most that its interval leaves. Of a band, to the edge that is nearer."""
+
+    def kept(value: float) -> float:
+        if value <= 0:
+            return -1.0
+        if isinstance(rule, Floor):
+            return value / rule.pass_from - 1
+        if isinstance(rule, Ceiling):
+            return rule.at_most / value - 1
+        return min(value / rule.low, rule.high / value) - 1
+
+    ends = kept(figure.lower), kept(figure.upper)
+    most = max(ends)
+    if isinstance(rule, Band):
+        middle = math.sqrt(rule.low * rule.high)
+        most = kept(min(max(middle, figure.lower), figure.upper))
+    return kept(figure.estimate), min(ends), most
+
+
+def note(case: Case) -> CaseNote | None:
+    """What there is to know of a case besides its row; None where that tells it all."""
+    document = case.document
+    failure, line = document["failure"], document["verdict"]["threshold_line"]
+    paragraphs = [case.reason] if case.reason else []
+    if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
+        rounds = plural(int(document["verdict"]["rounds"]), "round")
+        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}, must be {case.rule}")
+    if failure is not None:
+        who = "" if failure["rank"] is None else f", rank {failure['rank']}"
+        paragraphs.append(f"{failure['arm']}{who}, {failure['phase']}: {failure['cause']}")
+    if line:
+        paragraphs.append(f"To judge it, put this line into the thresholds: {line}")
+    if not paragraphs and case.verdict is Verdict.PASS:
+        return None
+    output = tuple(failure["stderr_tail"]) if failure is not None else ()
+    return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output)
+
+
+def _row(case: Case, model: str) -> Row:
+    figure, rule = case.figure, case.rule
+    bounded = figure is not None and is_bounded(figure)
+    margins: tuple[float | None, ...] = (None, None, None)
+    # What is planted has to miss it.
+    if figure is not None and rule is not None and bounded and not is_trial(case):
+        margins = tuple(100 * share for share in margin(figure, rule))
+    visible = case.document["verdict"]["visible_change"]
+    return {
+        "verdict": case.verdict.value,
+        "question": question_of(case),
+        "model": model,
+        "world_size": case.world_size,
+        "figure": None if figure is None else figure.estimate,
+        "lower": figure.lower if figure is not None and bounded else None,
+        "upper": figure.upper if figure is not None and bounded else None,
+        "must_be": "" if rule is None else str(rule),
+        "margin": margins[0],
+        "margin_lower": margins[1],
+        "margin_upper": margins[2],
+        "rounds": int(case.document["verdict"]["rounds"]),
+        "visible_change": None if visible is None else 100 * visible,
+        "nodes": len(case.replicas_per_node),
+        "case": case.name,
+    }
+
+
+def _says(judged: Sequence[Row]) -> str:
+    if not judged:
+        return "No case has both a figure with an interval and a threshold."
+    least = min(judged, key=lambda row: float(row["margin"] or 0))
+    kept = sum(float(row["margin_lower"] or 0) >= 0 for row in judged)
+    return (
+        f"Of {plural(len(judged), 'case')} with a threshold, {kept} keep it with their whole "
+        f"interval. Nearest to it, or beyond, is {least['case']}: {least['margin']:+.1f} %."
+    )
+
+
+def _plot(rows: int) -> dict[str, object]:
+    """The rows with the smallest margins, smallest first."""
+    case = field("case", "nominal", sort={"field": "margin_lower"}, axis={"title": None})
+    along = {"field": "margin", "type": "quantitative", "title": "better than asked, in %"}
+    return {
+        **layered(
+            {
+                "mark": {"type": "rule", "style": "limit"},
+                "encoding": {"x": {"datum": 0}},
+            },
+            {
+                "mark": {"type": "rule", "style": "interval"},
+                "encoding": {
+                    "y": case,
+                    "x": {**along, "field": "margin_lower"},
+                    "x2": {"field": "margin_upper"},
+                },
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 60},
+                "encoding": {
+                    "y": case,
+                    "x": along,
+                    **by_verdict(),
+                    "tooltip": [
+                        field("case", "nominal"),
+                        field("verdict", "nominal"),
+                        field("figure", "quantitative", format=".3f"),
+                        field("must_be", "nominal", "must be"),
+                        field("margin", "quantitative", "margin in %", format="+.1f"),
+                    ],
+                },
+            },
+            height=rows_high(rows),
+        ),
+        "transform": [
+            {"filter": "isValid(datum.margin)"},
+            {
+                "window": [{"op": "row_number", "as": "place"}],
+                "sort": [{"field": "margin_lower"}],
+            },
+            {"filter": f"datum.place <= {ROWS}"},
+        ],
+    }

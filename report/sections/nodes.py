@@ -1,0 +1,76 @@
+"""Nodes x GPUs: what each shape of a group reached, as published tables have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from harness.archive import Case
+from harness.plan import Question
+from harness.throughput import throughputs
+from report.content import Column, Figure, Row, Section, Table, Value
+from report.words import plural, slug, workload_labels
+
+
+def section(cases: Sequence[Case]) -> Section | None:
+    """None where all replicas were on one node."""
+    scaled = [
+        case
+        for case in cases
+        if case.question is Question.WEAK_SCALING and case.is_sound and not case.is_against
+    ]
+    if not any(len(case.replicas_per_node) > 1 for case in scaled):
+        return None
+    labels = workload_labels(case.workload for case in cases)
+    speeds = throughputs(cases)
+    figures = []
+    for workload in dict.fromkeys(case.workload for case in scaled):
+        own = [case for case in scaled if case.workload == workload]
+        efficiency = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
+        speed = {
+            _shape(case): median(found)
+            for case in own
+            if (found := speeds.get((workload, case.world_size)))
+        }
+        for what, unit, digits, found_ in (
+            ("throughput", "samples/s", 1, speed),
+            ("efficiency", "", 3, efficiency),
+        ):
+            if found_:
+                figures.append(_figure(labels[workload], what, unit, digits, found_))
+    return Section(
+        "nodes",
+        "Nodes and devices",
+        "Rows are nodes, columns replicas on each of them; weak scaling, by speed. A group that is "
+        "spread unevenly stands where its fullest node does.",
+        tuple(figures),
+    )
+
+
+def _shape(case: Case) -> tuple[int, int]:
+    """Nodes, and replicas on the fullest of them."""
+    return len(case.replicas_per_node), max(case.replicas_per_node)
+
+
+def _figure(
+    label: str, what: str, unit: str, digits: int, found: dict[tuple[int, int], float]
+) -> Figure:
+    widths = sorted({width for _, width in found})
+    columns = [Column("nodes", "nodes")]
+    columns += [
+        Column(f"width_{w}", f"{plural(w, 'replica')} a node", unit, digits) for w in widths
+    ]
+    rows: list[Row] = []
+    for nodes in sorted({nodes for nodes, _ in found}):
+        row: dict[str, Value] = {"nodes": nodes}
+        row.update({f"width_{width}": found.get((nodes, width)) for width in widths})
+        rows.append(row)
+    most = max(found)
+    return Figure(
+        slug("nodes", what, label),
+        f"{label}: {what}",
+        f"{label}: on {plural(most[0], 'node')} with {plural(most[1], 'replica')} each the {what} "
+        f"is {found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
+        Table(tuple(columns), tuple(rows)),
+        tags={"model": label},
+    )

@@ -1,0 +1,211 @@
+"""Speedup and efficiency by world size: by speed, by wall time, and as it would be ideal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from harness.archive import Case
+from harness.plan import Question, Workload
+from harness.throughput import throughputs
+from harness.verdict import Verdict
+from report.content import Column, Figure, Row, Section, Table, Value
+from report.sections import scaling_plots
+from report.sections.scaling_plots import WAYS
+from report.words import plural, slug, workload_labels
+
+INTRO = (
+    "Speedup is the speed of n replicas over that of one; efficiency is speedup over n. Weak: "
+    "every replica takes a whole batch. Strong: one batch is divided. By speed: samples per second "
+    "of the steps. By wall time: from the trace to the last step; of the job: from the launch to "
+    "the end."
+)
+MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_ledger.py by wall time."
+
+
+@dataclass
+class _Point:
+    """Of one world size: efficiencies by way, and how far each is known."""
+
+    world_size: int
+    nodes: int
+    judged: bool = True
+    samples_per_second: float | None = None
+    ways: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
+
+
+def section(cases: Sequence[Case]) -> Section:
+    figures = []
+    speeds = throughputs(cases)
+    labels = workload_labels(case.workload for case in cases)
+    bars: list[Row] = []
+    for weak in (True, False):
+        for workload in dict.fromkeys(case.workload for case in cases):
+            points = _points(workload, weak, cases, speeds)
+            if len(points) > 1:
+                rows = tuple(_row(labels[workload], point) for point in points)
+                figures += _figures(labels[workload], weak, rows)
+                bars += rows if weak else ()
+    if bars:
+        figures.insert(0, _bars(bars))
+    return Section("scaling", "Scaling", INTRO, tuple(figures), missing="" if figures else MISSING)
+
+
+def _points(
+    workload: Workload,
+    weak: bool,
+    cases: Sequence[Case],
+    speeds: Mapping[tuple[Workload, int], Sequence[float]],
+) -> list[_Point]:
+    """By world size, from one replica on."""
+    by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
+    by_time = Question.WALL_WEAK if weak else Question.WALL_STRONG
+    found: dict[int, _Point] = {}
+    for case in cases:
+        if case.workload != workload or case.is_against or case.figure is None:
+            continue
+        if case.question not in (by_speed, by_time):
+            continue
+        n = case.world_size
+        point = found.setdefault(n, _Point(n, len(case.replicas_per_node)))
+        point.judged = point.judged and case.verdict is not Verdict.NOT_JUDGED
+        account = case.document["account"]
+        if account is not None:
+            for way in WAYS:
+                if way not in point.ways or way != "speed":
+                    point.ways[way] = _efficiency(account[f"by_{way}"], n)
+        if case.question is by_speed:
+            point.ways["speed"] = _known(case.figure.estimate, case.figure.lower, case.figure.upper)
+            if not weak:
+                point.samples_per_second = _split_speed(case)
+    if found and 1 not in found:
+        found[1] = _Point(1, 1, ways=dict.fromkeys(_ways_of(found), (1.0, 1.0, 1.0)))
+    for n, point in found.items():
+        measured = speeds.get((workload, n))
+        if measured and (weak or n == 1):
+            point.samples_per_second = median(measured)
+    return [found[n] for n in sorted(found)]
+
+
+def _ways_of(points: Mapping[int, _Point]) -> list[str]:
+    return [way for way in WAYS if any(way in point.ways for point in points.values())]
+
+
+def _efficiency(
+    speedup: Mapping[str, Any], world_size: int
+) -> tuple[float, float | None, float | None]:
+    upper = math.inf if speedup["upper"] is None else speedup["upper"]
+    return _known(*(value / world_size for value in (speedup["estimate"], speedup["lower"], upper)))
+
+
+def _known(estimate: float, lower: float, upper: float) -> tuple[float, float | None, float | None]:
+    """Without bounds where so few rounds bound nothing."""
+    bounded = lower > 0 and math.isfinite(upper)
+    return (estimate, lower, upper) if bounded else (estimate, None, None)
+
+
+def _split_speed(case: Case) -> float | None:
+    """Samples per second of the blocks in which a batch was divided, the median launch's."""
+    launches = [
+        [
+            float(block["samples_per_second"])
+            for block in measured["launches"][0]["blocks"]
+            if block["kind"] == "split" and block["samples_per_second"]
+        ]
+        for measured in case.document["rounds"]
+    ]
+    medians = [median(speeds) for speeds in launches if speeds]
+    return median(medians) if medians else None
+
+
+def columns(ways: Sequence[str]) -> tuple[Column, ...]:
+    found = [
+        Column("model", "network"),
+        Column("world_size", "replicas"),
+        Column("nodes", "nodes"),
+        Column("judged", "judged"),
+        Column("samples_per_second", "throughput", "samples/s", digits=1),
+    ]
+    for way in ways:
+        found += [
+            Column(f"speedup_{way}", f"speedup {WAYS[way]}", digits=2),
+            Column(f"speedup_{way}_lower", "lower", digits=2),
+            Column(f"speedup_{way}_upper", "upper", digits=2),
+            Column(f"efficiency_{way}", f"efficiency {WAYS[way]}", digits=3),
+            Column(f"efficiency_{way}_lower", "lower", digits=3),
+            Column(f"efficiency_{way}_upper", "upper", digits=3),
+        ]
+    return tuple(found)
+
+
+def _row(label: str, point: _Point) -> Row:
+    row: dict[str, Value] = {
+        "model": label,
+        "world_size": point.world_size,
+        "nodes": point.nodes,
+        "judged": "yes" if point.judged else "no",
+        "samples_per_second": point.samples_per_second,
+    }
+    for way in WAYS:
+        known = point.ways.get(way, (None, None, None))
+        for end, value in zip(("", "_lower", "_upper"), known, strict=True):
+            row[f"efficiency_{way}{end}"] = value
+            row[f"speedup_{way}{end}"] = None if value is None else value * point.world_size
+    return row
+
+
+def _table(rows: Sequence[Row]) -> Table:
+    """Without what nobody measured."""
+    ways = [way for way in WAYS if any(row[f"speedup_{way}"] is not None for row in rows)]
+    shown = columns(ways)
+    return Table(shown, tuple({column.key: row[column.key] for column in shown} for row in rows))
+
+
+def _figures(label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
+    kind = "weak" if weak else "strong"
+    table = _table(rows)
+    keys = {column.key for column in table.columns}
+    ways = [way for way in WAYS if f"speedup_{way}" in keys]
+    tags = {"model": label, "question": f"{kind} scaling"}
+    named = [
+        ("speedup", f"{label}: speedup, {kind} scaling", scaling_plots.speedup(ways)),
+        ("efficiency", f"{label}: efficiency, {kind} scaling", scaling_plots.efficiency(ways)),
+    ]
+    return [
+        Figure(slug(what, kind, label), title, _says(label, kind, rows, ways), table, plot, tags)
+        for what, title, plot in named
+    ]
+
+
+def _says(label: str, kind: str, rows: Sequence[Row], ways: Sequence[str]) -> str:
+    last = max(rows, key=lambda row: (row["judged"] == "yes", row["world_size"]))
+    parts = [
+        f"{last[f'speedup_{way}']:.2f} {WAYS[way]} ({100 * float(share):.0f} %)"
+        for way in ways
+        if (share := last[f"efficiency_{way}"]) is not None
+    ]
+    replicas = plural(int(last["world_size"] or 0), "replica")
+    return f"{label}, {kind} scaling: on {replicas} the speedup is {', '.join(parts)}."
+
+
+def _bars(rows: Sequence[Row]) -> Figure:
+    """Of every network, weak scaling's efficiency by speed."""
+    table = _table(rows)
+    shares = {
+        f"{row['model']} on {plural(int(row['world_size'] or 0), 'replica')}": float(share)
+        for row in rows
+        if row["world_size"] != 1 and row["judged"] == "yes"
+        if (share := row.get("efficiency_speed"))
+    }
+    says = "Of no world size above one the efficiency by speed was judged."
+    if shares:
+        worst = min(shares, key=lambda name: shares[name])
+        says = (
+            f"The lowest of {plural(len(shares), 'efficiency', 'efficiencies')} by speed is "
+            f"{100 * shares[worst]:.1f} %: {worst}."
+        )
+    plot = scaling_plots.bars(len(shares)) if shares else None
+    return Figure("weak-scaling", "Weak scaling: efficiency by speed", says, table, plot)

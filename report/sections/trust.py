@@ -1,0 +1,151 @@
+"""How far the suite itself can be trusted: what it would see tonight, and what it has caught."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.archive import Case
+from harness.plan import Question
+from harness.trials import TRIALS
+from harness.trust_counts import Count, counts, must, of_newest, share_interval
+from harness.trust_log import Entry
+from report.content import Column, Figure, Plot, Row, Section, Table
+from report.plots import field, layered, rows_high
+from report.words import plural, shown
+
+COLUMNS = (
+    Column("trial", "planted"),
+    Column("fault", "as --plant takes it"),
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("must", "must be called"),
+    Column("called", "was"),
+    Column("decided", "of sessions"),
+    Column("share", "share", "%", digits=0),
+    Column("lower", "lower", "%", digits=0),
+    Column("upper", "upper", "%", digits=0),
+    Column("blamed", "right rank and term"),
+    Column("inconclusive", "undecided"),
+)
+
+
+def section(cases: Sequence[Case], log: Sequence[Entry]) -> Section:
+    """cases: of the session. log: of all sessions of `make trust`."""
+    figures = [*_same(cases), *_caught(log)]
+    return Section(
+        "trust",
+        "Trust",
+        "A/A holds an arm against itself: what differs there is this night's noise. The other "
+        "table counts, over sessions of make trust, how often what was planted on purpose was "
+        "called by its name, with 95 % intervals (Clopper and Pearson 1934).",
+        tuple(figures),
+        "" if figures else "No A/A case in this session, and no session of make trust.",
+    )
+
+
+def _same(cases: Sequence[Case]) -> list[Figure]:
+    """The A/A cases of the session."""
+    alike = [case for case in cases if case.question is Question.SAME and case.figure is not None]
+    if not alike:
+        return []
+    columns = (
+        Column("case", "case"),
+        Column("ratio", "ratio", digits=3),
+        Column("interval", "interval"),
+        Column("visible_change", "smallest visible change", "%", digits=1),
+        Column("verdict", "verdict"),
+    )
+    rows: list[Row] = []
+    for case in alike:
+        visible = case.document["verdict"]["visible_change"]
+        rows.append(
+            {
+                "case": case.name,
+                "ratio": case.figure.estimate if case.figure else None,
+                "interval": shown(case.figure).partition(" ")[2],
+                "visible_change": None if visible is None else 100 * visible,
+                "verdict": case.verdict.value,
+            }
+        )
+    said = "; ".join(f"{case.name} {shown(case.figure)}" for case in alike[:4])
+    return [
+        Figure(
+            "same",
+            "A/A: two groups of the same arm",
+            f"Two groups that do not differ: {said}.",
+            Table(columns, tuple(rows)),
+        )
+    ]
+
+
+def _caught(log: Sequence[Entry]) -> list[Figure]:
+    """What sessions of make trust said, those of the newest one's machine and stack."""
+    alike, others = of_newest(log)
+    found = counts(tried for entry in alike for tried in entry.tried)
+    if not found:
+        return []
+    facts = alike[-1].fingerprint
+    decided = sum(count.decided for count in found)
+    called = sum(count.called for count in found)
+    more = f"; {len(others)} of other machines or stacks are not counted" if others else ""
+    return [
+        Figure(
+            "caught",
+            "What was planted, and what was said of it",
+            f"{plural(len(alike), 'session')} on {facts['cores']} cores of {facts['cpu_model']}, "
+            f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}{more}: {called} of "
+            f"{decided} that came to a verdict said what they must.",
+            Table(COLUMNS, tuple(map(_row, found))),
+            _plot(len(found)),
+        )
+    ]
+
+
+def _row(count: Count) -> Row:
+    trial = TRIALS[count.trial]
+    low, high = share_interval(count.called, count.decided) if count.decided else (None, None)
+    return {
+        "trial": count.trial,
+        "fault": trial.fault or "nothing",
+        "model": count.model,
+        "world_size": count.world_size,
+        "must": must(trial),
+        "called": count.called,
+        "decided": count.decided,
+        "share": 100 * count.called / count.decided if count.decided else None,
+        "lower": None if low is None else 100 * low,
+        "upper": None if high is None else 100 * high,
+        "blamed": count.blamed,
+        "inconclusive": count.inconclusive,
+    }
+
+
+def _plot(rows: int) -> Plot:
+    """Shares with their intervals, a row a fault."""
+    places = {
+        "y": field("trial", "nominal", sort=None, axis={"title": None}),
+        "yOffset": {"field": "world_size", "type": "ordinal"},
+    }
+    along = {"type": "quantitative", "title": "called by its name, in % of sessions"}
+    return layered(
+        {
+            "mark": {"type": "rule", "style": "interval"},
+            "encoding": {**places, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 60},
+            "encoding": {
+                **places,
+                "x": {"field": "share", **along, "scale": {"domain": [0, 100]}},
+                "color": field("world_size", "ordinal", "replicas"),
+                "shape": field("world_size", "ordinal", "replicas"),
+                "tooltip": [
+                    field("trial", "nominal", "planted"),
+                    field("must", "nominal", "must be called"),
+                    field("called", "quantitative", "was"),
+                    field("decided", "quantitative", "of sessions"),
+                ],
+            },
+        },
+        height=rows_high(rows),
+    )

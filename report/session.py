@@ -1,0 +1,131 @@
+"""The report of a session: its cases sorted into sections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from harness.store import Document
+from harness.verdict import Verdict
+from report.content import CaseNote, Report, Section
+from report.sections import (
+    board,
+    comparisons,
+    machine,
+    nodes,
+    releases,
+    scaling,
+    trust,
+)
+from report.sources import Sources
+from report.words import plural
+
+
+def session_report(sources: Sources) -> Report:
+    """Everything that there is to say of it. Where nothing was measured, that."""
+    archive = sources.archive
+    cases, session = archive.cases, archive.session
+    counts = Counter(case.verdict for case in cases)
+    notes = [note for case in cases if (note := board.note(case)) is not None]
+    fingerprint = sources.fingerprint
+    sections = [
+        comparisons.against(cases),
+        scaling.section(cases),
+        nodes.section(cases),
+        comparisons.parity(cases),
+        comparisons.others(cases),
+        trust.section(cases, sources.trust),
+        releases.section(fingerprint, sources.history) if fingerprint else None,
+        machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
+    ]
+    return Report(
+        title=f"hvdperf: {_name(session)}",
+        verdict=_worst(counts),
+        counts={word: counts[word] for word in Verdict if counts[word]},
+        facts=_facts(sources),
+        warnings=tuple(_warnings(sources)),
+        board=board.board(cases),
+        notes=_by_verdict(notes),
+        sections=_named_apart(filter(None, sections)),
+        left_out=sources.left_out,
+    )
+
+
+def _worst(counts: Counter[Verdict]) -> Verdict | None:
+    judged = (word for word in Verdict if counts[word] and word is not Verdict.NOT_JUDGED)
+    return next(judged, None)
+
+
+def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
+    order = list(Verdict)
+    return tuple(sorted(notes, key=lambda note: order.index(note.verdict)))
+
+
+def _named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
+    """With a number behind the name of a figure that another one has already."""
+    taken: Counter[str] = Counter()
+    named = []
+    for section in sections:
+        figures = []
+        for figure in section.figures:
+            taken[figure.name] += 1
+            times = taken[figure.name]
+            name = figure.name if times == 1 else f"{figure.name}_{times}"
+            figures.append(replace(figure, name=name))
+        named.append(replace(section, figures=tuple(figures)))
+    return tuple(named)
+
+
+def _name(session: Document | None) -> str:
+    if session is None:
+        return "a session"
+    return f"profile {session['profile']}, session {session['session']}"
+
+
+def _facts(sources: Sources) -> dict[str, str]:
+    """In a few words each."""
+    told, session = sources.fingerprint, sources.archive.session
+    facts = {"session": sources.archive.directory.resolve().name}
+    if told:
+        cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
+        gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
+        facts["machine"] = f"{gpus}{cpu}"
+        facts["stack"] = (
+            f"TensorFlow {told['tensorflow']}, Horovod {told['horovod']}, {told['mpi_library']}"
+        )
+    if session is not None:
+        facts["profile"] = session["profile"]
+        facts["world sizes"] = ", ".join(map(str, session["world_sizes"]))
+        facts["took"] = _took(session)
+        if session["against"]:
+            facts["against"] = session["against"]
+    return facts
+
+
+def _took(session: Document) -> str:
+    minutes = session["elapsed_seconds"] / 60
+    timed = session["timed_seconds"] / max(session["elapsed_seconds"], 1e-9)
+    return f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
+
+
+def _warnings(sources: Sources) -> list[str]:
+    archive = sources.archive
+    session = archive.session
+    warnings = []
+    if session is None:
+        warnings.append("session.json cannot be read: these are the cases that were found.")
+    if archive.unfinished:
+        warnings.append(archive.unfinished)
+    if session is not None:
+        if session["asked"].get("plant"):
+            warnings.append(f"Planted on purpose: {session['asked']['plant']}.")
+        if session["oversubscribed_sizes"]:
+            sizes = ", ".join(map(str, session["oversubscribed_sizes"]))
+            warnings.append(
+                f"At {sizes} replicas there is not a core or a device for each: efficiencies are "
+                "shown there, and not judged."
+            )
+        if session["resumed_at"]:
+            warnings.append(f"Resumed at {', '.join(session['resumed_at'])}.")
+    return warnings

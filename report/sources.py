@@ -1,0 +1,85 @@
+"""What a report is made of: a session, the one before it, and what all have left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.archive import Archive, Unreadable, read_document, read_session
+from harness.errors import UserError
+from harness.store import SESSION_FILE, Document
+from harness.tomlfile import shown
+from harness.trust_log import Entry, read_log
+from history.raw import RawResult, read_history
+
+
+@dataclass(frozen=True)
+class Sources:
+    """archive: the session. earlier: session.json of the last session of the same profile before
+    it; None where there is none. trust: of all sessions of `make trust`. history: all raw results.
+    left_out: a line for each file, of the session's and besides, that could not be read."""
+
+    archive: Archive
+    earlier: Document | None
+    trust: tuple[Entry, ...]
+    history: tuple[RawResult, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Of the session; empty where none of its files can be read."""
+        if self.archive.session is not None:
+            told: Mapping[str, Any] = self.archive.session["fingerprint"]
+            return told
+        return self.archive.cases[0].fingerprint if self.archive.cases else {}
+
+
+def newest_session(results: Path) -> Path:
+    """The directory of the last session that began. results: as --results has it. Raises UserError
+    if there is none."""
+    sessions = sorted(path for path in (results / "runs").glob("*") if path.is_dir())
+    if not sessions:
+        raise UserError(
+            f"{shown(results / 'runs')}: there is no session yet; measure one: make perf, or "
+            "pytest perf/ --profile=smoke"
+        )
+    return sessions[-1]
+
+
+def read_sources(directory: Path, results: Path) -> Sources:
+    """directory: of the session. results: where the history and the log of trust are, too. Raises
+    UserError if there is no such session."""
+    archive = read_session(directory)
+    earlier, unreadable = _earlier(archive)
+    history, refused = read_history(results / "history")
+    trust: list[Entry] = []
+    try:
+        trust = read_log(results / "trust" / "sessions.jsonl")
+    except (UserError, OSError, UnicodeDecodeError) as error:
+        refused.append(str(error))
+    return Sources(
+        archive, earlier, tuple(trust), tuple(history), (*archive.left_out, *unreadable, *refused)
+    )
+
+
+def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
+    """The last one before it of the same profile that decided something, and a line for each that
+    could not be read on the way there."""
+    if archive.session is None:
+        return None, []
+    unreadable = []
+    here = archive.directory.resolve()
+    for other in sorted(here.parent.glob("*"), reverse=True):
+        path = other / SESSION_FILE
+        if other.name >= here.name or not path.is_file():
+            continue
+        try:
+            document = read_document(path)
+        except Unreadable as error:
+            unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
+            continue
+        if document["profile"] == archive.session["profile"] and document["verdicts"]:
+            return document, unreadable
+    return None, unreadable

@@ -1,0 +1,38 @@
+"""A report into files, in the format that was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.errors import UserError
+from harness.tomlfile import shown
+from report.content import Report
+from report.formats import csv, html, latex, markdown
+
+FORMATS = ("html", "markdown", "csv", "latex")
+
+
+def write(report: Report, form: str, out: Path | None, place: Path) -> str:
+    """Into `out`, else below `place` (without suffix) or, of markdown and latex, nowhere. What is
+    to be printed: where it is, or the text. Raises UserError where it cannot be written."""
+    if form == "csv":
+        directory = out or place.with_name(f"{place.name}-csv")
+        for name, text in csv.tables(report).items():
+            _write(directory / f"{name}.csv", text)
+        return shown(directory)
+    if form == "html":
+        return shown(_write(out or place.with_name(f"{place.name}.html"), html.page(report)))
+    text = markdown.markdown(report) if form == "markdown" else latex.latex(report)
+    return shown(_write(out, text)) if out is not None else text
+
+
+def _write(path: Path, text: str) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Line ends as they are: those of CSV are its own affair.
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise UserError(
+            f"{shown(path)} cannot be written: {error.strerror}; give another place by --out"
+        ) from None
+    return path
