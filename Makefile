@@ -42,7 +42,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf history backfill changes test lint bench soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes test lint bench soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -68,6 +68,9 @@ perf: env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/
 	pytest perf/ --profile '$(PROFILE)'$(DATA) $(ARGS) || status=$$?; \
 	echo "perf: pytest ended with status $$status"; \
 	exit $$status
+
+report: env ## the newest session, or ARGS=results/runs/..., as one page; ARGS="compare A B"
+	@$(ACTIVATE); python -m report $(ARGS)
 
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
 # one fail and say so; the others run.

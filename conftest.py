@@ -9,4 +9,4 @@ from harness.launch.slots import lend_slot, outer_rank
 if outer_rank() > 0:
     lend_slot()
 
-pytest_plugins = ["harness.plugin"]
+pytest_plugins = ["harness.plugin", "report.plugin"]

@@ -37,7 +37,7 @@ def _fingerprint(fingerprint: Mapping[str, Any], earlier: Document | None) -> Fi
             "field": name,
             "value": _text(value),
             "before": _text(before[name]) if name in before else "",
-            "changed": "changed" if before and before.get(name) != value else "",
+            "changed": "changed" if before and _otherwise(name, value, before) else "",
         }
         for name, value in fingerprint.items()
     ]
@@ -87,6 +87,10 @@ def _verdicts(session: Document, earlier: Document) -> list[Figure]:
     )
     title = "Verdicts that changed since the last session"
     return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
+
+
+def _otherwise(name: str, value: object, before: Mapping[str, Any]) -> bool:
+    return name not in before or bool(before[name] != value)
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,111 @@
+"""The board: a row a case, its margin, and the notes on what did not pass."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.launch.group import GroupFailed
+from harness.questions import parity, same, trials, weak_scaling
+from harness.stats import Interval
+from harness.verdict import Band, Ceiling, Floor, Verdict
+from report.content import Section
+from report.sections import board
+from tests.report.checks import assert_sound
+from tests.support.reports import cases_of
+from tests.support.rounds import WORKLOAD, outcome
+
+WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
+RULES = (Floor.at(0.8), Floor(0.98, 0.95), Band(0.9, 1.1111), Ceiling(3.0), Ceiling(1.1, unit=""))
+RATIOS = st.floats(0.01, 100)
+
+
+@given(st.sampled_from(RULES), st.lists(RATIOS, min_size=3, max_size=3).map(sorted))
+def test_a_margin_is_kept_where_the_rule_passes(rule, bounds):
+    lower, estimate, upper = bounds
+    at, least, most = board.margin(Interval(estimate, lower, upper, 0.025, 8), rule)
+    assert least <= at <= most or math.isclose(least, at) or math.isclose(at, most)
+    # Within rounding of the edge either may be.
+    if abs(least) > 1e-9:
+        assert (least > 0) == (rule.decide(lower, upper) is Verdict.PASS)
+
+
+def test_margins_are_shares_of_the_threshold():
+    figure = Interval(0.9, 0.88, 0.96, 0.025, 8)
+    at, least, most = board.margin(figure, Floor.at(0.8))
+    assert (at, least, most) == (pytest.approx(0.125), pytest.approx(0.1), pytest.approx(0.2))
+    at, least, most = board.margin(Interval(2.0, 1.0, 4.0, 0.025, 8), Ceiling(3.0))
+    assert (at, least, most) == (pytest.approx(0.5), pytest.approx(-0.25), pytest.approx(2.0))
+
+
+def test_of_a_band_the_nearer_edge_counts_and_its_middle_is_the_most():
+    band = Band(0.8, 1.25)
+    at, least, most = board.margin(Interval(1.1, 0.9, 1.2, 0.05, 8), band)
+    assert at == pytest.approx(1.25 / 1.1 - 1)
+    assert least == pytest.approx(1.25 / 1.2 - 1)
+    assert most == pytest.approx(0.25)
+
+
+def test_the_worst_verdicts_come_first(tmp_path):
+    cases = cases_of(
+        tmp_path,
+        outcome(WEAK, [0.9] * 6),
+        outcome(PARITY, [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL),
+    )
+    figure = board.board(cases)
+    assert_sound(Section("board", "Board", "", (figure,)))
+    assert [row["verdict"] for row in figure.table.rows] == ["FAIL", "PASS"]
+    first, second = figure.table.rows
+    assert first["case"] == PARITY.name
+    assert first["figure"] == pytest.approx(0.5)
+    assert second["margin"] == pytest.approx(100 * (0.9 / 0.8 - 1))
+    assert "1 keep it" in figure.says
+
+
+def test_without_an_interval_there_is_no_margin(tmp_path):
+    row = board.board(cases_of(tmp_path, outcome(WEAK, [0.9, 0.9]))).table.rows[0]
+    assert row["figure"] == pytest.approx(0.9)
+    assert row["lower"] is row["upper"] is row["margin"] is None
+
+
+def test_what_is_planted_has_no_margin_and_is_named(tmp_path):
+    slow = next(each for each in trials(WORKLOAD, 2) if each.variant == "slow10")
+    planted, twin = board.board(
+        cases_of(tmp_path, outcome(slow, [0.9] * 6), outcome(same(WORKLOAD, 2), [1.0] * 6))
+    ).table.rows
+    assert planted["question"] == "planted: slow10"
+    assert planted["margin"] is None
+    assert twin["question"] == "A/A"
+    assert twin["margin"] is not None
+
+
+def test_a_failed_launch_is_told_with_its_rank_and_output(tmp_path):
+    failure = GroupFailed("resnet_50_s horovod@2", 1, "trace", "killed by signal 9", ["1: gone"])
+    failed = outcome(WEAK, [], verdict=Verdict.FAIL, reason="a rank died", failure=failure)
+    note = board.note(cases_of(tmp_path, failed)[0])
+    assert note is not None
+    assert note.paragraphs == (
+        "a rank died",
+        "resnet_50_s horovod@2, rank 1, trace: killed by signal 9",
+    )
+    assert note.output == ("1: gone",)
+
+
+def test_what_failed_by_its_figure_says_so(tmp_path):
+    failed = cases_of(tmp_path, outcome(WEAK, [0.5] * 6, verdict=Verdict.FAIL))[0]
+    note = board.note(failed)
+    assert note is not None
+    assert note.paragraphs == ("Figure 0.500 [0.500, 0.500] of 6 rounds, must be >= 0.8",)
+
+
+def test_what_passed_needs_no_note(tmp_path):
+    assert board.note(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))[0]) is None
+
+
+def test_an_empty_session_has_an_empty_board():
+    figure = board.board([])
+    assert figure.table.rows == ()
+    assert figure.plot is None

@@ -1,0 +1,57 @@
+"""Ratios, each with its interval in the band that it has to keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.questions import against, communication, fixed_time, parity, same, weak_scaling
+from harness.verdict import Band, Floor, Verdict
+from report.sections import comparisons
+from tests.report.checks import assert_sound
+from tests.support.reports import cases_of
+from tests.support.rounds import WORKLOAD, outcome
+
+PARITY, WEAK = parity(WORKLOAD, 2), weak_scaling(WORKLOAD, 2)
+
+
+def test_a_ratio_stands_with_its_interval_and_its_band(tmp_path):
+    cases = cases_of(tmp_path, outcome(PARITY, [0.97, 0.98, 0.99, 1.0, 1.01, 1.02], Band(0.9, 1.1)))
+    section = comparisons.parity(cases)
+    assert_sound(section)
+    (figure,) = section.figures
+    (row,) = figure.table.rows
+    assert row["ratio"] == cases[0].figure.estimate
+    assert (row["low"], row["high"]) == (0.9, 1.1)
+    assert row["lower"] == cases[0].figure.lower
+    assert "1 of 1 case PASS" in figure.says
+
+
+def test_what_has_a_floor_has_no_upper_end(tmp_path):
+    asked = communication(WORKLOAD, 2), fixed_time(WORKLOAD, 2)
+    cases = cases_of(tmp_path, *(outcome(each, [0.9] * 6, Floor.at(0.6)) for each in asked))
+    section = comparisons.others(cases)
+    assert_sound(section)
+    rows = [row for figure in section.figures for row in figure.table.rows]
+    assert {(row["low"], row["high"]) for row in rows} == {(0.6, None)}
+    assert [figure.name for figure in section.figures] == ["communication", "fixed_time"]
+
+
+def test_another_stack_has_a_section_of_its_own(tmp_path):
+    asked = against(WEAK)
+    assert asked is not None
+    cases = cases_of(tmp_path, outcome(asked, [0.9] * 6, Floor(0.98, 0.95), Verdict.FAIL))
+    section = comparisons.against(cases)
+    assert section is not None
+    assert_sound(section)
+    assert section.figures[0].table.rows[0]["ratio"] == pytest.approx(0.9)
+    assert comparisons.parity(cases).figures == ()
+
+
+def test_without_another_stack_there_is_no_such_section(tmp_path):
+    assert comparisons.against(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
+
+
+def test_a_against_a_is_no_parity(tmp_path):
+    cases = cases_of(tmp_path, outcome(same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
+    assert comparisons.parity(cases).missing
+    assert comparisons.others(cases).missing

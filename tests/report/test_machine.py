@@ -1,0 +1,62 @@
+"""The fingerprint, and what is otherwise than in the session before."""
+
+from __future__ import annotations
+
+from report.sections import machine
+from tests.report.checks import assert_sound
+from tests.support.stores import SESSION
+
+NOW = {"tensorflow": "2.18.1", "gpu_model": [], "smt": None, "cores": 2}
+
+
+def session(fingerprint: dict, verdicts: dict | None = None, changed: tuple = ()) -> dict:
+    return {
+        "session": SESSION,
+        "fingerprint": fingerprint,
+        "verdicts": verdicts or {},
+        "changed": list(changed),
+    }
+
+
+def tables(section) -> dict:
+    return {figure.name: figure for figure in section.figures}
+
+
+def test_every_field_is_told():
+    section = machine.section(NOW, session(NOW), None)
+    assert_sound(section)
+    rows = tables(section)["fingerprint"].table.rows
+    assert {row["field"]: row["value"] for row in rows} == {
+        "tensorflow": "2.18.1",
+        "gpu_model": "(none)",
+        "smt": "(unknown)",
+        "cores": "2",
+    }
+
+
+def test_what_changed_is_marked_and_said():
+    before = session({**NOW, "tensorflow": "2.15.1"})
+    figure = tables(machine.section(NOW, session(NOW), before))["fingerprint"]
+    assert "tensorflow: 2.15.1 -> 2.18.1" in figure.says
+    changed = {row["field"] for row in figure.table.rows if row["changed"]}
+    assert changed == {"tensorflow"}
+
+
+def test_a_field_that_is_new_is_a_change():
+    before = session({"tensorflow": "2.18.1"})
+    rows = tables(machine.section(NOW, session(NOW), before))["fingerprint"].table.rows
+    assert {row["field"] for row in rows if row["changed"]} == {"gpu_model", "smt", "cores"}
+
+
+def test_verdicts_that_changed_are_listed():
+    ours, theirs = {"a": "PASS", "b": "FAIL", "c": "PASS"}, {"a": "PASS", "b": "PASS"}
+    section = machine.section(NOW, session(NOW, ours), session(NOW, theirs))
+    assert_sound(section)
+    assert tables(section)["changed-verdicts"].table.rows == (
+        {"case": "b", "before": "PASS", "verdict": "FAIL"},
+    )
+
+
+def test_two_stacks_differ_package_by_package():
+    section = machine.section(NOW, session(NOW, changed=("keras: 2.15.0 -> 3.15.1",)), None)
+    assert tables(section)["stacks"].table.rows == ({"change": "keras: 2.15.0 -> 3.15.1"},)

@@ -1,0 +1,141 @@
+"""Speedups and efficiencies by world size, from cases of both kinds of scaling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from harness.account import account
+from harness.plan import Question
+from harness.questions import strong_scaling, wall_time, weak_scaling
+from harness.verdict import Floor, Verdict
+from report.sections import nodes, scaling
+from tests.report.checks import assert_sound
+from tests.support.marked import marked_round
+from tests.support.reports import cases_of
+from tests.support.rounds import WORKLOAD, outcome
+
+WEAK, WEAK_4 = weak_scaling(WORKLOAD, 2), weak_scaling(WORKLOAD, 4)
+STRONG = strong_scaling(WORKLOAD, 2)
+RATIOS = (0.88, 0.89, 0.9, 0.91, 0.92, 0.93, 0.9, 0.9)
+
+
+def figures_of(section) -> dict:
+    return {figure.name: figure for figure in section.figures}
+
+
+def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
+    cases = cases_of(tmp_path, outcome(WEAK, RATIOS), outcome(STRONG, RATIOS))
+    section = scaling.section(cases)
+    assert_sound(section)
+    found = figures_of(section)
+    for kind in ("weak", "strong"):
+        one, two = found[f"speedup-{kind}-resnet_50_s"].table.rows
+        assert one["speedup_speed"] == one["efficiency_speed"] == 1
+        assert two["efficiency_speed"] == cases[0].figure.estimate
+        assert two["speedup_speed"] == 2 * cases[0].figure.estimate
+        assert two["speedup_speed_lower"] == 2 * cases[0].figure.lower
+        assert two["speedup_speed_upper"] == 2 * cases[0].figure.upper
+
+
+def test_the_throughput_is_that_of_all_replicas(tmp_path):
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6))
+    found = figures_of(scaling.section(cases))
+    one, two = found["speedup-weak-resnet_50_s"].table.rows
+    assert one["samples_per_second"] == pytest.approx(1000)
+    assert two["samples_per_second"] == pytest.approx(1800)
+    assert found["speedup-strong-resnet_50_s"].table.rows[1]["samples_per_second"] == (
+        pytest.approx(1600)
+    )
+
+
+def test_the_wall_time_stands_beside_the_speed(tmp_path):
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_WEAK)
+    rounds = tuple(marked_round(asked, number) for number in range(6))
+    told = account(asked, rounds)
+    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), by_time))
+    assert_sound(section)
+    two = figures_of(section)["speedup-weak-resnet_50_s"].table.rows[1]
+    assert two["speedup_speed"] == pytest.approx(1.8)
+    assert two["speedup_time"] == pytest.approx(told.by_time.estimate)
+    assert two["efficiency_job"] == pytest.approx(told.by_job.estimate / 2)
+
+
+def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_WEAK)
+    rounds = tuple(marked_round(asked, number) for number in range(6))
+    told = account(asked, rounds)
+    case = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    two = figures_of(scaling.section(cases_of(tmp_path, case)))[
+        "speedup-weak-resnet_50_s"
+    ].table.rows[1]
+    assert two["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+
+
+def test_too_few_rounds_have_no_interval(tmp_path):
+    section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9, 0.91])))
+    assert_sound(section)
+    two = figures_of(section)["efficiency-weak-resnet_50_s"].table.rows[1]
+    assert two["efficiency_speed"] is not None
+    assert two["efficiency_speed_lower"] is two["efficiency_speed_upper"] is None
+
+
+def test_where_replicas_share_cores_the_row_says_so(tmp_path):
+    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.NOT_JUDGED)
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), shared, slots=4, per_node=4)
+    rows = figures_of(scaling.section(cases))["speedup-weak-resnet_50_s"].table.rows
+    assert [(row["world_size"], row["judged"]) for row in rows] == [
+        (1, "yes"),
+        (2, "yes"),
+        (4, "no"),
+    ]
+
+
+def test_every_network_has_its_bar(tmp_path):
+    other = replace(WORKLOAD, model="vgg_16_s")
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(weak_scaling(other, 2), [0.7] * 6))
+    bars = figures_of(scaling.section(cases))["weak-scaling"]
+    assert {row["model"] for row in bars.table.rows} == {"resnet_50_s", "vgg_16_s"}
+    assert "70.0 %: vgg_16_s on 2 replicas" in bars.says
+
+
+def test_two_workloads_of_a_network_are_told_apart(tmp_path):
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
+    half = replace(cases[0], workload=replace(WORKLOAD, precision="mixed_float16"))
+    names = figures_of(scaling.section([*cases, half]))
+    assert "speedup-weak-resnet_50_s-float32" in names
+    assert "speedup-weak-resnet_50_s-mixed_float16" in names
+
+
+def test_nothing_measured_says_what_would():
+    section = scaling.section([])
+    assert section.figures == ()
+    assert "perf/test_scaling.py" in section.missing
+
+
+# Nodes -----------------------------------------------------------------------------------------
+
+
+def test_one_node_has_no_table_of_nodes(tmp_path):
+    assert nodes.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))) is None
+
+
+def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
+    cases = cases_of(
+        tmp_path,
+        outcome(WEAK, [0.9] * 6, Floor.at(0.8)),
+        outcome(WEAK_4, [0.8] * 6, Floor.at(0.8)),
+        slots=4,
+        per_node=2,
+    )
+    section = nodes.section(cases)
+    assert section is not None
+    assert_sound(section)
+    efficiency = figures_of(section)["nodes-efficiency-resnet_50_s"].table
+    assert [column.key for column in efficiency.columns] == ["nodes", "width_2"]
+    assert [row["nodes"] for row in efficiency.rows] == [1, 2]
+    assert [row["width_2"] for row in efficiency.rows] == [pytest.approx(0.9), pytest.approx(0.8)]
+    throughput = figures_of(section)["nodes-throughput-resnet_50_s"].table
+    assert throughput.rows[1]["width_2"] == pytest.approx(0.8 * 4 * 1000)

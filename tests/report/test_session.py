@@ -1,0 +1,187 @@
+"""The report of a session: what it is made of, and that nothing broken breaks it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import UserError
+from harness.questions import parity, weak_scaling
+from harness.verdict import Band, Verdict
+from report.plots import by_verdict
+from report.session import session_report
+from report.sources import newest_session, read_sources
+from report.words import slug, workload_labels
+from tests.report.checks import assert_sound
+from tests.support.reports import cases_of, session_of
+from tests.support.rounds import WORKLOAD, outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
+GOOD = outcome(WEAK, [0.9] * 6)
+BAD = outcome(PARITY, [0.5] * 6, Band(0.9, 1.1), Verdict.FAIL)
+
+
+def report_of(directory: Path, results: Path):
+    return session_report(read_sources(directory, results))
+
+
+def test_a_session_has_its_sections(tmp_path):
+    report = report_of(session_of(tmp_path, GOOD, BAD), tmp_path)
+    assert report.verdict is Verdict.FAIL
+    assert report.counts == {Verdict.FAIL: 1, Verdict.PASS: 1}
+    assert [note.verdict for note in report.notes] == [Verdict.FAIL]
+    for section in report.sections:
+        assert_sound(section)
+        assert bool(section.figures) != bool(section.missing)
+    names = [figure.name for figure in report.figures]
+    assert len(names) == len(set(names))
+
+
+def test_facts_tell_machine_and_stack(tmp_path):
+    facts = report_of(session_of(tmp_path, GOOD), tmp_path).facts
+    assert facts["stack"].startswith("TensorFlow 2.18.1, Horovod 0.28.1")
+    assert facts["world sizes"] == "1, 2"
+
+
+def test_what_is_broken_is_named_and_breaks_nothing(tmp_path):
+    directory = session_of(tmp_path, GOOD, BAD)
+    (directory / "half.partial").write_text('{"format"')
+    (directory / "torn.json").write_text('{"format": 1')
+    (tmp_path / "trust").mkdir()
+    (tmp_path / "trust" / "sessions.jsonl").write_text("not a line\n")
+    (tmp_path / "history" / "machine").mkdir(parents=True)
+    (tmp_path / "history" / "machine" / "x.json").write_text("[]")
+    report = report_of(directory, tmp_path)
+    assert sum(report.counts.values()) == 2
+    for name in ("half.partial", "torn.json", "sessions.jsonl", "x.json"):
+        assert sum(name in line for line in report.left_out) == 1
+
+
+def test_without_its_own_document_the_cases_are_shown(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    (directory / "session.json").unlink()
+    report = report_of(directory, tmp_path)
+    assert report.counts == {Verdict.PASS: 1}
+    assert "session.json cannot be read" in report.warnings[0]
+
+
+def test_an_empty_directory_is_an_empty_report(tmp_path):
+    directory = tmp_path / "runs" / "20260131T235959Z-4711"
+    directory.mkdir(parents=True)
+    report = report_of(directory, tmp_path)
+    assert report.verdict is None
+    assert report.counts == {}
+
+
+def test_a_session_that_still_runs_says_so(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    path = directory / "session.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "exit_status": None}))
+    assert any("still runs" in text for text in report_of(directory, tmp_path).warnings)
+
+
+def test_the_one_before_is_of_the_same_profile(tmp_path):
+    session_of(tmp_path, BAD, name="20260101T000000Z-1")
+    other = session_of(tmp_path, GOOD, name="20260102T000000Z-1") / "session.json"
+    other.write_text(other.read_text().replace('"smoke"', '"nightly"'))
+    broken = session_of(tmp_path, GOOD, name="20260103T000000Z-1") / "session.json"
+    broken.write_text("{}")
+    directory = session_of(tmp_path, GOOD, name="20260104T000000Z-1")
+    session_of(tmp_path, GOOD, name="20260105T000000Z-1")
+    sources = read_sources(directory, tmp_path)
+    assert sources.earlier is not None
+    assert sources.earlier["session"] == "20260101T000000Z-1"
+    assert any("20260103T000000Z-1" in line for line in sources.left_out)
+
+
+def test_the_newest_session_is_the_last_one(tmp_path):
+    for day in (1, 3, 2):
+        session_of(tmp_path, GOOD, name=f"2026010{day}T000000Z-1")
+    assert newest_session(tmp_path).name == "20260103T000000Z-1"
+
+
+def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
+    with pytest.raises(UserError, match="make perf"):
+        newest_session(tmp_path)
+
+
+def test_figures_of_one_name_are_told_apart(tmp_path):
+    cases = cases_of(tmp_path, GOOD)
+    shouted = replace(cases[0], workload=replace(WORKLOAD, model="RESNET_50_S"))
+    labels = workload_labels(case.workload for case in (*cases, shouted))
+    assert len({slug(label) for label in labels.values()}) == 2  # with the sweep
+    assert by_verdict()["color"]["field"] == "verdict"
+
+
+# As a user calls it ------------------------------------------------------------------------------
+
+
+def python_m_report(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "report", *map(str, words)],
+        cwd=cwd,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join((str(ROOT), *sys.path))),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_page_is_below_the_results_and_its_path_is_printed(tmp_path):
+    directory = session_of(tmp_path, GOOD, BAD)
+    done = python_m_report(directory, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"report/{directory.name}.html\n"
+    assert "parity[resnet_50_s-np2]" in (tmp_path / "report" / f"{directory.name}.html").read_text()
+
+
+@pytest.mark.parametrize(("form", "holds"), [("markdown", "| FAIL |"), ("latex", r"\toprule")])
+def test_text_goes_to_stdout(tmp_path, form, holds):
+    done = python_m_report(session_of(tmp_path, GOOD, BAD), "--format", form, cwd=tmp_path)
+    assert done.returncode == 0
+    assert holds in done.stdout
+
+
+def test_tables_are_files_of_a_directory(tmp_path):
+    done = python_m_report(
+        session_of(tmp_path, GOOD), "--format=csv", "--out", "tables", cwd=tmp_path
+    )
+    assert done.stdout == "tables\n"
+    assert (tmp_path / "tables" / "board.csv").read_text().startswith("verdict,")
+
+
+def test_two_sessions_side_by_side(tmp_path):
+    first = session_of(tmp_path, GOOD, name="20260101T000000Z-1")
+    second = session_of(tmp_path, GOOD, name="20260102T000000Z-1")
+    done = python_m_report("compare", first, second, "--format=markdown", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "weak_scaling" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere"], "nowhere: No such file or directory; give the directory of a session"),
+        (["compare", "nowhere", "elsewhere"], "nowhere: No such file or directory"),
+    ],
+)
+def test_bad_input_is_a_line(tmp_path, words, says):
+    done = python_m_report(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(says)
+    assert done.stderr.count("\n") == 1
+
+
+def test_where_nothing_can_be_written_the_error_says_what_to_do(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    (tmp_path / "file").write_text("")
+    done = python_m_report(directory, "--out", tmp_path / "file" / "page.html", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out" in done.stderr

@@ -1,0 +1,70 @@
+"""What the suite says of itself: tonight's A/A, and what it has caught of what was planted."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.questions import same
+from harness.trust_log import Entry, Tried
+from harness.verdict import Band, Verdict
+from report.sections import trust
+from tests.report.checks import assert_sound
+from tests.support.reports import cases_of
+from tests.support.rounds import WORKLOAD, outcome
+
+FINGERPRINT = {"cores": 2, "cpu_model": "CPU", "tensorflow": "2.18.1", "horovod": "0.28.1"}
+
+
+def tried(trial: str, verdict: Verdict, called: Verdict) -> Tried:
+    return Tried(trial, "vgg_16_s", 2, verdict, called, 0.9)
+
+
+def entry(session: str, *each: Tried, **otherwise: object) -> Entry:
+    return Entry(session, {**FINGERPRINT, **otherwise}, each)
+
+
+CAUGHT = tried("slow10", Verdict.PASS, Verdict.FAIL)
+MISSED = tried("slow10", Verdict.FAIL, Verdict.PASS)
+OPEN = tried("slow10", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
+QUIET = tried("twin", Verdict.PASS, Verdict.PASS)
+
+
+def test_shares_are_of_what_came_to_a_verdict():
+    log = [entry("a", CAUGHT, QUIET), entry("b", CAUGHT), entry("c", MISSED), entry("d", OPEN)]
+    section = trust.section([], log)
+    assert_sound(section)
+    (figure,) = section.figures
+    twin, slow = figure.table.rows
+    assert (twin["called"], twin["decided"], twin["must"]) == (1, 1, "PASS")
+    assert (slow["called"], slow["decided"], slow["inconclusive"]) == (2, 3, 1)
+    assert slow["share"] == pytest.approx(200 / 3)
+    # Clopper and Pearson, 2 of 3: their figures, from a table of the F distribution.
+    assert slow["lower"] == pytest.approx(9.43, abs=0.01)
+    assert slow["upper"] == pytest.approx(99.16, abs=0.01)
+    assert "3 of 4 that came to a verdict" in figure.says
+
+
+def test_another_machine_is_not_counted():
+    (figure,) = trust.section([], [entry("a", MISSED, cores=4), entry("b", CAUGHT)]).figures
+    assert [row["called"] for row in figure.table.rows] == [1]
+    assert "1 of other machines" in figure.says
+
+
+def test_where_nothing_was_decided_there_is_no_share():
+    section = trust.section([], [entry("a", OPEN)])
+    assert_sound(section)
+    (row,) = section.figures[0].table.rows
+    assert row["share"] is row["lower"] is row["upper"] is None
+
+
+def test_tonights_noise_is_shown(tmp_path):
+    ratios = [0.99, 1.01, 1.0, 0.98, 1.02, 1.0]
+    cases = cases_of(tmp_path, outcome(same(WORKLOAD, 2), ratios, Band(0.9, 1.1)))
+    section = trust.section(cases, [])
+    assert_sound(section)
+    (row,) = section.figures[0].table.rows
+    assert row["visible_change"] == 100 * cases[0].document["verdict"]["visible_change"]
+
+
+def test_nothing_says_what_would_tell():
+    assert "make trust" in trust.section([], []).missing

@@ -1,0 +1,37 @@
+"""Sessions on disk and read back, of which reports are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.archive import Case, read_session
+from harness.session import Outcome
+from harness.store import Document
+from harness.verdict import Verdict
+from tests.support.stores import SESSION, make_store, session_document
+
+
+def session_of(
+    results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2, name: str = SESSION
+) -> Path:
+    """The directory of an ended session with these cases, below results/runs."""
+    store = make_store(results / "runs", slots, per_node, name)
+    for each in outcomes:
+        store.write_case(each)
+    store.write_session(told_of(*outcomes))
+    return store.directory
+
+
+def told_of(*outcomes: Outcome) -> Document:
+    """What session.json says of these cases, besides what every document says."""
+    document = session_document("", Verdict.PASS)
+    document["verdicts"] = {each.comparison.name: each.judgement.verdict.value for each in outcomes}
+    return document
+
+
+def cases_of(results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2) -> list[Case]:
+    """As they are read back, in the order in which they were given."""
+    archive = read_session(session_of(results, *outcomes, slots=slots, per_node=per_node))
+    assert archive.left_out == ()
+    order = [each.comparison.name for each in outcomes]
+    return sorted(archive.cases, key=lambda case: order.index(case.name))
