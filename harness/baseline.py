@@ -17,7 +17,7 @@ from harness.archive import Archive
 from harness.errors import UserError
 from harness.fingerprint import differences
 from harness.session import Outcome
-from harness.stats import Interval, shift
+from harness.stats import Interval, NotMeasurable, shift
 from harness.store import plain
 from harness.summary import WIDTH, label
 from harness.tomlfile import shown
@@ -39,17 +39,33 @@ class Change:
     @property
     def word(self) -> str:
         """Whether it is surely another figure."""
-        if self.ratio.upper < 1:
-            return "lower"
-        return "higher" if self.ratio.lower > 1 else ""
+        return direction(self.ratio)
 
 
-def baseline_session(archive: Archive) -> Archive:
-    """The archive itself. Raises UserError if it has no case to compare with."""
+def baseline_session(archive: Archive, asked_by: str = "--baseline ") -> Archive:
+    """The archive itself. Raises UserError if it has no case to compare with. asked_by: what the
+    directory was the value of."""
     if not archive.cases:
         why = f": {archive.left_out[0]}" if archive.left_out else ""
-        raise UserError(f"--baseline {shown(archive.directory)}: there is no case in it{why}")
+        raise UserError(f"{asked_by}{shown(archive.directory)}: there is no case in it{why}")
     return archive
+
+
+def ratio(now: Sequence[float | None], then: Sequence[float | None]) -> Interval | None:
+    """Of two sessions' figures, from their logarithms, a round each, with its interval; None where
+    one of them has none, or a number cannot hold it."""
+    ours, theirs = ([x for x in side if x is not None and math.isfinite(x)] for side in (now, then))
+    try:
+        return as_ratio(shift(ours, theirs, ALPHA))
+    except NotMeasurable:
+        return None
+
+
+def direction(of: Interval) -> str:
+    """Whether a ratio is surely not 1: "lower", "higher" or empty."""
+    if of.upper < 1:
+        return "lower"
+    return "higher" if of.lower > 1 else ""
 
 
 def new_series(archive: Archive, fingerprint: Mapping[str, Any]) -> list[str]:
@@ -66,12 +82,10 @@ def changes(archive: Archive, outcomes: Sequence[Outcome]) -> list[Change]:
         case = earlier.get(outcome.comparison.name)
         if case is None or outcome.judgement.figure is None or not case.asks(outcome.comparison):
             continue
-        theirs = [float(value) for value in case.document["observations"] if value is not None]
-        ours = [value for value in outcome.observations if math.isfinite(value)]
-        if ours and theirs and case.figure is not None:
-            ratio = as_ratio(shift(ours, theirs, ALPHA))
+        changed = ratio(outcome.observations, case.document["observations"])
+        if changed is not None and case.figure is not None:
             now = outcome.judgement.figure.estimate
-            found.append(Change(outcome, case.figure.estimate, now, ratio))
+            found.append(Change(outcome, case.figure.estimate, now, changed))
     return found
 
 
@@ -92,15 +106,15 @@ def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> li
     if not found:
         result.append("  no case of both sessions has a figure")
     for change in found:
-        ratio = change.ratio
+        told = change.ratio
         bounds = (
-            f"[{_percent(ratio.lower)}, {_percent(ratio.upper)}]"
-            if math.isfinite(ratio.upper)
+            f"[{_percent(told.lower)}, {_percent(told.upper)}]"
+            if math.isfinite(told.upper)
             else "[-, -]"
         )
         result.append(
             f"  {label(change.outcome)} {change.then:>6.3f} -> {change.now:<6.3f} "
-            f"{_percent(ratio.estimate):>6} % {bounds:<15} {change.word}".rstrip()
+            f"{_percent(told.estimate):>6} % {bounds:<15} {change.word}".rstrip()
         )
     return result
 
