@@ -1,0 +1,202 @@
+"""The report as GitHub-flavoured Markdown, for the summary of a CI job ($GITHUB_STEP_SUMMARY).
+
+What did not pass comes first, then the board, then the tables of the sections, folded. Plots are
+left to the page. A summary above 1 MiB is refused as a whole, so tables go, from the end on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.verdict import Verdict
+from report.content import CaseNote, Figure, Report, Section, Table
+from report.formats.cells import lines_of, one_line, shown
+from report.formats.escaping import fenced, html, inline
+
+# Of the whole summary in UTF-8, GitHub's; something is left for the line that says what is not in.
+LIMIT_BYTES = 1024 * 1024
+_SPARE_BYTES = 16 * 1024
+# More is for the page.
+_ROWS_OF_A_SECTION = 200
+_OUTPUT_LINES = 40
+_LONGEST_TEXT = 2000
+_NAMED = 20
+
+_WORDS = {
+    Verdict.FAIL: "a figure surely misses its threshold, or a launch failed",
+    Verdict.INVALID: "nothing failed, but there is evidence that cannot be trusted",
+    Verdict.INCONCLUSIVE: "nothing failed, but there is evidence that does not decide",
+    Verdict.PASS: "all that was judged passed",
+}
+_NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """What the parts of a section stand in."""
+
+    opening: str = ""
+    closing: str = ""
+
+
+_OPEN = _Frame()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is in the summary whole, or not at all. name: what it is called where it is left out."""
+
+    name: str
+    text: str
+    frame: _Frame = _OPEN
+
+
+def markdown(report: Report) -> str:
+    """The summary, below LIMIT_BYTES in UTF-8."""
+    said = [_headline(report)]
+    left = LIMIT_BYTES - _SPARE_BYTES - _bytes(said[0])
+    parts = list(_parts(report))
+    frame, taken = _OPEN, 0
+    for part in parts:
+        same = part.frame is frame
+        added = part.text if same else f"{frame.closing}{part.frame.opening}{part.text}"
+        if _bytes(added) + _bytes(part.frame.closing) > left:
+            break
+        said.append(added)
+        left -= _bytes(added)
+        frame = part.frame
+        taken += 1
+    said.append(frame.closing)
+    if taken < len(parts):
+        said.append(_left_out([part.name for part in parts[taken:]]))
+    return "".join(said)
+
+
+def _parts(report: Report) -> Iterator[_Part]:
+    """Everything below the headline, in its order."""
+    if report.facts:
+        rows = [f"| {_cell(name)} | {_cell(fact)} |" for name, fact in report.facts.items()]
+        yield _Part("facts", _block("| | |", "|---|---|", *rows))
+    for kind, lines in (("Warning", report.warnings), ("Left out", report.left_out)):
+        for line in lines:
+            yield _Part("a warning", _block(f"> **{kind}**: {_text(line)}"))
+    yield from _not_passed(report)
+    yield from _not_judged(report)
+    yield _Part("the table of all cases", _figure(report.board, "##", report.board.table))
+    for section in report.sections:
+        yield from _section(section)
+
+
+def _headline(report: Report) -> str:
+    counts = ", ".join(f"{report.counts[v]} {v.value}" for v in Verdict if report.counts.get(v))
+    if report.verdict in _WORDS:
+        said = f"**{report.verdict.value}**: {_WORDS[report.verdict]}."
+    else:
+        said = "Nothing is judged."
+    return _block(f"# {_text(report.title)}") + _block(f"{said} {counts or 'No case'}.")
+
+
+def _not_passed(report: Report) -> Iterator[_Part]:
+    """Cases by their verdict, the worst first, with what is known of them."""
+    notes: dict[str, list[CaseNote]] = {}
+    for note in report.notes:
+        notes.setdefault(note.case, []).append(note)
+    begun = False
+    for verdict in _NOT_PASSED:
+        cases = [
+            str(row["case"]) for row in report.board.table.rows if row["verdict"] == verdict.value
+        ]
+        cases += [note.case for note in report.notes if note.verdict is verdict]
+        for case in dict.fromkeys(cases):
+            text = f"**{verdict.value}** {_text(case)}"
+            own = [note for note in notes.get(case, ()) if note.verdict is verdict]
+            said = [each for note in own for each in note.paragraphs]
+            blocks = [f"{text}: {_text(said[0])}" if said else text, *map(_text, said[1:])]
+            output = [line for note in own for each in note.output for line in lines_of(each)]
+            if output:
+                blocks.append(fenced(line[:_LONGEST_TEXT] for line in output[-_OUTPUT_LINES:]))
+            if not begun:
+                blocks.insert(0, "## What did not pass")
+                begun = True
+            yield _Part(f"why {case} did not pass", "".join(map(_block, blocks)))
+
+
+def _not_judged(report: Report) -> Iterator[_Part]:
+    """Once what many cases have in common."""
+    cases: dict[str, int] = {}
+    for note in report.notes:
+        if note.verdict is Verdict.NOT_JUDGED and note.paragraphs:
+            cases[note.paragraphs[0]] = cases.get(note.paragraphs[0], 0) + 1
+    for reason, count in cases.items():
+        said = f"**{Verdict.NOT_JUDGED.value}** ({count}): {_text(reason)}"
+        yield _Part("why cases are not judged", _block(said))
+
+
+def _section(section: Section) -> Iterator[_Part]:
+    """Folded: a summary is read from the top."""
+    # To the next empty line all is HTML, and from there on Markdown.
+    opening = _block("<details>", f"<summary>{html(_short(section.title))}</summary>")
+    opening += _block(_text(section.intro))
+    if section.missing:
+        opening += _block(f"Not measured: {_text(section.missing)}")
+    frame = _Frame(opening, _block("</details>"))
+    texts = [(figure.title, _figure(figure, "###", figure.table)) for figure in section.figures]
+    for name, text in texts or [(section.title, "")]:
+        yield _Part(name, text, frame)
+
+
+def _figure(figure: Figure, level: str, table: Table) -> str:
+    blocks = [f"{level} {_text(figure.title)}", _text(figure.says)]
+    if level != "##" and len(table.rows) > _ROWS_OF_A_SECTION:
+        blocks.append(f"{len(table.rows)} rows: see the page.")
+    else:
+        blocks.append(_table(table))
+    return "".join(map(_block, filter(None, blocks)))
+
+
+def _table(table: Table) -> str:
+    told = shown(table)
+    if not told.rows:
+        return "Nothing."
+    aligned = ("---:" if numeric else "---" for numeric in told.numeric)
+    lines = [_row(map(_cell, told.headings)), _row(aligned)]
+    lines += [_row(map(_cell, row)) for row in told.rows]
+    return "\n".join(lines)
+
+
+def _row(cells: Iterator[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(text: str) -> str:
+    return inline(_short(text), in_table=True)
+
+
+def _text(text: str) -> str:
+    return inline(_short(text))
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 3]}..."
+
+
+def _block(*lines: str) -> str:
+    """Lines, and an empty one."""
+    return "\n".join((*lines, "", "")) if any(lines) else ""
+
+
+def _left_out(names: Sequence[str]) -> str:
+    told = ", ".join(dict.fromkeys(map(_brief, names[:_NAMED])))
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return _block(f"Left out, since a summary has to be small: {told}{more}.")
+
+
+def _brief(name: str) -> str:
+    line = one_line(name)
+    return inline(line if len(line) <= 60 else f"{line[:57]}...")
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
