@@ -22,6 +22,7 @@ from harness.verdict import Verdict
 from report import plots
 from report.content import CaseNote, Column, Figure, Plot, Report, Row, Section, Table, Value
 from report.pairs import Changed, Kind, Pair, of_logarithms, pairs
+from report.words import is_bounded, plural, question_of, shown, workload_labels
 
 _RATIO = (
     Column("ratio", "B / A", digits=3),
@@ -70,11 +71,11 @@ def _session(archive: Archive) -> str:
     known, profile = _fingerprint(archive), ""
     if archive.session is not None:
         profile = f"profile {archive.session['profile']}, "
-    gpus = f", {known['gpus']} GPUs" if known["gpus"] else ""
+    gpus = f", {plural(known['gpus'], 'GPU')}" if known["gpus"] else ""
     counted = Counter(case.verdict for case in archive.cases)
     verdicts = ", ".join(f"{counted[v]} {v.value}" for v in Verdict if counted[v])
     return (
-        f"{_name(archive)}: {profile}{known['cpu_model']}, {known['cores']} cores{gpus}, "
+        f"{_name(archive)}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
         f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}: {verdicts}"
     )
 
@@ -114,19 +115,20 @@ def _board(found: Sequence[Pair]) -> Figure:
         Column("verdict", "verdict B"),
         Column("verdict_a", "verdict A"),
         Column("question", "question"),
-        Column("model", "model"),
+        Column("model", "network"),
         Column("world_size", "replicas"),
         *_figure_columns("a"),
         *_figure_columns("b"),
         *_RATIO,
         Column("case", "case"),
     )
+    labels = workload_labels(pair.case.workload for pair in found)
     rows = tuple(
         {
             "verdict": pair.b and pair.b.verdict.value,
             "verdict_a": pair.a and pair.a.verdict.value,
-            "question": pair.case.question.value,
-            "model": pair.case.workload.model,
+            "question": question_of(pair.case),
+            "model": labels[pair.case.workload],
             "world_size": pair.case.world_size,
             **_bounded(pair.a and pair.a.figure, "figure_a", "lower_a", "upper_a"),
             **_bounded(pair.b and pair.b.figure, "figure_b", "lower_b", "upper_b"),
@@ -147,14 +149,14 @@ def _figure_columns(side: str) -> tuple[Column, ...]:
 
 
 def _says_cases(found: Sequence[Pair]) -> str:
-    return _says("cases", {pair.case.name: pair.changed for pair in found})
+    return _says("case", {pair.case.name: pair.changed for pair in found})
 
 
 def _says(what: str, changes: Mapping[str, Changed]) -> str:
     """How many of each kind there are, and which is farthest from 1. changes: by name."""
     kinds = Counter(changed.kind for changed in changes.values())
     counted = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
-    said = f"Of {len(changes)} {what}, B's figure is: {counted or 'none'}."
+    said = f"Of {plural(len(changes), what)}, B's figure is: {counted or 'none'}."
     sure = {
         name: changed.ratio
         for name, changed in changes.items()
@@ -163,10 +165,7 @@ def _says(what: str, changes: Mapping[str, Changed]) -> str:
     if not sure:
         return said
     name, most = max(sure.items(), key=lambda item: abs(math.log(item[1].estimate)))
-    return (
-        f"{said} The largest change is that of {name}, to {most.estimate:.3f} "
-        f"[{most.lower:.3f}, {most.upper:.3f}] of A's."
-    )
+    return f"{said} The largest change is that of {name}, to {shown(most)} of A's."
 
 
 def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
@@ -195,15 +194,16 @@ def _ratios(found: Sequence[Pair]) -> Section:
     columns = (
         Column("case", "case"),
         Column("question", "question"),
-        Column("model", "model"),
+        Column("model", "network"),
         Column("world_size", "replicas"),
         *_RATIO,
     )
+    labels = workload_labels(pair.case.workload for pair in compared)
     rows = tuple(
         {
             "case": pair.case.name,
-            "question": pair.case.question.value,
-            "model": pair.case.workload.model,
+            "question": question_of(pair.case),
+            "model": labels[pair.case.workload],
             "world_size": pair.case.world_size,
             **_changed_cells(pair.changed),
         }
@@ -227,21 +227,20 @@ def _throughputs(a: Archive, b: Archive) -> Section:
         f"pairs of rounds. {_CHANCE}"
     )
     ours, theirs = throughputs(a.cases), throughputs(b.cases)
+    labels = workload_labels(workload for workload, _ in {**ours, **theirs})
     rows: list[Row] = []
     changes: dict[str, Changed] = {}
     for workload, world_size in sorted({**ours, **theirs}, key=str):
         speeds_a = ours.get((workload, world_size), ())
         speeds_b = theirs.get((workload, world_size), ())
-        label = f"{workload.model} np{world_size}, batch {workload.batch}"
-        changed = _of_speeds(speeds_a, speeds_b)
-        changes[f"{label}, {workload.optimizer}, {workload.precision}"] = changed
+        label = f"{labels[workload]}, np {world_size}"
+        changes[label] = changed = _of_speeds(speeds_a, speeds_b)
         rows.append(
             {
                 "label": label,
-                "model": workload.model,
+                "model": labels[workload],
                 "world_size": world_size,
                 "batch": workload.batch,
-                "training": f"{workload.name}, {workload.optimizer}, {workload.precision}",
                 "speed_a": median(speeds_a) if speeds_a else None,
                 "speed_b": median(speeds_b) if speeds_b else None,
                 **_changed_cells(changed),
@@ -255,10 +254,9 @@ def _throughputs(a: Archive, b: Archive) -> Section:
         )
     columns = (
         Column("label", "training"),
-        Column("model", "model"),
+        Column("model", "network"),
         Column("world_size", "replicas"),
         Column("batch", "batch", "samples"),
-        Column("training", "workload"),
         Column("speed_a", "throughput A", "samples/s", 1),
         Column("speed_b", "throughput B", "samples/s", 1),
         *_RATIO,
@@ -269,7 +267,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     figure = Figure(
         "throughput",
         "B's throughput over A's",
-        _says("trainings", changes),
+        _says("training", changes),
         Table(columns, tuple(rows)),
         _forest("label", "throughput of B / throughput of A", compared) if compared else None,
     )
@@ -288,13 +286,11 @@ def _changed_cells(changed: Changed) -> dict[str, Value]:
 
 def _bounded(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
     """Under these keys; bounds that bound nothing are None."""
-    if figure is None:
-        return {estimate: None, lower: None, upper: None}
-    bounded = figure.lower > 0 and math.isfinite(figure.upper)
+    bounded = figure is not None and is_bounded(figure)
     return {
-        estimate: figure.estimate,
-        lower: figure.lower if bounded else None,
-        upper: figure.upper if bounded else None,
+        estimate: None if figure is None else figure.estimate,
+        lower: figure.lower if figure is not None and bounded else None,
+        upper: figure.upper if figure is not None and bounded else None,
     }
 
 

@@ -88,13 +88,14 @@ def _with_bounds(columns: list[Column]) -> Iterator[tuple[Column, ...]]:
     i = 0
     while i < len(columns):
         bounds = columns[i + 1 : i + 3]
-        found = len(bounds) == 2 and _are_bounds(*bounds)
+        found = len(bounds) == 2 and _are_bounds(columns[i], *bounds)
         yield (columns[i], *bounds) if found else (columns[i],)
         i += 3 if found else 1
 
 
-def _are_bounds(lower: Column, upper: Column) -> bool:
-    return _LOWER in lower.key and lower.key.replace(_LOWER, _UPPER, 1) == upper.key
+def _are_bounds(figure: Column, lower: Column, upper: Column) -> bool:
+    named = _LOWER in lower.key and lower.key.replace(_LOWER, _UPPER, 1) == upper.key
+    return named and figure.digits is not None and figure.unit == lower.unit == upper.unit
 
 
 def _joined(row: Row, columns: tuple[Column, ...]) -> str:

@@ -1,0 +1,297 @@
+"""Two sessions side by side: what changed where both were asked alike, and why the rest is not
+compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.archive import read_session
+from harness.errors import UserError
+from harness.launch.group import GroupFailed
+from harness.questions import against, parity, same, weak_scaling
+from harness.session import Outcome
+from harness.verdict import Band, Verdict
+from report.compare import comparison
+from report.content import Figure, Report, Row, Section
+from report.formats import csv, latex, markdown
+from report.pairs import Kind, of_logarithms
+from tests.report.checks import assert_sound
+from tests.support.any_report import HOSTILE
+from tests.support.reports import session_of
+from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
+
+WEAK, PARITY, SAME = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2), same(WORKLOAD, 2)
+RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
+A, B = "20260130T000000Z-1", "20260131T000000Z-2"
+
+
+def scaled(ratio: float, **other: Any) -> Outcome:
+    return outcome(WEAK, [ratio * value for value in RATIOS], **other)
+
+
+def compared(tmp_path: Path, ours: list[Outcome], theirs: list[Outcome]) -> Report:
+    """Of two sessions with these cases, and sound as a report."""
+    directories = session_of(tmp_path, *ours, name=A), session_of(tmp_path, *theirs, name=B)
+    return read(*directories)
+
+
+def read(a: Path, b: Path) -> Report:
+    made = comparison(*(read_session(directory) for directory in (a, b)))
+    for section in (Section("board", "", "", (made.board,)), *made.sections):
+        assert_sound(section)
+    return made
+
+
+def edit(directory: Path, changes: Mapping[str, Any], *keys: str, only: str = "*.json") -> None:
+    """Write the session's documents again with other values below these keys."""
+    for path in directory.glob(only):
+        document = json.loads(path.read_text())
+        place = document
+        for key in keys:
+            place = place[key]
+        place.update(changes)
+        path.write_text(json.dumps(document))
+
+
+def row(made: Report) -> Row:
+    (only,) = made.board.table.rows
+    return only
+
+
+def figure(made: Report, name: str) -> Figure:
+    return next(each for each in made.figures if each.name == name)
+
+
+# One case --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ratio", "word"), [(0.9, "lower"), (1.08, "higher")])
+def test_a_figure_that_surely_changed_is_named(tmp_path, ratio, word):
+    made = compared(tmp_path, [scaled(1)], [scaled(ratio)])
+    told = row(made)
+    assert told["ratio"] == pytest.approx(ratio)
+    assert told["lower"] < ratio < told["upper"]
+    assert told["word"] == word
+    assert (told["verdict_a"], told["verdict"]) == ("PASS", "PASS")
+    assert told["figure_b"] == pytest.approx(ratio * told["figure_a"])
+    assert told["lower_a"] < told["figure_a"] < told["upper_a"]
+    assert f"1 {word}" in made.board.says
+    assert f"{WEAK.name}, to {ratio:.3f} [" in made.board.says
+
+
+def test_a_figure_that_did_not_says_within_what(tmp_path):
+    told = row(compared(tmp_path, [scaled(1)], [scaled(1.001)]))
+    apart = max(told["upper"] - 1, 1 - told["lower"])
+    assert told["word"] == f"same within {100 * apart:.1f} %"
+    assert told["lower"] < 1 < told["upper"]
+
+
+def test_few_rounds_are_shown_without_bounds(tmp_path):
+    few = outcome(WEAK, RATIOS[:1])
+    made = compared(tmp_path, [few], [few])
+    told = row(made)
+    assert (told["ratio"], told["lower"], told["upper"]) == (pytest.approx(1), None, None)
+    assert told["word"] == "too few rounds"
+    assert (told["lower_b"], told["upper_b"]) == (None, None)
+
+
+@given(
+    st.lists(st.floats(-3, 3), min_size=1, max_size=8),
+    st.lists(st.floats(-3, 3), min_size=1, max_size=8),
+)
+def test_sides_may_be_exchanged(a, b):
+    there, back = of_logarithms(a, b), of_logarithms(b, a)
+    opposite = {Kind.HIGHER: Kind.LOWER, Kind.LOWER: Kind.HIGHER}
+    assert back.kind is opposite.get(there.kind, there.kind)
+    assert there.ratio is not None
+    assert back.ratio is not None
+    assert there.ratio.estimate * back.ratio.estimate == pytest.approx(1)
+
+
+def test_no_finite_round_is_no_ratio():
+    assert of_logarithms([None], [0.1]).kind is Kind.NOT_COMPARABLE
+    assert of_logarithms([0.0], [-math.inf]).ratio is None
+    assert of_logarithms([-700.0], [700.0]).ratio is None
+
+
+# What is not compared --------------------------------------------------------------------------
+
+
+def test_cases_of_one_session_are_shown(tmp_path):
+    made = compared(
+        tmp_path, [scaled(1), outcome(SAME, RATIOS)], [scaled(1), outcome(PARITY, RATIOS)]
+    )
+    words = {each["case"]: each["word"] for each in made.board.table.rows}
+    assert words[PARITY.name] == "only in B"
+    assert words[SAME.name] == "only in A"
+    verdicts = {each["case"]: each["verdict"] for each in made.board.table.rows}
+    assert verdicts[SAME.name] is None
+    assert made.facts["cases"] == "1 in both, 1 only in A, 1 only in B"
+    assert "1 only in A, 1 only in B" in made.board.says
+    ratios = figure(made, "ratios").table.rows
+    assert [each["case"] for each in ratios] == [WEAK.name]
+
+
+def test_what_was_asked_otherwise_says_how(tmp_path):
+    other = outcome(weak_scaling(replace(WORKLOAD, batch=64), 2), RATIOS)
+    told = row(compared(tmp_path, [scaled(1)], [other]))
+    assert told["ratio"] is None
+    assert told["word"].startswith(
+        "not comparable (asked otherwise, workload batch 32 in A, 64 in B"
+    )
+
+
+def test_a_figure_against_another_stack_is_another_figure(tmp_path):
+    other = against(WEAK)
+    assert other is not None
+    told = row(compared(tmp_path, [scaled(1)], [outcome(other, RATIOS)]))
+    assert "reference stack none in A, against in B" in told["word"]
+
+
+FAILED = GroupFailed(HOROVOD_2.name, 1, "block", "it broke", ["Traceback", "<script>"])
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        ({"verdict": Verdict.INVALID, "reason": "a NaN"}, "B: INVALID"),
+        ({"verdict": Verdict.NOT_JUDGED, "reason": "they share a core"}, "B: NOT JUDGED"),
+        ({"verdict": Verdict.FAIL, "failure": FAILED}, "B: a launch failed"),
+    ],
+)
+def test_what_is_not_sound_is_not_compared(tmp_path, other, word):
+    made = compared(tmp_path, [scaled(1)], [scaled(1, **other)])
+    assert row(made)["word"] == f"not comparable ({word})"
+    assert row(made)["ratio"] is None
+    (note,) = made.notes
+    assert note.verdict is other["verdict"]
+    assert note.paragraphs[0] == f"not comparable ({word})."
+    if other.get("reason"):
+        assert note.paragraphs[1] == f"B, {other['verdict'].value}: {other['reason']}"
+    if "failure" in other:
+        assert note.output == ("Traceback", "<script>")
+
+
+def test_what_both_lack_is_said_once(tmp_path):
+    none = outcome(WEAK, (), verdict=Verdict.NOT_JUDGED, reason="they share a core")
+    made = compared(tmp_path, [none], [none])
+    assert row(made)["word"] == "not comparable (both: no figure)"
+    section = next(section for section in made.sections if section.name == "ratios")
+    assert (section.figures, section.missing) == ((), "no case of both sessions has a figure")
+
+
+def test_a_session_without_a_case_is_refused_in_a_line(tmp_path):
+    session = session_of(tmp_path, scaled(1), name=A)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "weak.json").write_text("{")
+    for pair in ((session, empty), (empty, session)):
+        with pytest.raises(
+            UserError, match=r"empty: there is no case in it: .*weak\.json"
+        ) as caught:
+            read(*pair)
+        assert "\n" not in str(caught.value)
+
+
+# The whole -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_judged_and_counts_are_those_of_b(tmp_path):
+    made = compared(
+        tmp_path,
+        [scaled(1), outcome(PARITY, RATIOS, Band(0.75, 1.33))],
+        [scaled(1, verdict=Verdict.FAIL)],
+    )
+    assert made.verdict is None
+    assert made.counts == {Verdict.FAIL: 1}
+    assert made.title == f"{A} (A) and {B} (B)"
+    assert made.facts["A"].startswith(f"{A}: profile smoke, ")
+    assert made.facts["A"].endswith(": 2 PASS")
+    assert made.facts["B"].endswith(": 1 FAIL")
+    assert (made.facts["series"], made.warnings) == ("one", ())
+
+
+def test_what_differs_of_the_fingerprints_comes_first(tmp_path):
+    a, b = (session_of(tmp_path, scaled(1), name=name) for name in (A, B))
+    edit(b, {"keras": "3.16.0", "cores": 8}, "fingerprint")
+    edit(b, {"plant": "slow10"}, "asked", only="session.json")
+    made = read(a, b)
+    assert "different series" in made.warnings[0]
+    assert made.warnings[1:] == (
+        "cores: 2 -> 8",
+        "keras: 3.15.1 -> 3.16.0",
+        "slow10 was planted into B",
+    )
+    assert made.facts["series"].startswith("two")
+    assert row(made)["word"].startswith("same within")
+
+
+def test_what_is_odd_about_a_session_is_said(tmp_path):
+    a, b = (session_of(tmp_path, scaled(1), name=name) for name in (A, B))
+    edit(a, {"against": "old/python", "changed": ["keras: 2 -> 3"]}, only="session.json")
+    edit(b, {"exit_status": None}, only="session.json")
+    (a / "broken.json").write_text("{")
+    made = read(a, b)
+    assert any("B: " in line and "the session still runs" in line for line in made.warnings)
+    assert "A holds its figures against old/python (keras: 2 -> 3), B against no other stack" in (
+        made.warnings
+    )
+    assert ["broken.json" in line for line in made.left_out] == [True]
+    assert read(a, a).warnings == ("A and B are the same session",)
+    (b / "session.json").unlink()
+    assert "B has no session.json that can be read" in read(a, b).warnings
+
+
+def test_throughputs_are_medians_of_all_replicas(tmp_path):
+    made = compared(tmp_path, [scaled(1)], [scaled(1.1)])
+    rows = {each["world_size"]: each for each in figure(made, "throughput").table.rows}
+    # The reference trains 1000 samples a second on one replica.
+    assert (rows[1]["speed_a"], rows[1]["speed_b"]) == (pytest.approx(1000), pytest.approx(1000))
+    assert rows[1]["word"] == "same within 0.0 %"
+    assert rows[2]["speed_a"] == pytest.approx(2 * 935)
+    assert rows[2]["speed_b"] == pytest.approx(1.1 * 2 * 935)
+    assert rows[2]["ratio"] == pytest.approx(1.1)
+    assert rows[2]["word"] == "higher"
+    assert (rows[2]["rounds_a"], rows[2]["rounds_b"]) == (6, 6)
+
+
+def test_throughputs_of_one_session_are_shown(tmp_path):
+    four = weak_scaling(WORKLOAD, 4)
+    a = session_of(tmp_path, scaled(1), name=A)
+    made = read(a, session_of(tmp_path, outcome(four, RATIOS), slots=4, per_node=4, name=B))
+    rows = {each["world_size"]: each for each in figure(made, "throughput").table.rows}
+    assert (rows[2]["speed_b"], rows[2]["word"]) == (None, "only in A")
+    assert (rows[4]["speed_a"], rows[4]["word"]) == (None, "only in B")
+    assert rows[1]["ratio"] == pytest.approx(1)
+
+
+def test_a_throughput_that_was_not_measured_is_missing(tmp_path):
+    none = outcome(WEAK, (), verdict=Verdict.NOT_JUDGED)
+    section = compared(tmp_path, [none], [none]).sections[-1]
+    assert section.figures == ()
+    assert section.missing
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_whatever_documents_say_every_format_writes_it(tmp_path, text):
+    ours = [scaled(1, verdict=Verdict.INVALID, reason=f"x{text}")]
+    theirs = [scaled(1, verdict=Verdict.FAIL, reason=f"x{text}")]
+    a, b = session_of(tmp_path, *ours, name=A), session_of(tmp_path, *theirs, name=B)
+    edit(b, {"cpu_model": text, "kernel": text}, "fingerprint")
+    edit(b, {"profile": text}, only="session.json")
+    made = read(a, b)
+    (note,) = made.notes
+    assert note.paragraphs[-1] == f"B, FAIL: x{text}"
+    for told in (markdown.markdown(made), latex.latex(made), *csv.tables(made).values()):
+        told.encode()
+        assert not {letter for letter in told if not letter.isprintable()} - {"\n", "\r"}

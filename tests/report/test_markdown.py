@@ -1,0 +1,254 @@
+"""A summary for GitHub says what a report says, and nothing in it acts: no link, no markup, and
+nobody is called. Read back by markdown-it, which reads tables as GitHub does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from harness.verdict import Verdict
+from report.content import CaseNote, Column, Figure, Report, Section, Table
+from report.formats.cells import NONE, cell, one_line
+from report.formats.escaping import fenced, html, inline
+from report.formats.markdown import LIMIT_BYTES, markdown
+from tests.support.any_report import HOSTILE, board, report
+
+READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+# Of words outside of code: what GitHub makes links, pings, formulas and pictures of.
+FOUND = re.compile(
+    r"@\w|#\d|\bGH-\d|https?://|www\.|\w@\w|\$|:[a-z+]\w*:|\b(?=\w*[a-f])(?=\w*\d)[0-9a-f]{7,40}\b",
+    re.IGNORECASE,
+)
+OURS = re.compile(r"<details>\n<summary>.*</summary>\n?|</details>\n?")
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """All of them, those within lines too."""
+    for token in READER.parse(text):
+        yield token
+        yield from token.children or ()
+
+
+def said(children: Iterable[Token]) -> str:
+    """Of a line, what people read."""
+    return "".join(token.content for token in children if token.type in ("text", "code_inline"))
+
+
+def lines(text: str) -> list[str]:
+    return [said(token.children or ()) for token in READER.parse(text) if token.type == "inline"]
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """The cells of all tables, headings included."""
+    rows: list[list[str]] = []
+    inside = False
+    for token in READER.parse(text):
+        if token.type == "tr_open":
+            rows.append([])
+        inside = token.type in ("td_open", "th_open") or (inside and token.type == "inline")
+        if inside and token.type == "inline":
+            rows[-1].append(said(token.children or ()))
+    return rows
+
+
+# Escaping --------------------------------------------------------------------------------------
+
+
+def assert_it_is_text(children: Iterable[Token]) -> None:
+    told = list(children)
+    assert {token.type for token in told} <= {"text", "code_inline"}
+    outside = " ".join(token.content for token in told if token.type == "text")
+    assert not FOUND.search(outside)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_line_reads_as_it_is(text):
+    line = one_line(text)
+    parsed = [token for token in READER.parse(inline(line)) if token.type != "inline"]
+    assert [token.type for token in parsed] == ["paragraph_open", "paragraph_close"][: len(parsed)]
+    assert lines(inline(line)) == ([line] if line else [])
+    for token in READER.parse(inline(line)):
+        assert_it_is_text(token.children or ())
+
+
+MEAN = st.text(st.sampled_from("|\\`*_~<>[]()#@$&:-+=.! \n1aE/w"), max_size=30)
+
+
+@given(st.one_of(st.text(max_size=40), MEAN, st.sampled_from(HOSTILE)))
+def test_any_line_reads_as_it_is(text):
+    line = one_line(text)
+    for token in READER.parse(inline(line)):
+        assert token.type in ("inline", "paragraph_open", "paragraph_close")
+        assert_it_is_text(token.children or ())
+    assert lines(inline(line)) == ([line] if line else [])
+
+
+@given(st.lists(st.one_of(st.text(max_size=20), MEAN), min_size=2, max_size=4))
+def test_any_cell_reads_as_it_is(texts):
+    cells = [one_line(text) for text in texts]
+    row = f"| {' | '.join(inline(text, in_table=True) for text in cells)} |"
+    read = table_rows(f"{row}\n|{'---|' * len(cells)}\n{row}\n")
+    assert read == [cells, cells]
+
+
+@given(st.lists(st.text(st.sampled_from("`~ ax<"), max_size=8), min_size=1, max_size=4))
+def test_output_does_not_end_its_fence(texts):
+    (token,) = READER.parse(fenced(texts))
+    assert (token.type, token.content) == ("fence", "\n".join(texts) + "\n")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_html_reads_as_text(text):
+    made = html(one_line(text))
+    assert set(re.findall(r"<[^>]*>", made)) <= {"<code>", "</code>"}
+    assert not FOUND.search(re.sub(r"<code>.*?</code>|&#?\w+;", " ", made))
+
+
+# The whole -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_nothing_in_a_report_acts(text):
+    made = markdown(report(text))
+    for token in tokens(made):
+        assert not re.match("link|image|s_|em_|html_inline|code_block", token.type)
+        if token.type == "html_block":
+            own = re.sub(r"(?<=<summary>).*(?=</summary>)", "", token.content)
+            assert own in ("<details>\n<summary></summary>\n", "</details>\n")
+        if token.type == "text":
+            assert not FOUND.search(token.content)
+    opened, closed = made.count("\n<details>\n"), made.count("\n</details>\n")
+    assert opened == closed == 2
+
+
+def test_the_headline_says_it_in_words():
+    first, second, *_ = lines(markdown(report("x")))
+    assert first == "T x"
+    assert (
+        second == "FAIL: a figure surely misses its threshold, or a launch failed. 1 FAIL, 1 PASS."
+    )
+    unjudged = replace(report("x"), verdict=None, counts={})
+    assert lines(markdown(unjudged))[1] == "Nothing is judged. No case."
+
+
+def test_facts_warnings_and_reasons_come_before_the_board():
+    told = lines(markdown(report("x")))
+    wanted = ["machine x", "Warning: W x", "Left out: L x", "What did not pass", "All cases"]
+    assert [line for line in told if line in wanted] == wanted
+    assert "FAIL x0: R x" in told
+    assert told[told.index("FAIL x0: R x") + 1] == "S x"
+
+
+def test_output_is_shown_as_it_was_printed():
+    note = CaseNote("x0", Verdict.FAIL, ("it broke",), ("Traceback:\n  at <x>", "```\n\x1b[1mend"))
+    made = markdown(replace(report("x"), notes=(note,)))
+    (fence,) = [token for token in READER.parse(made) if token.type == "fence"]
+    assert fence.content == "Traceback:\n  at <x>\n```\n\\x1b[1mend\n"
+
+
+def test_a_case_without_a_note_is_named_too():
+    bare = replace(report("x"), notes=())
+    assert "FAIL x0" in lines(markdown(bare))
+
+
+def test_what_is_not_judged_says_why_once():
+    notes = tuple(CaseNote(f"c{i}", Verdict.NOT_JUDGED, ("they share cores",)) for i in range(5))
+    assert "NOT JUDGED (5): they share cores" in lines(markdown(replace(report(), notes=notes)))
+
+
+def test_tables_have_digits_units_and_intervals():
+    rows = table_rows(markdown(report("x", figures=0)))
+    heading = ["verdict", "question", "model", "replicas", "case", "time [s]", "size [B]"]
+    place = rows.index(heading)
+    interval = "0.873 [0.861, 0.884]"
+    assert rows[place + 1] == ["FAIL", "x", "x", "2", "x0", interval, "134217728"]
+    assert rows[place + 2][5] == f"1.873 [1.861, {NONE}]"
+
+
+def test_numbers_are_flush_right():
+    made = markdown(report("x"))
+    assert "| --- | --- | --- | ---: | --- | ---: | ---: |" in made
+
+
+def test_a_section_without_a_figure_says_what_is_missing():
+    told = lines(markdown(report("x")))
+    assert "Not measured: M x" in told
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (None, 3, NONE),
+        (0.87351, 3, "0.874"),
+        (2, 3, "2.000"),
+        (2, None, "2"),
+        (-0.0001, 3, "0.000"),
+        (-0.5, 1, "-0.5"),
+        (1.5, None, "1.5"),
+        (1e300, 3, "1.000e+300"),
+        (123456789, None, "123456789"),
+        ("a\nb", None, "a b"),
+    ],
+)
+def test_a_cell_is_shown_with_its_digits(value, digits, text):
+    assert cell(value, digits) == text
+
+
+# The limit -------------------------------------------------------------------------------------
+
+
+def large(figures: int, rows: int, text: str) -> Report:
+    return report(text, figures=figures, rows=rows)
+
+
+def test_tables_go_from_the_end_and_are_named():
+    made = markdown(large(figures=8, rows=150, text="x" * 300))
+    assert LIMIT_BYTES * 0.5 < len(made.encode()) < LIMIT_BYTES
+    last = lines(made)[-1]
+    assert last.startswith("Left out, since a summary has to be small: Figure ")
+    assert made.count("<details>") == made.count("</details>") == 1
+    kept = [line for line in lines(made) if line.startswith("Figure ")]
+    assert [line.split(":")[0] for line in kept] == [f"Figure {i}" for i in range(len(kept))]
+    assert f"Figure {len(kept)}" in last
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        large(figures=1, rows=4000, text="y" * 400),
+        replace(report(), warnings=("w" * 1999,) * 1000),
+        replace(
+            report(),
+            notes=tuple(
+                CaseNote(f"c{i}", Verdict.FAIL, ("r" * 1999,), ("o" * 5000,) * 90)
+                for i in range(90)
+            ),
+        ),
+        replace(report(), title="|" * 10**6, facts={"f": "@" * 10**6}),
+        replace(report(), facts={f"f{i}": "\u4e2d" * 2000 for i in range(300)}),
+    ],
+    ids=["board", "warnings", "notes", "title", "facts"],
+)
+def test_whatever_is_large_the_limit_holds(made):
+    text = markdown(made)
+    assert len(text.encode()) < LIMIT_BYTES
+    assert text.count("<details>") == text.count("</details>")
+    assert text.startswith("# ")
+
+
+def test_a_table_of_many_rows_is_for_the_page():
+    many = Figure(
+        "many", "Many", "", Table((Column("n", "n"),), tuple({"n": i} for i in range(500)))
+    )
+    made = markdown(replace(report(), sections=(Section("s", "S", "", (many,)),)))
+    assert "500 rows: see the page." in lines(made)
+    whole = markdown(replace(report(), board=board("x", 500), notes=()))
+    assert "x499" in whole

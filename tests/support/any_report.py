@@ -1,0 +1,96 @@
+"""A report to write in a format, with whatever text in all of its places."""
+
+from __future__ import annotations
+
+from harness.verdict import Verdict
+from report.content import CaseNote, Column, Figure, Report, Section, Table
+
+# What a case, a reason or a machine may be named to do harm in some format.
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</summary></details><img src=x onerror=alert(1)>",
+    "a|b||c \\| d\\",
+    "one\ntwo\r\n\r\n# three\n- four\n```\nfive",
+    "`one` ``two`` ```",
+    "**bold** _it_ ~~gone~~ [x](http://y) ![i](z) [^1] [ref]: /url",
+    "@octocat (@octocat) #123 octo/repo#12 GH-7 mail@example.com :tada:",
+    "https://example.com www.example.com mailto:a@b.c see://x",
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904 deadbeef1",
+    "$x^2$ $$y$$ &amp; &#64;x",
+    "\x00\x07\x1b[31mred\x1b[0m\x7f\x85",
+    "\u202etxt.exe\u202c \u200f \u2066 \ud800 \ufeff",
+    "\u05d0\u05d1\u05d2 \u0627\u0644 \u4e2d\u6587 \U0001f600 e\u0301 \u00e9 \u0141 \u03bc \u2265",
+    "\\input{/etc/passwd} \\write18{ls} ^^5cinput %x {}} \\end{table} \\\\[1cm]",
+    "=cmd|' /C calc'!A0",
+    "@SUM(1+1)*cmd|'x'!A1",
+    "+1 -1 =1",
+    "-2+3",
+    "\t=1+1",
+    "\uff1dA1",
+    "[0.1] *x* -- --- ,, '' \"q\" ?` !` << >>",
+    "1. one",
+    "--- === ***",
+    "",
+    " ",
+    "x" * 5000,
+)
+COLUMNS = (
+    Column("verdict", "verdict"),
+    Column("question", "question"),
+    Column("model", "model"),
+    Column("world_size", "replicas"),
+    Column("case", "case"),
+    Column("seconds", "time", "s", 3),
+    Column("lower", "lower", "s", 3),
+    Column("upper", "upper", "s", 3),
+    Column("bytes", "size", "B"),
+)
+
+
+def board(text: str = "x", rows: int = 2, verdict: Verdict = Verdict.FAIL) -> Figure:
+    """So many cases, of which the first did not pass; a text is in every cell for one."""
+    cells = tuple(
+        {
+            "verdict": (verdict if row == 0 else Verdict.PASS).value,
+            "question": text,
+            "model": text,
+            "world_size": 2,
+            "case": f"{text}{row}",
+            "seconds": 0.87312 + row,
+            "lower": 0.86149 + row,
+            "upper": None if row else 0.88361,
+            "bytes": 134217728,
+        }
+        for row in range(rows)
+    )
+    return Figure("board", "All cases", f"says {text}", Table(COLUMNS, cells))
+
+
+def report(text: str = "x", figures: int = 2, rows: int = 2) -> Report:
+    """The text is everywhere where there may be one."""
+    table = Table((*COLUMNS, Column("more", text, text)), ())
+    of_section = tuple(
+        Figure(
+            f"figure-{number}",
+            f"Figure {number}: {text}",
+            text,
+            Table(
+                table.columns, tuple({**row, "more": text} for row in board(text, rows).table.rows)
+            ),
+        )
+        for number in range(figures)
+    )
+    return Report(
+        title=f"T {text}",
+        verdict=Verdict.FAIL,
+        counts={Verdict.FAIL: 1, Verdict.PASS: rows - 1},
+        facts={f"machine {text}": text},
+        warnings=(f"W {text}",),
+        board=board(text, rows),
+        notes=(CaseNote(f"{text}0", Verdict.FAIL, (f"R {text}", f"S {text}"), (text, "end")),),
+        sections=(
+            Section("one", f"One {text}", f"I {text}", of_section),
+            Section("two", f"Two {text}", text, missing=f"M {text}"),
+        ),
+        left_out=(f"L {text}",),
+    )
