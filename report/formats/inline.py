@@ -1,0 +1,142 @@
+"""What lies in every page: styles, scripts and the libraries that draw, with the hashes by which a
+browser knows them, so that it runs nothing else that a page may hold."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+PAGE = Path(__file__).parents[1] / "page"
+VENDOR = PAGE / "vendor"
+# Before the page is seen, and after it has been read; start.js has to be the last.
+EARLY = ("page.js", "theme.js")
+LATE = (
+    "tables.js",
+    "config.js",
+    "tooltip.js",
+    "plots.js",
+    "downloads.js",
+    "address.js",
+    "sorting.js",
+    "filters.js",
+    "start.js",
+)
+
+# Where a browser, reading a script or a style, would see more than its text.
+_UNSAFE = re.compile(r"<!--|</?(?:script|style)|\r", re.IGNORECASE)
+_SOURCE_MAP = re.compile(r"\n//# sourceMappingURL=\S*\s*\Z")
+
+Theme = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Library:
+    """A third-party script and its licence."""
+
+    package: str
+    version: str
+    script: Markup
+    licence: str
+
+
+@dataclass(frozen=True)
+class Assets:
+    """policy: the page's Content-Security-Policy, which names every script and style in it."""
+
+    style: Markup
+    early: Sequence[Markup]
+    libraries: Sequence[Library]
+    late: Sequence[Markup]
+    themes: Markup
+    policy: str
+
+
+@cache
+def themes() -> Mapping[str, Theme]:
+    """The colours of the page and of its plots, by the theme's name."""
+    found: Mapping[str, Theme] = json.loads((PAGE / "themes.json").read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def assets() -> Assets:
+    style = _safe(_colours() + (PAGE / "page.css").read_text(encoding="utf-8"))
+    early = [_script(PAGE / name) for name in EARLY]
+    late = [_script(PAGE / name) for name in LATE]
+    libraries = [_library(copy) for copy in copies()]
+    scripts = [*early, *(library.script for library in libraries), *late]
+    return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
+
+
+def copies() -> list[Mapping[str, str]]:
+    """What vendor.toml says of the libraries, in the order in which they are loaded."""
+    content = tomllib.loads((PAGE / "vendor.toml").read_text(encoding="utf-8"))
+    found: list[Mapping[str, str]] = content["copies"]
+    return found
+
+
+def json_text(value: object) -> Markup:
+    """JSON for a <script>, whose text ends at nothing but its own end."""
+    return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
+
+
+def _library(copy: Mapping[str, str]) -> Library:
+    licence = (VENDOR / copy["licence"]).read_text(encoding="utf-8")
+    return Library(copy["package"], copy["version"], _script(VENDOR / copy["file"]), licence)
+
+
+def _script(path: Path) -> Markup:
+    # The map lies elsewhere, where a browser with its tools open would look for it.
+    return _safe(_SOURCE_MAP.sub("\n", path.read_text(encoding="utf-8")))
+
+
+def _safe(text: str) -> Markup:
+    found = _UNSAFE.search(text)
+    assert found is None, f"{found[0]!r} cannot stand in a script or a style of a page"
+    return Markup(text)
+
+
+def _colours() -> str:
+    """Custom properties: light, unless dark is preferred or chosen; paper is always light."""
+    light, dark = (
+        "".join(f"--{key.replace('_', '-')}:{value};" for key, value in theme.items() if _is(value))
+        for theme in (themes()["light"], themes()["dark"])
+    )
+    return (
+        f":root{{color-scheme:light;{light}}}\n"
+        "@media screen and (prefers-color-scheme:dark)"
+        f"{{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}\n"
+        f"@media screen{{:root[data-theme=dark]{{color-scheme:dark;{dark}}}}}\n"
+    )
+
+
+def _is(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("#")
+
+
+def _policy(style: str, scripts: Sequence[str]) -> str:
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {' '.join(map(_hash, scripts))}",
+            f"style-src {_hash(style)}",
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

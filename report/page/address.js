@@ -1,0 +1,50 @@
+'use strict';
+
+/* What is chosen, in the part of the address after #, so that a link shows the same.
+
+   Either the name of a place in the page, or choices such as #model=vgg_16_s&at=Section-scaling. */
+{
+    const PLACE = 'at';
+
+    function read() {
+        const text = location.hash.slice(1);
+        if (!text.includes('=')) {
+            return {};
+        }
+        return Object.fromEntries(new URLSearchParams(text));
+    }
+
+    function write(state) {
+        const kept = Object.entries(state).filter(([, value]) => value);
+        const text = new URLSearchParams(kept).toString();
+        history.replaceState(null, '', text ? `#${text}` : location.pathname + location.search);
+    }
+
+    page.address = {
+        read,
+        /* Changes some of it; empty values are left out. */
+        write: changes => write({...read(), ...changes}),
+    };
+
+    function go(place) {
+        document.getElementById(place)?.scrollIntoView();
+    }
+
+    page.places = {
+        start() {
+            document.addEventListener('click', event => {
+                const link = event.target.closest('a[href^="#"]');
+                // Choices would be lost with the address; without any, the browser does it.
+                if (link && location.hash.includes('=')) {
+                    event.preventDefault();
+                    const place = link.getAttribute('href').slice(1);
+                    page.address.write({[PLACE]: place});
+                    go(place);
+                }
+            });
+            if (read()[PLACE]) {
+                go(read()[PLACE]);
+            }
+        },
+    };
+}

@@ -1,0 +1,131 @@
+'use strict';
+
+/* How plots look: colours and widths of a theme for Vega, and the styles that marks name. */
+{
+    const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif';
+    const VERDICTS = {
+        'FAIL': {colour: 'fail', shape: 'cross'},
+        'INVALID': {colour: 'invalid', shape: 'triangle-up'},
+        'INCONCLUSIVE': {colour: 'inconclusive', shape: 'diamond'},
+        'PASS': {colour: 'pass', shape: 'circle'},
+        'NOT JUDGED': {colour: 'not_judged', shape: 'square'},
+    };
+    const COLOURED = ['color', 'fill', 'stroke'];
+    const LEGEND_COLUMN = 130;
+
+    /* width: in pixels, of what the plot has; legends take as many columns as fit. */
+    page.vegaConfig = (colours, width) => {
+        const text = {labelColor: colours.muted, titleColor: colours.text};
+        const [first] = colours.categories;
+        return {
+            background: 'transparent',
+            font: FONT,
+            padding: {left: 2, right: 8, top: 6, bottom: 2},
+            view: {stroke: null},
+            axis: {
+                ...text,
+                labelFontSize: 11,
+                titleFontSize: 12,
+                titleFontWeight: 500,
+                titlePadding: 8,
+                labelLimit: Math.max(90, width * 0.34),
+                gridColor: colours.line,
+                domainColor: colours.edge,
+                tickColor: colours.edge,
+                tickSize: 4,
+            },
+            axisX: {labelOverlap: true, tickCount: Math.max(3, Math.round(width / 80))},
+            axisY: {domain: false, ticks: false, labelPadding: 6},
+            legend: {
+                ...text,
+                orient: 'top',
+                labelFontSize: 11,
+                titleFontSize: 12,
+                titleFontWeight: 500,
+                columns: Math.max(1, Math.floor(width / LEGEND_COLUMN)),
+                columnPadding: 14,
+                labelLimit: Math.min(320, width - 40),
+                symbolStrokeWidth: 2,
+            },
+            header: {...text, labelFontSize: 12, labelFontWeight: 600},
+            title: {color: colours.text, anchor: 'start', fontSize: 15, fontWeight: 600, offset: 12,
+                subtitleColor: colours.muted},
+            range: {
+                category: colours.categories,
+                ordinal: {scheme: colours.sizes},
+                ramp: {scheme: colours.sizes},
+                heatmap: {scheme: colours.sizes},
+            },
+            mark: {color: first, tooltip: true},
+            arc: {stroke: colours.panel},
+            area: {fillOpacity: 0.5, line: false},
+            bar: {cornerRadiusEnd: 2},
+            line: {strokeWidth: 2, strokeJoin: 'round', strokeCap: 'round'},
+            trail: {size: 2},
+            point: {filled: true, size: 55},
+            circle: {size: 55},
+            square: {size: 50},
+            rect: {stroke: colours.panel},
+            rule: {color: colours.interval},
+            tick: {thickness: 2},
+            text: {color: colours.text, fontSize: 11},
+            boxplot: {median: {color: colours.panel}},
+            style: styles(colours),
+        };
+    };
+
+    /* Those of report/plots.py. */
+    function styles(colours) {
+        return {
+            ideal: {color: colours.ideal, strokeDash: [5, 4], strokeWidth: 1.5},
+            band: {color: colours.band, opacity: colours.band_opacity, strokeWidth: 0},
+            limit: {color: colours.limit, strokeWidth: 1.5},
+            interval: {strokeWidth: 2, strokeCap: 'round'},
+            named: {color: colours.named, strokeWidth: 2.5, fontWeight: 600},
+            quiet: {color: colours.quiet, strokeWidth: 1.5},
+        };
+    }
+
+    /* Wherever a plot tells verdicts apart without saying how, by colours and shapes of the page. */
+    page.withVerdicts = (spec, rows, colours) => {
+        const present = Object.keys(VERDICTS).filter(
+            word => rows.some(row => row.verdict === word)
+        );
+        const range = {
+            colour: present.map(word => colours[VERDICTS[word].colour]),
+            shape: present.map(word => VERDICTS[word].shape),
+        };
+        walk(spec);
+        return spec;
+
+        function walk(part) {
+            if (!part || typeof part !== 'object') {
+                return;
+            }
+            if (part.encoding && !Array.isArray(part)) {
+                scale(part);
+            }
+            Object.values(part).forEach(walk);
+        }
+
+        function scale(part) {
+            const channels = part.encoding;
+            const coloured = COLOURED.filter(name => isVerdict(channels[name]));
+            coloured.forEach(name => {
+                channels[name].scale = {domain: present, range: range.colour};
+            });
+            const mark = part.mark?.type ?? part.mark;
+            if (mark === 'point' && coloured.length && !channels.shape) {
+                channels.shape = {...channels[coloured[0]]};
+                delete channels.shape.scale;
+            }
+            if (isVerdict(channels.shape)) {
+                channels.shape.scale = {domain: present, range: range.shape};
+            }
+        }
+
+        function isVerdict(channel) {
+            return channel?.field === 'verdict' && channel.scale === undefined;
+        }
+    };
+}

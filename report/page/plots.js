@@ -1,0 +1,150 @@
+'use strict';
+
+/* Draws plots when they come into sight, one in each idle moment; all of them for paper. */
+{
+    const AHEAD = '600px';
+    const figures = [...document.querySelectorAll('.figure')].filter(figure => figure.querySelector('.plot'));
+    const waiting = new Set();
+    const heights = new Map();
+    let busy = false;
+
+    const observer = new IntersectionObserver(seen, {rootMargin: AHEAD});
+
+    function seen(entries) {
+        for (const {target, isIntersecting} of entries) {
+            if (isIntersecting && isStale(target)) {
+                waiting.add(target);
+            } else {
+                waiting.delete(target);
+            }
+        }
+        goOn();
+    }
+
+    function goOn() {
+        if (busy || !waiting.size) {
+            return;
+        }
+        busy = true;
+        page.idle(async () => {
+            const [figure] = waiting;
+            waiting.delete(figure);
+            if (figure) {
+                await draw(figure);
+            }
+            busy = false;
+            goOn();
+        });
+    }
+
+    function isStale(figure) {
+        return figure.dataset.drawnIn !== page.theme.name && figure.offsetParent !== null;
+    }
+
+    async function draw(figure) {
+        if (!isStale(figure)) {
+            return;
+        }
+        const theme = figure.dataset.drawnIn = page.theme.name;
+        const place = figure.querySelector('.plot');
+        const failed = figure.querySelector('.failed');
+        const fresh = document.createElement('div');
+        place.hidden = false;
+        place.append(fresh);
+        try {
+            const {view, finalize} = await page.embed(figure, fresh, place.clientWidth);
+            if (figure.dataset.drawnIn !== theme) {
+                // Another theme has been asked for meanwhile.
+                finalize();
+                fresh.remove();
+                return;
+            }
+            place.finalize?.();
+            Object.assign(place, {view, finalize});
+            place.replaceChildren(fresh);
+            figure.dataset.drawn = 'true';
+        } catch {
+            place.replaceChildren();
+            figure.dataset.drawn = 'failed';
+            figure.querySelector('details')?.setAttribute('open', '');
+        }
+        place.style.minHeight = '';
+        place.hidden = figure.dataset.drawn === 'failed';
+        failed.hidden = !place.hidden;
+    }
+
+    /* Vega goes on after what went wrong, and only says so. */
+    function listening(errors) {
+        const log = {
+            level: () => log,
+            error: (...said) => { errors.push(said.join(' ')); return log; },
+            warn: () => log,
+            info: () => log,
+            debug: () => log,
+        };
+        return log;
+    }
+
+    const nobody = () => Promise.reject(new Error('a plot asks for nothing but its table'));
+
+    /* Vega's view of a figure in an element. Rejects what cannot be drawn. */
+    page.embed = async (figure, place, width, changes = {}) => {
+        const colours = page.theme.colours;
+        const rows = page.rowsOf(figure);
+        const spec = page.withVerdicts(page.json(figure.querySelector('.spec')), rows, colours);
+        delete spec.usermeta;
+        Object.assign(spec, {data: {name: 'table', values: rows}}, changes);
+        if (heights.has(figure) && typeof spec.height === 'number') {
+            spec.height = Math.max(60, Math.round(spec.height * heights.get(figure)));
+        }
+        const errors = [];
+        const result = await vegaEmbed(place, spec, {
+            mode: 'vega-lite',
+            actions: false,
+            ast: true,
+            config: page.vegaConfig(colours, width),
+            defaultStyle: false,
+            loader: {load: nobody, sanitize: nobody, http: nobody, file: nobody},
+            logger: listening(errors),
+            renderer: 'svg',
+            tooltip: page.tooltip,
+        });
+        if (errors.length) {
+            result.finalize();
+            throw new Error(errors.join('; '));
+        }
+        return result;
+    };
+
+    page.plots = {
+        start() {
+            for (const figure of figures) {
+                figure.querySelector('.plot').style.minHeight = `${Number(figure.dataset.height) + 40}px`;
+            }
+            this.look();
+        },
+        /* Sees anew which are in sight, and draws those that are not as they should be. */
+        look() {
+            observer.disconnect();
+            waiting.clear();
+            figures.forEach(figure => observer.observe(figure));
+        },
+        all() {
+            return Promise.all(figures.map(draw));
+        },
+        /* share: of the table's rows that are left. */
+        again(figure, share) {
+            if (figures.includes(figure)) {
+                heights.set(figure, share);
+                delete figure.dataset.drawnIn;
+            }
+        },
+    };
+
+    page.theme.onChange(() => page.plots.look());
+    addEventListener('beforeprint', () => {
+        page.theme.paper(true);
+        page.plots.all();
+    });
+    addEventListener('afterprint', () => page.theme.paper(false));
+}

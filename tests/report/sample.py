@@ -1,0 +1,425 @@
+"""Reports made by hand: of several sections, hostile ones, and large ones. All is made up."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from harness.verdict import Verdict, worst
+from report import plots
+from report.content import CaseNote, Column, Figure, Plot, Report, Row, Section, Table
+
+MODELS = ("inception_v3_s", "lstm_s", "resnet_50_s", "vgg_16_s")
+QUESTIONS = ("weak_scaling", "strong_scaling", "parity")
+SIZES = (1, 2, 4, 8)
+WORDS = tuple(verdict.value for verdict in Verdict)
+
+BOARD = (
+    Column("verdict", "Verdict"),
+    Column("case", "Case"),
+    Column("question", "Question"),
+    Column("model", "Model"),
+    Column("world_size", "np"),
+    Column("figure", "Figure", digits=3),
+    Column("lower", "Lower", digits=3),
+    Column("upper", "Upper", digits=3),
+    Column("rule", "Must be"),
+    Column("rounds", "Rounds"),
+)
+SPEEDS = (
+    Column("model", "Model"),
+    Column("world_size", "Replicas"),
+    Column("speed", "Throughput", "img/s", 1),
+    Column("lower", "Lower", "img/s", 1),
+    Column("upper", "Upper", "img/s", 1),
+    Column("ideal", "Perfect", "img/s", 1),
+)
+# What each of these would do if it were taken for anything but text.
+HOSTILE = (
+    "<script>window.ran = 1</script>",
+    "</script><script>window.ran = 1</script>",
+    "</td></table><img src=x onerror='window.ran = 1'>",
+    "\"' onmouseover='window.ran = 1' ` ${window.ran = 1} {{ 7 * 7 }} {% raw %} <!-- ]]>",
+    "\u202eright to left\u202c \u05d0\u05d1\u05d2 \u0645\u0631\u062d\u0628\u0627 \u2066x",
+    "bell\x07 escape\x1b[31m null\x00 delete\x7f next\x85 line\u2028end \ufffe",
+    "lone \ud800 half",
+    'comma, "quoted"\nsecond line',
+    "=cmd|' /C calc'!A0",
+    "&lt;b&gt; &amp; \\u003c </style><style>*{display:none}</style>",
+)
+
+
+def case(verdict: Verdict, question: str, model: str, world_size: int, drawn: random.Random) -> Row:
+    """Of the board; an INVALID one has no figure."""
+    figure = drawn.uniform(0.5, 1.1)
+    known = verdict is not Verdict.INVALID
+    return {
+        "verdict": verdict.value,
+        "case": f"{question}/{model}/{world_size}",
+        "question": question,
+        "model": model,
+        "world_size": world_size,
+        "figure": figure if known else None,
+        "lower": figure * 0.97 if known else None,
+        "upper": figure * 1.03 if known else None,
+        "rule": ">= 0.9",
+        "rounds": drawn.choice((8, 12)),
+    }
+
+
+def board(rows: Sequence[Row]) -> Figure:
+    return Figure(
+        "board",
+        "All cases",
+        f"{len(rows)} cases with their figures, 95 % intervals, and what they are held against.",
+        Table(BOARD, tuple(rows)),
+        forest(len(rows)),
+    )
+
+
+def forest(rows: int) -> Plot:
+    """A row a case: its interval, and a point by its verdict."""
+    ratio = plots.field("figure", "quantitative", "Figure", scale={"zero": False})
+    return plots.layered(
+        {
+            "mark": {"type": "rule", "style": "interval"},
+            "encoding": {"x": plots.field("lower", "quantitative"), "x2": {"field": "upper"}},
+        },
+        {
+            "mark": {"type": "point"},
+            "encoding": {"x": ratio, "color": plots.field("verdict", "nominal", "Verdict")},
+        },
+        {
+            "data": {"values": [{"at": 0.9}]},
+            "mark": {"type": "rule", "style": "limit"},
+            "encoding": {"x": plots.field("at", "quantitative"), "y": None},
+        },
+        height=plots.rows_high(rows),
+        encoding={"y": plots.field("case", "nominal", sort=None, axis={"title": None})},
+    )
+
+
+def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> Figure:
+    """Throughput by the number of replicas, beside what would be perfect."""
+    alone = drawn.uniform(50, 500)
+    speeds = [(size, alone * size ** drawn.uniform(0.8, 1.0)) for size in SIZES]
+    rows = [
+        {
+            "model": model,
+            "world_size": size,
+            "speed": speed,
+            "lower": 0.95 * speed,
+            "upper": 1.05 * speed,
+            "ideal": alone * size,
+        }
+        for size, speed in speeds
+    ]
+    along = {"x": plots.field("world_size", "ordinal", "Replicas", axis={"labelAngle": 0})}
+    plot = plots.layered(
+        {
+            "mark": {"type": "line", "style": "ideal"},
+            "encoding": {"y": plots.field("ideal", "quantitative", "img/s")},
+        },
+        {
+            "mark": {"type": "line", "point": True},
+            "encoding": {"y": plots.field("speed", "quantitative", "img/s")},
+        },
+        plots.interval("lower", "upper"),
+        encoding=along,
+    )
+    return Figure(
+        name or f"scaling-{question}-{model}",
+        f"{model}, {question.replace('_', ' ')}",
+        f"{speeds[-1][1]:.0f} img/s at {SIZES[-1]} replicas, {alone:.0f} img/s alone.",
+        Table(SPEEDS, tuple(rows)),
+        plot,
+        {"model": model, "question": question},
+    )
+
+
+def shares(drawn: random.Random) -> Figure:
+    """Where the time of a step goes: bars on top of each other."""
+    parts = ("compute", "exchange", "waiting", "input")
+    rows = [
+        {"model": model, "part": part, "share": drawn.random(), "note": None}
+        for model in MODELS
+        for part in parts
+    ]
+    plot = {
+        "width": "container",
+        "height": plots.rows_high(len(MODELS), 34),
+        "mark": "bar",
+        "encoding": {
+            "y": plots.field("model", "nominal", axis={"title": None}),
+            "x": {**plots.percent("share", "Share of a step"), "stack": "normalize"},
+            "color": plots.field("part", "nominal", sort=None, legend={"title": None}),
+        },
+    }
+    columns = (
+        Column("model", "Model"),
+        Column("part", "Part"),
+        Column("share", "Share", digits=3),
+        Column("note", "Note"),
+    )
+    return Figure(
+        "shares",
+        "Where the time goes",
+        f"{len(parts)} parts of a step of each of {len(MODELS)} models.",
+        Table(columns, tuple(rows)),
+        plot,
+    )
+
+
+def heat(drawn: random.Random) -> Figure:
+    """An efficiency by model and number of replicas."""
+    rows = [
+        {"model": model, "world_size": size, "efficiency": drawn.uniform(0.5, 1.0)}
+        for model in MODELS
+        for size in SIZES
+    ]
+    along = {
+        "x": plots.field("world_size", "ordinal", "Replicas", axis={"labelAngle": 0}),
+        "y": plots.field("model", "nominal", axis={"title": None}),
+    }
+    plot = plots.layered(
+        {"mark": "rect", "encoding": {"color": plots.field("efficiency", "quantitative")}},
+        height=plots.rows_high(len(MODELS), 36),
+        encoding=along,
+    )
+    columns = (
+        Column("model", "Model"),
+        Column("world_size", "Replicas"),
+        Column("efficiency", "Efficiency", digits=3),
+    )
+    return Figure("heat", "Efficiency", "By model and size.", Table(columns, tuple(rows)), plot)
+
+
+def spread(drawn: random.Random) -> Figure:
+    """Repeated measurements within the band that they are held against."""
+    rows = [
+        {"round": number, "ratio": drawn.gauss(1.0, 0.02), "size": size}
+        for size in SIZES
+        for number in range(1, 13)
+    ]
+    plot = plots.layered(
+        {
+            "data": {"values": [{"low": 0.97, "high": 1.03}]},
+            "mark": {"type": "rect", "style": "band"},
+            "encoding": {
+                "y": plots.field("low", "quantitative", "Ratio", scale={"zero": False}),
+                "y2": {"field": "high"},
+            },
+        },
+        {
+            "mark": {"type": "line", "style": "quiet"},
+            "encoding": {
+                "x": plots.field("round", "quantitative", "Round"),
+                "y": plots.field("ratio", "quantitative", "Ratio"),
+                "detail": plots.field("size", "ordinal"),
+            },
+        },
+        {
+            "mark": {"type": "point"},
+            "encoding": {
+                "x": plots.field("round", "quantitative", "Round"),
+                "y": plots.field("ratio", "quantitative", "Ratio"),
+                "color": plots.field("size", "ordinal", "Replicas"),
+            },
+        },
+    )
+    columns = (
+        Column("round", "Round"),
+        Column("ratio", "Ratio", digits=4),
+        Column("size", "Replicas"),
+    )
+    return Figure(
+        "spread",
+        "Rounds of parity",
+        f"{len(rows)} rounds, from {min(row['ratio'] for row in rows):.3f} "
+        f"to {max(row['ratio'] for row in rows):.3f}.",
+        Table(columns, tuple(rows)),
+        plot,
+        {"question": "parity"},
+    )
+
+
+def without_plot() -> Figure:
+    """A table alone, with every kind of value."""
+    columns = (
+        Column("name", "Name"),
+        Column("whole", "Whole"),
+        Column("real", "Real", "s", 3),
+        Column("tiny", "Tiny", "s", 3),
+    )
+    rows = (
+        {"name": "all", "whole": 12, "real": 0.1 + 0.2, "tiny": 1.25e-7},
+        {"name": "", "whole": 2**53 - 1, "real": 1e22, "tiny": 0.0},
+        {"name": None, "whole": None, "real": None, "tiny": None},
+        {"name": "negative", "whole": -3, "real": -0.8231249999, "tiny": -1e-9},
+    )
+    return Figure("environment", "A table alone", "Without a plot.", Table(columns, rows))
+
+
+def counted(rows: Sequence[Row]) -> tuple[Verdict | None, Mapping[Verdict, int]]:
+    """The worst that was judged, and how often there is each."""
+    counts = Counter(Verdict(row["verdict"]) for row in rows)
+    judged = [verdict for verdict in counts if verdict is not Verdict.NOT_JUDGED]
+    return (worst(judged) if judged else None), counts
+
+
+def note(row: Row, long: bool) -> CaseNote:
+    paragraphs = ("The figure is below 0.9 even at its upper bound.",)
+    if not long:
+        return CaseNote(str(row["case"]), Verdict(row["verdict"]), paragraphs)
+    return CaseNote(
+        str(row["case"]),
+        Verdict(row["verdict"]),
+        ("Rank 1 left in phase step.", "Its weights differ from those of rank 0 by 0.03."),
+        ("Traceback (most recent call last):", '  File "train.py", line 3, in step', "ValueError"),
+    )
+
+
+def a_report(seed: int = 1, verdicts: Sequence[Verdict] = tuple(Verdict)) -> Report:
+    """A session of every question, model and size, with all these verdicts in turn."""
+    drawn = random.Random(seed)
+    wanted = [(q, m, s) for q in QUESTIONS for m in MODELS for s in SIZES[1:3]]
+    # Most of them pass, if any does.
+    usual = Verdict.PASS if Verdict.PASS in verdicts else verdicts[0]
+    words = [*verdicts, *[usual] * (len(wanted) - len(verdicts))]
+    drawn.shuffle(words)
+    rows = [case(word, *which, drawn) for word, which in zip(words, wanted, strict=True)]
+    worst_of_all, counts = counted(rows)
+    bad = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+    of_models = tuple(scaling(model, "weak_scaling", drawn) for model in MODELS)
+    return Report(
+        title="hvdperf: 24 cases on a made-up machine",
+        verdict=worst_of_all,
+        counts=counts,
+        facts={
+            "machine": "2 cores, 7.6 GiB, made up",
+            "duration": "17 min",
+            "profile": "default",
+            "stack": "Horovod 0.28.1, TensorFlow 2.18.1, Open MPI 4.1.8",
+            "session": "20260131T120000Z-1",
+        },
+        warnings=("The clock was set by 0.2 s meanwhile.",),
+        board=board(rows),
+        notes=tuple(
+            note(row, long=row["verdict"] == Verdict.INVALID.value)
+            for row in rows
+            if Verdict(row["verdict"]) in bad or row["verdict"] == Verdict.NOT_JUDGED.value
+        ),
+        sections=(
+            Section("scaling", "Scaling", "Throughput by the number of replicas.", of_models),
+            Section("time", "Where time goes", "Of a step.", (shares(drawn), heat(drawn))),
+            Section("parity", "Parity", "Rounds of two strategies.", (spread(drawn),)),
+            Section("tables", "Tables", "Without a plot.", (without_plot(),)),
+            Section(
+                "bound",
+                "Distance to the bound",
+                "",
+                (),
+                "No session has measured this yet; pytest perf/ -k bound would.",
+            ),
+        ),
+        left_out=("runs/1/raw.json: not of this schema",),
+    )
+
+
+def hostile() -> Report:
+    """Every text of it wants to be more than a text."""
+    drawn = random.Random(2)
+    rows = [
+        {**case(Verdict.FAIL, QUESTIONS[0], text, 2, drawn), "case": text, "rule": text}
+        for text in HOSTILE
+    ]
+    plain = scaling("vgg_16_s", "parity", drawn, "plain")
+    columns = (Column("text", HOSTILE[0], HOSTILE[1]), Column("number", HOSTILE[3], digits=1))
+    texts = [{"text": text, "number": float(place)} for place, text in enumerate(HOSTILE)]
+    titled = {
+        "width": "container",
+        "title": HOSTILE[1],
+        "description": HOSTILE[0],
+        "usermeta": {"embedOptions": {"ast": False, "loader": {"baseURL": "//192.0.2.1/"}}},
+        "mark": "bar",
+        "encoding": {
+            "y": plots.field("text", "nominal", HOSTILE[5]),
+            "x": plots.field("number", "quantitative", HOSTILE[3]),
+            "tooltip": plots.field("text", "nominal", HOSTILE[0]),
+        },
+    }
+    broken = {"mark": "no such mark", "encoding": {"x": {"field": HOSTILE[0]}}}
+    elsewhere = {
+        "mark": {"type": "image", "width": 9, "height": 9},
+        "encoding": {"url": {"value": "//192.0.2.1/a.png"}, "x": plots.field("number", "ordinal")},
+    }
+    every = " ".join(HOSTILE)
+    return Report(
+        title=HOSTILE[0] + HOSTILE[4],
+        verdict=Verdict.FAIL,
+        counts={Verdict.FAIL: len(rows)},
+        facts={"host": every, HOSTILE[1]: HOSTILE[2]},
+        warnings=HOSTILE,
+        board=board(rows),
+        notes=tuple(CaseNote(text, Verdict.FAIL, HOSTILE, HOSTILE) for text in HOSTILE),
+        sections=(
+            Section(
+                "texts",
+                HOSTILE[1],
+                every,
+                (
+                    Figure(
+                        "titled",
+                        HOSTILE[1],
+                        every,
+                        Table(columns, tuple(texts)),
+                        titled,
+                        {"model": HOSTILE[2]},
+                    ),
+                    Figure("broken", HOSTILE[2], every, plain.table, broken),
+                    Figure("elsewhere", "An image", "", Table(columns, tuple(texts)), elsewhere),
+                    plain,
+                ),
+            ),
+            Section("missing", HOSTILE[0], every, (), every),
+        ),
+        left_out=HOSTILE,
+    )
+
+
+def large(cases: int = 500, figures: int = 300) -> Report:
+    """As large as a report becomes."""
+    drawn = random.Random(3)
+    rows = [
+        {
+            **case(
+                drawn.choice(tuple(Verdict)),
+                drawn.choice(QUESTIONS),
+                f"model_{number % 60}",
+                drawn.choice(SIZES),
+                drawn,
+            ),
+            "case": f"case {number}",
+        }
+        for number in range(cases)
+    ]
+    verdict, counts = counted(rows)
+    drawings = [
+        scaling(f"model_{number % 60}", QUESTIONS[number % 3], drawn, f"figure-{number}")
+        for number in range(figures)
+    ]
+    each = -(-figures // 6)
+    return Report(
+        title=f"{cases} cases",
+        verdict=verdict,
+        counts=counts,
+        facts={},
+        warnings=(),
+        board=board(rows),
+        notes=tuple(note(row, long=True) for row in rows if row["verdict"] != "PASS"),
+        sections=tuple(
+            Section(f"s{start}", f"From {start}", "", tuple(drawings[start : start + each]))
+            for start in range(0, figures, each)
+        ),
+    )
