@@ -1,0 +1,267 @@
+"""What a page is made of, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.verdict import Verdict
+from report.content import Column, Report, Table
+from report.formats.cells import body, number_text, printable
+from report.formats.headline import blames, headline, neutral, others
+from report.formats.html import page
+from report.formats.inline import EARLY, LATE, PAGE, VENDOR, Theme, copies, json_text, themes
+from tests.report.sample import HOSTILE, a_report, hostile
+
+COPIES = copies()
+# WCAG 2.2: text (1.4.3, AA), and what is no text but has to be seen (1.4.11).
+TEXT, GRAPHICS = 4.5, 3.0
+VERDICTS = [verdict.name.lower() for verdict in Verdict]
+
+
+class Scripts(HTMLParser):
+    """The texts of a document's scripts and styles that a browser would obey."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.open = ""
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.policy = ""
+        self.feed(document)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"] or ""
+        self.open = tag if "type" not in given else ""
+        if self.open in ("script", "style"):
+            getattr(self, f"{tag}s").append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.open in ("script", "style"):
+            getattr(self, f"{self.open}s")[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        self.open = ""
+
+
+# What a browser may run -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("report", [a_report(), hostile()], ids=["usual", "hostile"])
+def test_the_policy_names_every_script_and_style_and_nothing_else(report: Report) -> None:
+    found = Scripts(page(report))
+    hashes = [
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for text in (*found.scripts, *found.styles)
+    ]
+    assert len(found.scripts) == len(EARLY) + len(COPIES) + len(LATE)
+    assert re.findall(r"'sha256-[^']*'", found.policy) == hashes
+    assert "default-src 'none'; script-src 'sha256-" in found.policy
+    assert "unsafe" not in found.policy
+    assert "http" not in found.policy
+
+
+def test_every_script_of_the_page_is_in_it() -> None:
+    assert {path.name for path in PAGE.glob("*.js")} == {*EARLY, *LATE}
+
+
+@given(st.recursive(st.text() | st.floats(allow_nan=False), st.lists, max_leaves=5))
+def test_json_in_a_script_is_what_it_was_and_ends_nothing(value: object) -> None:
+    text = json_text(value)
+    assert "<" not in text
+    assert json.loads(text) == value
+
+
+# The copies -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy["file"])
+def test_a_copy_is_what_it_is_said_to_be(copy: dict[str, str]) -> None:
+    algorithm, _, digest = copy["integrity"].partition("-")
+    content = (VENDOR / copy["file"]).read_bytes()
+    assert base64.b64encode(hashlib.new(algorithm, content).digest()).decode() == digest
+    assert f'"{copy["version"]}"'.encode() in content
+
+
+@pytest.mark.parametrize("copy", COPIES, ids=lambda copy: copy["file"])
+def test_a_copy_comes_with_its_licence_and_so_does_the_page(copy: dict[str, str]) -> None:
+    text = (VENDOR / copy["licence"]).read_text()
+    assert "Redistributions in binary form must reproduce the above copyright notice" in text
+    assert text.splitlines()[0] in page(a_report())
+
+
+def test_nothing_else_lies_among_them() -> None:
+    known = {VENDOR / copy[key] for copy in COPIES for key in ("file", "licence")}
+    assert {path for path in VENDOR.rglob("*") if path.is_file()} == known
+
+
+# Colours ----------------------------------------------------------------------------------------
+
+
+def luminance(colour: str) -> float:
+    """Relative, of WCAG 2.2."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """What is written on what."""
+    for ground in ("page", "panel", "sunken"):
+        yield from ((name, ground) for name in ("text", "muted", "accent"))
+    for verdict in VERDICTS:
+        yield from ((verdict, ground) for ground in (f"{verdict}_tint", "panel", "page", "sunken"))
+    yield "text", "inconclusive_tint"
+    yield "accent", "inconclusive_tint"
+    yield "page", "text"
+
+
+def graphics() -> Iterator[tuple[str, str]]:
+    yield from ((name, "panel") for name in ("ideal", "limit", "interval", "named", "quiet"))
+    yield from (("edge", ground) for ground in ("page", "panel"))
+
+
+@pytest.mark.parametrize("theme", themes().values(), ids=themes())
+def test_contrast_is_enough_for_everybody(theme: Theme) -> None:
+    faint = [
+        f"{name} on {ground}: {contrast(theme[name], theme[ground]):.2f}"
+        for pairs, least in ((texts(), TEXT), (graphics(), GRAPHICS))
+        for name, ground in pairs
+        if contrast(theme[name], theme[ground]) < least
+    ]
+    faint += [
+        f"{colour}: {contrast(colour, theme['panel']):.2f}"
+        for colour in (*theme["categories"], *theme["sizes"])
+        if contrast(colour, theme["panel"]) < (GRAPHICS if colour in theme["categories"] else 1.5)
+    ]
+    assert faint == []
+
+
+def test_the_themes_have_the_same_colours() -> None:
+    light, dark = themes().values()
+    assert light.keys() == dark.keys()
+    assert len(light["categories"]) == len(dark["categories"]) == 8
+    for theme in (light, dark):
+        assert all(one != other for one, other in combinations(theme["categories"], 2))
+
+
+# Text and numbers -------------------------------------------------------------------------------
+
+
+@given(st.text(st.characters()))
+def test_what_is_shown_can_be_written_and_obeys_nothing(text: str) -> None:
+    shown = printable(text)
+    shown.encode()
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    assert len(shown) == len(text)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_text_is_seen_whole(text: str) -> None:
+    kept = [char for char in text if char.isprintable()]
+    assert [char for char in printable(text) if char in kept] == kept
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "shown"),
+    [
+        (0.82312, 3, "0.823"),
+        (0.8236, 3, "0.824"),
+        (12, 3, "12.000"),
+        (12, None, "12"),
+        (2**53, None, "9007199254740992"),
+        (0.1 + 0.2, None, "0.3"),
+        (1234.5678, 1, "1234.6"),
+        (0.00004, 3, "4e-05"),
+        (-0.00004, 3, "-4e-05"),
+        (0.0, 3, "0.000"),
+    ],
+)
+def test_numbers_are_rounded_for_people(value: float, digits: int | None, shown: str) -> None:
+    assert number_text(value, digits) == shown
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False) | st.integers())
+def test_a_cell_has_all_digits(value: float) -> None:
+    cell = body(Table((Column("a", "A", digits=2),), ({"a": value},)))
+    found = re.search(r'<data value="([^"]*)">', cell)
+    assert found is not None
+    assert type(value)(found[1]) == value
+
+
+def test_no_value_is_an_empty_cell_and_an_empty_text_is_none() -> None:
+    cells = body(Table((Column("a", "A"),), ({"a": None}, {"a": ""}, {"a": "0"})))
+    assert cells.split("\n") == [
+        "<tr><td></td></tr>",
+        "<tr><td><bdi></bdi></td></tr>",
+        "<tr><td><bdi>0</bdi></td></tr>",
+    ]
+
+
+# The headline -----------------------------------------------------------------------------------
+
+
+def judged(**counts: int) -> Report:
+    """A report of so many cases of these verdicts."""
+    words = [Verdict[name] for name, count in counts.items() for _ in range(count)]
+    every = a_report()
+    given = {verdict: words.count(verdict) for verdict in Verdict}
+    real = [verdict for verdict in words if verdict is not Verdict.NOT_JUDGED]
+    decisive = min(real, key=list(Verdict).index, default=None)
+    return Report(every.title, decisive, given, {}, (), every.board, every.notes, every.sections)
+
+
+@pytest.mark.parametrize(
+    ("counts", "says", "beside"),
+    [
+        ({"FAIL": 2, "PASS": 26}, "2 of 28 cases FAIL", "26 PASS"),
+        ({"FAIL": 1}, "1 of 1 case FAIL", ""),
+        ({"INVALID": 1, "INCONCLUSIVE": 2}, "1 of 3 cases is INVALID", "2 INCONCLUSIVE"),
+        ({"INCONCLUSIVE": 2, "PASS": 2}, "2 of 4 cases are INCONCLUSIVE", "2 PASS"),
+        ({"PASS": 28}, "All 28 cases PASS", ""),
+        ({"PASS": 1}, "The only case: PASS", ""),
+        ({"PASS": 3, "NOT_JUDGED": 1}, "3 of 4 cases PASS", "1 NOT JUDGED"),
+        ({"NOT_JUDGED": 2}, "None of 2 cases was judged", "2 NOT JUDGED"),
+        ({}, "Nothing was measured", ""),
+    ],
+)
+def test_the_headline_says_it_in_words(counts: dict[str, int], says: str, beside: str) -> None:
+    report = judged(**counts)
+    assert (headline(report), others(report)) == (says, beside)
+    assert f"<title>{says} · " in page(report)
+
+
+def test_whatever_did_not_pass_is_told_the_worst_first() -> None:
+    report = a_report()
+    told = blames(report)
+    assert [blame.verdict for blame in told] == list(Verdict)[:3]
+    wanted = {blame.verdict.value for blame in told}
+    cases = {row["case"] for row in report.board.table.rows if row["verdict"] in wanted}
+    assert {note.case for blame in told for note in blame.notes} == cases
+    assert {note.verdict for note in neutral(report)} == {Verdict.NOT_JUDGED}
+
+
+def test_a_case_that_failed_is_told_without_a_note_too() -> None:
+    report = a_report()
+    silent = Report(
+        report.title, report.verdict, report.counts, {}, (), report.board, (), report.sections
+    )
+    assert len([note for blame in blames(silent) for note in blame.notes]) == 3
