@@ -1,0 +1,581 @@
+"""The page in a real browser.
+
+That it asks nobody for anything, and that nothing goes wrong in it, is checked for every one of
+them (tests/support/browser.py).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import struct
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize
+
+from report.content import Figure, Report
+from report.formats.cells import printable, value_text
+from report.formats.html import page as document
+from report.formats.inline import themes
+from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
+from tests.support.browser import chromium, screenshot, served, visit
+
+USUAL, HOSTILE_ONE, LARGE = a_report(), hostile(), large()
+REPORTS = {"usual": USUAL, "hostile": HOSTILE_ONE, "large": LARGE}
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DRAWN = "document.querySelectorAll('[data-drawn]').length"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("pages")
+    for name, report in REPORTS.items():
+        (directory / f"{name}.html").write_text(document(report), encoding="utf-8")
+    return directory
+
+
+@pytest.fixture
+def page(browser: Browser, pages: Path) -> Iterator[Page]:
+    """Still empty."""
+    with visit(browser, pages) as opened:
+        yield opened
+
+
+def open_page(page: Page, name: str = "usual", choices: str = "") -> None:
+    page.goto(f"/{name}.html{choices}")
+    page.locator("html[data-ready=true]").wait_for()
+
+
+def draw_all(page: Page) -> None:
+    page.evaluate("page.plots.all()")
+
+
+def drawn_figures(report: Report) -> list[Figure]:
+    return [figure for figure in report.figures if figure.plot is not None]
+
+
+def as_shown(figure: Figure) -> list[dict[str, object]]:
+    """The rows of a figure with its texts as a page has them, and its numbers as they are."""
+    return [
+        {
+            key: printable(value) if isinstance(value, str) else value
+            for key, value in row.items()
+            if key in {column.key for column in figure.table.columns}
+        }
+        for row in figure.table.rows
+    ]
+
+
+def shown_rows(page: Page) -> Locator:
+    return page.locator(".board tbody tr:visible")
+
+
+def shown_figures(page: Page) -> set[str]:
+    found: list[str] = page.locator(".figure:not(.board):not([hidden])").evaluate_all(
+        "figures => figures.map(figure => figure.id)"
+    )
+    return set(found)
+
+
+def column(page: Page, key: str) -> list[str]:
+    place = [each.key for each in USUAL.board.table.columns].index(key) + 1
+    return shown_rows(page).locator(f"td:nth-child({place})").all_inner_texts()
+
+
+def not_contradicted(report: Report, **chosen: str) -> set[str]:
+    return {
+        figure.name
+        for figure in report.figures
+        if figure is not report.board
+        and all(figure.tags.get(key, value) == value for key, value in chosen.items())
+    }
+
+
+def saved(page: Page, figure: str, what: str) -> tuple[str, bytes]:
+    """The name and the content of what a button of a figure saves."""
+    with page.expect_download() as waited:
+        page.locator(f"#{figure} button[data-do={what}]").click()
+    download: Download = waited.value
+    return download.suggested_filename, Path(download.path()).read_bytes()
+
+
+# Plots and numbers ------------------------------------------------------------------------------
+
+
+def test_every_figure_is_drawn_when_it_is_looked_at(page: Page) -> None:
+    open_page(page)
+    figures = drawn_figures(USUAL)
+    for figure in figures:
+        page.locator(f"#{figure.name}").scroll_into_view_if_needed()
+        page.locator(f"#{figure.name}[data-drawn]").wait_for()
+    assert page.locator("[data-drawn=true]").count() == len(figures)
+    assert page.locator(".plot svg").count() == len(figures)
+    assert page.locator(".failed:visible").count() == 0
+
+
+@pytest.mark.parametrize("name", ["usual", "hostile"])
+def test_a_plot_has_the_numbers_of_the_report(page: Page, name: str) -> None:
+    open_page(page, name)
+    draw_all(page)
+    for figure in drawn_figures(REPORTS[name]):
+        if figure.name == "broken":
+            continue
+        data = page.locator(f"#{figure.name} .plot").evaluate("place => place.view.data('table')")
+        keys = [column.key for column in figure.table.columns]
+        assert [{key: row[key] for key in keys} for row in data] == as_shown(figure)
+
+
+@pytest.mark.parametrize("name", ["usual", "hostile"])
+def test_a_table_has_the_numbers_of_the_report(page: Page, name: str) -> None:
+    open_page(page, name)
+    for figure in REPORTS[name].figures:
+        rows = page.evaluate("name => page.rowsOf(document.getElementById(name))", figure.name)
+        assert rows == as_shown(figure)
+
+
+def test_no_figure_is_a_dash_and_takes_part_in_no_number(page: Page) -> None:
+    open_page(page)
+    empty = page.locator("#environment tbody tr:nth-child(3) td")
+    assert empty.all_inner_texts() == [""] * 4
+    dashes = empty.evaluate_all("cells => cells.map(c => getComputedStyle(c, '::before').content)")
+    assert dashes == ['"\u2013"'] * 4
+
+
+def test_a_figure_says_what_there_is_to_see(page: Page) -> None:
+    open_page(page)
+    draw_all(page)
+    for figure in drawn_figures(USUAL):
+        plot = page.locator(f"#{figure.name}").get_by_role("img", name=figure.title, exact=True)
+        described = plot.get_attribute("aria-describedby")
+        assert page.locator(f"#{described}").inner_text() == figure.says
+
+
+def test_names_of_places_are_unique_and_links_lead_to_them(page: Page) -> None:
+    open_page(page)
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(element => element.id)")
+    assert len(ids) == len(set(ids))
+    links = page.locator("a[href^='#']").evaluate_all("all => all.map(a => a.hash.slice(1))")
+    assert set(links) <= set(ids)
+    assert {f"Section-{section.name}" for section in USUAL.sections} <= set(links)
+
+
+def test_what_is_missing_or_left_out_is_told(page: Page) -> None:
+    open_page(page)
+    assert page.locator("#Section-bound .missing").inner_text() == USUAL.sections[-1].missing
+    assert page.locator("#pageLeftOut li").all_inner_texts() == list(USUAL.left_out)
+    assert "1 file could not be read" in page.locator("header .warnings").inner_text()
+
+
+def test_output_is_shown_as_it_was_printed(page: Page) -> None:
+    open_page(page)
+    noted = next(note for note in USUAL.notes if note.output)
+    note = page.locator(f"header li[data-case='{noted.case}']")
+    assert not note.locator("pre").is_visible()
+    note.locator("summary").click()
+    assert note.locator("pre").inner_text() == "\n".join(noted.output) + "\n"
+
+
+# Choosing and sorting ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["verdict", "question", "model", "world_size"])
+def test_a_choice_leaves_its_cases_and_what_does_not_contradict(page: Page, key: str) -> None:
+    open_page(page)
+    value = value_text(USUAL.board.table.rows[0][key])
+    page.locator(f"select[name={key}]").select_option(value)
+    rows = [row for row in USUAL.board.table.rows if value_text(row[key]) == value]
+    figures = not_contradicted(USUAL, **{key: value})
+    assert column(page, "case") == [row["case"] for row in rows]
+    assert shown_figures(page) == figures
+    of = len(USUAL.board.table.rows), len(USUAL.figures) - 1
+    count = f"{len(rows)} of {of[0]} cases, {len(figures)} of {of[1]} figures"
+    assert page.locator("#pageCount").inner_text() == count
+    assert re.search(rf"#{key}=", page.url)
+    page.reload()
+    page.locator("html[data-ready=true]").wait_for()
+    assert column(page, "case") == [row["case"] for row in rows]
+    page.locator("button[type=reset]").click()
+    assert shown_rows(page).count() == of[0]
+    assert "#" not in page.url
+
+
+def test_choices_are_taken_together_and_from_the_address(page: Page) -> None:
+    open_page(page, choices="#question=parity&world_size=2&text=VGG&at=Section-parity")
+    assert column(page, "case") == ["parity/vgg_16_s/2"]
+    assert page.locator("input[name=text]").input_value() == "VGG"
+    assert page.locator("#Section-parity h2").is_visible()
+    assert page.evaluate("scrollY") > 0
+
+
+def test_an_address_that_is_wrong_chooses_nothing(page: Page) -> None:
+    open_page(page, choices="#model=%3Cscript%3E&verdict=MAYBE&sort=nothing&order=up&at=nowhere")
+    assert shown_rows(page).count() == len(USUAL.board.table.rows)
+
+
+def test_choices_that_nothing_fits_are_told(page: Page) -> None:
+    open_page(page)
+    page.locator("input[name=text]").fill("no such words")
+    assert shown_rows(page).count() == 0
+    assert page.locator(".board .nothing").is_visible()
+    assert page.locator("#Section-scaling .nothing").is_visible()
+    page.locator("input[name=text]").fill("")
+    assert not page.locator(".board .nothing").is_visible()
+
+
+def test_the_board_draws_the_cases_that_are_left(page: Page) -> None:
+    open_page(page)
+    draw_all(page)
+    page.locator("select[name=question]").select_option("parity")
+    page.locator("#board .plot").scroll_into_view_if_needed()
+    page.wait_for_function(
+        "n => document.querySelector('#board .plot').view.data('table').length === n",
+        arg=shown_rows(page).count(),
+    )
+
+
+def test_a_figure_that_comes_back_has_its_width(page: Page) -> None:
+    open_page(page)
+    draw_all(page)
+    width = "document.querySelector('#spread .plot svg').clientWidth"
+    before = page.evaluate(width)
+    assert before > 200
+    page.locator("select[name=question]").select_option("weak_scaling")
+    page.set_viewport_size({"width": 1200, "height": 900})
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.locator("select[name=question]").select_option("")
+    page.wait_for_function(f"before => {width} === before", arg=before)
+
+
+def test_a_tile_chooses_its_verdict_and_lets_it_go(page: Page) -> None:
+    open_page(page)
+    tile = page.locator(".tiles button[data-verdict=PASS]")
+    tile.click()
+    assert set(column(page, "verdict")) == {"PASS"}
+    assert tile.get_attribute("aria-pressed") == "true"
+    tile.click()
+    assert shown_rows(page).count() == len(USUAL.board.table.rows)
+
+
+def test_links_to_sections_keep_the_choices(page: Page) -> None:
+    open_page(page)
+    page.locator("select[name=question]").select_option("parity")
+    page.locator("nav a[href='#Section-tables']").click()
+    assert page.url.endswith("#question=parity&at=Section-tables")
+    assert page.locator("select[name=question]").input_value() == "parity"
+
+
+def test_the_board_is_sorted_by_its_columns(page: Page) -> None:
+    open_page(page)
+    before = column(page, "case")
+    head = page.get_by_role("columnheader", name="Figure")
+    known = sorted(f"{row['figure']:.3f}" for row in USUAL.board.table.rows if row["figure"])
+    unknown = [""] * (len(before) - len(known))
+    for direction, order in (("ascending", known), ("descending", known[::-1])):
+        head.get_by_role("button").click()
+        assert head.get_attribute("aria-sort") == direction
+        assert column(page, "figure") == order + unknown
+        assert "sort=figure" in page.url
+    page.reload()
+    page.locator("html[data-ready=true]").wait_for()
+    assert column(page, "figure") == known[::-1] + unknown
+    head.get_by_role("button").click()
+    assert head.get_attribute("aria-sort") == "none"
+    assert column(page, "case") == before
+
+
+def test_verdicts_are_sorted_by_their_order(page: Page) -> None:
+    open_page(page)
+    page.get_by_role("columnheader", name="Verdict").get_by_role("button").click()
+    found = column(page, "verdict")
+    assert found == sorted(found, key=WORDS.index)
+    assert set(found) == set(WORDS)
+
+
+# Taking along -----------------------------------------------------------------------------------
+
+
+def records(content: str) -> list[list[str]]:
+    assert content.count("\n") >= content.count("\r\n")
+    return list(csv.reader(io.StringIO(content, newline=""), strict=True))
+
+
+def expected_records(figure: Figure) -> list[list[str]]:
+    columns = figure.table.columns
+    heads = [f"{each.title} ({each.unit})" if each.unit else each.title for each in columns]
+    return [
+        [printable(head) for head in heads],
+        *(
+            [
+                printable(value) if isinstance(value, str) else "" if value is None else repr(value)
+                for value in (row[each.key] for each in columns)
+            ]
+            for row in figure.table.rows
+        ),
+    ]
+
+
+@pytest.mark.parametrize("name", ["usual", "hostile"])
+def test_a_table_is_saved_with_all_its_digits(page: Page, name: str) -> None:
+    open_page(page, name)
+    for figure in REPORTS[name].figures:
+        file, content = saved(page, figure.name, "csv")
+        assert file == f"{figure.name}.csv"
+        assert content.endswith(b"\r\n")
+        assert records(content.decode()) == expected_records(figure)
+
+
+def test_only_what_is_chosen_is_saved(page: Page) -> None:
+    open_page(page)
+    page.locator("select[name=verdict]").select_option("FAIL")
+    _, content = saved(page, "board", "csv")
+    assert [record[0] for record in records(content.decode())] == ["Verdict", "FAIL"]
+
+
+def test_a_table_is_copied_and_that_is_said(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(page)
+    page.locator("#shares button[data-do=copy]").click()
+    page.locator("#pageSaid", has_text="copied").wait_for()
+    assert page.locator("#pageSaid").get_attribute("aria-live") == "polite"
+    copied = page.evaluate("navigator.clipboard.readText()")
+    figure = next(figure for figure in USUAL.figures if figure.name == "shares")
+    assert records(copied) == expected_records(figure)
+
+
+def test_a_table_is_copied_where_there_is_no_clipboard_for_pages(page: Page) -> None:
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    open_page(page)
+    page.locator("#shares button[data-do=copy]").click()
+    page.locator("#pageSaid", has_text="copied").wait_for()
+    page.locator("input[name=text]").focus()
+    page.keyboard.press("Control+V")
+    assert page.locator("input[name=text]").input_value().startswith("Model,Part,Share,Note")
+
+
+def image_size(content: bytes) -> tuple[int, int]:
+    """Of a PNG."""
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_plot_is_saved_with_its_title_and_background(page: Page, theme: str) -> None:
+    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    open_page(page)
+    figure = drawn_figures(USUAL)[-1]
+    file, content = saved(page, figure.name, "svg")
+    assert file == f"{figure.name}.svg"
+    root = ET.fromstring(content)
+    assert figure.title in "".join(root.itertext())
+    grounds = [element.get("fill") for element in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert themes()[theme]["panel"] in grounds
+    assert b"var(" not in content
+    file, pixels = saved(page, figure.name, "png")
+    assert file == f"{figure.name}.png"
+    drawn = float(root.get("width", "0")), float(root.get("height", "0"))
+    assert image_size(pixels) == pytest.approx([2 * length for length in drawn], abs=2)
+    assert drawn[0] > 700
+
+
+def test_a_plot_that_cannot_be_drawn_is_not_saved_and_that_is_said(page: Page) -> None:
+    open_page(page, "hostile")
+    page.locator("#broken button[data-do=svg]").click()
+    page.locator("#pageSaid", has_text="could not be drawn").wait_for()
+
+
+# Who looks, and how -----------------------------------------------------------------------------
+
+
+def test_the_theme_is_changed_and_kept(page: Page) -> None:
+    open_page(page)
+    draw_all(page)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_role("button", name="Dark").click()
+    dark = page.evaluate(ground)
+    assert dark != light
+    line = f"#{drawn_figures(USUAL)[1].name}"
+    page.locator(line).scroll_into_view_if_needed()
+    page.locator(f"{line}[data-drawn-in=dark]").wait_for()
+    colour = themes()["dark"]["categories"][0]
+    page.locator(f"{line} .plot svg path[stroke='{colour}']").first.wait_for(state="attached")
+    page.reload()
+    page.locator("html[data-ready=true]").wait_for()
+    assert page.evaluate(ground) == dark
+    assert page.get_by_role("button", name="Dark").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="Dark").click()
+    assert page.evaluate(ground) == light
+
+
+def test_the_theme_is_that_of_the_machine(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    open_page(page)
+    ground = themes()["dark"]["page"]
+    parts = ", ".join(str(int(ground[start : start + 2], 16)) for start in (1, 3, 5))
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == f"rgb({parts})"
+
+
+def test_everything_is_reached_by_keyboard_and_seen_to_be(page: Page) -> None:
+    open_page(page)
+    reached = []
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        focused = page.evaluate(
+            "(({tagName, id, name, dataset, textContent}) => ({tagName, what: "
+            "dataset.verdict ?? dataset.do ?? (id || name || textContent), outline: "
+            "getComputedStyle(document.activeElement).outlineStyle}))(document.activeElement)"
+        )
+        if focused["tagName"] == "BODY":
+            break
+        assert focused["outline"] == "solid", focused
+        reached.append(focused["what"])
+    assert reached[0] == "Skip to the cases"
+    wanted = {"FAIL", "pageTheme", "pagePrint", "verdict", "text", "Figure", "svg", "png", "csv"}
+    assert wanted <= set(reached)
+    assert reached.count("copy") == len(USUAL.figures)
+
+
+def test_buttons_work_by_keyboard(page: Page) -> None:
+    open_page(page)
+    head = page.get_by_role("columnheader", name="Rounds")
+    head.get_by_role("button").focus()
+    page.keyboard.press("Space")
+    assert head.get_attribute("aria-sort") == "ascending"
+    page.locator("#heat button[data-do=csv]").focus()
+    with page.expect_download():
+        page.keyboard.press("Enter")
+
+
+@pytest.mark.parametrize("name", ["usual", "hostile"])
+def test_a_phone_scrolls_no_page_sideways(page: Page, name: str) -> None:
+    page.set_viewport_size(PHONE)
+    open_page(page, name)
+    draw_all(page)
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert page.evaluate("document.body.scrollWidth") <= PHONE["width"]
+
+
+def test_paper_has_every_plot_in_light_colours(page: Page) -> None:
+    page.emulate_media(color_scheme="dark")
+    open_page(page)
+    assert page.evaluate(DRAWN) < len(drawn_figures(USUAL))
+    page.pdf()
+    assert page.locator("[data-drawn=true]").count() == len(drawn_figures(USUAL))
+    # Whatever is in sight is dark again afterwards; what is far away is drawn when it comes.
+    assert page.locator("[data-drawn-in=light]").count() > 0
+
+
+def test_without_scripts_there_are_all_tables(browser: Browser, pages: Path) -> None:
+    with (
+        served(pages) as address,
+        browser.new_context(base_url=address, java_script_enabled=False) as context,
+    ):
+        page = context.new_page()
+        page.goto("/usual.html")
+        assert page.locator("table").count() == len(USUAL.figures)
+        assert page.locator("noscript").inner_text() != ""
+        assert page.locator("h1").inner_text() == "1 of 24 cases FAIL"
+
+
+# Texts that want to be more ---------------------------------------------------------------------
+
+
+def test_a_hostile_page_shows_its_texts_and_runs_none(page: Page) -> None:
+    open_page(page, "hostile")
+    draw_all(page)
+    shown = [printable(text) for text in HOSTILE]
+    cells = page.locator("#board tbody td:nth-child(2)")
+    assert cells.evaluate_all("cells => cells.map(cell => cell.textContent)") == shown
+    for places in ("header .warnings li bdi", "#pageLeftOut li"):
+        found = page.locator(places).evaluate_all("all => all.map(each => each.textContent)")
+        assert found == shown
+    titles = page.locator("h3 bdi").evaluate_all("all => all.map(each => each.textContent)")
+    assert titles[:2] == shown[1:3]
+    assert page.title().endswith(shown[0] + shown[4])
+    for text in shown:
+        page.locator("input[name=text]").fill(text.split("\n")[0])
+    page.locator("#titled .plot svg path").first.hover(force=True)
+    assert page.evaluate("window.ran") is None
+    assert page.locator("script").count() == page.evaluate("document.scripts.length")
+    assert page.locator("img, iframe, object, embed").count() == 0
+
+
+def test_a_plot_that_cannot_be_drawn_says_so_and_shows_its_table(page: Page) -> None:
+    open_page(page, "hostile")
+    draw_all(page)
+    broken = page.locator("#broken")
+    assert broken.get_attribute("data-drawn") == "failed"
+    said = broken.locator(".failed")
+    assert said.inner_text() == "this plot could not be drawn; its table is below"
+    assert broken.locator("table").is_visible()
+    assert page.locator("#titled[data-drawn=true]").count() == 1
+
+
+def test_an_injected_script_would_not_run(browser: Browser, pages: Path) -> None:
+    # Not watched: that the browser complains is what is asked for.
+    with served(pages) as address, browser.new_context(base_url=address) as context:
+        page = context.new_page()
+        refused: list[str] = []
+        page.on("console", lambda message: refused.append(message.text))
+        page.goto("/usual.html")
+        page.evaluate(
+            """() => {
+                const script = document.createElement('script');
+                script.textContent = 'window.ran = 1';
+                const image = document.createElement('img');
+                image.setAttribute('onerror', 'window.ran = 1');
+                image.src = 'data:,';
+                document.body.append(script, image);
+            }"""
+        )
+        page.wait_for_timeout(200)
+        assert page.evaluate("window.ran") is None
+        assert sum("Content Security Policy" in text for text in refused) >= 2
+
+
+# A large page -----------------------------------------------------------------------------------
+
+
+def test_a_large_page_answers_before_it_draws(page: Page, pages: Path) -> None:
+    assert (pages / "large.html").stat().st_size < 8e6
+    open_page(page, "large")
+    figures = drawn_figures(LARGE)
+    assert page.evaluate(DRAWN) < len(figures) / 4
+    last = page.locator(f"#{figures[-1].name}")
+    last.scroll_into_view_if_needed()
+    page.locator(f"#{figures[-1].name}[data-drawn=true]").wait_for()
+    assert page.evaluate(DRAWN) < len(figures) / 2
+    page.locator("select[name=model]").select_option("model_7")
+    rows = [row for row in LARGE.board.table.rows if row["model"] == "model_7"]
+    assert shown_rows(page).count() == len(rows)
+    assert shown_figures(page) == not_contradicted(LARGE, model="model_7")
+
+
+# To be looked at --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_it_is_there_to_be_looked_at(page: Page, scheme: str, size: str) -> None:
+    page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    if size == "phone":
+        page.set_viewport_size(PHONE)
+    open_page(page)
+    draw_all(page)
+    screenshot(page, f"report-{size}-{scheme}-top")
+    page.locator("#Section-scaling").scroll_into_view_if_needed()
+    page.evaluate("document.getElementById('Section-scaling').scrollIntoView()")
+    screenshot(page, f"report-{size}-{scheme}-figures")
+    assert page.locator("#Section-scaling h2").is_visible()
