@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -66,6 +67,7 @@ def _environment() -> Environment:
         spec=_spec,
         height=_height,
         tags=_tags,
+        only=_only,
         long_note=_LONG_NOTE,
     )
     return environment
@@ -106,6 +108,11 @@ def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
 def _tags(figure: Figure) -> str:
     """Of a figure, as the page's scripts compare them with what is chosen."""
     return str(json_text({key: printable(value) for key, value in figure.tags.items()}))
+
+
+def _only(case: str) -> str:
+    """The part of an address after # that chooses a case by its words."""
+    return urlencode({"text": " ".join(printable(case).split()), "at": "pageBoard"})
 
 
 def _spec(figure: Figure) -> str:

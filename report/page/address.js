@@ -34,14 +34,18 @@
         start() {
             document.addEventListener('click', event => {
                 const link = event.target.closest('a[href^="#"]');
+                const place = link?.getAttribute('href').slice(1);
                 // Choices would be lost with the address; without any, the browser does it.
-                if (link && location.hash.includes('=')) {
+                if (link && location.hash.includes('=') && !place.includes('=')) {
                     event.preventDefault();
-                    const place = link.getAttribute('href').slice(1);
                     page.address.write({[PLACE]: place});
                     go(place);
                 }
             });
+            this.follow();
+        },
+        /* What the address says. */
+        follow() {
             if (read()[PLACE]) {
                 go(read()[PLACE]);
             }

@@ -85,7 +85,8 @@
         return log;
     }
 
-    const nobody = () => Promise.reject(new Error('a plot asks for nothing but its table'));
+    // Without a message, for Vega would take that for an image's address.
+    const nobody = () => Promise.reject(new Error());
 
     /* Vega's view of a figure in an element. Rejects what cannot be drawn. */
     page.embed = async (figure, place, width, changes = {}) => {

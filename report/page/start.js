@@ -52,6 +52,7 @@
     addEventListener('hashchange', () => {
         page.sorting.follow();
         page.filters.follow();
+        page.places.follow();
     });
     root.dataset.ready = 'true';
 }

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize
+from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, expect
 
 from report.content import Figure, Report
 from report.formats.cells import printable, value_text
@@ -182,7 +182,17 @@ def test_output_is_shown_as_it_was_printed(page: Page) -> None:
     note = page.locator(f"header li[data-case='{noted.case}']")
     assert not note.locator("pre").is_visible()
     note.locator("summary").click()
-    assert note.locator("pre").inner_text() == "\n".join(noted.output) + "\n"
+    assert note.locator("pre").text_content() == "\n".join(noted.output) + "\n"
+
+
+def test_a_mark_tells_its_numbers(page: Page) -> None:
+    open_page(page)
+    draw_all(page)
+    page.locator("#shares .plot .mark-rect path").first.hover()
+    names = page.locator(".tip dt").all_inner_texts()
+    assert {"model", "Share of a step", "part"} <= set(names)
+    page.mouse.move(0, 0)
+    expect(page.locator(".tip")).to_have_count(0)
 
 
 # Choosing and sorting ---------------------------------------------------------------------------
@@ -205,7 +215,7 @@ def test_a_choice_leaves_its_cases_and_what_does_not_contradict(page: Page, key:
     page.locator("html[data-ready=true]").wait_for()
     assert column(page, "case") == [row["case"] for row in rows]
     page.locator("button[type=reset]").click()
-    assert shown_rows(page).count() == of[0]
+    expect(shown_rows(page)).to_have_count(of[0])
     assert "#" not in page.url
 
 
@@ -272,6 +282,15 @@ def test_links_to_sections_keep_the_choices(page: Page) -> None:
     page.locator("nav a[href='#Section-tables']").click()
     assert page.url.endswith("#question=parity&at=Section-tables")
     assert page.locator("select[name=question]").input_value() == "parity"
+
+
+def test_a_note_leads_to_its_case(page: Page) -> None:
+    open_page(page)
+    noted = next(note for note in USUAL.notes if not note.output)
+    page.locator(f"header li[data-case='{noted.case}'] a").click()
+    expect(shown_rows(page)).to_have_count(1)
+    assert column(page, "case") == [noted.case]
+    assert page.evaluate("scrollY") > 0
 
 
 def test_the_board_is_sorted_by_its_columns(page: Page) -> None:
