@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.verdict import Verdict
 from report.content import Plot
 
 Layer = dict[str, Any]
@@ -47,6 +46,6 @@ def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
 
 
 def by_verdict(key: str = "verdict") -> dict[str, Any]:
-    """Channels that tell verdicts apart, by colour and by shape."""
-    words = field(key, "nominal", "verdict", scale={"domain": [each.value for each in Verdict]})
+    """Channels that tell verdicts apart, by colour and by shape: which ones, the page knows."""
+    words = field(key, "nominal", "verdict")
     return {"color": words, "shape": words}
