@@ -297,17 +297,31 @@ def _bounded(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
 def _forest(label: str, title: str, rows: int) -> Plot:
     """A row a figure: the ratio, its interval, and where nothing changes, 1."""
     y = plots.field(label, "nominal", sort=None, axis={"title": None, "labelLimit": 320})
-    x = plots.field("ratio", "quantitative", title, scale={"zero": False})
+    axis = {"type": "quantitative", "title": title, "scale": {"zero": False}}
     unchanged = {
         "transform": [{"aggregate": [{"op": "count", "as": "rows"}]}],
         "mark": {"type": "rule", "style": "ideal"},
-        "encoding": {"x": {"datum": 1, "type": "quantitative"}},
+        "encoding": {"x": {"datum": 1, **axis}},
     }
-    known = plots.interval("lower", "upper", along="x")
-    points = {"mark": {"type": "point", "filled": True}, "encoding": {"x": x, "y": y}}
+    known = {
+        "mark": {"type": "rule", "style": "interval"},
+        "encoding": {"y": y, "x": {"field": "lower", **axis}, "x2": {"field": "upper"}},
+    }
+    points = {
+        "mark": {"type": "point", "filled": True, "size": 60},
+        "encoding": {
+            "y": y,
+            "x": {"field": "ratio", **axis},
+            "tooltip": [
+                plots.field(label, "nominal"),
+                plots.field("ratio", "quantitative", title, format=".3f"),
+                plots.field("word", "nominal", "B's figure is"),
+            ],
+        },
+    }
     return plots.layered(
         unchanged,
-        {**known, "encoding": {**known["encoding"], "y": y}},
+        known,
         points,
         height=plots.rows_high(rows),
         transform=[{"filter": "isValid(datum.ratio)"}],
