@@ -7,10 +7,10 @@ Styles: "ideal" (what would be perfect, a dashed line), "band" (where a figure i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from report.content import Plot
+from report.content import Column, Plot
 
 Layer = dict[str, Any]
 
@@ -31,10 +31,33 @@ def layered(*layers: Mapping[str, Any], height: int | None = 260, **more: Any) -
     return {"width": "container", **size, "layer": list(layers), **more}
 
 
+def tooltip(columns: Iterable[Column]) -> list[dict[str, Any]]:
+    """What is told of whatever is pointed at: these columns of its row."""
+    return [
+        {
+            "field": column.key,
+            "title": f"{column.title} [{column.unit}]" if column.unit else column.title,
+            **(
+                {"type": "nominal"}
+                if column.digits is None
+                else {"type": "quantitative", "format": f",.{column.digits}f"}
+            ),
+        }
+        for column in columns
+    ]
+
+
+def known(*keys: str) -> dict[str, str]:
+    """The transform that leaves the rows which have a number in each of these columns."""
+    return {"filter": " && ".join(f"isValid(datum['{key}'])" for key in keys)}
+
+
 def interval(low: str, high: str, along: str = "y") -> Layer:
-    """The rule from one bound to the other, along x or y; the other channel is inherited."""
+    """The rule from one bound to the other, along x or y, where there are both; the other channel
+    is inherited."""
     kind = {"type": "quantitative"}
     return {
+        "transform": [known(low, high)],
         "mark": {"type": "rule", "style": "interval"},
         "encoding": {along: {"field": low, **kind}, f"{along}2": {"field": high}},
     }

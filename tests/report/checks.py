@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from report.content import Section
+from report.content import Figure, Section
+
+TAGS = {"model", "world_size", "question"}
 
 
 def assert_sound(section: Section) -> None:
@@ -17,35 +19,67 @@ def assert_sound(section: Section) -> None:
     for figure in section.figures:
         assert re.fullmatch(r"[a-z0-9_-]+", figure.name)
         assert figure.title
-        assert figure.says
+        assert re.search(r"\w", figure.says)
+        assert not re.search(r"\b(nan|inf|None)\b", figure.says)
+        assert figure.tags.keys() <= TAGS
         keys = [column.key for column in figure.table.columns]
         assert len(keys) == len(set(keys))
         for row in figure.table.rows:
-            assert list(row) == keys
+            assert row.keys() == set(keys)
             assert all(math.isfinite(v) for v in row.values() if isinstance(v, int | float))
         if figure.plot is not None:
-            assert set(fields(figure.plot)) <= {*keys, *made(figure.plot)}
+            assert_of_columns(figure, keys)
 
 
-def fields(part: Any) -> Iterator[str]:
-    """Every field that a plot names."""
-    if isinstance(part, dict):
-        if isinstance(part.get("field"), str):
-            yield part["field"]
-        for each in part.values():
-            yield from fields(each)
-    elif isinstance(part, list | tuple):
-        for each in part:
-            yield from fields(each)
+def assert_of_columns(figure: Figure, keys: list[str]) -> None:
+    """The plot names columns, or what its own transforms make; data and colours are the page's."""
+    nodes = list(parts(figure.plot))
+    made = {name for node in nodes for name in made_by(node)}
+    named = {name for node in nodes for name in named_by(node)}
+    assert named <= {*keys, *made}
+    assert not any("data" in node for node in nodes)
+    assert not re.search(r"#[0-9a-fA-F]{3,8}\b|rgb\(", str(figure.plot))
 
 
-def made(part: Any) -> Iterator[str]:
-    """Every field that a transform of it makes."""
-    if isinstance(part, dict):
-        made_as = part.get("as")
-        yield from [made_as] if isinstance(made_as, str) else made_as or []
-        for each in part.values():
-            yield from made(each)
-    elif isinstance(part, list | tuple):
-        for each in part:
-            yield from made(each)
+def parts(node: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(node, Mapping):
+        yield node
+        for each in node.values():
+            yield from parts(each)
+    elif isinstance(node, list | tuple):
+        for each in node:
+            yield from parts(each)
+
+
+def made_by(node: Mapping[str, Any]) -> list[str]:
+    """Every field that a transform makes."""
+    made_as = node.get("as") or []
+    return [made_as] if isinstance(made_as, str) else list(made_as)
+
+
+def named_by(node: Mapping[str, Any]) -> Iterator[str]:
+    """Every field that a channel or a transform names; those in expressions, too."""
+    for key in ("field", "stack"):
+        if isinstance(node.get(key), str):
+            yield node[key]
+    for key in ("groupby", "fold"):
+        yield from node.get(key, [])
+    for key in ("filter", "calculate"):
+        text = str(node.get(key, ""))
+        yield from re.findall(r"datum\.(\w+)", text)
+        yield from re.findall(r"datum\['([^']+)'\]", text)
+
+
+def assert_told(section: Section) -> None:
+    """What is to be expected of a section whose figures are measured: sentences with numbers, rows,
+    and what is pointed at is told; without figures, how to get them."""
+    assert_sound(section)
+    assert bool(section.missing) is not bool(section.figures)
+    assert section.missing == "" or "pytest perf/" in section.missing
+    assert section.intro.endswith(".")
+    for figure in section.figures:
+        assert re.search(r"\d.*\.$", figure.says), figure.says
+        assert figure.table.rows
+        assert figure.plot is not None
+        assert figure.plot["width"] == "container"
+        assert any("tooltip" in node.get("encoding", {}) for node in parts(figure.plot))
