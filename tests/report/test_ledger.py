@@ -1,0 +1,196 @@
+"""The bars of a waterfall add up to the wall time that the session's clock saw."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from harness.account import account
+from harness.archive import Case
+from harness.ledger import CLOSES_WITHIN, TERMS
+from harness.plan import Question
+from harness.questions import wall_time
+from harness.waterfall import lines
+from report.content import Figure
+from report.sections.ledger import GROUPS, OTHER, SMALL, UNEXPLAINED, section
+from tests.report.cases import RECORDED, case_with, of_every_name, recorded
+from tests.report.checks import assert_sound
+from tests.support.marked import marked_round
+from tests.support.rounds import WORKLOAD, outcome
+
+REAL = [
+    f"wall_time-{way}-{model}-np2"
+    for model in ("resnet_50_s", "vgg_16_s")
+    for way in ("weak", "strong")
+]
+WEAK, STRONG = wall_time(WORKLOAD, 2)
+
+
+def audited(comparison, rounds: int = 6, **candidate: Any) -> Case:
+    """A case with an account of so many rounds."""
+    measured = tuple(marked_round(comparison, number, **candidate) for number in range(rounds))
+    whole = replace(
+        outcome(comparison, [0.8] * rounds),
+        rounds=measured,
+        account=account(comparison, measured),
+    )
+    return case_with(whole)
+
+
+def figures(*cases: Case) -> dict[str, Figure]:
+    found = section(cases)
+    assert_sound(found)
+    return {figure.name: figure for figure in found.figures}
+
+
+def waterfall_of(case: Case) -> list[dict[str, Any]]:
+    (figure,) = (each for name, each in figures(case).items() if "waterfall" in name)
+    return [dict(row) for row in figure.table.rows]
+
+
+def measured_wall_seconds(name: str, world_size: int) -> float:
+    """By the orders of the session, as its own clock saw them: a mean over the rounds."""
+    document = json.loads((RECORDED / f"{name}.json").read_text())
+    seconds = []
+    for measured in document["rounds"]:
+        (launch,) = (each for each in measured["launches"] if each["world_size"] == world_size)
+        asked = launch["marks"]["asked"]
+        answered = next(end for op, _, end in asked if op == "run")
+        _, begun, ended = asked[-1]
+        seconds.append(answered + ended - begun)
+    return fmean(seconds)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_bars_of_a_real_session_add_up_to_its_wall_time(name):
+    (case,) = recorded(name)
+    ideal, *bars, wall = waterfall_of(case)
+    n = 2 if "strong" in name else 1
+    assert ideal["to_s"] == pytest.approx(measured_wall_seconds(name, 1) / n)
+    assert wall["to_s"] == case.document["account"]["candidate"]["wall_seconds"]
+    if "weak" in name:
+        assert wall["to_s"] == pytest.approx(measured_wall_seconds(name, 2))
+    assert ideal["to_s"] + math.fsum(bar["excess_s"] for bar in bars) == pytest.approx(wall["to_s"])
+    # Each begins where the one before it has ended.
+    at = ideal["to_s"]
+    for bar in bars:
+        assert bar["from_s"] == pytest.approx(at)
+        at += bar["excess_s"]
+        assert bar["to_s"] == pytest.approx(at)
+    assert sorted(bar["term"] for bar in bars) == sorted((*TERMS, UNEXPLAINED))
+
+
+@pytest.mark.parametrize("name", [name for name in REAL if "weak" in name])
+def test_a_ledger_that_closes_leaves_as_little_in_the_plot(name):
+    (case,) = recorded(name)
+    *_, unexplained, wall = waterfall_of(case)
+    assert unexplained["term"] == UNEXPLAINED
+    assert abs(unexplained["excess_s"]) <= 2 * CLOSES_WITHIN * wall["to_s"]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_small_terms_share_a_bar_and_have_rows_of_their_own(name):
+    (case,) = recorded(name)
+    rows = waterfall_of(case)
+    wall = rows[-1]["to_s"]
+    for row in rows[1:-2]:
+        assert (row["bar"] == OTHER) == (abs(row["excess_s"]) < SMALL * wall)
+        assert row["bar"] in (OTHER, row["term"])
+        assert row["kind"] == ("longer" if row["excess_s"] > 0 else "shorter")
+
+
+def test_the_ideal_of_divided_steps_is_a_part_of_everything():
+    ideal, *bars, wall = waterfall_of(audited(STRONG, exchange=0.003))
+    spent = {bar["term"]: bar for bar in bars}
+    # 40 steps of 19 ms on one replica, 20 of 22 ms on each of two.
+    assert spent["compute"]["reference_s"] == pytest.approx(40 * 0.012 / 2)
+    assert spent["compute"]["excess_s"] == pytest.approx(0)
+    assert spent["exposed communication"]["excess_s"] == pytest.approx(20 * 0.003)
+    assert spent["trace"]["excess_s"] == pytest.approx(2.0 - 2.0 / 2)
+    assert spent[UNEXPLAINED]["excess_s"] == pytest.approx(0, abs=1e-6)
+    assert wall["to_s"] - ideal["to_s"] == pytest.approx(sum(b["excess_s"] for b in bars))
+
+
+def test_seconds_without_a_term_are_shown():
+    *_, unexplained, _ = waterfall_of(audited(WEAK, unexplained=0.7))
+    assert unexplained["excess_s"] == pytest.approx(0.7)
+
+
+def test_terms_by_world_size_are_those_of_the_accounts():
+    cases = [audited(wall_time(WORKLOAD, n)[0], exchange=0.003) for n in (4, 2)]
+    (figure,) = (each for name, each in figures(*cases).items() if "terms" in name)
+    sizes = [row["world_size"] for row in figure.table.rows]
+    assert list(dict.fromkeys(sizes)) == [1, 2, 4]
+    for case in cases:
+        own = [row for row in figure.table.rows if row["world_size"] == case.world_size]
+        spent = case.document["account"]["candidate"]
+        assert {row["term"]: row["seconds"] for row in own} == spent["terms"]
+        shares = math.fsum(float(row["share"] or 0) for row in own)
+        assert shares == pytest.approx(100 * sum(spent["terms"].values()) / spent["wall_seconds"])
+    assert "steps" in figure.title
+
+
+def test_every_term_has_a_group_and_the_palette_is_enough():
+    assert GROUPS.keys() == set(TERMS)
+    assert len(set(GROUPS.values())) <= 8
+    assert [name[0] for name in sorted(set(GROUPS.values()))] == list("12345678")
+
+
+def test_only_weak_scaling_has_terms_by_world_size():
+    assert not any("terms" in name for name in figures(audited(STRONG)))
+
+
+def test_ratios_are_those_that_the_session_printed():
+    measured = [marked_round(WEAK, i, late=[0.0, 0.004], exchange=0.003) for i in range(6)]
+    printed = " ".join(" ".join(lines(WEAK, account(WEAK, measured))).split())
+    found = figures(audited(WEAK, late=[0.0, 0.004], exchange=0.003))
+    (row,) = found["ledger-factors"].table.rows
+    for factor in ("contention", "communication", "balance"):
+        text = (
+            f"{factor} {row[factor]:.3f} [{row[factor + '_low']:.3f}, {row[factor + '_high']:.3f}]"
+        )
+        assert text in printed
+    assert row["late_rank"] == 1
+    assert (row["explained"] == "no") is ("does not explain it" in printed)
+    assert row["lag_ms"] == pytest.approx(4.0)
+    assert f"last in {row['late_share']:.0f} % of the steps" in printed
+    assert f"{row['wire_ms']:.1f} ms of a step" in printed
+    assert f"{row['hidden_ms']:.1f} ms or more are hidden" in printed
+    (row,) = found["ledger-speedups"].table.rows
+    for name in ("speed", "time", "job"):
+        assert f"{row[f'by_{name}']:.2f} by {name}" in printed
+        assert row[f"by_{name}_share"] == pytest.approx(float(row[f"by_{name}"] or 0) / 2)
+    assert "rank 1 is late" in found["ledger-factors"].says
+
+
+def test_rounds_too_few_to_bound_anything_have_no_bounds():
+    found = figures(audited(WEAK, rounds=1))
+    (row,) = found["ledger-factors"].table.rows
+    assert row["contention_low"] is None
+    assert row["contention_high"] is None
+    assert "_low" not in json.dumps(found["ledger-factors"].plot["layer"][0]["encoding"]["x"])  # type: ignore[index]
+
+
+def test_figures_are_tagged_by_what_they_are_about():
+    found = figures(*recorded(*REAL))
+    tags = found["ledger-waterfall-strong-vgg_16_s-np2"].tags
+    assert tags == {"model": "vgg_16_s", "world_size": "2", "question": Question.WALL_STRONG.value}
+    assert "world_size" not in found["ledger-terms-vgg_16_s"].tags
+
+
+def test_hostile_names_have_figures():
+    names = figures(*of_every_name(recorded(*REAL[:2])))
+    assert len(names) == 9 * 3 + 2
+
+
+@pytest.mark.parametrize("cases", [[], ["memory-resnet_50_s-np2"]])
+def test_without_an_account_it_is_told_how_to_get_one(cases):
+    found = section(recorded(*cases) if cases else [])
+    assert_sound(found)
+    assert found.figures == ()
+    assert found.missing.endswith("pytest perf/test_ledger.py")
