@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
+from math import exp, lgamma, log, log1p
 from statistics import median
 
 # Of one rank: begun, had its batch, had met the others, and ended, a row a step, in seconds.
@@ -54,7 +54,7 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
     lasts = [step.index(min(step)) for step in steps]
     rank = max(range(len(waited)), key=lasts.count)
     times = lasts.count(rank)
-    if _tail(times, len(steps), 1 / len(waited)) > CHANCE:
+    if not beyond_chance(times, len(steps), len(waited)):
         return None
     lag = median(
         median(other for i, other in enumerate(step) if i != rank) - step[rank] for step in steps
@@ -64,10 +64,23 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
     return Straggler(rank, lag, times / len(steps))
 
 
+def beyond_chance(times: int, trials: int, ranks: int) -> bool:
+    """Whether it is rarer than CHANCE that a rank is the one in so many of the trials, were each
+    rank as likely in each."""
+    return ranks > 1 and _tail(times, trials, 1 / ranks) <= CHANCE
+
+
 def _tail(successes: int, trials: int, chance: float) -> float:
     """P(X >= successes) of a binomial distribution."""
+    # In logarithms: the ways to choose from a thousand trials are more than a float can hold.
     terms = (
-        comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+        exp(
+            lgamma(trials + 1)
+            - lgamma(k + 1)
+            - lgamma(trials - k + 1)
+            + k * log(chance)
+            + (trials - k) * log1p(-chance)
+        )
         for k in range(successes, trials + 1)
     )
     return float(sum(terms))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from scipy.stats import binom
 
-from harness.straggler import straggler, waits
+from harness.straggler import CHANCE, beyond_chance, straggler, waits
 from tests.support.marked import step_marks
 
 
@@ -54,3 +55,15 @@ def test_a_rank_that_is_late_now_and_then_is_not_the_typical_one():
     late = [step_marks(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
     rows = [[step[rank][0] for step in late] for rank in (0, 1)]
     assert straggler(waits(rows, met=False), step_seconds=0.02) is None
+
+
+@pytest.mark.parametrize("trials", [1, 12, 144, 5000])
+@pytest.mark.parametrize("ranks", [2, 3, 256])
+def test_chance_is_scipys_binomial_tail(trials, ranks):
+    for times in {0, 1, trials // ranks, trials // ranks + 1, trials // 2 + 50, trials}:
+        rare = binom.sf(times - 1, trials, 1 / ranks) <= CHANCE
+        assert beyond_chance(times, trials, ranks) == rare
+
+
+def test_one_rank_alone_is_last_by_no_chance():
+    assert not beyond_chance(1000, 1000, 1)

@@ -1,0 +1,175 @@
+"""Distributions are of every step once, and a rank is named where chance would not have it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.archive import Case
+from harness.plan import AGAINST, TWIN, BlockKind, Question, Side
+from harness.questions import parity, weak_scaling
+from harness.session import Outcome
+from harness.verdict import Verdict
+from report.content import Figure
+from report.sections.steps import section
+from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
+from tests.report.checks import assert_sound
+from tests.support.rounds import WORKLOAD, outcome
+
+WEAK, PARITY = "weak_scaling-resnet_50_s-np2", "parity-resnet_50_s-np2"
+
+
+def figures(*cases: Case) -> dict[str, Figure]:
+    found = section(cases)
+    assert_sound(found)
+    return {figure.name: figure for figure in found.figures}
+
+
+def step_seconds(name: str, side: int, rank: int | None = None) -> list[float]:
+    """Of whole steps, straight from the file; of one rank, or of all."""
+    document = json.loads((RECORDED / f"{name}.json").read_text())
+    return [
+        seconds
+        for measured in document["rounds"]
+        for block in measured["launches"][side]["blocks"]
+        if block["kind"] == "full"
+        for number, report in enumerate(block["ranks"])
+        if rank in (None, number)
+        for seconds in report["step_seconds"]
+    ]
+
+
+def with_clocks(measured: Outcome, seconds: Sequence[float]) -> Outcome:
+    """The same, had the candidate's ranks taken so long for every block."""
+    for each in measured.rounds:
+        for block in each.launches[measured.comparison.candidate.arm].blocks:
+            for report, own in zip(block.ranks, seconds, strict=True):
+                report["seconds"] = own  # type: ignore[index]
+                report["step_seconds"] = [own / 10] * 10  # type: ignore[index]
+    return measured
+
+
+def test_quantiles_are_those_of_the_steps_that_were_recorded():
+    found = figures(*recorded(WEAK))
+    rows = found["steps-ranks-resnet_50_s-np2"].table.rows
+    assert [row["rank"] for row in rows] == [0, 1]
+    for rank, row in enumerate(rows):
+        own = step_seconds(WEAK, 0, rank)
+        for share in (1, 5, 25, 50, 75, 95, 99):
+            assert row[f"q{share:02}_ms"] == pytest.approx(1000 * np.percentile(own, share))
+        assert row["max_ms"] == 1000 * max(own)
+        assert row["steps"] == len(own)
+
+
+def test_launches_that_cases_share_count_once():
+    alone, together = figures(*recorded(WEAK)), figures(*recorded(WEAK, PARITY))
+    name = "steps-ranks-resnet_50_s-np2"
+    assert together[name].table.rows == alone[name].table.rows
+    assert figures(*recorded(PARITY))[name].table.rows == alone[name].table.rows
+
+
+def test_the_reference_of_weak_scaling_is_no_candidate():
+    assert list(figures(*recorded(WEAK))) == [
+        "steps-ranks-resnet_50_s-np1",
+        "steps-ranks-resnet_50_s-np2",
+    ]
+
+
+def test_strategies_stand_side_by_side_where_parity_was_asked():
+    figure = figures(*recorded(WEAK, PARITY))["steps-strategies-resnet_50_s"]
+    rows = {str(row["strategy"]): row for row in figure.table.rows}
+    assert rows.keys() == {"horovod", "mirrored"}
+    for side, strategy in enumerate(("horovod", "mirrored")):
+        pooled = step_seconds(PARITY, side)
+        assert rows[strategy]["steps"] == len(pooled)
+        assert rows[strategy]["q50_ms"] == pytest.approx(1000 * np.median(pooled))
+        assert rows[strategy]["launches"] == 3
+    assert "steps-strategies-resnet_50_s" not in figures(*recorded(WEAK))
+
+
+def test_a_rank_that_is_always_slowest_is_named():
+    slow = with_clocks(outcome(weak_scaling(WORKLOAD, 4), [0.9] * 6), [1.0, 1.0, 1.3, 1.1])
+    figure = figures(case_with(slow))["steps-ranks-resnet_50_s-np4"]
+    assert [row["named"] for row in figure.table.rows] == ["no", "no", "yes", "no"]
+    assert [row["slowest"] for row in figure.table.rows] == [0, 0, 100, 0]
+    assert "Slowest in more blocks than chance allows: rank 2 in 100 %." in figure.says
+    assert "'style': 'named'" in str(figure.plot)
+
+
+def test_a_rank_that_is_slowest_in_as_many_blocks_as_chance_allows_is_not():
+    """Of 2 ranks always the same in 9 blocks has a chance of 1 in 512, in 12 of 1 in 4096."""
+    for rounds, named in ((3, "no"), (4, "yes")):
+        slow = with_clocks(outcome(weak_scaling(WORKLOAD, 2), [0.9] * rounds), [1.0, 1.1])
+        figure = figures(case_with(slow))["steps-ranks-resnet_50_s-np2"]
+        assert figure.table.rows[1]["named"] == named
+        assert ("'style': 'named'" in str(figure.plot)) == (named == "yes")
+
+
+def test_hundreds_of_ranks_have_a_row_each():
+    clocks = [1.0 + (rank == 200) for rank in range(256)]
+    slow = with_clocks(outcome(weak_scaling(WORKLOAD, 256), [0.9, 0.9]), clocks)
+    figure = figures(case_with(slow))["steps-ranks-resnet_50_s-np256"]
+    assert len(figure.table.rows) == 256
+    assert [row["rank"] for row in figure.table.rows if row["named"] == "yes"] == [200]
+    assert figure.plot is not None
+    assert figure.plot["height"] < 2000
+
+
+def test_other_kinds_of_blocks_do_not_count():
+    def local_only(document: dict[str, Any]) -> None:
+        for measured in document["rounds"]:
+            for launch in measured["launches"]:
+                for block in launch["blocks"]:
+                    block["kind"] = BlockKind.LOCAL.value
+
+    (case,) = recorded(WEAK)
+    assert section([changed(case, local_only)]).figures == ()
+
+
+@pytest.mark.parametrize("other", [{"stack": AGAINST}, {"planted": TWIN}])
+def test_what_is_held_against_itself_is_left_out(other):
+    plain = weak_scaling(WORKLOAD, 2)
+    odd = replace(plain.candidate.arm, **other)
+    measured = outcome(replace(plain, candidate=Side(odd), question=Question.SAME), [1.0])
+    assert section([case_with(measured)]).figures == ()
+    twin = outcome(replace(plain, candidate=Side(odd), reference=plain.candidate), [1.0])
+    found = figures(case_with(twin))["steps-ranks-resnet_50_s-np2"]
+    assert found.table.rows[0]["steps"] == 30, "those of the other one"
+
+
+def test_steps_without_a_time_are_left_out():
+    def forget(document: dict[str, Any]) -> None:
+        for measured in document["rounds"]:
+            for launch in measured["launches"]:
+                for block in launch["blocks"]:
+                    block["ranks"][0]["step_seconds"][:1] = [None]
+                    for rank in block["ranks"][1:]:
+                        rank["step_seconds"] = []
+
+    (case,) = recorded(WEAK)
+    found = figures(changed(case, forget))["steps-ranks-resnet_50_s-np2"]
+    (row,) = found.table.rows
+    assert row["steps"] == len(step_seconds(WEAK, 0, 0)) - 6
+
+
+def test_a_case_whose_evidence_is_against_it_is_left_out():
+    measured = outcome(parity(WORKLOAD, 2), [1.0], verdict=Verdict.INVALID, reason="other weights")
+    assert section([case_with(measured)]).figures == ()
+    unjudged = replace(measured, threshold_line='"parity" = {...}')
+    assert section([case_with(unjudged)]).figures
+
+
+def test_hostile_names_have_figures():
+    assert len(figures(*of_every_name(recorded(WEAK, PARITY)))) == 9 * 3
+
+
+def test_without_blocks_it_is_told_how_to_get_them():
+    for cases in ([], recorded("memory-resnet_50_s-np2")):
+        found = section(cases)
+        assert_sound(found)
+        assert found.missing.endswith("pytest perf/test_scaling.py")
