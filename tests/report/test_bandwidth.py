@@ -1,0 +1,155 @@
+"""Bandwidths are medians over what was recorded, and say what the table of a session says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.archive import Case
+from harness.bandwidths import table
+from harness.collectives import SWEEP_BYTES, Collective
+from harness.questions import at_gradient_sizes, bound, sweep
+from harness.transport_tools.figures import ToolRun, figure
+from report.content import Figure
+from report.sections.bandwidth import section
+from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
+from tests.report.checks import assert_sound
+from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
+
+SWEPT, BOUND = "framework_tax-allreduce-sweep-np2", "bound-vgg_16_s-np2"
+
+
+def figures(*cases: Case) -> dict[str, Figure]:
+    found = section(cases)
+    assert_sound(found)
+    return {figure.name: figure for figure in found.figures}
+
+
+def series(name: str, side: int, key: str, size: int) -> list[float]:
+    """Of one size and side, straight from the file, by round and turn."""
+    document = json.loads((RECORDED / f"{name}.json").read_text())
+    return [
+        each[key]
+        for measured in document["rounds"]
+        for each in sorted(measured["launches"][side]["series"], key=lambda each: each["turn"])
+        if each["bytes"] == size
+    ]
+
+
+def test_bandwidths_are_medians_over_the_turns_that_were_recorded():
+    found = figures(*recorded(SWEPT))["bandwidth-allreduce-np2"]
+    assert [row["bytes"] for row in found.table.rows] == list(SWEEP_BYTES)
+    for row in found.table.rows:
+        for side, name in enumerate(("horovod", "bare")):
+            widths = series(SWEPT, side, "busbw_gb_per_s", int(row["bytes"] or 0))
+            for key, share in (("_low", 25), ("", 50), ("_high", 75)):
+                assert row[name + key] == pytest.approx(np.percentile(widths, share))
+        ours, theirs = (series(SWEPT, side, "seconds", int(row["bytes"] or 0)) for side in (0, 1))
+        ratios = np.array(ours) / np.array(theirs)
+        assert row["tax"] == pytest.approx(np.median(ratios))
+        assert row["turns"] == len(ratios)
+
+
+def test_the_table_below_the_verdicts_says_the_same():
+    asked = [outcome(comparison, [2.0] * 2) for comparison in sweep(WORKLOAD, 2)]
+    printed = {line.split()[0] + line.split()[1]: line.split()[2:] for line in table(asked)[2:]}
+    found = figures(*map(case_with, asked))
+    assert len(found) == 4
+    for place, collective in enumerate(Collective):
+        for row in found[f"bandwidth-{collective.value}-np2"].table.rows:
+            cells = printed[str(row["size"]).replace(" ", "")][3 * place : 3 * place + 3]
+            assert [f"{row[key]:.2f}" for key in ("horovod", "bare", "tax")] == cells
+
+
+def test_a_turn_of_one_side_is_no_pair():
+    def forget(document: dict[str, Any]) -> None:
+        for measured in document["rounds"]:
+            bare = measured["launches"][1]["series"]
+            bare[:] = [each for each in bare if each["bytes"] > 65536]
+            next(each for each in bare if each["bytes"] == 262144)["seconds"] = None
+
+    (case,) = recorded(SWEPT)
+    rows = figures(changed(case, forget))["bandwidth-allreduce-np2"].table.rows
+    assert [row["bytes"] for row in rows] == list(SWEEP_BYTES[1:])
+    turns = [row["turns"] for row in rows]
+    # One of each of the two rounds is gone.
+    assert turns == [turns[-1] - 2, *[turns[-1]] * 5]
+
+
+def with_tools(sizes: Sequence[int], tool: str = "osu", seconds: float = 0.005) -> Case:
+    found = tuple(figure(Collective.ALLREDUCE, 2, size, seconds) for size in sizes)
+    run = ToolRun(tool, "/opt/osu_allreduce", Collective.ALLREDUCE, 2, found)
+    return case_with(replace(outcome(sweep(WORKLOAD, 2)[0], [2.0]), tools=(run,)))
+
+
+def test_a_tools_figures_stand_in_the_rows_of_their_sizes_and_in_their_own():
+    # Of 16 MiB rounded down a little, and of a size that is in no sweep.
+    sizes = (SWEEP_BYTES[4] - 64, 2048)
+    rows = figures(with_tools(sizes))["bandwidth-allreduce-np2"].table.rows
+    by_size = {row["bytes"]: row for row in rows}
+    assert [row["bytes"] for row in rows] == [2048, *SWEEP_BYTES]
+    assert by_size[SWEEP_BYTES[4]]["osu"] == pytest.approx((SWEEP_BYTES[4] - 64) / 0.005 / 1e9)
+    assert by_size[2048]["horovod"] is by_size[2048]["tax"] is None
+    assert by_size[SWEEP_BYTES[0]]["osu"] is None
+
+
+def test_a_tool_has_a_column_and_a_mark_where_it_has_figures():
+    for cases, there in ((with_tools([65536], "nccl"), True), (with_tools([]), False)):
+        found = figures(cases)["bandwidth-allreduce-np2"]
+        assert any(column.title == "nccl-tests" for column in found.table.columns) is there
+        assert ("nccl-tests" in str(found.plot)) is there
+
+
+def test_gradients_have_a_row_a_network_whoever_asked():
+    asked = [at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)]
+    cases = [
+        case_with(outcome(comparison, [ratio] * 3))
+        for comparison, ratio in zip(asked, (2.0, 0.9), strict=True)
+    ]
+    found = figures(*cases, *recorded(BOUND))
+    first, second = found["bandwidth-gradients"].table.rows
+    assert (first["network"], second["network"]) == ("resnet_50_s, np 2", "vgg_16_s, np 2")
+    assert (first["bytes"], first["turns"]) == (GRADIENT_BYTES, 9)
+    # 10 ms bare, twice that through Horovod, and the factor at 2 ranks is 1.
+    assert first["horovod_ms"] == pytest.approx(20.0)
+    assert first["bare"] == pytest.approx(GRADIENT_BYTES / 0.010 / 1e9)
+    size = int(second["bytes"] or 0)
+    ours, theirs = (np.array(series(BOUND, side, "seconds", size)) for side in (0, 1))
+    assert second["horovod_ms"] == pytest.approx(1000 * np.median(ours))
+    assert second["tax"] == pytest.approx(np.median(ours / theirs))
+
+
+def test_a_step_lies_where_its_turns_do():
+    (row,) = figures(case_with(outcome(bound(WORKLOAD, 2), [0.9] * 3)))[
+        "bandwidth-bound"
+    ].table.rows
+    # 30 ms without exchange, and 10 ms for it.
+    assert row["step_ms"] == pytest.approx(0.9 * 40)
+    assert (row["all_hidden_ms"], row["nothing_hidden_ms"]) == pytest.approx((30, 40))
+    assert row["of_nothing_hidden"] == pytest.approx(0.9)
+    assert row["of_all_hidden"] == pytest.approx(36 / 30)
+
+
+def test_the_bound_of_a_real_case_is_near_its_verdict():
+    (case,) = recorded(BOUND)
+    (row,) = figures(case)["bandwidth-bound"].table.rows
+    figure_of_case = case.figure
+    assert figure_of_case is not None
+    assert row["of_nothing_hidden"] == pytest.approx(figure_of_case.estimate, rel=0.1)
+
+
+def test_hostile_names_have_rows():
+    (gradients, bounds) = figures(*of_every_name(recorded(BOUND))).values()
+    assert len(gradients.table.rows) == len(bounds.table.rows) == 9
+
+
+def test_without_a_sweep_it_is_told_how_to_get_one():
+    for cases in ([], recorded("memory-resnet_50_s-np2")):
+        found = section(cases)
+        assert_sound(found)
+        assert found.missing.endswith("pytest perf/test_communication.py")
