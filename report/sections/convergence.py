@@ -1,0 +1,341 @@
+"""What trainings learn: loss by samples, and what their validation ended with, by strategy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from harness.archive import Case
+from harness.plan import BlockKind, Question, Work, Workload
+from report.content import Column, Figure, Row, Section, Table, Value
+from report.launches import Started, launches, trusted
+from report.numbers import finite, number
+from report.plots import field, interval, layered, rows_high, tooltip
+from report.slug import slug, unique
+
+TRAINED = (Work.EPOCHS, Work.TIME)
+# Of which strategies train beside each other in timed blocks.
+_TIMED = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
+# Arms with fewer points than these are no line.
+POINTS_OF_A_LINE = 4
+Group = tuple[Workload, Work, int]
+
+
+def section(cases: Sequence[Case]) -> Section:
+    """Of trainings to an end; where there are none, of timed blocks that did nothing but train."""
+    name, title = "convergence", "Convergence"
+    intro = (
+        "Training loss is the mean over the ranks, and what is shown of several rounds, each begun "
+        "from other weights, is the median with the least and the most. Whether strategies end "
+        "alike is judged in the cases of convergence."
+    )
+    sound = trusted(cases)
+    groups = _groups([case for case in sound if case.question.work in TRAINED])
+    figures = [figure for key, arms in groups.items() for figure in _of_group(key, arms)]
+    missing = "Nothing was trained to an end: pytest perf/test_convergence.py"
+    if figures:
+        return Section(name, title, intro, unique(figures))
+    timed = _groups([case for case in sound if case.question in _TIMED])
+    figures = [figure for key, arms in timed.items() for figure in _curves(key, arms)]
+    if not figures:
+        return Section(name, title, intro, missing=missing)
+    return Section(
+        name, title, f"{missing}. This is the loss in timed blocks. {intro}", unique(figures)
+    )
+
+
+def _groups(cases: Sequence[Case]) -> dict[Group, dict[str, list[Started]]]:
+    """The launches of each arm, by workload, kind of work, and replicas of the candidate: plain
+    TensorFlow, which has one, is beside each of them."""
+    asked: dict[Group, list[Case]] = {}
+    for case in cases:
+        if not case.is_against:
+            asked.setdefault((case.workload, case.question.work, case.world_size), []).append(case)
+    found: dict[Group, dict[str, list[Started]]] = {}
+    for key, of_key in asked.items():
+        for started in launches(of_key):
+            if started.document["run"] or started.document["blocks"]:
+                found.setdefault(key, {}).setdefault(started.arm, []).append(started)
+    return found
+
+
+def _of_group(key: Group, arms: Mapping[str, Sequence[Started]]) -> list[Figure]:
+    return [*_curves(key, arms), *_validations(key, arms)]
+
+
+def _how(work: Work, arms: Mapping[str, Sequence[Started]]) -> str:
+    """How long was trained, in words."""
+    runs = [run for group in arms.values() for started in group for run in started.document["run"]]
+    if work is Work.TIME:
+        seconds = [float(run["seconds"]) for run in runs if run["seconds"]]
+        return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
+    epochs = [float(run["epochs"]) for run in runs if run["epochs"]]
+    return f"{max(epochs):.3g} epochs" if work is Work.EPOCHS and epochs else "timed blocks"
+
+
+def _tags(key: Group) -> dict[str, str]:
+    workload, _, world_size = key
+    return {"model": workload.model, "world_size": str(world_size)}
+
+
+# Training loss ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Point:
+    """samples: of all ranks together, since the start."""
+
+    steps: int
+    samples: float
+    loss: float
+    learning_rate: float | None
+
+
+_OF_A_CURVE = (
+    Column("arm", "strategy"),
+    Column("steps", "steps"),
+    Column("samples", "samples", "", 0),
+    Column("loss", "training loss", "", 4),
+    Column("least", "least", "", 4),
+    Column("most", "most", "", 4),
+    Column("learning_rate", "learning rate", "", 6),
+    Column("rounds", "rounds"),
+)
+
+
+def _curves(key: Group, arms: Mapping[str, Sequence[Started]]) -> list[Figure]:
+    """In one figure; none where no loss is known, or only one arm has any in its timed blocks."""
+    workload, work, world_size = key
+    of_arms = {arm: rows for arm, group in arms.items() if (rows := _of_arm(arm, group))}
+    if len(of_arms) < (2 if work is Work.BLOCKS else 1):
+        return []
+    # Held together where all of them have come, if there is such a place.
+    shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))
+    last = {
+        arm: max(
+            (row for row in rows if not shared or row["samples"] in shared),
+            key=lambda row: number(row["samples"]),
+        )
+        for arm, rows in of_arms.items()
+    }
+    said = "; ".join(
+        f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
+        for arm, row in last.items()
+    )
+    rows = [row for of_arm in of_arms.values() for row in of_arm]
+    fewest = min(map(len, of_arms.values()))
+    figure = Figure(
+        name=slug("convergence", "curve", work.value, workload.model, f"np{world_size}"),
+        title=f"{workload.model} on {world_size} "
+        f"{'replica' if world_size == 1 else 'replicas'}, {_how(work, arms)}: training loss",
+        says=f"Training loss: {said}.",
+        table=Table(_OF_A_CURVE, tuple(rows)),
+        plot=_curve_plot(fewest >= POINTS_OF_A_LINE),
+        tags=_tags(key),
+    )
+    return [figure]
+
+
+def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
+    """Medians over the launches, by steps; without steps that not all of them have."""
+    curves = [{point.steps: point for point in curve} for curve in map(_curve, group) if curve]
+    if not curves:
+        return []
+    shared = sorted(set.intersection(*(set(curve) for curve in curves)))
+    if not shared:
+        # They ended at other steps each, as after so many seconds: their ends are held together.
+        curves = [{0: list(curve.values())[-1]} for curve in curves]
+        shared = [0]
+    rows: list[Row] = []
+    for steps in shared:
+        points = [curve[steps] for curve in curves]
+        rates = finite(point.learning_rate for point in points)
+        losses = [point.loss for point in points]
+        rows.append(
+            {
+                "arm": arm,
+                "steps": round(median(point.steps for point in points)),
+                "samples": median(point.samples for point in points),
+                "loss": median(losses),
+                "least": min(losses),
+                "most": max(losses),
+                "learning_rate": median(rates) if rates else None,
+                "rounds": len(points),
+            }
+        )
+    return rows
+
+
+def _curve(started: Started) -> list[_Point]:
+    """Of a run what it kept of itself, or its end; of blocks theirs, where nothing else was done
+    in between."""
+    document = started.document
+    if document["run"]:
+        return _curve_of_run(document["run"])
+    blocks = [*document["warm_up"], *document["blocks"]]
+    if any(block["kind"] != BlockKind.FULL.value for block in blocks):
+        return []
+    points, steps, samples = [], 0, 0
+    for block in blocks:
+        steps += int(block["steps"])
+        samples += int(block["samples"])
+        losses = finite(rank["loss"] for rank in block["ranks"])
+        if losses:
+            points.append(_Point(steps, samples, fmean(losses), None))
+    return points
+
+
+def _curve_of_run(ranks: Sequence[Mapping[str, Any]]) -> list[_Point]:
+    steps = int(ranks[0]["steps"])
+    samples_of_a_step = sum(int(rank["samples"]) for rank in ranks) / steps if steps else 0.0
+    by_step: dict[int, list[float]] = {}
+    rates: dict[int, float | None] = {}
+    for rank in ranks:
+        end = [steps, rank["loss"], rank["learning_rate"]]
+        for step, loss, rate in rank.get("curve") or [end]:
+            by_step.setdefault(int(step), []).extend(finite([loss]))
+            rates[int(step)] = rate
+    return [
+        _Point(step, step * samples_of_a_step, fmean(losses), rates[step])
+        for step, losses in sorted(by_step.items())
+        if losses
+    ]
+
+
+def _curve_plot(lines: bool) -> Mapping[str, Any]:
+    """Lines told apart by dashes and colour; where there is too little for a line, points."""
+    color = field("arm", "nominal", legend={"title": None, "orient": "top"})
+    loss = field("loss", "quantitative", "training loss", scale={"zero": False})
+    if lines:
+        shown = (
+            {
+                "mark": {"type": "area", "style": "band", "opacity": 0.2},
+                "encoding": {
+                    "y": field("least", "quantitative"),
+                    "y2": {"field": "most"},
+                    "color": color,
+                },
+            },
+            {
+                "mark": {"type": "line"},
+                "encoding": {
+                    "y": loss,
+                    "color": color,
+                    "strokeDash": field("arm", "nominal"),
+                    "tooltip": tooltip(_OF_A_CURVE),
+                },
+            },
+        )
+        return layered(*shown, encoding={"x": field("samples", "quantitative", "samples")})
+    return layered(
+        interval("least", "most"),
+        {
+            "mark": {"type": "point", "filled": True, "size": 70},
+            "encoding": {
+                "y": loss,
+                "color": color,
+                "shape": field("arm", "nominal"),
+                "tooltip": tooltip(_OF_A_CURVE),
+            },
+        },
+        encoding={"x": field("samples", "quantitative", "samples", scale={"zero": False})},
+    )
+
+
+# Validation ------------------------------------------------------------------------------------
+
+
+def _validations(key: Group, arms: Mapping[str, Sequence[Started]]) -> list[Figure]:
+    """Loss and accuracy, a figure each, with what who guesses has."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for arm, group in arms.items():
+        for started in group:
+            validation = started.document["run"] and started.document["run"][0]["validation"]
+            if validation:
+                found.setdefault(arm, []).append(validation)
+    return [
+        figure
+        for metric in ("loss", "accuracy")
+        for figure in _validation(key, metric, found, _how(key[1], arms))
+    ]
+
+
+def _validation(
+    key: Group, metric: str, found: Mapping[str, Sequence[Mapping[str, Any]]], how: str
+) -> list[Figure]:
+    workload, work, world_size = key
+    rows = [row for arm, ends in found.items() for row in _ends(arm, metric, ends)]
+    if not rows:
+        return []
+    digits = 4 if metric == "loss" else 3
+    columns = (
+        Column("arm", "strategy"),
+        Column("middle", f"validation {metric}", "", digits),
+        Column("least", "least", "", digits),
+        Column("most", "most", "", digits),
+        Column("chance", "who guesses", "", digits),
+        Column("rounds", "rounds"),
+        Column("samples", "validated on"),
+    )
+    said = "; ".join(
+        f"{row['arm']} {number(row['middle']):.3f} ({number(row['least']):.3f} to "
+        f"{number(row['most']):.3f})"
+        for row in rows
+    )
+    return [
+        Figure(
+            name=slug("convergence", metric, work.value, workload.model, f"np{world_size}"),
+            title=f"{workload.model} on {world_size} replicas, {how}: validation {metric}",
+            says=f"At the end: {said}; who guesses has {number(rows[0]['chance']):.3f}.",
+            table=Table(columns, tuple(rows)),
+            plot=_validation_plot(columns, metric, len(rows)),
+            tags=_tags(key),
+        )
+    ]
+
+
+def _ends(arm: str, metric: str, ends: Sequence[Mapping[str, Any]]) -> list[Row]:
+    values = finite(end[metric] for end in ends)
+    guesses = finite(end["chance_loss"] for end in ends)
+    if not values:
+        return []
+    # Of as many classes as the loss of who guesses says, one is right.
+    chance: Value = None
+    if guesses:
+        chance = guesses[0] if metric == "loss" else math.exp(-guesses[0])
+    return [
+        {
+            "arm": arm,
+            "middle": median(values),
+            "least": min(values),
+            "most": max(values),
+            "chance": chance,
+            "rounds": len(values),
+            "samples": int(ends[0]["samples"]),
+        }
+    ]
+
+
+def _validation_plot(columns: Sequence[Column], metric: str, rows: int) -> Mapping[str, Any]:
+    x = field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
+    return layered(
+        {
+            "mark": {"type": "tick", "style": "quiet"},
+            "encoding": {"x": field("chance", "quantitative")},
+        },
+        interval("least", "most", "x"),
+        {
+            "mark": {"type": "point", "filled": True, "size": 70},
+            "encoding": {
+                "x": x,
+                "color": field("arm", "nominal", legend=None),
+                "shape": field("arm", "nominal", legend=None),
+                "tooltip": tooltip(columns),
+            },
+        },
+        height=rows_high(rows, each=30),
+        encoding={"y": field("arm", "nominal", axis={"title": None, "labelLimit": 260})},
+    )

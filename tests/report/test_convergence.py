@@ -1,0 +1,159 @@
+"""Curves are means over the ranks and medians over the rounds; validations are as they ended."""
+
+from __future__ import annotations
+
+import json
+import math
+from statistics import median
+from typing import Any
+
+import pytest
+
+from harness.archive import Case
+from harness.plan import BlockKind
+from harness.questions import fixed_time, parity
+from report.content import Figure
+from report.sections.convergence import section
+from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
+from tests.report.checks import assert_sound
+from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report
+
+REAL = ["convergence-loss-single-resnet_50_s-np2", "convergence-loss-mirrored-resnet_50_s-np2"]
+ARMS = {"horovod, np 2", "mirrored, np 2", "single, np 1, 2 passes"}
+
+
+def figures(*cases: Case) -> dict[str, Figure]:
+    found = section(cases)
+    assert_sound(found)
+    return {figure.name.removesuffix("-resnet_50_s-np2"): figure for figure in found.figures}
+
+
+def ends(metric: str) -> dict[str, list[float]]:
+    """By strategy, straight from the files."""
+    found: dict[str, list[float]] = {}
+    for name in REAL:
+        for measured in json.loads((RECORDED / f"{name}.json").read_text())["rounds"]:
+            for launch in measured["launches"]:
+                values = found.setdefault(launch["strategy"], [])
+                values.append(launch["run"][0]["validation"][metric])
+    # Both cases rest on the same launches of Horovod.
+    half = len(found["horovod"]) // 2
+    assert found["horovod"][:half] == found["horovod"][half:]
+    return {**found, "horovod": found["horovod"][:half]}
+
+
+def with_curves(case: Case) -> Case:
+    """As if every rank had kept its loss every 100 steps: 10 / samples, a tenth less or more by
+    rank, and half of that in the last round."""
+
+    def add(document: dict[str, Any]) -> None:
+        for measured in document["rounds"]:
+            scale = 0.5 if measured["number"] == 2 else 1.0
+            for launch in measured["launches"]:
+                for rank, run in enumerate(launch["run"]):
+                    off = 0.1 * (2 * rank - 1) if len(launch["run"]) > 1 else 0.0
+                    every = 100 * launch["passes"]
+                    run["curve"] = [
+                        [step, scale * 10 / step + off, 1e-3]
+                        for step in range(every, run["steps"] + 1, every)
+                    ]
+
+    return changed(case, add)
+
+
+@pytest.mark.parametrize("metric", ["loss", "accuracy"])
+def test_validations_are_those_that_were_recorded(metric):
+    rows = figures(*recorded(*REAL))[f"convergence-{metric}-epochs"].table.rows
+    assert {row["arm"] for row in rows} == ARMS
+    for row in rows:
+        values = ends(metric)[str(row["arm"]).partition(",")[0]]
+        assert row["middle"] == median(values)
+        assert (row["least"], row["most"]) == (min(values), max(values))
+        assert (row["rounds"], row["samples"]) == (3, 1000)
+        assert row["chance"] == pytest.approx(math.log(10) if metric == "loss" else 0.1)
+
+
+def test_without_curves_the_ends_are_shown():
+    figure = figures(*recorded(*REAL))["convergence-curve-epochs"]
+    assert {row["arm"] for row in figure.table.rows} == ARMS
+    assert len(figure.table.rows) == 3
+    # As many samples whoever trains: two ranks with 468 steps, one with 936.
+    assert {row["samples"] for row in figure.table.rows} == {29952}
+    assert "'line'" not in str(figure.plot)
+
+
+def test_curves_are_means_over_ranks_and_medians_over_rounds():
+    figure = figures(*map(with_curves, recorded(*REAL)))["convergence-curve-epochs"]
+    own = [row for row in figure.table.rows if row["arm"] == "horovod, np 2"]
+    assert [row["steps"] for row in own] == [100, 200, 300, 400]
+    assert [row["samples"] for row in own] == pytest.approx([6400, 12800, 19200, 25600])
+    for row in own:
+        assert row["loss"] == row["most"] == pytest.approx(10 / int(row["steps"] or 1))
+        assert row["least"] == pytest.approx(5 / int(row["steps"] or 1))
+        assert (row["learning_rate"], row["rounds"]) == (1e-3, 3)
+    single = [row for row in figure.table.rows if "single" in str(row["arm"])]
+    assert [row["samples"] for row in single] == [row["samples"] for row in own]
+    assert "'line'" in str(figure.plot)
+
+
+def test_losses_that_are_none_are_left_out():
+    def diverge(document: dict[str, Any]) -> None:
+        for measured in document["rounds"]:
+            for launch in measured["launches"]:
+                for run in launch["run"]:
+                    run["loss"] = run["validation"]["loss"] = None
+
+    found = figures(*(changed(case, diverge) for case in recorded(*REAL)))
+    assert found.keys() == {"convergence-accuracy-epochs"}
+
+
+def test_what_was_trained_for_a_time_is_apart():
+    asked = fixed_time(WORKLOAD, 2)
+    measured = outcome(asked, [0.9] * 2)
+    for each in measured.rounds:
+        for arm, launch in each.launches.items():
+            launch.run = [run_report(steps=100 + each.number, seconds=10.0)] * arm.world_size
+    found = figures(*recorded(*REAL), case_with(measured))
+    assert "10 s of wall time" in found["convergence-loss-time"].title
+    assert "6 epochs" in found["convergence-loss-epochs"].title
+    rows = found["convergence-curve-time"].table.rows
+    # Both rounds ended at steps of their own.
+    assert [(row["arm"], row["rounds"]) for row in rows] == [
+        ("horovod, np 2", 2),
+        ("horovod, np 1", 2),
+    ]
+
+
+def timed(*others: BlockKind) -> Case:
+    """Blocks of whole steps, and first of Horovod's warm-up those of other kinds."""
+    measured = outcome(parity(WORKLOAD, 2), [1.0] * 2)
+    for each in measured.rounds:
+        warm_up = each.launches[HOROVOD_2].warm_up
+        warm_up[:0] = [block(HOROVOD_2, kind=kind) for kind in others]
+    return case_with(measured)
+
+
+def test_where_nothing_was_trained_to_an_end_timed_blocks_tell():
+    found = section([timed()])
+    assert_sound(found)
+    assert "pytest perf/test_convergence.py" in found.intro
+    (figure,) = found.figures
+    rows = [row for row in figure.table.rows if row["arm"] == "horovod, np 2"]
+    # Three blocks of 5 steps to warm up, three of 10.
+    assert [row["steps"] for row in rows] == [5, 10, 15, 25, 35, 45]
+    assert rows[-1]["samples"] == 45 * 64
+
+
+def test_blocks_that_train_otherwise_in_between_tell_nothing():
+    assert section([timed(BlockKind.LOCAL)]).figures == ()
+
+
+def test_hostile_names_have_figures():
+    assert len(section(of_every_name(recorded(*REAL))).figures) == 9 * 3
+
+
+def test_without_training_it_is_told_how_to_get_it():
+    for cases in ([], recorded("memory-resnet_50_s-np2")):
+        found = section(cases)
+        assert_sound(found)
+        assert found.missing.endswith("pytest perf/test_convergence.py")

@@ -1,0 +1,109 @@
+"""Resident sets are what was read, and what is allowed grows by the ceiling."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import theilslopes
+
+from harness.archive import Case
+from harness.questions import memory
+from harness.verdict import Ceiling
+from report.content import Figure
+from report.sections.memory import MIB, SHOWN, section
+from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
+from tests.report.checks import assert_sound
+from tests.support.rounds import WORKLOAD, outcome, run_report
+
+REAL = "memory-resnet_50_s-np2"
+
+
+def only(*cases: Case) -> Figure:
+    found = section(cases)
+    assert_sound(found)
+    (figure,) = found.figures
+    return figure
+
+
+def readings(rank: int) -> tuple[list[int], np.ndarray]:
+    """Steps, and bytes as medians over the rounds, straight from the file."""
+    rounds = json.loads((RECORDED / f"{REAL}.json").read_text())["rounds"]
+    runs = [measured["launches"][0]["run"][rank]["memory"] for measured in rounds]
+    steps = [step for step, _ in runs[0]]
+    return steps, np.median([[size for _, size in run] for run in runs], axis=0)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_resident_sets_are_those_that_were_read(rank):
+    rows = [row for row in only(*recorded(REAL)).table.rows if row["rank"] == rank]
+    steps, sizes = readings(rank)
+    assert [row["steps"] for row in rows] == steps
+    assert [row["resident_mib"] for row in rows] == pytest.approx(list(sizes / MIB))
+    assert {row["rounds"] for row in rows} == {3}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_growth_is_the_slope_once_it_has_settled(rank):
+    rows = [row for row in only(*recorded(REAL)).table.rows if row["rank"] == rank]
+    steps, sizes = readings(rank)
+    settled = np.array(steps) >= max(steps) / 3
+    slope = theilslopes(np.log(sizes[settled]), np.array(steps)[settled]).slope
+    (growth,) = {row["growth"] for row in rows}
+    assert growth == pytest.approx(100 * np.expm1(1000 * slope))
+
+
+def test_what_is_allowed_grows_by_the_ceiling():
+    rows = [row for row in only(*recorded(REAL)).table.rows if row["rank"] == 0]
+    allowed = {row["steps"]: row["allowed_mib"] for row in rows}
+    resident = {row["steps"]: row["resident_mib"] for row in rows}
+    # A third of 1000 steps, and the factor of the case.
+    assert allowed[325] is None
+    assert allowed[350] == resident[350]
+    assert allowed[850] == pytest.approx(resident[350] * 1.02**0.5)
+
+
+def grown(world_size: int, rounds: int = 2, rule: Any = None) -> Case:
+    """Rank i grows by i kB a step."""
+    measured = outcome(memory(WORKLOAD, world_size), [1.0] * rounds, rule)
+    for each in measured.rounds:
+        for launch in each.launches.values():
+            launch.run = [run_report(steps=300, growth=1e3 * rank) for rank in range(world_size)]
+    return case_with(measured)
+
+
+def test_of_many_ranks_those_that_grow_most_are_shown():
+    figure = only(grown(20))
+    assert {row["rank"] for row in figure.table.rows} == set(range(20 - SHOWN, 20))
+    assert figure.says.startswith("Rank 19 grows most: from 477 to 482 MiB in 300 steps")
+    assert f"The {SHOWN} of 20 ranks" in figure.says
+
+
+def test_without_a_ceiling_nothing_is_allowed():
+    assert {row["allowed_mib"] for row in only(grown(2)).table.rows} == {None}
+    figure = only(grown(2, rule=Ceiling(1.05, unit="")))
+    assert any(row["allowed_mib"] for row in figure.table.rows)
+    assert "a factor <= 1.05" in figure.says
+
+
+def test_too_few_readings_tell_no_growth():
+    def cut(document: dict[str, Any]) -> None:
+        for measured in document["rounds"]:
+            for run in measured["launches"][0]["run"]:
+                del run["memory"][2:]
+
+    (case,) = recorded(REAL)
+    assert {row["growth"] for row in only(changed(case, cut)).table.rows} == {None}
+
+
+def test_hostile_names_have_figures():
+    assert len(section(of_every_name(recorded(REAL))).figures) == 9
+
+
+def test_without_readings_it_is_told_how_to_get_them():
+    for cases in ([], recorded("startup-init-resnet_50_s-np2")):
+        found = section(cases)
+        assert_sound(found)
+        assert found.missing.endswith("pytest perf/test_memory.py")
