@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from harness.store import Document
 from harness.verdict import Verdict
 from report.content import CaseNote, Report, Section
 from report.sections import (
+    bandwidth,
     board,
     comparisons,
+    convergence,
+    ledger,
     machine,
+    memory,
     nodes,
     releases,
     scaling,
+    startup,
+    steps,
     trust,
 )
+from report.slug import unique
 from report.sources import Sources
 from report.words import plural
 
@@ -34,6 +41,12 @@ def session_report(sources: Sources) -> Report:
         scaling.section(cases),
         nodes.section(cases),
         comparisons.parity(cases),
+        ledger.section(cases),
+        steps.section(cases),
+        startup.section(cases),
+        bandwidth.section(cases),
+        convergence.section(cases),
+        memory.section(cases),
         comparisons.others(cases),
         trust.section(cases, sources.trust),
         releases.section(fingerprint, sources.history) if fingerprint else None,
@@ -47,7 +60,7 @@ def session_report(sources: Sources) -> Report:
         warnings=tuple(_warnings(sources)),
         board=board.board(cases),
         notes=_by_verdict(notes),
-        sections=_named_apart(filter(None, sections)),
+        sections=_named_apart([section for section in sections if section is not None]),
         left_out=sources.left_out,
     )
 
@@ -62,19 +75,13 @@ def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
     return tuple(sorted(notes, key=lambda note: order.index(note.verdict)))
 
 
-def _named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
+def _named_apart(report: Sequence[Section]) -> tuple[Section, ...]:
     """With a number behind the name of a figure that another one has already."""
-    taken: Counter[str] = Counter()
-    named = []
-    for section in sections:
-        figures = []
-        for figure in section.figures:
-            taken[figure.name] += 1
-            times = taken[figure.name]
-            name = figure.name if times == 1 else f"{figure.name}_{times}"
-            figures.append(replace(figure, name=name))
-        named.append(replace(section, figures=tuple(figures)))
-    return tuple(named)
+    figures = iter(unique(figure for section in report for figure in section.figures))
+    return tuple(
+        replace(section, figures=tuple(next(figures) for _ in section.figures))
+        for section in report
+    )
 
 
 def _name(session: Document | None) -> str:

@@ -15,8 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from harness.verdict import Verdict
 from report.content import Figure, Report
-from report.formats.html_cells import body, is_number, printable, slug, value_text
 from report.formats.headline import MEANINGS, blames, headline, neutral, others
+from report.formats.html_cells import body, is_number, printable, slug, value_text
 from report.formats.inline import PAGE, assets, json_text
 
 # What cases are chosen by: keys of the board's columns, and of figures' tags.

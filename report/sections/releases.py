@@ -13,7 +13,8 @@ from history.raw import RawResult
 from history.releases import Axis
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.plots import field, layered
-from report.words import plural, slug
+from report.slug import slug
+from report.words import plural
 
 COLUMNS = (
     Column("horovod", "Horovod"),

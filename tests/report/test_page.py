@@ -18,8 +18,8 @@ import pytest
 from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, expect
 
 from report.content import Figure, Report
-from report.formats.html_cells import printable, value_text
 from report.formats.html import page as document
+from report.formats.html_cells import printable, value_text
 from report.formats.inline import themes
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
 from tests.support.browser import chromium, screenshot, served, visit

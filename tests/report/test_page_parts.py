@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from harness.verdict import Verdict
 from report.content import Column, Report, Table
-from report.formats.html_cells import body, number_text, printable
 from report.formats.headline import blames, headline, neutral, others
 from report.formats.html import page
+from report.formats.html_cells import body, number_text, printable
 from report.formats.inline import EARLY, LATE, PAGE, VENDOR, Theme, copies, json_text, themes
 from tests.report.sample import HOSTILE, a_report, hostile
 

@@ -16,8 +16,9 @@ from harness.questions import parity, weak_scaling
 from harness.verdict import Band, Verdict
 from report.plots import by_verdict
 from report.session import session_report
+from report.slug import slug
 from report.sources import newest_session, read_sources
-from report.words import slug, workload_labels
+from report.words import workload_labels
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of, session_of
 from tests.support.rounds import WORKLOAD, outcome
