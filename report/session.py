@@ -53,7 +53,7 @@ def session_report(sources: Sources) -> Report:
         machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
     ]
     return Report(
-        title=f"hvdperf: {_name(session)}",
+        title=f"hvdperf: {_name(session, archive.directory.resolve().name)}",
         verdict=_worst(counts),
         counts={word: counts[word] for word in Verdict if counts[word]},
         facts=_facts(sources),
@@ -84,16 +84,16 @@ def _named_apart(report: Sequence[Section]) -> tuple[Section, ...]:
     )
 
 
-def _name(session: Document | None) -> str:
+def _name(session: Document | None, directory: str) -> str:
     if session is None:
-        return "a session"
+        return f"session {directory}"
     return f"profile {session['profile']}, session {session['session']}"
 
 
 def _facts(sources: Sources) -> dict[str, str]:
     """In a few words each."""
     told, session = sources.fingerprint, sources.archive.session
-    facts = {"session": sources.archive.directory.resolve().name}
+    facts = {}
     if told:
         cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
         gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
@@ -102,7 +102,6 @@ def _facts(sources: Sources) -> dict[str, str]:
             f"TensorFlow {told['tensorflow']}, Horovod {told['horovod']}, {told['mpi_library']}"
         )
     if session is not None:
-        facts["profile"] = session["profile"]
         facts["world sizes"] = ", ".join(map(str, session["world_sizes"]))
         facts["took"] = _took(session)
         if session["against"]:

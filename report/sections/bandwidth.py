@@ -36,7 +36,7 @@ def section(cases: Sequence[Case]) -> Section:
     figures += [*_gradients(sound), *_bounds(sound)]
     return Section(
         "bandwidth",
-        "Collective operations",
+        "Collectives",
         "Bus bandwidth as nccl-tests has it: comparable with what the links can do, whatever the "
         "number of ranks. Medians over the turns of all rounds, with their quartiles. Bare is MPI "
         "on one buffer without a framework, as much as Horovod could reach.",

@@ -43,7 +43,7 @@ def board(cases: Sequence[Case]) -> Figure:
     near = [row for row in rows if row["margin"] is not None]
     return Figure(
         name="board",
-        title="Margins to the thresholds",
+        title="Verdicts",
         says=_says(near),
         table=Table(COLUMNS, rows),
         plot=_plot(min(len(near), ROWS)) if near else None,

@@ -66,7 +66,7 @@ def others(cases: Sequence[Case]) -> Section:
     figures = _figures(cases, OTHERS)
     return Section(
         "comparisons",
-        "Other comparisons",
+        "Comparisons",
         "Each is a ratio with its interval, against the band or the floor that it has to keep.",
         figures,
         "" if figures else "Not measured; the nightly profile does: make perf PROFILE=nightly.",
@@ -85,7 +85,7 @@ def against(cases: Sequence[Case]) -> Section | None:
         "against",
         "Two stacks side by side",
         "Both stacks ran in turns in this session: the speed under this one over that under the "
-        "other. What differs between them is told under Machine and stack.",
+        "other. What differs between them is told under Machine.",
         (figure,),
     )
 

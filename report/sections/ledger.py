@@ -42,7 +42,7 @@ Account = Mapping[str, Any]
 def section(cases: Sequence[Case]) -> Section:
     """Of those cases that have an account."""
     asked = [case for case in cases if case.document["account"] is not None]
-    title, name = "Where the wall time went", "ledger"
+    title, name = "Wall time", "ledger"
     intro = (
         "Every second of a training, from the launch of its processes to their end, has a term; "
         "terms are of an average rank, means over the rounds. Where steps are divided, the terms "

@@ -23,7 +23,7 @@ def section(
         figures += _verdicts(session, earlier)
     return Section(
         "machine",
-        "Machine and stack",
+        "Machine",
         "Figures can be compared only where all of this is equal; a change of any of it begins a "
         "new series.",
         tuple(figures),

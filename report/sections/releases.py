@@ -75,9 +75,9 @@ def _row(line: Line, version: str) -> Row:
 
 
 def _plot() -> Plot:
-    x = field("horovod", "ordinal", "Horovod", sort=None)
+    x = field("horovod", "ordinal", "Horovod", sort=None, axis={"labelAngle": 0})
     stack = field("tensorflow", "nominal", "TensorFlow")
-    y = {"type": "quantitative", "title": "samples/s"}
+    y = {"type": "quantitative", "title": "samples/s", "scale": {"zero": False}}
     return layered(
         {
             "mark": "line",

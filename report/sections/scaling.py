@@ -170,10 +170,15 @@ def _figures(label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
     table = _table(rows)
     keys = {column.key for column in table.columns}
     ways = [way for way in WAYS if f"speedup_{way}" in keys]
+    sizes = [int(row["world_size"] or 1) for row in rows if row["judged"] == "yes"]
     tags = {"model": label, "question": f"{kind} scaling"}
     named = [
-        ("speedup", f"{label}: speedup, {kind} scaling", scaling_plots.speedup(ways)),
-        ("efficiency", f"{label}: efficiency, {kind} scaling", scaling_plots.efficiency(ways)),
+        ("speedup", f"{label}: speedup, {kind} scaling", scaling_plots.speedup(ways, sizes)),
+        (
+            "efficiency",
+            f"{label}: efficiency, {kind} scaling",
+            scaling_plots.efficiency(ways, sizes),
+        ),
     ]
     return [
         Figure(slug(what, kind, label), title, _says(label, kind, rows, ways), table, plot, tags)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from report import plots
@@ -16,79 +16,87 @@ WAYS = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the
 _JUDGED = {"filter": "datum.judged == 'yes'"}
 
 
-def _by_size(title: str = "replicas") -> dict[str, Any]:
-    return plots.field(
-        "world_size", "quantitative", title, scale={"type": "log", "base": 2}, axis={"format": "d"}
-    )
-
-
-def _lines(what: str, ways: Sequence[str]) -> list[dict[str, Any]]:
-    layers: list[dict[str, Any]] = []
-    for way in ways:
-        key = f"{what}_{way}"
-        name = {"datum": WAYS[way], "type": "nominal"}
-        layers += [
-            {
-                "mark": {"type": "rule", "style": "interval"},
-                "encoding": {
-                    "y": plots.field(f"{key}_lower", "quantitative"),
-                    "y2": {"field": f"{key}_upper"},
-                },
-            },
-            {
-                "mark": {"type": "line", "point": False},
-                "encoding": {
-                    "y": plots.field(key, "quantitative"),
-                    "color": name,
-                    "strokeDash": name,
-                },
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 60},
-                "encoding": {
-                    "y": plots.field(key, "quantitative"),
-                    "color": name,
-                    "shape": name,
-                    "tooltip": [
-                        plots.field("world_size", "quantitative", "replicas"),
-                        plots.field(key, "quantitative", f"{what} {WAYS[way]}", format=".3f"),
-                        plots.field(f"{key}_lower", "quantitative", "lower", format=".3f"),
-                        plots.field(f"{key}_upper", "quantitative", "upper", format=".3f"),
-                    ],
-                },
-            },
-        ]
-    return layers
-
-
-def speedup(ways: Sequence[str]) -> Plot:
+def speedup(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
+    """sizes: the world sizes, which both axes are marked with."""
+    y = {"title": "speedup", "axis": {"values": list(sizes)}, "scale": {"type": "log", "base": 2}}
     ideal = {
         "mark": {"type": "line", "style": "ideal"},
-        "encoding": {"y": plots.field("world_size", "quantitative")},
+        "encoding": {
+            "x": _by_size(sizes),
+            "y": plots.field("world_size", "quantitative", **y),
+        },
     }
-    y = {"type": "quantitative", "title": "speedup", "scale": {"type": "log", "base": 2}}
+    return _by_way("speedup", ways, sizes, ideal, y)
+
+
+def efficiency(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
+    y = {"title": "efficiency", "axis": {"format": ".0%"}}
+    ideal = {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"y": {"datum": 1, **y}}}
+    return _by_way("efficiency", ways, sizes, ideal, y)
+
+
+def _by_way(
+    what: str,
+    ways: Sequence[str],
+    sizes: Sequence[int],
+    ideal: plots.Layer,
+    y: dict[str, Any],
+) -> Plot:
+    """A line a way to count, with the interval of each point."""
+    x = _by_size(sizes)
+    estimate = plots.field("estimate", "quantitative", **y)
+    way = plots.field("counted", "nominal", scale={"domain": [WAYS[way] for way in ways]})
+    way["title"] = None
+    known = {
+        "mark": {"type": "rule", "style": "interval"},
+        "encoding": {
+            "x": x,
+            "y": plots.field("lower", "quantitative", **y),
+            "y2": {"field": "upper"},
+        },
+    }
+    line = {
+        "mark": {"type": "line"},
+        "encoding": {"x": x, "y": estimate, "color": way, "strokeDash": way},
+    }
+    points = {
+        "mark": {"type": "point"},
+        "encoding": {
+            "x": x,
+            "y": estimate,
+            "color": way,
+            "shape": way,
+            "tooltip": [
+                plots.field("world_size", "quantitative", "replicas"),
+                plots.field("counted", "nominal", what),
+                plots.field("estimate", "quantitative", "is", format=".3f"),
+                plots.field("lower", "quantitative", "lower", format=".3f"),
+                plots.field("upper", "quantitative", "upper", format=".3f"),
+            ],
+        },
+    }
+    named = ", ".join(f"{what}_{way}: '{WAYS[way]}'" for way in ways)
     return {
-        **plots.layered(ideal, *_titled(_lines("speedup", ways), y)),
-        "transform": [_JUDGED],
-        "encoding": {"x": _by_size()},
+        **plots.layered(ideal, known, line, points),
+        "transform": [
+            _JUDGED,
+            {"fold": [f"{what}_{way}" for way in ways], "as": ["column", "estimate"]},
+            {"filter": "isValid(datum.estimate)"},
+            {"calculate": f"{{{named}}}[datum['column']]", "as": "counted"},
+            {"calculate": "datum[datum['column'] + '_lower']", "as": "lower"},
+            {"calculate": "datum[datum['column'] + '_upper']", "as": "upper"},
+        ],
     }
 
 
-def efficiency(ways: Sequence[str]) -> Plot:
-    ideal = {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"y": {"datum": 1}}}
-    y = {"type": "quantitative", "title": "efficiency", "axis": {"format": ".0%"}}
-    return {
-        **plots.layered(ideal, *_titled(_lines("efficiency", ways), y)),
-        "transform": [_JUDGED],
-        "encoding": {"x": _by_size()},
-    }
-
-
-def _titled(layers: list[dict[str, Any]], y: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """With one title, scale and axis for all layers."""
-    for layer in layers:
-        layer["encoding"]["y"] = {**layer["encoding"]["y"], **y}
-    return layers
+def _by_size(sizes: Sequence[int]) -> dict[str, Any]:
+    return plots.field(
+        "world_size",
+        "quantitative",
+        "replicas",
+        scale={"type": "log", "base": 2},
+        axis={"values": list(sizes), "format": "d", "labelFlush": False, "grid": False},
+    )
 
 
 def bars(count: int) -> Plot:

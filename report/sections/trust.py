@@ -121,31 +121,38 @@ def _row(count: Count) -> Row:
 
 
 def _plot(rows: int) -> Plot:
-    """Shares with their intervals, a row a fault."""
-    places = {
-        "y": field("trial", "nominal", sort=None, axis={"title": None}),
-        "yOffset": {"field": "world_size", "type": "ordinal"},
+    """Shares with their intervals, a row a fault, network and world size."""
+    y = field("into", "nominal", sort=None, axis={"title": None})
+    along: dict[str, object] = {
+        "type": "quantitative",
+        "title": "called by its name, in % of sessions",
+        "scale": {"domain": [0, 100]},
     }
-    along = {"type": "quantitative", "title": "called by its name, in % of sessions"}
-    return layered(
-        {
-            "mark": {"type": "rule", "style": "interval"},
-            "encoding": {**places, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 60},
-            "encoding": {
-                **places,
-                "x": {"field": "share", **along, "scale": {"domain": [0, 100]}},
-                "color": field("world_size", "ordinal", "replicas"),
-                "shape": field("world_size", "ordinal", "replicas"),
-                "tooltip": [
-                    field("trial", "nominal", "planted"),
-                    field("must", "nominal", "must be called"),
-                    field("called", "quantitative", "was"),
-                    field("decided", "quantitative", "of sessions"),
-                ],
+    return {
+        **layered(
+            {
+                "mark": {"type": "rule", "style": "interval"},
+                "encoding": {"y": y, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
             },
-        },
-        height=rows_high(rows),
-    )
+            {
+                "mark": {"type": "point"},
+                "encoding": {
+                    "y": y,
+                    "x": {"field": "share", **along},
+                    "tooltip": [
+                        field("trial", "nominal", "planted"),
+                        field("must", "nominal", "must be called"),
+                        field("called", "quantitative", "was"),
+                        field("decided", "quantitative", "of sessions"),
+                    ],
+                },
+            },
+            height=rows_high(rows),
+        ),
+        "transform": [
+            {
+                "calculate": "datum.trial + ', ' + datum.model + ' np ' + datum.world_size",
+                "as": "into",
+            }
+        ],
+    }

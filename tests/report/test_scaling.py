@@ -104,9 +104,9 @@ def test_every_network_has_its_bar(tmp_path):
 def test_two_workloads_of_a_network_are_told_apart(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
     half = replace(cases[0], workload=replace(WORKLOAD, precision="mixed_float16"))
-    names = figures_of(scaling.section([*cases, half]))
-    assert "speedup-weak-resnet_50_s-float32" in names
-    assert "speedup-weak-resnet_50_s-mixed_float16" in names
+    titles = [figure.title for figure in scaling.section([*cases, half]).figures]
+    assert "resnet_50_s, float32: speedup, weak scaling" in titles
+    assert "resnet_50_s, mixed_float16: speedup, weak scaling" in titles
 
 
 def test_nothing_measured_says_what_would():
