@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from harness.store import Document
@@ -24,7 +24,6 @@ from report.sections import (
     steps,
     trust,
 )
-from report.slug import unique
 from report.sources import Sources
 from report.words import plural
 
@@ -60,7 +59,7 @@ def session_report(sources: Sources) -> Report:
         warnings=tuple(_warnings(sources)),
         board=board.board(cases),
         notes=_by_verdict(notes),
-        sections=_named_apart([section for section in sections if section is not None]),
+        sections=named_apart(filter(None, sections)),
         left_out=sources.left_out,
     )
 
@@ -75,12 +74,22 @@ def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
     return tuple(sorted(notes, key=lambda note: order.index(note.verdict)))
 
 
-def _named_apart(report: Sequence[Section]) -> tuple[Section, ...]:
+def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
     """With a number behind the name of a figure that another one has already."""
-    figures = iter(unique(figure for section in report for figure in section.figures))
+    taken: set[str] = set()
+
+    def free(name: str) -> str:
+        names = (name, *(f"{name}_{times}" for times in range(2, len(taken) + 2)))
+        found = next(each for each in names if each not in taken)
+        taken.add(found)
+        return found
+
     return tuple(
-        replace(section, figures=tuple(next(figures) for _ in section.figures))
-        for section in report
+        replace(
+            section,
+            figures=tuple(replace(figure, name=free(figure.name)) for figure in section.figures),
+        )
+        for section in sections
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from harness.archive import Case
@@ -66,6 +67,11 @@ def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:
 
 def _told(key: str, value: object) -> object:
     return {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, value)
+
+
+def slug(*parts: object) -> str:
+    """A name of a-z, 0-9, "_" and "-" for a figure."""
+    return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts)
 
 
 def shown(figure: Interval | None) -> str:

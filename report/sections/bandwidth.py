@@ -9,17 +9,18 @@ from typing import Any
 
 from harness.archive import Case
 from harness.collectives import KIB, MIB, Collective, StepTimes, busbw
-from harness.plan import SWEEP, BlockKind, Question, Strategy
+from harness.plan import SWEEP, BlockKind, Question, Strategy, Workload
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import trusted
 from report.numbers import number, quantiles
 from report.plots import field, interval, known, layered, rows_high, tooltip
-from report.slug import slug, unique
+from report.words import slug, workload_labels
 
 # A size that a tool has rounded to whole parts of the ranks is still that of the row.
 SAME_SIZE = 0.01
 QUARTILES = (0.25, 0.5, 0.75)
 _BARE = Strategy.BARE.value
+Labels = Mapping[Workload, str]
 TOOLS = {"osu": "OSU", "nccl": "nccl-tests"}
 
 
@@ -33,14 +34,15 @@ def section(cases: Sequence[Case]) -> Section:
         for pairs in [_pairs(case)]
         if pairs
     ]
-    figures += [*_gradients(sound), *_bounds(sound)]
+    labels = workload_labels(case.workload for case in sound)
+    figures += [*_gradients(sound, labels), *_bounds(sound, labels)]
     return Section(
         "bandwidth",
         "Collectives",
         "Bus bandwidth as nccl-tests has it: comparable with what the links can do, whatever the "
         "number of ranks. Medians over the turns of all rounds, with their quartiles. Bare is MPI "
         "on one buffer without a framework, as much as Horovod could reach.",
-        unique(figures),
+        tuple(figures),
         ""
         if figures
         else "No collective operation has been measured: pytest perf/test_communication.py",
@@ -227,7 +229,7 @@ _TIMES = (
 )
 
 
-def _gradients(cases: Sequence[Case]) -> list[Figure]:
+def _gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Of all networks of a session, in one figure; none if there are none."""
     found: dict[tuple[str, int], tuple[Case, list[_Pair]]] = {}
     for case in cases:
@@ -244,7 +246,9 @@ def _gradients(cases: Sequence[Case]) -> list[Figure]:
     columns = (*_WHOSE, *_WIDTHS, *_TIMES, *_TAX)
     rows = [
         {
-            **_whose(case, pairs),
+            **_whose(case, labels),
+            "bytes": pairs[0].size_bytes,
+            "tensors": pairs[0].tensors,
             **_widths(case, pairs),
             "horovod_ms": 1000 * quantiles([pair.horovod for pair in pairs], (0.5,))[0],
             "bare_ms": 1000 * quantiles([pair.bare for pair in pairs], (0.5,))[0],
@@ -267,13 +271,12 @@ def _gradients(cases: Sequence[Case]) -> list[Figure]:
     ]
 
 
-def _whose(case: Case, pairs: Sequence[_Pair]) -> dict[str, Value]:
+def _whose(case: Case, labels: Labels) -> dict[str, Value]:
+    model = labels[case.workload]
     return {
-        "network": f"{case.workload.model}, np {case.world_size}",
-        "model": case.workload.model,
+        "network": f"{model}, np {case.world_size}",
+        "model": model,
         "world_size": case.world_size,
-        "bytes": pairs[0].size_bytes,
-        "tensors": pairs[0].tensors,
     }
 
 
@@ -316,7 +319,7 @@ _OF_A_STEP = (
 )
 
 
-def _bounds(cases: Sequence[Case]) -> list[Figure]:
+def _bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     found = [
         (case, times)
         for case in cases
@@ -324,7 +327,7 @@ def _bounds(cases: Sequence[Case]) -> list[Figure]:
         for times in [_step_times(case)]
         if times
     ]
-    rows = [_of_steps(case, times) for case, times in found]
+    rows = [_of_steps(case, times, labels) for case, times in found]
     if not rows:
         return []
     said = "; ".join(
@@ -365,14 +368,12 @@ def _step_times(case: Case) -> list[StepTimes]:
     return found
 
 
-def _of_steps(case: Case, times: Sequence[StepTimes]) -> Row:
+def _of_steps(case: Case, times: Sequence[StepTimes], labels: Labels) -> Row:
     def middle(values: Iterable[float], unit: float = 1000) -> float:
         return unit * quantiles(list(values), (0.5,))[0]
 
     return {
-        "network": f"{case.workload.model}, np {case.world_size}",
-        "model": case.workload.model,
-        "world_size": case.world_size,
+        **_whose(case, labels),
         "step_ms": middle(turn.full for turn in times),
         "local_ms": middle(turn.local for turn in times),
         "exchange_ms": middle(turn.exchange for turn in times),

@@ -9,8 +9,7 @@ from harness.plan import Question
 from harness.verdict import Band, Ceiling, Floor, Verdict
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.plots import by_verdict, field, layered, rows_high
-from report.slug import slug
-from report.words import QUESTIONS, is_bounded, plural, shown, workload_labels
+from report.words import QUESTIONS, is_bounded, plural, shown, slug, workload_labels
 
 PARITY = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
 OTHERS = (

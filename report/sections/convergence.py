@@ -14,14 +14,51 @@ from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import finite, number
 from report.plots import field, interval, layered, rows_high, tooltip
-from report.slug import slug, unique
+from report.words import plural, slug, workload_labels
 
 TRAINED = (Work.EPOCHS, Work.TIME)
 # Of which strategies train beside each other in timed blocks.
 _TIMED = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
 # Arms with fewer points than these are no line.
 POINTS_OF_A_LINE = 4
-Group = tuple[Workload, Work, int]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What trained the same. world_size: of the candidate. arms: their launches."""
+
+    label: str
+    work: Work
+    world_size: int
+    arms: Mapping[str, Sequence[Started]]
+
+    @property
+    def how_long(self) -> str:
+        """In words."""
+        runs = [
+            run
+            for launched in self.arms.values()
+            for started in launched
+            for run in started.document["run"]
+        ]
+        if self.work is Work.TIME:
+            seconds = finite(run["seconds"] for run in runs)
+            return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
+        epochs = finite(run["epochs"] for run in runs)
+        return (
+            f"{max(epochs):.3g} epochs" if self.work is Work.EPOCHS and epochs else "timed blocks"
+        )
+
+    @property
+    def title(self) -> str:
+        return f"{self.label} on {plural(self.world_size, 'replica')}, {self.how_long}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {"model": self.label, "world_size": str(self.world_size)}
+
+    def named(self, what: str) -> str:
+        return slug("convergence", what, self.work.value, self.label, f"np{self.world_size}")
 
 
 def section(cases: Sequence[Case]) -> Section:
@@ -34,51 +71,35 @@ def section(cases: Sequence[Case]) -> Section:
     )
     sound = trusted(cases)
     groups = _groups([case for case in sound if case.question.work in TRAINED])
-    figures = [figure for key, arms in groups.items() for figure in _of_group(key, arms)]
+    figures = [figure for group in groups for figure in (*_curves(group), *_validations(group))]
     missing = "Nothing was trained to an end: pytest perf/test_convergence.py"
     if figures:
-        return Section(name, title, intro, unique(figures))
+        return Section(name, title, intro, tuple(figures))
     timed = _groups([case for case in sound if case.question in _TIMED])
-    figures = [figure for key, arms in timed.items() for figure in _curves(key, arms)]
+    figures = [figure for group in timed for figure in _curves(group)]
     if not figures:
         return Section(name, title, intro, missing=missing)
     return Section(
-        name, title, f"{missing}. This is the loss in timed blocks. {intro}", unique(figures)
+        name, title, f"{missing}. This is the loss in timed blocks. {intro}", tuple(figures)
     )
 
 
-def _groups(cases: Sequence[Case]) -> dict[Group, dict[str, list[Started]]]:
-    """The launches of each arm, by workload, kind of work, and replicas of the candidate: plain
-    TensorFlow, which has one, is beside each of them."""
-    asked: dict[Group, list[Case]] = {}
+def _groups(cases: Sequence[Case]) -> list[_Group]:
+    """By workload, kind of work, and replicas of the candidate: plain TensorFlow, which has one, is
+    beside each of them."""
+    asked: dict[tuple[Workload, Work, int], list[Case]] = {}
     for case in cases:
         if not case.is_against:
             asked.setdefault((case.workload, case.question.work, case.world_size), []).append(case)
-    found: dict[Group, dict[str, list[Started]]] = {}
-    for key, of_key in asked.items():
-        for started in launches(of_key):
+    labels = workload_labels(workload for workload, _, _ in asked)
+    groups = []
+    for (workload, work, world_size), of_group in asked.items():
+        arms: dict[str, list[Started]] = {}
+        for started in launches(of_group):
             if started.document["run"] or started.document["blocks"]:
-                found.setdefault(key, {}).setdefault(started.arm, []).append(started)
-    return found
-
-
-def _of_group(key: Group, arms: Mapping[str, Sequence[Started]]) -> list[Figure]:
-    return [*_curves(key, arms), *_validations(key, arms)]
-
-
-def _how(work: Work, arms: Mapping[str, Sequence[Started]]) -> str:
-    """How long was trained, in words."""
-    runs = [run for group in arms.values() for started in group for run in started.document["run"]]
-    if work is Work.TIME:
-        seconds = [float(run["seconds"]) for run in runs if run["seconds"]]
-        return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
-    epochs = [float(run["epochs"]) for run in runs if run["epochs"]]
-    return f"{max(epochs):.3g} epochs" if work is Work.EPOCHS and epochs else "timed blocks"
-
-
-def _tags(key: Group) -> dict[str, str]:
-    workload, _, world_size = key
-    return {"model": workload.model, "world_size": str(world_size)}
+                arms.setdefault(started.arm, []).append(started)
+        groups.append(_Group(labels[workload], work, world_size, arms))
+    return groups
 
 
 # Training loss ---------------------------------------------------------------------------------
@@ -106,11 +127,10 @@ _OF_A_CURVE = (
 )
 
 
-def _curves(key: Group, arms: Mapping[str, Sequence[Started]]) -> list[Figure]:
+def _curves(group: _Group) -> list[Figure]:
     """In one figure; none where no loss is known, or only one arm has any in its timed blocks."""
-    workload, work, world_size = key
-    of_arms = {arm: rows for arm, group in arms.items() if (rows := _of_arm(arm, group))}
-    if len(of_arms) < (2 if work is Work.BLOCKS else 1):
+    of_arms = {arm: rows for arm, own in group.arms.items() if (rows := _of_arm(arm, own))}
+    if len(of_arms) < (2 if group.work is Work.BLOCKS else 1):
         return []
     # Held together where all of them have come, if there is such a place.
     shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))
@@ -128,13 +148,12 @@ def _curves(key: Group, arms: Mapping[str, Sequence[Started]]) -> list[Figure]:
     rows = [row for of_arm in of_arms.values() for row in of_arm]
     fewest = min(map(len, of_arms.values()))
     figure = Figure(
-        name=slug("convergence", "curve", work.value, workload.model, f"np{world_size}"),
-        title=f"{workload.model} on {world_size} "
-        f"{'replica' if world_size == 1 else 'replicas'}, {_how(work, arms)}: training loss",
+        name=group.named("curve"),
+        title=f"{group.title}: training loss",
         says=f"Training loss: {said}.",
         table=Table(_OF_A_CURVE, tuple(rows)),
         plot=_curve_plot(fewest >= POINTS_OF_A_LINE),
-        tags=_tags(key),
+        tags=group.tags,
     )
     return [figure]
 
@@ -248,25 +267,22 @@ def _curve_plot(lines: bool) -> Mapping[str, Any]:
 # Validation ------------------------------------------------------------------------------------
 
 
-def _validations(key: Group, arms: Mapping[str, Sequence[Started]]) -> list[Figure]:
+def _validations(group: _Group) -> list[Figure]:
     """Loss and accuracy, a figure each, with what who guesses has."""
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for arm, group in arms.items():
-        for started in group:
+    for arm, launched in group.arms.items():
+        for started in launched:
             validation = started.document["run"] and started.document["run"][0]["validation"]
             if validation:
                 found.setdefault(arm, []).append(validation)
     return [
-        figure
-        for metric in ("loss", "accuracy")
-        for figure in _validation(key, metric, found, _how(key[1], arms))
+        figure for metric in ("loss", "accuracy") for figure in _validation(group, metric, found)
     ]
 
 
 def _validation(
-    key: Group, metric: str, found: Mapping[str, Sequence[Mapping[str, Any]]], how: str
+    group: _Group, metric: str, found: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> list[Figure]:
-    workload, work, world_size = key
     rows = [row for arm, ends in found.items() for row in _ends(arm, metric, ends)]
     if not rows:
         return []
@@ -287,12 +303,12 @@ def _validation(
     )
     return [
         Figure(
-            name=slug("convergence", metric, work.value, workload.model, f"np{world_size}"),
-            title=f"{workload.model} on {world_size} replicas, {how}: validation {metric}",
+            name=group.named(metric),
+            title=f"{group.title}: validation {metric}",
             says=f"At the end: {said}; who guesses has {number(rows[0]['chance']):.3f}.",
             table=Table(columns, tuple(rows)),
             plot=_validation_plot(columns, metric, len(rows)),
-            tags=_tags(key),
+            tags=group.tags,
         )
     ]
 

@@ -11,7 +11,7 @@ from harness.plan import Question, Workload
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.numbers import number
 from report.plots import field, interval, layered, rows_high, tooltip
-from report.slug import slug, unique
+from report.words import slug, workload_labels
 
 # A term below this share of the wall time has no bar of its own.
 SMALL = 0.005
@@ -37,6 +37,7 @@ GROUPS: Mapping[str, str] = {
     "end": "1 processes",
 }
 Account = Mapping[str, Any]
+Labels = Mapping[Workload, str]
 
 
 def section(cases: Sequence[Case]) -> Section:
@@ -51,8 +52,14 @@ def section(cases: Sequence[Case]) -> Section:
     if not asked:
         missing = "No training's wall time has been accounted for: pytest perf/test_ledger.py"
         return Section(name, title, intro, missing=missing)
-    figures = [*map(waterfall, asked), *_by_world_size(asked), speedups(asked), factors(asked)]
-    return Section(name, title, intro, unique(figures))
+    labels = workload_labels(case.workload for case in asked)
+    figures = (
+        *(waterfall(case, labels[case.workload]) for case in asked),
+        *_by_world_size(asked, labels),
+        speedups(asked, labels),
+        factors(asked, labels),
+    )
+    return Section(name, title, intro, figures)
 
 
 # From the ideal to the wall time ---------------------------------------------------------------
@@ -69,13 +76,12 @@ _OF_A_TERM = (
 )
 
 
-def waterfall(case: Case) -> Figure:
+def waterfall(case: Case, model: str) -> Figure:
     """A bar a term: how much longer than ideal, or shorter."""
     account = case.document["account"]
     ours, n = account["candidate"], case.world_size
     rows = _steps_down(case.question, account)
     ideal, wall = number(rows[0]["to_s"]), float(ours["wall_seconds"])
-    model = case.workload.model
     how = f"{ours['steps']} steps on each" if _is_weak(case) else _divided(account)
     terms = [row for row in rows if row["kind"] not in ("total", UNEXPLAINED)]
     worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
@@ -213,14 +219,14 @@ _OF_A_SIZE = (
 )
 
 
-def _by_world_size(cases: Sequence[Case]) -> list[Figure]:
+def _by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """A figure a workload whose weak scaling was asked."""
     found: dict[Workload, dict[int, Mapping[str, Any]]] = {}
     for case in sorted(filter(_is_weak, cases), key=lambda case: case.world_size):
         account = case.document["account"]
         sizes = found.setdefault(case.workload, {1: account["reference"]})
         sizes.setdefault(case.world_size, account["candidate"])
-    return [_stacked(workload.model, sizes) for workload, sizes in found.items()]
+    return [_stacked(labels[workload], sizes) for workload, sizes in found.items()]
 
 
 def _stacked(model: str, sizes: Mapping[int, Mapping[str, Any]]) -> Figure:
@@ -341,11 +347,12 @@ def _ratios(account: Account, names: Sequence[str]) -> dict[str, Value]:
     return values
 
 
-def _whose(case: Case) -> dict[str, Value]:
-    return {"case": case.name, "model": case.workload.model, "world_size": case.world_size}
+def _whose(case: Case, labels: Labels) -> dict[str, Value]:
+    model = labels[case.workload]
+    return {"case": case.name, "model": model, "world_size": case.world_size}
 
 
-def speedups(cases: Sequence[Case]) -> Figure:
+def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     """By speed, by time and by job, of all cases."""
     columns = (
         *_WHOSE,
@@ -358,7 +365,7 @@ def speedups(cases: Sequence[Case]) -> Figure:
     for case in cases:
         ratios = _ratios(case.document["account"], SPEEDUPS)
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
-        rows.append({**_whose(case), **ratios, **shares})
+        rows.append({**_whose(case, labels), **ratios, **shares})
     said = "; ".join(
         f"{row['case']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} by "
         f"time, {number(row['by_job']):.2f} by job"
@@ -391,11 +398,11 @@ _ALSO = (
 )
 
 
-def factors(cases: Sequence[Case]) -> Figure:
+def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     """What the efficiency by speed is the product of, of all cases, and what goes with it."""
     columns = (*_WHOSE, *_of_ratios(FACTORS), *_ALSO)
     rows: list[Row] = [
-        {**_whose(case), **_ratios(case.document["account"], FACTORS), **_also(case)}
+        {**_whose(case, labels), **_ratios(case.document["account"], FACTORS), **_also(case)}
         for case in cases
     ]
     said = "; ".join(

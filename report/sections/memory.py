@@ -15,7 +15,7 @@ from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import number
 from report.plots import field, known, layered, tooltip
-from report.slug import slug, unique
+from report.words import plural, slug, workload_labels
 
 MIB = 1024 * 1024
 # Of more ranks those are shown that grow most.
@@ -36,7 +36,8 @@ def section(cases: Sequence[Case]) -> Section:
     asked = [
         case for case in trusted(cases) if case.question is Question.MEMORY and not case.is_against
     ]
-    figures = unique(figure for case in asked for figure in _of_case(case))
+    labels = workload_labels(case.workload for case in asked)
+    figures = tuple(figure for case in asked for figure in _of_case(case, labels[case.workload]))
     return Section(
         "memory",
         "Memory",
@@ -48,7 +49,7 @@ def section(cases: Sequence[Case]) -> Section:
     )
 
 
-def _of_case(case: Case) -> list[Figure]:
+def _of_case(case: Case, model: str) -> list[Figure]:
     """None where nothing was read."""
     candidate = case.document["plan"]["candidate"]
     started = [
@@ -71,14 +72,13 @@ def _of_case(case: Case) -> list[Figure]:
     n = case.world_size
     return [
         Figure(
-            name=slug("memory", case.workload.model, f"np{n}"),
-            title=f"{case.workload.model} on {n} {'replica' if n == 1 else 'replicas'}: "
-            "resident set of each rank",
+            name=slug("memory", model, f"np{n}"),
+            title=f"{model} on {plural(n, 'replica')}: resident set of each rank",
             says=_said(case, rows, by_growth[0], len(ranks)),
             table=Table(_COLUMNS, tuple(rows)),
             plot=_plot(),
             tags={
-                "model": case.workload.model,
+                "model": model,
                 "world_size": str(n),
                 "question": case.question.value,
             },

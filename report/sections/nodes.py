@@ -9,8 +9,7 @@ from harness.archive import Case
 from harness.plan import Question
 from harness.throughput import throughputs
 from report.content import Column, Figure, Row, Section, Table, Value
-from report.slug import slug
-from report.words import plural, workload_labels
+from report.words import plural, slug, workload_labels
 
 
 def section(cases: Sequence[Case]) -> Section | None:

@@ -13,8 +13,7 @@ from history.raw import RawResult
 from history.releases import Axis
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.plots import field, layered
-from report.slug import slug
-from report.words import plural
+from report.words import plural, slug
 
 COLUMNS = (
     Column("horovod", "Horovod"),

@@ -15,8 +15,7 @@ from harness.verdict import Verdict
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.sections import scaling_plots
 from report.sections.scaling_plots import WAYS
-from report.slug import slug
-from report.words import plural, workload_labels
+from report.words import plural, slug, workload_labels
 
 INTRO = (
     "Speedup is the speed of n replicas over that of one; efficiency is speedup over n. Weak: "

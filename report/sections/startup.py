@@ -14,7 +14,7 @@ from report.content import Column, Figure, Row, Section, Table
 from report.launches import Started, launches, trusted
 from report.numbers import finite, number
 from report.plots import field, layered, rows_high
-from report.slug import slug, unique
+from report.words import slug, workload_labels
 
 PHASES = tuple(phase.value for phase in STARTUP)
 _COLUMNS = (
@@ -38,7 +38,8 @@ def section(cases: Sequence[Case]) -> Section:
             workload = replace(started.case.workload, learning_rate="constant")
             arms = found.setdefault(workload, {})
             arms.setdefault(started.arm + beside, []).append(started)
-    figures = unique(_of_workload(workload.model, arms) for workload, arms in found.items())
+    labels = workload_labels(found)
+    figures = tuple(_of_workload(labels[workload], arms) for workload, arms in found.items())
     return Section(
         "startup",
         "Start-up",

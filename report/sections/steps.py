@@ -12,7 +12,7 @@ from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import finite, number, quantiles
 from report.plots import field, interval, layered, rows_high, tooltip
-from report.slug import slug, unique
+from report.words import plural, slug, workload_labels
 
 OF_HOROVOD = (Question.WEAK_SCALING, Question.PARITY)
 OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
@@ -36,7 +36,8 @@ def section(cases: Sequence[Case]) -> Section:
         "where it is the slowest in more blocks than chance allows (1 in 1000)."
     )
     sound = trusted(cases)
-    figures = unique((*_by_rank(sound), *_of_strategies(sound)))
+    labels = workload_labels(case.workload for case in sound)
+    figures = (*_by_rank(sound, labels), *_of_strategies(sound, labels))
     missing = "" if figures else "No steps have been timed: pytest perf/test_scaling.py"
     return Section(name, title, intro, figures, missing)
 
@@ -51,7 +52,7 @@ _OF_A_RANK = (
 )
 
 
-def _by_rank(cases: Sequence[Case]) -> list[Figure]:
+def _by_rank(cases: Sequence[Case], labels: Mapping[Workload, str]) -> list[Figure]:
     asked = [
         case
         for case in cases
@@ -63,7 +64,7 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
         if _of_horovod(started.document) and _blocks(started):
             found.setdefault((case.workload, started.world_size), []).append(started)
     return [
-        _ranks(workload.model, size, group)
+        _ranks(labels[workload], size, group)
         for (workload, size), group in sorted(
             found.items(), key=lambda item: (item[0][0].name, item[0][1])
         )
@@ -107,16 +108,12 @@ def _ranks(model: str, world_size: int, group: Sequence[Started]) -> Figure:
     y = field("rank", "ordinal", "rank")
     return Figure(
         name=slug("steps", "ranks", model, f"np{world_size}"),
-        title=f"{model}, Horovod on {world_size} {_replicas(world_size)}: step times by rank",
+        title=f"{model}, Horovod on {plural(world_size, 'replica')}: step times by rank",
         says=_said_of_ranks(rows, len(blocks), len(group)),
         table=Table(_OF_A_RANK, tuple(rows)),
         plot=_boxes(_OF_A_RANK, len(rows), y, named_ranks if any(named) else None),
         tags={"model": model, "world_size": str(world_size)},
     )
-
-
-def _replicas(count: int) -> str:
-    return "replica" if count == 1 else "replicas"
 
 
 def _distribution(seconds: Sequence[float]) -> dict[str, Value]:
@@ -132,7 +129,7 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
     middle = [number(row["q50_ms"]) for row in rows]
     longest = max(rows, key=lambda row: number(row["q99_ms"]))
     said = (
-        f"In {blocks} blocks of {started} {'launch' if started == 1 else 'launches'} a step "
+        f"In {plural(blocks, 'block')} of {plural(started, 'launch', 'launches')} a step "
         f"typically takes {_between(min(middle), max(middle))} ms; 1 % of those of rank "
         f"{longest['rank']} take more than {number(longest['q99_ms']):.1f} ms. "
     )
@@ -162,14 +159,16 @@ _OF_AN_ARM = (
 )
 
 
-def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
+def _of_strategies(cases: Sequence[Case], labels: Mapping[Workload, str]) -> list[Figure]:
     """A figure a workload, of all ranks together."""
     found: dict[Workload, dict[str, list[Started]]] = {}
     asked = [case for case in cases if case.question in OF_STRATEGIES and not case.is_against]
     for started in launches(asked):
         if _blocks(started):
             found.setdefault(started.case.workload, {}).setdefault(started.arm, []).append(started)
-    return [_strategies(workload.model, arms) for workload, arms in found.items() if len(arms) > 1]
+    return [
+        _strategies(labels[workload], arms) for workload, arms in found.items() if len(arms) > 1
+    ]
 
 
 def _strategies(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:

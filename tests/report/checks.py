@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from report.content import Figure, Section
+from report.session import named_apart
 
 TAGS = {"model", "world_size", "question"}
 
@@ -83,3 +84,10 @@ def assert_told(section: Section) -> None:
         assert figure.plot is not None
         assert figure.plot["width"] == "container"
         assert any("tooltip" in node.get("encoding", {}) for node in parts(figure.plot))
+
+
+def told(section: Section) -> dict[str, Figure]:
+    """Its figures by the names that they have in a report."""
+    (named,) = named_apart([section])
+    assert_told(named)
+    return {figure.name: figure for figure in named.figures}

@@ -19,7 +19,7 @@ from harness.waterfall import lines
 from report.content import Figure
 from report.sections.ledger import GROUPS, OTHER, SMALL, UNEXPLAINED, section
 from tests.report.cases import RECORDED, case_with, of_every_name, recorded
-from tests.report.checks import assert_sound
+from tests.report.checks import assert_told, told
 from tests.support.marked import marked_round
 from tests.support.rounds import WORKLOAD, outcome
 
@@ -43,9 +43,7 @@ def audited(comparison, rounds: int = 6, **candidate: Any) -> Case:
 
 
 def figures(*cases: Case) -> dict[str, Figure]:
-    found = section(cases)
-    assert_sound(found)
-    return {figure.name: figure for figure in found.figures}
+    return told(section(cases))
 
 
 def waterfall_of(case: Case) -> list[dict[str, Any]]:
@@ -191,6 +189,6 @@ def test_hostile_names_have_figures():
 @pytest.mark.parametrize("cases", [[], ["memory-resnet_50_s-np2"]])
 def test_without_an_account_it_is_told_how_to_get_one(cases):
     found = section(recorded(*cases) if cases else [])
-    assert_sound(found)
+    assert_told(found)
     assert found.figures == ()
     assert found.missing.endswith("pytest perf/test_ledger.py")

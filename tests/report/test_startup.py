@@ -15,16 +15,14 @@ from harness.questions import startup, weak_scaling
 from report.content import Figure
 from report.sections.startup import PHASES, section
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
-from tests.report.checks import assert_sound
+from tests.report.checks import assert_told, told
 from tests.support.rounds import WORKLOAD, outcome
 
 REAL = "startup-init-resnet_50_s-np2"
 
 
 def figures(*cases: Case) -> dict[str, Figure]:
-    found = section(cases)
-    assert_sound(found)
-    return {figure.name: figure for figure in found.figures}
+    return told(section(cases))
 
 
 def test_phases_are_medians_of_the_slowest_ranks():
@@ -55,11 +53,11 @@ def test_arms_that_start_beside_others_are_rows_of_their_own():
     alone = replace(
         measured, rounds=tuple(replace(each, schedule=Schedule.FRESH) for each in measured.rounds)
     )
-    for what, told in ((measured, "other arms"), (alone, "nothing")):
+    for what, beside in ((measured, "other arms"), (alone, "nothing")):
         rows = figures(case_with(what))["startup-resnet_50_s"].table.rows
         assert [row["world_size"] for row in rows] == [1, 2]
-        assert {row["beside"] for row in rows} == {told}
-        assert all(("beside" in str(row["arm"])) == (told == "other arms") for row in rows)
+        assert {row["beside"] for row in rows} == {beside}
+        assert all(("beside" in str(row["arm"])) == (beside == "other arms") for row in rows)
     both = figures(*recorded("parity-resnet_50_s-np2", REAL))["startup-resnet_50_s"].table.rows
     assert [row["beside"] for row in both] == ["nothing", "other arms", "other arms"]
 
@@ -99,5 +97,5 @@ def test_hostile_names_have_figures():
 
 def test_without_launches_it_is_told_how_to_get_them():
     found = section([])
-    assert_sound(found)
+    assert_told(found)
     assert found.missing.endswith("pytest perf/test_startup.py")
