@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from harness.archive import Archive
+from harness.archive import Archive, Case
 from harness.baseline import baseline_session
 from harness.fingerprint import differences
 from harness.stats import Interval
@@ -123,21 +123,29 @@ def _board(found: Sequence[Pair]) -> Figure:
         Column("case", "case"),
     )
     labels = workload_labels(pair.case.workload for pair in found)
-    rows = tuple(
+    rows: list[Row] = [
         {
-            "verdict": pair.b and pair.b.verdict.value,
-            "verdict_a": pair.a and pair.a.verdict.value,
+            "verdict": _word(pair.b),
+            "verdict_a": _word(pair.a),
             "question": question_of(pair.case),
             "model": labels[pair.case.workload],
             "world_size": pair.case.world_size,
-            **_bounded(pair.a and pair.a.figure, "figure_a", "lower_a", "upper_a"),
-            **_bounded(pair.b and pair.b.figure, "figure_b", "lower_b", "upper_b"),
+            **_bounded(_figure_of(pair.a), "figure_a", "lower_a", "upper_a"),
+            **_bounded(_figure_of(pair.b), "figure_b", "lower_b", "upper_b"),
             **_changed_cells(pair.changed),
             "case": pair.case.name,
         }
         for pair in found
-    )
-    return Figure("board", "All cases", _says_cases(found), Table(columns, rows))
+    ]
+    return Figure("board", "All cases", _says_cases(found), Table(columns, tuple(rows)))
+
+
+def _word(case: Case | None) -> str | None:
+    return None if case is None else case.verdict.value
+
+
+def _figure_of(case: Case | None) -> Interval | None:
+    return None if case is None else case.figure
 
 
 def _figure_columns(side: str) -> tuple[Column, ...]:

@@ -133,7 +133,8 @@ def _letter(letter: str) -> str:
         return _KNOWN[letter]
     if letter.isascii() and letter.isprintable():
         return letter
-    base, *marks = unicodedata.normalize("NFD", letter)
-    if len(marks) == 1 and marks[0] in _ACCENTS and base.isascii() and base.isalpha():
-        return f"{_ACCENTS[marks[0]]}{{{base}}}"
+    parts = unicodedata.normalize("NFD", letter)
+    base, mark = parts[0], parts[1:]
+    if mark in _ACCENTS and base.isascii() and base.isalpha():
+        return f"{_ACCENTS[mark]}{{{base}}}"
     return f"{{[}}U+{ord(letter):04X}{{]}}"
