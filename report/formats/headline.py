@@ -30,8 +30,15 @@ class Blame:
 def headline(report: Report) -> str:
     """Such as "2 of 28 cases FAIL"."""
     total = sum(report.counts.values())
-    if report.verdict is None or not total:
-        return f"None of {_cases(total)} was judged" if total else "Nothing was measured"
+    if not total:
+        return "Nothing was measured"
+    if report.verdict is None:
+        judged = total > report.counts.get(Verdict.NOT_JUDGED, 0)
+        return (
+            f"{_cases(total)}, shown side by side"
+            if judged
+            else f"None of {_cases(total)} was judged"
+        )
     count = report.counts.get(report.verdict, 0)
     if report.verdict is Verdict.PASS and count == total:
         return f"All {_cases(total)} PASS" if total > 1 else "The only case: PASS"

@@ -6,13 +6,15 @@ left to the page. A summary above 1 MiB is refused as a whole, so tables go, fro
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.verdict import Verdict
-from report.content import CaseNote, Figure, Report, Section, Table
+from report.content import Figure, Report, Section, Table
 from report.formats.cells import lines_of, one_line, shown
 from report.formats.escaping import fenced, html, inline
+from report.formats.headline import MEANINGS, blames, headline, neutral, others
 
 # Of the whole summary in UTF-8, GitHub's; something is left for the line that says what is not in.
 LIMIT_BYTES = 1024 * 1024
@@ -22,14 +24,6 @@ _ROWS_OF_A_SECTION = 200
 _OUTPUT_LINES = 40
 _LONGEST_TEXT = 2000
 _NAMED = 20
-
-_WORDS = {
-    Verdict.FAIL: "a figure surely misses its threshold, or a launch failed",
-    Verdict.INVALID: "nothing failed, but there is evidence that cannot be trusted",
-    Verdict.INCONCLUSIVE: "nothing failed, but there is evidence that does not decide",
-    Verdict.PASS: "all that was judged passed",
-}
-_NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,46 +83,37 @@ def _parts(report: Report) -> Iterator[_Part]:
 
 
 def _headline(report: Report) -> str:
-    counts = ", ".join(f"{report.counts[v]} {v.value}" for v in Verdict if report.counts.get(v))
-    if report.verdict in _WORDS:
-        said = f"**{report.verdict.value}**: {_WORDS[report.verdict]}."
-    else:
-        said = "Nothing is judged."
-    return _block(f"# {_text(report.title)}") + _block(f"{said} {counts or 'No case'}.")
+    said = f"**{headline(report)}**"
+    if report.verdict is not None:
+        said += f": {MEANINGS[report.verdict]}"
+    rest = f" {others(report)}." if others(report) else ""
+    return _block(f"# {_text(report.title)}") + _block(f"{said}.{rest}")
 
 
 def _not_passed(report: Report) -> Iterator[_Part]:
     """Cases by their verdict, the worst first, with what is known of them."""
-    notes: dict[str, list[CaseNote]] = {}
-    for note in report.notes:
-        notes.setdefault(note.case, []).append(note)
     begun = False
-    for verdict in _NOT_PASSED:
-        cases = [
-            str(row["case"]) for row in report.board.table.rows if row["verdict"] == verdict.value
-        ]
-        cases += [note.case for note in report.notes if note.verdict is verdict]
-        for case in dict.fromkeys(cases):
-            text = f"**{verdict.value}** {_text(case)}"
-            own = [note for note in notes.get(case, ()) if note.verdict is verdict]
-            said = [each for note in own for each in note.paragraphs]
-            blocks = [f"{text}: {_text(said[0])}" if said else text, *map(_text, said[1:])]
-            output = [line for note in own for each in note.output for line in lines_of(each)]
+    for blame in blames(report):
+        for note in blame.notes:
+            blocks = [] if begun else ["## What did not pass"]
+            begun = True
+            case = f"**{blame.verdict.value}** {_text(note.case)}"
+            first, *more = map(_text, note.paragraphs or ("",))
+            blocks += [f"{case}: {first}" if first else case, *more]
+            output = [line for each in note.output for line in lines_of(each)]
             if output:
                 blocks.append(fenced(line[:_LONGEST_TEXT] for line in output[-_OUTPUT_LINES:]))
-            if not begun:
-                blocks.insert(0, "## What did not pass")
-                begun = True
-            yield _Part(f"why {case} did not pass", "".join(map(_block, blocks)))
+            yield _Part(f"why {note.case} did not pass", "".join(map(_block, blocks)))
 
 
 def _not_judged(report: Report) -> Iterator[_Part]:
     """Once what many cases have in common."""
-    cases: dict[str, int] = {}
-    for note in report.notes:
-        if note.verdict is Verdict.NOT_JUDGED and note.paragraphs:
-            cases[note.paragraphs[0]] = cases.get(note.paragraphs[0], 0) + 1
-    for reason, count in cases.items():
+    reasons = Counter(
+        note.paragraphs[0]
+        for note in neutral(report)
+        if note.verdict is Verdict.NOT_JUDGED and note.paragraphs
+    )
+    for reason, count in reasons.items():
         said = f"**{Verdict.NOT_JUDGED.value}** ({count}): {_text(reason)}"
         yield _Part("why cases are not judged", _block(said))
 

@@ -132,11 +132,12 @@ def test_nothing_in_a_report_acts(text):
 def test_the_headline_says_it_in_words():
     first, second, *_ = lines(markdown(report("x")))
     assert first == "T x"
-    assert (
-        second == "FAIL: a figure surely misses its threshold, or a launch failed. 1 FAIL, 1 PASS."
-    )
-    unjudged = replace(report("x"), verdict=None, counts={})
-    assert lines(markdown(unjudged))[1] == "Nothing is judged. No case."
+    meaning = "surely outside of what is allowed, or a launch failed"
+    assert second == f"1 of 2 cases FAIL: {meaning}. 1 PASS."
+    unmeasured = replace(report("x"), verdict=None, counts={})
+    assert lines(markdown(unmeasured))[1] == "Nothing was measured."
+    compared = replace(report("x"), verdict=None)
+    assert lines(markdown(compared))[1] == "2 cases, shown side by side. 1 FAIL, 1 PASS."
 
 
 def test_facts_warnings_and_reasons_come_before_the_board():
