@@ -77,7 +77,7 @@ def _parts(report: Report) -> Iterator[_Part]:
             yield _Part("a warning", _block(f"> **{kind}**: {_text(line)}"))
     yield from _not_passed(report)
     yield from _not_judged(report)
-    yield _Part("the table of all cases", _figure(report.board, "##", report.board.table))
+    yield _Part("the table of all cases", _figure("##", report.board, _table(report.board.table)))
     for section in report.sections:
         yield from _section(section)
 
@@ -126,18 +126,25 @@ def _section(section: Section) -> Iterator[_Part]:
     if section.missing:
         opening += _block(f"Not measured: {_text(section.missing)}")
     frame = _Frame(opening, _block("</details>"))
-    texts = [(figure.title, _figure(figure, "###", figure.table)) for figure in section.figures]
-    for name, text in texts or [(section.title, "")]:
-        yield _Part(name, text, frame)
+    if not section.figures:
+        yield _Part(section.title, "", frame)
+    # Two plots of the same numbers have a table each.
+    told: list[Figure] = []
+    for figure in section.figures:
+        same = next((other for other in told if other.table == figure.table), None)
+        if same is not None:
+            table = f"Its numbers are those of: {_text(same.title)}"
+        elif len(figure.table.rows) > _ROWS_OF_A_SECTION:
+            table = f"{len(figure.table.rows)} rows: see the page."
+        else:
+            table = _table(figure.table)
+        told.append(figure)
+        yield _Part(figure.title, _figure("###", figure, table), frame)
 
 
-def _figure(figure: Figure, level: str, table: Table) -> str:
-    blocks = [f"{level} {_text(figure.title)}", _text(figure.says)]
-    if level != "##" and len(table.rows) > _ROWS_OF_A_SECTION:
-        blocks.append(f"{len(table.rows)} rows: see the page.")
-    else:
-        blocks.append(_table(table))
-    return "".join(map(_block, filter(None, blocks)))
+def _figure(level: str, figure: Figure, table: str) -> str:
+    blocks = (f"{level} {_text(figure.title)}", _text(figure.says), table)
+    return "".join(map(_block, blocks))
 
 
 def _table(table: Table) -> str:

@@ -253,3 +253,10 @@ def test_a_table_of_many_rows_is_for_the_page():
     assert "500 rows: see the page." in lines(made)
     whole = markdown(replace(report(), board=board("x", 500), notes=()))
     assert "x499" in whole
+
+
+def test_two_plots_of_the_same_numbers_share_their_table():
+    first, other = board("x"), replace(board("x"), name="other", title="Other")
+    made = markdown(replace(report(), sections=(Section("s", "S", "", (first, other)),)))
+    assert "Its numbers are those of: All cases" in lines(made)
+    assert len([row for row in table_rows(made) if row[:2] == ["verdict", "question"]]) == 2

@@ -75,7 +75,10 @@ def report(text: str = "x", figures: int = 2, rows: int = 2) -> Report:
             f"Figure {number}: {text}",
             text,
             Table(
-                table.columns, tuple({**row, "more": text} for row in board(text, rows).table.rows)
+                table.columns,
+                tuple(
+                    {**row, "more": text, "bytes": number} for row in board(text, rows).table.rows
+                ),
             ),
         )
         for number in range(figures)
