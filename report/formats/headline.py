@@ -9,10 +9,10 @@ from harness.verdict import Verdict
 from report.content import CaseNote, Report
 
 MEANINGS: Mapping[Verdict, str] = {
-    Verdict.FAIL: "surely outside of what is allowed, or a launch failed",
+    Verdict.FAIL: "outside what is allowed, or did not run",
     Verdict.INVALID: "the evidence cannot be trusted",
     Verdict.INCONCLUSIVE: "the evidence does not decide",
-    Verdict.PASS: "surely within what is allowed",
+    Verdict.PASS: "within what is allowed",
     Verdict.NOT_JUDGED: "shown, and held against nothing",
 }
 # A person is to be told of each of these.
@@ -40,10 +40,11 @@ def headline(report: Report) -> str:
             else f"None of {_cases(total)} was judged"
         )
     count = report.counts.get(report.verdict, 0)
-    if report.verdict is Verdict.PASS and count == total:
-        return f"All {_cases(total)} PASS" if total > 1 else "The only case: PASS"
+    if report.verdict is Verdict.PASS:
+        judged = "judged " if count < total else ""
+        return f"All {count} {judged}cases PASS" if count > 1 else f"The only {judged}case: PASS"
     word = report.verdict.value
-    if report.verdict in (Verdict.FAIL, Verdict.PASS):
+    if report.verdict is Verdict.FAIL:
         return f"{count} of {_cases(total)} {word}"
     return f"{count} of {_cases(total)} {'is' if count == 1 else 'are'} {word}"
 

@@ -12,6 +12,8 @@ from report.content import Column, Table, Value
 _PICTURES = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: "\u2421",
+    # Vega takes them for the end of a line of its own.
+    **dict.fromkeys((0x2028, 0x2029), "\u2424"),
     **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd"),
 }
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}

@@ -11,10 +11,37 @@
         'NOT JUDGED': {colour: 'not_judged', shape: 'square'},
     };
     const COLOURED = ['color', 'fill', 'stroke'];
-    const LEGEND_COLUMN = 130;
+    const LEGENDS = [...COLOURED, 'shape', 'strokeDash', 'size'];
+    const LETTER = 6.5;
+    const SYMBOL = 34;
+
+    /* The channels of these names in a plot and its layers. */
+    function channels(part, names) {
+        if (!part || typeof part !== 'object') {
+            return [];
+        }
+        const own = part.encoding && !Array.isArray(part) ? names.map(name => part.encoding[name]) : [];
+        return [...own.filter(Boolean), ...Object.values(part).flatMap(each => channels(each, names))];
+    }
+
+    /* How many names the channels have to show, and the width of the longest in pixels. */
+    function labels(found, rows) {
+        const names = new Set(found.flatMap(
+            ({datum, field}) => field ? rows.map(row => String(row[field])) : [String(datum)]
+        ));
+        return {count: names.size, width: LETTER * Math.max(1, ...[...names].map(name => name.length))};
+    }
+
+    /* Names along x lie, unless they would lie on each other. */
+    function angle(spec, rows, width) {
+        const named = channels(spec, ['x']).filter(each => ['nominal', 'ordinal'].includes(each.type));
+        const {count, width: each} = labels(named, rows);
+        return count * (each + 10) > 0.85 * width ? -35 : 0;
+    }
 
     /* width: in pixels, of what the plot has; legends take as many columns as fit. */
-    page.vegaConfig = (colours, width) => {
+    page.vegaConfig = (colours, width, spec, rows) => {
+        const longest = labels(channels(spec, LEGENDS), rows).width;
         const text = {labelColor: colours.muted, titleColor: colours.text};
         const [first] = colours.categories;
         return {
@@ -34,15 +61,16 @@
                 tickColor: colours.edge,
                 tickSize: 4,
             },
-            axisX: {labelOverlap: true, tickCount: Math.max(3, Math.round(width / 80))},
-            axisY: {domain: false, ticks: false, labelPadding: 6},
+            axisX: {labelOverlap: true, tickCount: Math.min(10, Math.max(3, Math.round(width / 90)))},
+            axisXDiscrete: {labelAngle: angle(spec, rows, width), labelOverlap: false},
+            axisY: {domain: false, ticks: false, labelPadding: 6, tickCount: 6},
             legend: {
                 ...text,
                 orient: 'top',
                 labelFontSize: 11,
                 titleFontSize: 12,
                 titleFontWeight: 500,
-                columns: Math.max(1, Math.floor(width / LEGEND_COLUMN)),
+                columns: Math.max(1, Math.floor(width / (longest + SYMBOL))),
                 columnPadding: 14,
                 labelLimit: Math.min(320, width - 40),
                 symbolStrokeWidth: 2,
@@ -56,7 +84,7 @@
                 ramp: {scheme: colours.sizes},
                 heatmap: {scheme: colours.sizes},
             },
-            mark: {color: first, tooltip: true},
+            mark: {color: first, opacity: 1, tooltip: true},
             arc: {stroke: colours.panel},
             area: {fillOpacity: 0.5, line: false},
             bar: {cornerRadiusEnd: 2},

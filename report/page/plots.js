@@ -63,7 +63,8 @@
             Object.assign(place, {view, finalize});
             place.replaceChildren(fresh);
             figure.dataset.drawn = 'true';
-        } catch {
+        } catch (error) {
+            console.warn(figure.id, error);
             place.replaceChildren();
             figure.dataset.drawn = 'failed';
             figure.querySelector('details')?.setAttribute('open', '');
@@ -103,7 +104,7 @@
             mode: 'vega-lite',
             actions: false,
             ast: true,
-            config: page.vegaConfig(colours, width),
+            config: page.vegaConfig(colours, width, spec, rows),
             defaultStyle: false,
             loader: {load: nobody, sanitize: nobody, http: nobody, file: nobody},
             logger: listening(errors),

@@ -238,7 +238,7 @@ def judged(**counts: int) -> Report:
         ({"INCONCLUSIVE": 2, "PASS": 2}, "2 of 4 cases are INCONCLUSIVE", "2 PASS"),
         ({"PASS": 28}, "All 28 cases PASS", ""),
         ({"PASS": 1}, "The only case: PASS", ""),
-        ({"PASS": 3, "NOT_JUDGED": 1}, "3 of 4 cases PASS", "1 NOT JUDGED"),
+        ({"PASS": 3, "NOT_JUDGED": 1}, "All 3 judged cases PASS", "1 NOT JUDGED"),
         ({"NOT_JUDGED": 2}, "None of 2 cases was judged", "2 NOT JUDGED"),
         ({}, "Nothing was measured", ""),
     ],
