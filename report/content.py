@@ -21,12 +21,14 @@ Plot = Mapping[str, Any]
 @dataclass(frozen=True)
 class Column:
     """key: of the rows. title: for people. unit: such as "img/s"; empty for text and ratios.
-    digits: how many after the point people are shown; None for text and whole numbers."""
+    digits: how many after the point people are shown; None for text and whole numbers. hidden: for
+    plots and programs; people are not shown it."""
 
     key: str
     title: str
     unit: str = ""
     digits: int | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True)

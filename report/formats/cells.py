@@ -30,8 +30,8 @@ class Shown:
 def shown(table: Table, hidden: Iterable[str] = ()) -> Shown:
     """Bounds stand beside what they are of: a column whose key has "lower" in it, and the next one,
     with "upper" instead, join the one before them, such as `0.873 [0.861, 0.884]`. hidden: keys of
-    columns that are left out."""
-    kept = [column for column in table.columns if column.key not in hidden]
+    more columns that are left out."""
+    kept = [each for each in table.columns if not each.hidden and each.key not in hidden]
     groups = list(_with_bounds(kept))
     return Shown(
         tuple(heading(columns[0]) for columns in groups),

@@ -59,13 +59,20 @@ def is_number(table: Table, column: Column) -> bool:
 
 
 def _cell(value: Value, column: Column) -> Markup:
+    return Markup("<td%s>%s</td>") % (
+        Markup(" hidden" if column.hidden else ""),
+        _content(value, column),
+    )
+
+
+def _content(value: Value, column: Column) -> Markup:
     # Only where there is no value is a cell empty: a style shows it as a dash.
     if value is None:
-        return Markup("<td></td>")
+        return Markup("")
     if not isinstance(value, str):
         shown = number_text(value, column.digits)
-        return Markup(f'<td><data value="{value!r}">{shown}</data></td>')
+        return Markup(f'<data value="{value!r}">{shown}</data>')
     text = escape(printable(value))
     if column.key == "verdict" and value in _VERDICTS:
-        return Markup(f'<td><span class="verdict {slug(_VERDICTS[value])}">{text}</span></td>')
-    return Markup(f"<td><bdi>{text}</bdi></td>")
+        return Markup(f'<span class="verdict {slug(_VERDICTS[value])}">{text}</span>')
+    return Markup(f"<bdi>{text}</bdi>")

@@ -25,11 +25,11 @@ COLUMNS = (
     Column("upper", "upper", digits=3),
     Column("must_be", "must be"),
     Column("margin", "margin", "%", digits=1),
-    Column("margin_lower", "margin, lower", "%", digits=1),
-    Column("margin_upper", "margin, upper", "%", digits=1),
+    Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
+    Column("margin_upper", "margin, upper", "%", digits=1, hidden=True),
     Column("rounds", "rounds"),
     Column("visible_change", "smallest visible change", "%", digits=1),
-    Column("nodes", "nodes"),
+    Column("nodes", "nodes", hidden=True),
     Column("case", "case"),
 )
 
