@@ -28,7 +28,7 @@ COLUMNS = (
     Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
     Column("margin_upper", "margin, upper", "%", digits=1, hidden=True),
     Column("rounds", "rounds"),
-    Column("visible_change", "smallest visible change", "%", digits=1),
+    Column("visible_change", "visible change", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
     Column("case", "case"),
 )

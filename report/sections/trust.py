@@ -52,7 +52,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("case", "case"),
         Column("ratio", "ratio", digits=3),
         Column("interval", "interval"),
-        Column("visible_change", "smallest visible change", "%", digits=1),
+        Column("visible_change", "visible change", "%", digits=1),
         Column("verdict", "verdict"),
     )
     rows: list[Row] = []

@@ -18,6 +18,7 @@ from harness.verdict import Verdict
 from report.content import CaseNote, Column, Figure, Report, Section, Table
 from report.formats.cells import NONE, cell, one_line
 from report.formats.escaping import fenced, html, inline
+from report.formats.headline import MEANINGS
 from report.formats.markdown import LIMIT_BYTES, markdown
 from tests.support.any_report import HOSTILE, board, report
 
@@ -132,8 +133,7 @@ def test_nothing_in_a_report_acts(text):
 def test_the_headline_says_it_in_words():
     first, second, *_ = lines(markdown(report("x")))
     assert first == "T x"
-    meaning = "surely outside of what is allowed, or a launch failed"
-    assert second == f"1 of 2 cases FAIL: {meaning}. 1 PASS."
+    assert second == f"1 of 2 cases FAIL: {MEANINGS[Verdict.FAIL]}. 1 PASS."
     unmeasured = replace(report("x"), verdict=None, counts={})
     assert lines(markdown(unmeasured))[1] == "Nothing was measured."
     compared = replace(report("x"), verdict=None)
