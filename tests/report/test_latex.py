@@ -113,6 +113,7 @@ def test_ascii_reads_as_it_is(text):
         ("M\u00fcller, \u0141\u00f3d\u017a, \u00c5", r"M\"{u}ller, \L{}\'{o}d\'{z}, \r{A}"),
         ("5 \u03bcs \u2265 4 \u00b5s", r"5 \ensuremath{\mu}s \ensuremath{\geq} 4 \textmu{}s"),
         ("\u4e2d \u05d0 \U0001f600", "{[}U+4E2D{]} {[}U+05D0{]} {[}U+1F600{]}"),
+        ("\u03ac \u01d6 \u2260", r"{[}U+03AC{]} {[}U+01D6{]} \ensuremath{\neq}"),
         ("--- ,, ''", "-{}-{}- ,{}, '{}'"),
         ("[1cm] *", "{[}1cm{]} {*}"),
         (r"\input{/etc/passwd}", r"\textbackslash{}input\{/etc/passwd\}"),
