@@ -7,7 +7,10 @@ from pathlib import Path
 from harness.errors import UserError
 from harness.tomlfile import shown
 from report.content import Report
-from report.formats import csv, html, latex, markdown
+from report.formats.csv import tables
+from report.formats.html import page
+from report.formats.latex import latex
+from report.formats.markdown import markdown
 
 FORMATS = ("html", "markdown", "csv", "latex")
 
@@ -17,12 +20,12 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
     to be printed: where it is, or the text. Raises UserError where it cannot be written."""
     if form == "csv":
         directory = out or place.with_name(f"{place.name}-csv")
-        for name, text in csv.tables(report).items():
+        for name, text in tables(report).items():
             _write(directory / f"{name}.csv", text)
         return shown(directory)
     if form == "html":
-        return shown(_write(out or place.with_name(f"{place.name}.html"), html.page(report)))
-    text = markdown.markdown(report) if form == "markdown" else latex.latex(report)
+        return shown(_write(out or place.with_name(f"{place.name}.html"), page(report)))
+    text = markdown(report) if form == "markdown" else latex(report)
     return shown(_write(out, text)) if out is not None else text
 
 

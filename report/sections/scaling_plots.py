@@ -18,7 +18,11 @@ _JUDGED = {"filter": "datum.judged == 'yes'"}
 
 def speedup(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
     """sizes: the world sizes, which both axes are marked with."""
-    y = {"title": "speedup", "axis": {"values": list(sizes)}, "scale": {"type": "log", "base": 2}}
+    y: dict[str, Any] = {
+        "title": "speedup",
+        "axis": {"values": list(sizes)},
+        "scale": {"type": "log", "base": 2},
+    }
     ideal = {
         "mark": {"type": "line", "style": "ideal"},
         "encoding": {
@@ -30,7 +34,7 @@ def speedup(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
 
 
 def efficiency(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
-    y = {"title": "efficiency", "axis": {"format": ".0%"}}
+    y: dict[str, Any] = {"title": "efficiency", "axis": {"format": ".0%"}}
     ideal = {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"y": {"datum": 1, **y}}}
     return _by_way("efficiency", ways, sizes, ideal, y)
 
@@ -103,7 +107,7 @@ def bars(count: int) -> Plot:
     """Efficiencies by speed of every network, a bar a world size. count: of bars."""
     x: dict[str, Any] = {"type": "quantitative", "title": "efficiency by speed"}
     x["axis"] = {"format": ".0%"}
-    places = {
+    places: dict[str, Any] = {
         "y": plots.field("model", "nominal", axis={"title": None}),
         "yOffset": {"field": "world_size", "type": "ordinal"},
     }

@@ -6,7 +6,7 @@ from report.sections import machine
 from tests.report.checks import assert_sound
 from tests.support.stores import SESSION
 
-NOW = {"tensorflow": "2.18.1", "gpu_model": [], "smt": None, "cores": 2}
+NOW: dict[str, object] = {"tensorflow": "2.18.1", "gpu_model": [], "smt": None, "cores": 2}
 
 
 def session(fingerprint: dict, verdicts: dict | None = None, changed: tuple = ()) -> dict:

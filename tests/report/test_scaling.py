@@ -29,14 +29,15 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, RATIOS), outcome(STRONG, RATIOS))
     section = scaling.section(cases)
     assert_sound(section)
-    found = figures_of(section)
+    found, figure = figures_of(section), cases[0].figure
+    assert figure is not None
     for kind in ("weak", "strong"):
         one, two = found[f"speedup-{kind}-resnet_50_s"].table.rows
         assert one["speedup_speed"] == one["efficiency_speed"] == 1
-        assert two["efficiency_speed"] == cases[0].figure.estimate
-        assert two["speedup_speed"] == 2 * cases[0].figure.estimate
-        assert two["speedup_speed_lower"] == 2 * cases[0].figure.lower
-        assert two["speedup_speed_upper"] == 2 * cases[0].figure.upper
+        assert two["efficiency_speed"] == figure.estimate
+        assert two["speedup_speed"] == 2 * figure.estimate
+        assert two["speedup_speed_lower"] == 2 * figure.lower
+        assert two["speedup_speed_upper"] == 2 * figure.upper
 
 
 def test_the_throughput_is_that_of_all_replicas(tmp_path):
