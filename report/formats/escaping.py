@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-_PUNCTUATION = re.compile(r"[\\`*_\[\]<>&~!]")
+# An underscore within a word is one.
+_PUNCTUATION = re.compile(r"[\\`*\[\]<>&~!]|(?<![^\W_])_|_(?![^\W_])")
 # At the beginning of a line: headings, lists, quotes, rules and underlines.
 _BEGINNING = re.compile(r"^([-+=#>:]|\d{1,9}(?=[.)]))")
 # Words, and the bars between cells, which no code can hold in a table.

@@ -80,6 +80,10 @@ def test_a_line_reads_as_it_is(text):
         assert_it_is_text(token.children or ())
 
 
+def test_names_stay_legible_for_who_reads_the_text_itself():
+    assert inline("weak_scaling, _x_ a__b") == r"weak_scaling, \_x\_ a\_\_b"
+
+
 MEAN = st.text(st.sampled_from("|\\`*_~<>[]()#@$&:-+=.! \n1aE/w"), max_size=30)
 
 
