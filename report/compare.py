@@ -261,7 +261,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
             "throughput", "Throughput", intro, missing="neither session has trained Horovod alone"
         )
     columns = (
-        Column("label", "training"),
+        Column("label", "training", hidden=True),
         Column("model", "network"),
         Column("world_size", "replicas"),
         Column("batch", "batch", "samples"),

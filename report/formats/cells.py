@@ -6,7 +6,7 @@ full precision are what report/formats/csv.py is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from report.content import Column, Row, Table, Value
@@ -27,12 +27,11 @@ class Shown:
     rows: tuple[tuple[str, ...], ...]
 
 
-def shown(table: Table, hidden: Iterable[str] = ()) -> Shown:
-    """Bounds stand beside what they are of: a column whose key has "lower" in it, and the next one,
-    with "upper" instead, join the one before them, such as `0.873 [0.861, 0.884]`. hidden: keys of
-    more columns that are left out."""
-    kept = [each for each in table.columns if not each.hidden and each.key not in hidden]
-    groups = list(_with_bounds(kept))
+def shown(table: Table) -> Shown:
+    """Without hidden columns. Bounds stand beside what they are of: a column whose key has "lower"
+    in it, and the next one, with "upper" instead, join the one before them, such as `0.873 [0.861,
+    0.884]`."""
+    groups = list(_with_bounds([column for column in table.columns if not column.hidden]))
     return Shown(
         tuple(heading(columns[0]) for columns in groups),
         tuple(is_numeric(table, columns[0]) for columns in groups),

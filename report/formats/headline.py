@@ -33,12 +33,10 @@ def headline(report: Report) -> str:
     if not total:
         return "Nothing was measured"
     if report.verdict is None:
-        judged = total > report.counts.get(Verdict.NOT_JUDGED, 0)
-        return (
-            f"{_cases(total)}, shown side by side"
-            if judged
-            else f"None of {_cases(total)} was judged"
-        )
+        # Two sessions side by side, or one of which nothing was judged.
+        if total > report.counts.get(Verdict.NOT_JUDGED, 0):
+            return f"{_cases(total)}, shown side by side"
+        return f"None of {_cases(total)} was judged"
     count = report.counts.get(report.verdict, 0)
     if report.verdict is Verdict.PASS:
         judged = "judged " if count < total else ""
