@@ -9,7 +9,7 @@ from harness.verdict import Verdict
 from report.content import CaseNote, Report
 
 MEANINGS: Mapping[Verdict, str] = {
-    Verdict.FAIL: "outside what is allowed, or did not run",
+    Verdict.FAIL: "outside what is allowed, or failed",
     Verdict.INVALID: "the evidence cannot be trusted",
     Verdict.INCONCLUSIVE: "the evidence does not decide",
     Verdict.PASS: "within what is allowed",
@@ -33,7 +33,6 @@ def headline(report: Report) -> str:
     if not total:
         return "Nothing was measured"
     if report.verdict is None:
-        # Two sessions side by side, or one of which nothing was judged.
         if total > report.counts.get(Verdict.NOT_JUDGED, 0):
             return f"{_cases(total)}, shown side by side"
         return f"None of {_cases(total)} was judged"

@@ -29,6 +29,7 @@ CHOSEN_BY = {
 # Where the text of a note would push the next one away, it is folded.
 _LONG_NOTE = 280
 _USUAL_HEIGHT = 260
+_ORDER = {verdict.value: place for place, verdict in enumerate(Verdict)}
 
 
 def page(report: Report) -> str:
@@ -98,7 +99,7 @@ def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
         counts = Counter(value for value in values if value is not None)
         known = list(counts)
         if key == "verdict":
-            known.sort(key=[verdict.value for verdict in Verdict].index)
+            known.sort(key=lambda value: _ORDER.get(str(value), len(_ORDER)))
         elif key != "question":
             known.sort(key=lambda value: (isinstance(value, str), value))
         found[key] = [(value_text(value, columns[key].digits), counts[value]) for value in known]

@@ -14,6 +14,9 @@
     const LEGENDS = [...COLOURED, 'shape', 'strokeDash', 'size'];
     const LETTER = 6.5;
     const SYMBOL = 34;
+    const NUMBERS = 60;
+    const MARGINS = 30;
+    const NARROW = 480;
 
     /* The channels of these names in a plot and its layers. */
     function channels(part, names) {
@@ -39,9 +42,25 @@
         return count * (each + 10) > 0.85 * width ? -35 : 0;
     }
 
+    const labelLimit = width => Math.max(150, width * 0.34);
+
+    /* The width of the names along y; numbers are short. */
+    function beside(spec, rows) {
+        const named = channels(spec, ['y']).filter(each => ['nominal', 'ordinal'].includes(each.type));
+        return named.length ? labels(named, rows).width : NUMBERS;
+    }
+
     /* width: in pixels, of what the plot has; legends take as many columns as fit. */
     page.vegaConfig = (colours, width, spec, rows) => {
         const longest = labels(channels(spec, LEGENDS), rows).width;
+        // Beside names on the left there is less room than a plot would like.
+        const inside = width - Math.min(labelLimit(width), beside(spec, rows)) - MARGINS;
+        const columns = Math.max(1, Math.floor(inside / (longest + SYMBOL)));
+        for (const {legend} of channels(spec, LEGENDS)) {
+            if (legend?.columns > columns) {
+                legend.columns = columns;
+            }
+        }
         const text = {labelColor: colours.muted, titleColor: colours.text};
         const [first] = colours.categories;
         return {
@@ -55,13 +74,14 @@
                 titleFontSize: 12,
                 titleFontWeight: 500,
                 titlePadding: 8,
-                labelLimit: Math.max(90, width * 0.34),
+                titleLimit: width - MARGINS,
+                labelLimit: labelLimit(width),
                 gridColor: colours.line,
                 domainColor: colours.edge,
                 tickColor: colours.edge,
                 tickSize: 4,
             },
-            axisX: {labelOverlap: true, tickCount: Math.min(10, Math.max(3, Math.round(width / 90)))},
+            axisX: {...(width < NARROW ? {titleAnchor: 'end'} : {}), labelOverlap: true, tickCount: Math.min(10, Math.max(3, Math.round(width / 90)))},
             axisXDiscrete: {labelAngle: angle(spec, rows, width), labelOverlap: false},
             axisY: {domain: false, ticks: false, labelPadding: 6, tickCount: 6},
             legend: {
@@ -70,7 +90,7 @@
                 labelFontSize: 11,
                 titleFontSize: 12,
                 titleFontWeight: 500,
-                columns: Math.max(1, Math.floor(width / (longest + SYMBOL))),
+                columns,
                 columnPadding: 14,
                 labelLimit: Math.min(320, width - 40),
                 symbolStrokeWidth: 2,
@@ -106,13 +126,23 @@
     function styles(colours) {
         return {
             ideal: {color: colours.ideal, strokeDash: [5, 4], strokeWidth: 1.5},
-            band: {color: colours.band, opacity: colours.band_opacity, strokeWidth: 0},
+            band: {color: colours.band, fillOpacity: colours.band_opacity, strokeWidth: 0},
             limit: {color: colours.limit, strokeWidth: 1.5},
             interval: {strokeWidth: 2, strokeCap: 'round'},
             named: {color: colours.named, strokeWidth: 2.5, fontWeight: 600},
             quiet: {color: colours.quiet, strokeWidth: 1.5},
         };
     }
+
+    /* What stands for a faint area in a legend is not faint. */
+    page.withLegends = compiled => {
+        for (const legend of compiled.legends ?? []) {
+            const symbols = legend.encode?.symbols?.update;
+            delete symbols?.opacity;
+            delete symbols?.fillOpacity;
+        }
+        return compiled;
+    };
 
     /* Wherever a plot tells verdicts apart without saying how, by colours and shapes of the page. */
     page.withVerdicts = (spec, rows, colours) => {

@@ -108,6 +108,7 @@
             defaultStyle: false,
             loader: {load: nobody, sanitize: nobody, http: nobody, file: nobody},
             logger: listening(errors),
+            patch: page.withLegends,
             renderer: 'svg',
             tooltip: page.tooltip,
         });

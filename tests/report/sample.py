@@ -104,7 +104,7 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
     """Throughput by the number of replicas, beside what would be perfect."""
     alone = drawn.uniform(50, 500)
     speeds = [(size, alone * size ** drawn.uniform(0.8, 1.0)) for size in SIZES]
-    rows = [
+    rows: list[Row] = [
         {
             "model": model,
             "world_size": size,
@@ -141,7 +141,7 @@ def scaling(model: str, question: str, drawn: random.Random, name: str = "") -> 
 def shares(drawn: random.Random) -> Figure:
     """Where the time of a step goes: bars on top of each other."""
     parts = ("compute", "exchange", "waiting", "input")
-    rows = [
+    rows: list[Row] = [
         {"model": model, "part": part, "share": drawn.random(), "note": None}
         for model in MODELS
         for part in parts
@@ -173,7 +173,7 @@ def shares(drawn: random.Random) -> Figure:
 
 def heat(drawn: random.Random) -> Figure:
     """An efficiency by model and number of replicas."""
-    rows = [
+    rows: list[Row] = [
         {"model": model, "world_size": size, "efficiency": drawn.uniform(0.5, 1.0)}
         for model in MODELS
         for size in SIZES
@@ -197,7 +197,7 @@ def heat(drawn: random.Random) -> Figure:
 
 def spread(drawn: random.Random) -> Figure:
     """Repeated measurements within the band that they are held against."""
-    rows = [
+    rows: list[Row] = [
         {"round": number, "ratio": drawn.gauss(1.0, 0.02), "size": size}
         for size in SIZES
         for number in range(1, 13)
@@ -228,6 +228,7 @@ def spread(drawn: random.Random) -> Figure:
             },
         },
     )
+    ratios = [row["ratio"] for row in rows if isinstance(row["ratio"], float)]
     columns = (
         Column("round", "Round"),
         Column("ratio", "Ratio", digits=4),
@@ -236,8 +237,7 @@ def spread(drawn: random.Random) -> Figure:
     return Figure(
         "spread",
         "Rounds of parity",
-        f"{len(rows)} rounds, from {min(row['ratio'] for row in rows):.3f} "
-        f"to {max(row['ratio'] for row in rows):.3f}.",
+        f"{len(rows)} rounds, from {min(ratios):.3f} to {max(ratios):.3f}.",
         Table(columns, tuple(rows)),
         plot,
         {"question": "parity"},
@@ -252,7 +252,7 @@ def without_plot() -> Figure:
         Column("real", "Real", "s", 3),
         Column("tiny", "Tiny", "s", 3),
     )
-    rows = (
+    rows: tuple[Row, ...] = (
         {"name": "all", "whole": 12, "real": 0.1 + 0.2, "tiny": 1.25e-7},
         {"name": "", "whole": 2**53 - 1, "real": 1e22, "tiny": 0.0},
         {"name": None, "whole": None, "real": None, "tiny": None},
@@ -336,7 +336,9 @@ def hostile() -> Report:
     ]
     plain = scaling("vgg_16_s", "parity", drawn, "plain")
     columns = (Column("text", HOSTILE[0], HOSTILE[1]), Column("number", HOSTILE[3], digits=1))
-    texts = [{"text": text, "number": float(place)} for place, text in enumerate(HOSTILE)]
+    texts: list[Row] = [
+        {"text": text, "number": float(place)} for place, text in enumerate(HOSTILE)
+    ]
     titled = {
         "width": "container",
         "title": HOSTILE[1],
