@@ -13,10 +13,10 @@
     const COLOURED = ['color', 'fill', 'stroke'];
     const LEGENDS = [...COLOURED, 'shape', 'strokeDash', 'size'];
     const LETTER = 6.5;
+    const TITLE_LETTER = 7;
     const SYMBOL = 34;
     const NUMBERS = 60;
     const MARGINS = 30;
-    const NARROW = 480;
 
     /* The channels of these names in a plot and its layers. */
     function channels(part, names) {
@@ -50,6 +50,12 @@
         return named.length ? labels(named, rows).width : NUMBERS;
     }
 
+    /* Of the title below: a longer one than the axis begins below the names on the left. */
+    function titleWidth(spec) {
+        const titles = channels(spec, ['x']).map(each => String(each.axis?.title ?? each.title ?? ''));
+        return TITLE_LETTER * Math.max(0, ...titles.map(title => title.length));
+    }
+
     /* width: in pixels, of what the plot has; legends take as many columns as fit. */
     page.vegaConfig = (colours, width, spec, rows) => {
         const longest = labels(channels(spec, LEGENDS), rows).width;
@@ -81,7 +87,7 @@
                 tickColor: colours.edge,
                 tickSize: 4,
             },
-            axisX: {...(width < NARROW ? {titleAnchor: 'end'} : {}), labelOverlap: true, tickCount: Math.min(10, Math.max(3, Math.round(width / 90)))},
+            axisX: {...(titleWidth(spec) > inside ? {titleAnchor: 'end'} : {}), labelOverlap: true, tickCount: Math.min(10, Math.max(3, Math.round(width / 90)))},
             axisXDiscrete: {labelAngle: angle(spec, rows, width), labelOverlap: false},
             axisY: {domain: false, ticks: false, labelPadding: 6, tickCount: 6},
             legend: {

@@ -490,7 +490,7 @@ def test_paper_has_every_plot_in_light_colours(page: Page) -> None:
     page.emulate_media(color_scheme="dark")
     open_page(page)
     assert page.evaluate(DRAWN) < len(drawn_figures(USUAL))
-    page.pdf()
+    assert page.pdf().startswith(b"%PDF-")
     assert page.locator("[data-drawn=true]").count() == len(drawn_figures(USUAL))
     # Whatever is in sight is dark again afterwards; what is far away is drawn when it comes.
     assert page.locator("[data-drawn-in=light]").count() > 0
