@@ -119,10 +119,13 @@ def _launch(document: Document, arm: Arm, number: int, comparison: Comparison) -
 
 
 def _reports(ranks: Reports) -> Reports:
-    return [
-        {name: _float(value) if name in _FLOATS else value for name, value in rank.items()}
-        for rank in ranks
-    ]
+    return [{name: _reported(name, value) for name, value in rank.items()} for rank in ranks]
+
+
+def _reported(name: str, value: Any) -> Any:
+    if name == "curve":
+        return [[steps, *map(_float, floats)] for steps, *floats in value]
+    return _float(value) if name in _FLOATS else value
 
 
 def _block(document: Document) -> Block:

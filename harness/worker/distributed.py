@@ -37,6 +37,10 @@ class DistributedTrainer(ABC):
         """A scalar from what the replicas returned."""
 
     @abstractmethod
+    def own_loss(self, loss: float) -> float:
+        """As harness.worker.trainer.Trainer says."""
+
+    @abstractmethod
     def transport(self) -> str:
         """How the replicas exchange gradients, for the launch's facts."""
 

@@ -25,6 +25,11 @@ class Constant:
         """Of the first optimizer, as it is there; 0 where there is none."""
         return float(self._rates[0].numpy()) if self._rates else 0.0
 
+    @property
+    def assigned(self) -> float:
+        """The same as it was last set, without asking the device that it is on."""
+        return self._initial[0] * self._scale * self._astray if self._initial else 0.0
+
     def before_step(self) -> None:
         """To be called before every step."""
 

@@ -42,3 +42,7 @@ class MirroredTrainer(DistributedTrainer):
 
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+
+    def own_loss(self, loss: float) -> float:
+        # All replicas are this process's.
+        return loss

@@ -103,3 +103,6 @@ class MultiWorkerTrainer(DistributedTrainer):
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
         # This worker's share: adding up all of them would be another collective in every step.
         return self.strategy.experimental_local_results(per_replica)[0]
+
+    def own_loss(self, loss: float) -> float:
+        return loss * float(self.config["world_size"])

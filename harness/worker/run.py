@@ -3,7 +3,10 @@
 import time
 from typing import Any, Optional
 
+import tensorflow as tf
+
 from harness.wire import Phase
+from harness.worker.curve import Curve
 from harness.worker.driver import Driver
 from harness.worker.fault import Fault
 from harness.worker.loop import train_step
@@ -32,7 +35,8 @@ def run(
 
     Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
     learning_rate (at the end), memory ([steps, bytes of the resident set] now and then), marks
-    (four times a step, in seconds since the run began), and validation: what Trainer.validate
+    (four times a step, in seconds since the run began), curve (harness.worker.curve: the loss of
+    this process's samples along the steps; empty if marked), and validation: what Trainer.validate
     returns, or None without.
     """
     driver.enter(Phase.RUN)
@@ -40,6 +44,7 @@ def run(
     fault.stray(trainer.learning_rate)
     samples, done = 0, 0
     memory, marks = [], []
+    curve = Curve(steps, trainer.learning_rate, tf.add_n)
     last_step_seconds = 0.0
     loss: Any = float("nan")
     clock = time.perf_counter
@@ -55,6 +60,8 @@ def run(
         if marked:
             float(step.loss)  # a GPU has done no more than to accept the work
             marks.append([at - begin for at in (step.begin, step.got_batch, step.met, clock())])
+        else:
+            curve.after_step(step.loss)
         loss = step.loss
         samples += step.samples
         done += 1
@@ -76,5 +83,6 @@ def run(
         "learning_rate": trainer.learning_rate.value,
         "memory": memory,
         "marks": marks,
+        "curve": curve.rows(trainer.own_loss),
         "validation": validation,
     }

@@ -52,6 +52,9 @@ class Trainer(Protocol):
     def step(self, kind: str, batch: Any) -> Any:
         """Train on one batch; the loss, a scalar tensor that may not have been computed yet."""
 
+    def own_loss(self, loss: float) -> float:
+        """From what `step` returned to the mean loss of the samples that this process trains on."""
+
     def count(self, batch: Any) -> int:
         """How many samples this process trains on with that batch."""
 

@@ -174,6 +174,16 @@ def test_what_was_no_number_is_none_again():
     assert math.isnan(recalled.rounds[0].launches[HOROVOD_1].blocks[0].seconds)
 
 
+def test_a_curve_with_holes_has_them_again():
+    measured = trained()
+    for report in measured.rounds[0].launches[HOROVOD_2].run:
+        report.update(curve=[[50, 1.5, 1e-3], [100, math.nan, math.inf]])  # type: ignore[attr-defined]
+    first, last = again(measured).rounds[0].launches[HOROVOD_2].run[0]["curve"]
+    assert first == [50, 1.5, 1e-3]
+    assert last[0] == 100
+    assert all(map(math.isnan, last[1:]))
+
+
 OBSERVATIONS = st.lists(st.floats() | st.floats(-1, 1), max_size=12)
 
 

@@ -49,6 +49,7 @@ def test_a_run_is_accounted_for_to_the_second(runner) -> None:
     launches = [measured.launches[arm] for arm in WEAK.arms]
     assert [problem for launch in launches for problem in evidence.problems(launch)] == []
     for launch in launches:
+        assert [rank["curve"] for rank in (*launch.run, *launch.met_run) if rank["curve"]] == []
         book = ledger(launch)
         assert book.steps == STEPS
         # What is left to the balance of the steps may be below nothing by chance.

@@ -61,6 +61,14 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
     # Chance is 0.1 and ln 10 = 2.3.
     assert ranks[0]["validation"]["accuracy"] > 0.2
     assert [step for step, _ in ranks[0]["memory"]] == [25, 50]
+    for rank in ranks:
+        steps, losses, rates = zip(*rank["curve"], strict=True)
+        assert list(steps) == list(range(1, 61))
+        assert losses[-1] == pytest.approx(rank["loss"])
+        # It begins at about ln 10, whatever the strategy makes of it, and learns.
+        assert 1.0 < losses[0] < 5.0
+        assert np.mean(losses[-10:]) < np.mean(losses[:10])
+        assert rates[0] < rates[-1] == pytest.approx(rank["learning_rate"])
     assert all(5e7 < size < 5e9 for _, size in ranks[0]["memory"])
 
 
@@ -78,13 +86,16 @@ def test_strategies_that_train_on_the_same_batches_end_alike(
 ) -> None:
     workload = replace(WORKLOAD, model=model, input_size=32)
     other = replace(other, workload=workload, passes=2 // other.world_size)
-    ended = []
+    ended, trained_at = [], []
     for arm in (horovod(2, workload), other):
         group = start("mpirun", arm, common_order=True)
         ranks = group.ask("run", DEADLINE_S, steps=8 * arm.passes, validate=True)
         ended.append(ranks[0]["validation"]["loss"])
+        losses = [loss for rank in ranks for _, loss, _ in rank["curve"]]
+        trained_at.append(np.mean(losses))
         group.close()
     assert ended[0] == pytest.approx(ended[1], rel=1e-3)
+    assert trained_at[0] == pytest.approx(trained_at[1], rel=1e-3), "of the same samples"
 
 
 def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
@@ -95,6 +106,9 @@ def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
     assert ranks[0]["steps"] == ranks[1]["steps"] > 0
     assert all(rank["seconds"] >= 2.0 for rank in ranks)
     assert ranks[0]["validation"] is None
+    for rank in ranks:
+        assert 0 < len(rank["curve"]) < 200
+        assert rank["curve"][-1][0] == rank["steps"]
 
 
 def test_words_are_validated_too(start: Start) -> None:
@@ -110,6 +124,8 @@ def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> Non
     group = start("mpirun", arm)
     ranks = group.ask("run", DEADLINE_S, steps=30, validate=False)
     assert len({rank["learning_rate"] for rank in ranks}) == 1
+    # Each has the loss of its own samples, and not its share of all: about ln 10 at first.
+    assert all(1.0 < rank["curve"][0][1] < 5.0 for rank in ranks)
     assert evidence.problems(launched(arm, group)) == []
 
 

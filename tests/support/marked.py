@@ -124,7 +124,7 @@ def _reports(rows: Sequence[list[list[float]]]) -> list[dict[str, Any]]:
     """Of a run with these marks, by rank."""
     steps, seconds = len(rows[0]), max(row[-1][3] for row in rows)
     report = run_report(steps=steps, samples=32 * steps, seconds=seconds)
-    return [{**report, "marks": row, "validation": None} for row in rows]
+    return [{**report, "marks": row, "curve": [], "validation": None} for row in rows]
 
 
 def _timeline(steps: int, ranks: int) -> list[dict[str, Any]]:

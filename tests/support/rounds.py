@@ -85,6 +85,7 @@ def run_report(
         "learning_rate": 1e-3,
         "memory": [[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
         "marks": [],
+        "curve": [[step, 2.3 / step, 1e-3] for step in range(20, steps + 1, 20)],
         "validation": {
             "loss": loss,
             "accuracy": accuracy,

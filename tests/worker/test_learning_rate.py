@@ -38,6 +38,7 @@ def train(rate: Constant, steps: int, loss: float = 1.0) -> list[float]:
     for _ in range(steps):
         rate.before_step()
         used.append(rate.value)
+        assert rate.assigned == pytest.approx(rate.value), "known without asking the variable"
         rate.after_step(loss)
     return used
 
@@ -101,3 +102,7 @@ def test_a_rate_that_goes_astray_stays_off_by_its_factor() -> None:
         rate.go_astray(2.0)
     assert train(constant, 1) == pytest.approx([2e-3])
     assert train(rising, 2) == pytest.approx([2e-3 / WARM, 4e-3 / WARM])
+
+
+def test_where_there_is_no_optimizer_the_rate_is_nothing() -> None:
+    assert Constant([]).assigned == Constant([]).value == 0.0
