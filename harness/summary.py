@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from harness import waterfall
 from harness.collectives import Collective
@@ -42,6 +43,16 @@ _TAXES = {
 _HEADER = f"{'case':<6} {'model':<15} {'np':>3} {'figure':>6} {'interval':<14} "
 _HEADER += f"{'must be':<13} {'n':>2} verdict"
 
+# As pytest's terminal writer names them.
+MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
+    Verdict.FAIL: {"red": True, "bold": True},
+    Verdict.INVALID: {"yellow": True},
+    Verdict.INCONCLUSIVE: {"yellow": True},
+    Verdict.PASS: {"green": True},
+    Verdict.NOT_JUDGED: {},
+}
+_WORDS = re.compile(rf"\b({'|'.join(verdict.value for verdict in MARKUP)})\b")
+
 # Exit statuses; the worst verdict of a session decides, in the order of harness.verdict.Verdict.
 EXIT_STATUS = {Verdict.FAIL: 1, Verdict.INVALID: 7, Verdict.INCONCLUSIVE: 6, Verdict.PASS: 0}
 NOTHING_MEASURED = 5
@@ -56,6 +67,16 @@ def exit_status(verdicts: Sequence[Verdict]) -> int:
         if verdict in verdicts:
             return status
     return NOTHING_MEASURED
+
+
+def painted(text: str, markup: Callable[..., str]) -> str:
+    """Its verdict words in colour. markup: of a text, in the ways of MARKUP; what shows no colours
+    hands it back as it is."""
+
+    def paint(word: re.Match[str]) -> str:
+        return markup(word[0], **MARKUP[Verdict(word[0])])
+
+    return _WORDS.sub(paint, text)
 
 
 def figure_text(figure: Interval | None) -> str:

@@ -1,10 +1,13 @@
+import io
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
+from _pytest._io import TerminalWriter
 
 from harness.launch.group import GroupFailed
 from harness.plan import Comparison
@@ -32,6 +35,7 @@ from harness.summary import (
     explanation,
     figure_text,
     line,
+    painted,
     table,
 )
 from harness.verdict import Band, Floor, Rule, Verdict
@@ -199,6 +203,31 @@ def test_counts_are_in_the_order_of_severity():
     verdicts = [Verdict.PASS, Verdict.FAIL, Verdict.PASS, Verdict.PASS]
     assert counts([outcome(WEAK, RATIOS, None, v) for v in verdicts]) == "1 FAIL, 3 PASS"
     assert counts([]) == "nothing measured"
+
+
+# Colours ---------------------------------------------------------------------------------------
+
+
+def writer(colours: bool) -> TerminalWriter:
+    made = TerminalWriter(io.StringIO())
+    made.hasmarkup = colours
+    return made
+
+
+def test_verdicts_have_their_colours_and_nothing_else_has():
+    words = " ".join(verdict.value for verdict in Verdict)
+    text = painted(f"{words} of FAILED PASSes", writer(True).markup)
+    assert text == (
+        "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mINCONCLUSIVE\x1b[0m "
+        "\x1b[32mPASS\x1b[0m NOT JUDGED of FAILED PASSes"
+    )
+
+
+def test_without_colours_every_byte_is_the_same():
+    for text in table(list(all_sorts())):
+        assert painted(text, writer(False).markup) == text
+        coloured = painted(text, writer(True).markup)
+        assert re.sub("\x1b\\[[0-9;]*m", "", coloured) == text
 
 
 def test_an_explanation_shows_cause_and_the_end_of_stderr():
