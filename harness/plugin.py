@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from harness import bandwidths, baseline, summary
+from harness import bandwidths, baseline, live, overview, summary
 from harness import campaign as campaigns
 from harness.archive import read_session
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.journal import Journal, open_store, session_document
-from harness.launch.slots import Slots, outer_size
+from harness.launch.slots import Slots, outer_size, shown_by
 from harness.machine import local_machine
 from harness.placement import Offer, local_offers
 from harness.plan import AGAINST, Comparison, Schedule
@@ -28,8 +28,9 @@ from harness.replay import ReplayedClock, record
 from harness.resume import earlier_parts, resumable
 from harness.session import Outcome, Session
 from harness.stack import probe, stack_differences
+from harness.telling import Telling
 from harness.thresholds import case_of, propose
-from harness.verdict import Verdict
+from harness.verdict import Verdict, worst
 from models.inputs import INPUTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,6 +97,8 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 "pytest-xdist (-n) would measure several cases at the same time; leave out -n"
             )
+    if shown_by() != os.getpid() and not live.ends_at_a_terminal(shown_by()):
+        without_colours(config)
     if any(map(holds_cases, config.args)):
         # Its plugin imports all of hypothesis for the summary. That takes a second, and after
         # Ctrl-C mpirun gives no more than that to everything.
@@ -103,6 +106,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if outer_size() > 1:
         # At once, whatever the session is about: slots that wait in MPI_Init do not sleep.
         config.stash[_slots] = Slots()
+
+
+def without_colours(config: pytest.Config) -> None:
+    """Unless they were asked for: the terminal that pytest sees under mpirun is mpirun's pipe."""
+    asked = {"PY_COLORS", "FORCE_COLOR"} & os.environ.keys()
+    if getattr(config.option, "color", "") == "auto" and not asked:
+        config.option.color = "no"
 
 
 class Suite:
@@ -131,6 +141,7 @@ class Suite:
         self.began = time.monotonic()
         self._session: Session | None = None
         self._journal: Journal | None = None
+        self._telling = Telling(config.pluginmanager, self.began)
 
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
         if self.slots is None:
@@ -148,7 +159,8 @@ class Suite:
             session = self.prepare()
             missing = [c for c in self.selected if c not in self.outcomes]
             together = [c for c in missing if c.rounds == comparison.rounds] or [comparison]
-            session.measure(together, [c for c in missing if c not in together])
+            with self._telling.long_work():
+                session.measure(together, [c for c in missing if c not in together])
         outcome = self.outcomes[comparison]
         self.reported.append(outcome)
         return outcome
@@ -159,56 +171,53 @@ class Suite:
         if self._journal is not None:
             problem = self._journal.keep(outcome)
             if problem:
-                self._say(problem)
+                self._telling.say(problem)
 
     def prepare(self) -> Session:
         """Check the stack and open what measuring needs, once. Raises UserError."""
-        if self._session is None:
-            self._say("probe the installed stack")
-            stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
-            if self.options.against:
-                stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
-                self.changed = stack_differences(stacks[AGAINST], stacks[""])
-            facts = fingerprint(
-                self.machine,
-                stacks[""],
-                self.options.launcher,
-                self.campaign.slots,
-                data_sets={name: data.identity for name, data in self.campaign.data.items()},
-            )
-            if self.baseline is not None:
-                self.new_series = baseline.new_series(self.baseline, facts)
-            earlier = earlier_parts(self.resumed, facts, self.campaign, self.changed, self.selected)
-            self.outcomes.update(earlier.outcomes)
-            for text in earlier.told:
-                self._say(text)
-            starter = campaigns.make_starter(self.campaign, stacks, self.slots)
-            budget_s = self.campaign.profile.budget_s
-            tools = campaigns.make_tool_runner(starter, budget_s, self._say)
-            self._session = Session(
-                starter=starter,
-                tools=None if tools is None else tools.run,
-                profile=self.campaign.profile,
-                thresholds=self.campaign.thresholds,
-                progress=self._say,
-                seed=earlier.seed,
-                decided=self._decided,
-                began=time.monotonic() - earlier.budget_spent_seconds,
-                timed_seconds=earlier.timed_seconds,
-            )
-            told = session_document(self.campaign, self._session.seed, self.changed)
-            store = open_store(self.campaign, facts, earlier)
-            self._journal = Journal(store, self._session, told, earlier, self.began)
-        return self._session
+        if self._session is not None:
+            return self._session
+        with self._telling.long_work():
+            return self._prepared()
 
-    def _say(self, text: str) -> None:
-        """A progress line, past pytest's capture."""
-        capture = self.config.pluginmanager.getplugin("capturemanager")
-        reporter: Any = self.config.pluginmanager.getplugin("terminalreporter")
-        elapsed = time.monotonic() - self.began
-        with capture.global_and_fixture_disabled():
-            reporter.ensure_newline()
-            reporter.write_line(f"[{elapsed:6.1f} s] {text}")
+    def _prepared(self) -> Session:
+        self._telling.say("probe the installed stack")
+        stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
+        if self.options.against:
+            stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
+            self.changed = stack_differences(stacks[AGAINST], stacks[""])
+        facts = fingerprint(
+            self.machine,
+            stacks[""],
+            self.options.launcher,
+            self.campaign.slots,
+            data_sets={name: data.identity for name, data in self.campaign.data.items()},
+        )
+        if self.baseline is not None:
+            self.new_series = baseline.new_series(self.baseline, facts)
+        earlier = earlier_parts(self.resumed, facts, self.campaign, self.changed, self.selected)
+        self.outcomes.update(earlier.outcomes)
+        for text in earlier.told:
+            self._telling.say(text)
+        starter = campaigns.make_starter(self.campaign, stacks, self.slots)
+        budget_s = self.campaign.profile.budget_s
+        tools = campaigns.make_tool_runner(starter, budget_s, self._telling.say)
+        self._session = session = Session(
+            starter=starter,
+            tools=None if tools is None else tools.run,
+            profile=self.campaign.profile,
+            thresholds=self.campaign.thresholds,
+            progress=self._telling.say,
+            doing=self._telling.note,
+            seed=earlier.seed,
+            decided=self._decided,
+            began=time.monotonic() - earlier.budget_spent_seconds,
+            timed_seconds=earlier.timed_seconds,
+        )
+        told = session_document(self.campaign, session.seed, self.changed)
+        store = open_store(self.campaign, facts, earlier)
+        self._journal = Journal(store, session, told, earlier, self.began)
+        return session
 
     def taken_over_unasked(self) -> list[Verdict]:
         """Of a session that is resumed, the verdicts on cases that are not selected now."""
@@ -426,8 +435,7 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, Any] | None:
     word = getattr(report, "verdict", None)
     if word is None or report.when != "call":
         return None
-    colour = {"PASS": {"green": True}, "NOT JUDGED": {}}.get(word, {"red": True})
-    return word.lower(), word[0], (word, colour)
+    return word.lower(), word[0], (word, summary.MARKUP[Verdict(word)])
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)
@@ -461,12 +469,21 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if _suite not in config.stash or config.option.collectonly:
         return
     suite = config.stash[_suite]
-    terminalreporter.section(f"hvdperf: {summary.counts(suite.reported)}")
+    verdict = worst([outcome.judgement.verdict for outcome in suite.reported])
+    terminalreporter.section(
+        f"hvdperf: {summary.counts(suite.reported)}", **summary.MARKUP[verdict]
+    )
     for text in summary.against(suite.options.against, suite.changed):
         terminalreporter.write_line(text)
-    tables = [*summary.table(suite.reported), *bandwidths.table(suite.reported)]
+    lines_of_networks = overview.table(suite.reported)
+    tables = [
+        *([*lines_of_networks, ""] if lines_of_networks else []),
+        *summary.table(suite.reported),
+        *bandwidths.table(suite.reported),
+    ]
+    markup = config.get_terminal_writer().markup
     for text in [*tables, *suite.lines()]:
-        terminalreporter.write_line(text)
+        terminalreporter.write_line(summary.painted(text, markup))
 
 
 def session_directory(config: pytest.Config) -> Path | None:

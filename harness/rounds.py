@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,8 @@ class Runner:
     and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
     long such a turn of all arms took last. work: what the launches do. last_phase: of a start-up,
     if that is all they do. seed, runs: what training runs begin with, and how long they are.
-    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often.
+    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often. progress is
+    told what is going on, a line at a time; doing, what passes between two lines.
     """
 
     starter: Starter
@@ -57,6 +58,7 @@ class Runner:
     weights_directory: Path
     progress: Progress
     order: random.Random
+    doing: Progress = lambda text: None
     failures: dict[Arm, GroupFailed] = field(default_factory=dict)
     steps: dict[tuple[Arm, BlockKind], int] = field(default_factory=dict)
     correctness: dict[Arm, Launch] = field(default_factory=dict)
@@ -127,6 +129,7 @@ class Runner:
         self._settle_steps(result)
         began = time.monotonic()
         for turn in range(self.turns):
+            self.doing(f"turn {turn + 1} of {self.turns}")
             order = list(groups) if turn % 2 == 0 else list(groups)[::-1]
             for arm in order:
                 self._guarded(groups, arm, partial(self._turn, groups, result, arm, turn))
@@ -219,7 +222,7 @@ class Runner:
         self.progress(f"FAILED {failure}")
 
     def _start(self, result: Round, arms: Sequence[Arm], groups: dict[Arm, Group]) -> None:
-        self.progress("start " + ", ".join(arm.label for arm in arms))
+        self.progress(_start_of(arms))
         for arm in arms:
             self._start_one(result, arm, groups, share_startup=len(arms) > 1)
         waiting = set(groups)
@@ -229,6 +232,8 @@ class Runner:
             for arm in list(waiting):
                 if groups[arm].settled(self.sampling.startup_deadline_s):
                     waiting.remove(arm)
+                    if waiting:
+                        self.doing(_start_of(each for each in arms if each in waiting))
                     self._guarded(groups, arm, partial(self._started, groups, result, arm))
 
     def _start_one(
@@ -265,6 +270,7 @@ class Runner:
 
     def _warm_up(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group, launch = groups[arm], result.launches[arm]
+        self.doing(f"warm up {arm.label}")
         group.resume()
         for transfer in self.transfers.get(arm, ()):
             first = self._series(groups, result, arm, transfer, 0, WARM_UP_REPEATS)
@@ -356,6 +362,7 @@ class Runner:
 
     def _finish(self, groups: dict[Arm, Group], result: Round, arm: Arm) -> None:
         group, launch = groups[arm], result.launches[arm]
+        self.doing(f"check {arm.label}")
         group.resume()
         # Every rank looks at all files of the data set, which may lie on a slow network.
         launch.evidence = group.ask("evidence", self.sampling.startup_deadline_s)
@@ -378,3 +385,7 @@ class Runner:
         shuffled = list(things)
         self.order.shuffle(shuffled)
         return shuffled
+
+
+def _start_of(arms: Iterable[Arm]) -> str:
+    return "start " + ", ".join(arm.label for arm in arms)

@@ -74,13 +74,25 @@ class Outcome:
         return self.judgement.verdict is Verdict.PASS
 
 
+@dataclass(frozen=True)
+class Doing:
+    """What a session is at. where: which network, and which round of how many until verdicts are
+    tried. next_look: when that will be, by the monotonic clock, as far as the rounds before tell;
+    None where there was none. budget_ends: after which no round is begun."""
+
+    where: str
+    what: str
+    next_look: float | None
+    budget_ends: float
+
+
 @dataclass
 class Session:
     """Measures workloads one after the other and keeps what came out.
 
-    progress is told what is going on, a line at a time; decided, every outcome the moment that it
-    is known. tools: times an operation on so many slots by whatever other tools are installed
-    (harness.tool_runner).
+    progress is told what is going on, a line at a time; doing, the same and what passes between
+    two lines; decided, every outcome the moment that it is known. tools: times an operation on so
+    many slots by whatever other tools are installed (harness.tool_runner).
     """
 
     starter: Starter
@@ -89,6 +101,7 @@ class Session:
     progress: Progress
     seed: int
     decided: Callable[[Outcome], None]
+    doing: Callable[[Doing], None] = lambda doing: None
     tools: Callable[[Collective, int], Sequence[ToolRun]] | None = None
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
@@ -176,6 +189,7 @@ class _Work:
         self._rounds: list[Round] = []
         self._decided: set[Comparison] = set()
         self._seconds_of_round: list[float] = []
+        self._round_began = time.monotonic()
         self._compared: dict[Comparison, list[str]] = {}
         workload, work = comparisons[0].workload, comparisons[0].question.work
         self._prefix = workload.model + ("" if work is Work.BLOCKS else f" {work.value}")
@@ -197,6 +211,7 @@ class _Work:
             ],
             weights_directory=session.starter.scratch,
             progress=self._say,
+            doing=self._note,
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
         )
 
@@ -207,9 +222,9 @@ class _Work:
             if not arms or (number > 0 and not self._time_for_another()):
                 break
             self._runner.turns = self._turns(number)
-            began = time.monotonic()
+            self._round_began = time.monotonic()
             measured = self._runner.run(number, arms)
-            self._seconds_of_round.append(time.monotonic() - began)
+            self._seconds_of_round.append(time.monotonic() - self._round_began)
             self._session.timed_seconds += sum(
                 launch.timed_seconds for launch in measured.launches.values()
             )
@@ -248,14 +263,33 @@ class _Work:
         return time.monotonic() + self._seconds_of_round[-1] - saved <= self._deadline
 
     def _say(self, text: str) -> None:
+        left = self._seconds_to_look()
+        told = f", about {left:.0f} s to the next look" if left is not None else ""
+        self._session.progress(f"{self._where()}{told}: {text}")
+        self._note(text)
+
+    def _note(self, text: str) -> None:
+        """What is of no interest any more once it is over."""
+        left = self._seconds_to_look()
+        next_look = None if left is None else self._round_began + left
+        budget_ends = self._session.began + self._session.profile.budget_s
+        self._session.doing(Doing(self._where(), text, next_look, budget_ends))
+
+    def _where(self) -> str:
+        return f"{self._prefix}  round {len(self._rounds) + 1} of {self._next_look()}"
+
+    def _next_look(self) -> int:
+        """The number of rounds after which verdicts are tried next."""
         looks = self._session.profile.sampling.looks
-        done = len(self._rounds)
-        aim = next((look for look in looks if look > done), looks[-1])
-        left = ""
-        if self._seconds_of_round:
-            average = sum(self._seconds_of_round) / len(self._seconds_of_round)
-            left = f", about {(aim - done) * average:.0f} s to the next look"
-        self._session.progress(f"{self._prefix}  round {done + 1} of {aim}{left}: {text}")
+        return next((look for look in looks if look > len(self._rounds)), looks[-1])
+
+    def _seconds_to_look(self) -> float | None:
+        """From the beginning of this round on, if rounds take as long as so far; None before the
+        first is over."""
+        if not self._seconds_of_round:
+            return None
+        average = sum(self._seconds_of_round) / len(self._seconds_of_round)
+        return (self._next_look() - len(self._rounds)) * average
 
     # Verdicts ------------------------------------------------------------------------------
 

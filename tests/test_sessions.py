@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from harness.environment import rank_environment
 from harness.launch.mpirun import is_running
 from harness.stack import find_mpirun
 from tests.support.filesystems import make_read_only, small_disk
+from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -75,6 +77,18 @@ def run(options: list[str]) -> Run:
             check=False,
             timeout=120,
         )
+
+    return session
+
+
+@pytest.fixture
+def sit_before(options: list[str]) -> Callable[..., Terminal]:
+    """The same, before a terminal."""
+
+    def session(*arguments: str, ranks: int = 0) -> Terminal:
+        environment = rank_environment(sys.executable)
+        environment.setdefault("OPAL_PREFIX", str(BIN.parent))
+        return Terminal(command(["perf/", *options, *arguments], ranks), ROOT, environment)
 
     return session
 
@@ -349,6 +363,83 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(is_running, workers))
+
+
+# Before a terminal -----------------------------------------------------------------------------
+
+LIVE_LINE = re.compile(rb"\r\[ *[\d.]+ s\] ([^\r\n]*)\x1b\[K")
+
+
+def without_figures(lines: Sequence[str]) -> list[str]:
+    """As two sessions have them in common."""
+    texts = [re.sub(r"[\d.]+", "0", line.removeprefix("collecting ... ")) for line in lines]
+    return [re.sub(r"([ =-])\1+", r"\1", re.sub(r"0T0Z-0", "0", text)).strip() for text in texts]
+
+
+def live_lines(there: Terminal) -> list[str]:
+    """All that have been shown, without the time."""
+    return [text.decode() for text in LIVE_LINE.findall(there.output)]
+
+
+@pytest.mark.mpirun
+def test_a_terminal_shows_a_live_line_and_colours_and_otherwise_the_same(
+    run: Run, sit_before: Callable[..., Terminal]
+) -> None:
+    # Of one arm: several start in an order that is drawn.
+    there = sit_before("-k", "efficiency")
+    assert there.end() == 6
+    # A budget of a second is over before the ranks have started.
+    assert "alexnet_s  round 1 of 6: start horovod@2" in live_lines(there)
+    assert b"\x1b[33mINCONCLUSIVE\x1b[0m" in there.output
+    piped = run("-k", "efficiency")
+    assert "\x1b" not in piped.stdout + piped.stderr
+    assert without_figures(there.shown()) == without_figures(piped.stdout.split("\n"))
+
+
+@pytest.mark.mpirun
+def test_the_terminal_of_a_rank_is_that_of_its_mpirun(
+    run: Run, sit_before: Callable[..., Terminal]
+) -> None:
+    there = sit_before("-k", "parity and np1", ranks=2)
+    assert there.end() == 6
+    assert any(text.startswith("alexnet_s  round 1 of 6: start ") for text in live_lines(there))
+    said = [line for line in there.shown() if "round 1 of 6" in line]
+    assert len(said) == 1, "the line of progress, and nothing else"
+    piped = run("-k", "parity and np1", ranks=2)
+    assert "round 1 of 6" in piped.stdout
+    assert "\x1b" not in piped.stdout + piped.stderr
+
+
+@pytest.mark.mpirun
+@pytest.mark.parametrize(
+    "arguments", [["--color=no"], ["-q"], ["-p", "no:terminal"]], ids=lambda given: given[-1]
+)
+def test_who_does_not_want_a_live_line_has_none(
+    sit_before: Callable[..., Terminal], tmp_path: Path, arguments: list[str]
+) -> None:
+    there = sit_before("-k", "parity and np1", *arguments)
+    assert there.end() == 6
+    assert b"\x1b[K" not in there.output
+    assert "parity-alexnet_s-np1.json" in documents(tmp_path)
+
+
+@pytest.mark.mpirun
+@pytest.mark.parametrize("capture", ["fd", "sys", "no"])
+def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(
+    sit_before: Callable[..., Terminal], tmp_path: Path, capture: str
+) -> None:
+    junit = tmp_path / "junit.xml"
+    there = sit_before("-k", "efficiency", f"--capture={capture}", f"--junitxml={junit}")
+    # Once for good, and twice in a line that is rewritten.
+    there.wait_for(b"round 1 of 6", times=3)
+    there.press(b"\x03")
+    assert there.end() == 2
+    lines = there.shown()
+    at = [number for number, line in enumerate(lines) if "round 1 of 6" in line]
+    assert len(at) == 1, "the line of progress, and nothing else"
+    assert any("KeyboardInterrupt" in line for line in lines)
+    assert any("hvdperf: nothing measured" in line for line in lines)
+    assert "round 1" not in junit.read_text()
 
 
 @pytest.mark.mpirun

@@ -40,6 +40,12 @@ def outer_size() -> int:
     return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
 
 
+def shown_by() -> int:
+    """The process whose output is what there is to be seen of this one's: mpirun, where that has
+    started this one, and so the terminal that it has given it."""
+    return os.getppid() if "OMPI_COMM_WORLD_SIZE" in os.environ else os.getpid()
+
+
 class Slots:
     """Rank 0's view of all ranks, over mpi4py. Only made under an outer mpirun of two or more."""
 

@@ -309,6 +309,20 @@ def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
     assert len(measured.launches[HOROVOD_1].warm_up) == WARM_UP_BLOCKS_MAX
 
 
+# What is told ----------------------------------------------------------------------------------
+
+
+def test_every_stage_of_a_round_is_told(stage):
+    told: list[str] = []
+    make_runner(stage, progress=told.append, doing=told.append).run(0, ARMS)
+    begun, *starting = [text for text in told if text.startswith("start ")]
+    assert sorted(begun.removeprefix("start ").split(", ")) == sorted(arm.label for arm in ARMS)
+    assert [text.count("@") for text in starting] == [2, 1], "whoever is still waited for"
+    others = [text for text in told if not text.startswith("start ")]
+    stages = [" ".join(text.split()[:-1]) for text in others]
+    assert stages == ["warm up"] * 3 + ["turn 1 of", "turn 2 of", "turn 3 of"] + ["check"] * 3
+
+
 # Failures --------------------------------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ from harness.questions import (
 )
 from harness.session import (
     SWEEP_TURNS,
+    Doing,
     Outcome,
     Session,
     kinds_of,
@@ -121,10 +122,12 @@ class MadeUpRunner:
         self.turns = 0
         self.turn_seconds = 0.0
         self._say = arguments["progress"]
+        self._note = arguments["doing"]
 
     def run(self, number: int, arms: Sequence[Arm]) -> Round:
         script = self._script
         self._say("start")
+        self._note("turn 1 of 3")
         living = [arm for arm in arms if arm not in self.failures]
         script.launched.append(living)
         script.turns.append(self.turns)
@@ -176,6 +179,7 @@ class Stage:
     oversubscribed: tuple[str, ...] = ()
     tools: Callable[[Collective, int], list[ToolRun]] | None = None
     said: list[str] = field(default_factory=list)
+    noted: list[Doing] = field(default_factory=list)
     session: Session = field(init=False)
 
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
@@ -196,6 +200,7 @@ class Stage:
             ),
             thresholds=Thresholds("made up", Path("cpu-made-up.toml"), self.lines),
             progress=self.said.append,
+            doing=self.noted.append,
             seed=1,
             tools=self.tools,
             decided=lambda outcome: kept.update({outcome.comparison: outcome}),
@@ -719,6 +724,22 @@ def test_progress_names_round_and_next_look(stage):
     stage.measure(WEAK)
     assert stage.said[0] == "resnet_50_s  round 1 of 8: start"
     assert stage.said[1].startswith("resnet_50_s  round 2 of 8, about 91 s to the next look")
+
+
+def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage):
+    stage.budget_s = 1000.0
+    began = stage.script.clock
+    stage.measure(WEAK)
+    assert len(stage.noted) == 2 * len(stage.said), "every line, too"
+    first, turn, *_ = stage.noted
+    assert (first.where, first.what) == ("resnet_50_s  round 1 of 8", "start")
+    assert turn.what == "turn 1 of 3"
+    assert first.next_look is None
+    assert first.budget_ends == began + 1000.0
+    second = stage.noted[2]
+    assert second.where == "resnet_50_s  round 2 of 8"
+    # The first round took 13 s, and seven more are to come; none of the clock passes in a round.
+    assert second.next_look == pytest.approx(began + 8 * 13.0)
 
 
 # Failures --------------------------------------------------------------------------------------

@@ -1,0 +1,23 @@
+"""How long it will be, as the live line says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.session import Doing
+from harness.telling import until
+
+
+@pytest.mark.parametrize(
+    ("next_look", "budget_ends", "text"),
+    [
+        (130.4, 900.0, ", about 30 s to the next look"),
+        (99.0, 900.0, ", the next look is due"),
+        (None, 400.0, ", 300 s of the budget left"),
+        (None, 100.0, ""),
+    ],
+)
+def test_it_tells_of_the_next_look_and_until_that_is_known_of_the_budget(
+    next_look, budget_ends, text
+):
+    assert until(Doing("a network", "start", next_look, budget_ends), 100.0) == text

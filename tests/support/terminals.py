@@ -1,0 +1,109 @@
+"""A real terminal that a command runs in, and what is to be seen on it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# Colours, and what the terminal's title and progress bar are told.
+_INVISIBLE = re.compile(r"\x1b\[[0-9;]*m|\x1b\].*?(?:\x07|\x1b\\)")
+
+
+class Terminal:
+    """Starts at once. output: every byte that has been written to it so far.
+
+    own: whether it is the command's controlling terminal, with the command in the foreground, as
+    under a shell; otherwise it is a mere file that is a terminal.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        columns: int = 80,
+        own: bool = True,
+    ) -> None:
+        self.output = b""
+        self.columns = columns
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {**(os.environ if env is None else env), "TERM": "xterm"}
+        for name in ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "COLUMNS"):
+            environment.pop(name, None)
+        self._process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=environment,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if own else None,
+        )
+        os.close(slave)
+
+    def wait_for(self, text: bytes, seconds: float = 60.0, times: int = 1) -> None:
+        """Until that has been written so often."""
+        deadline = time.monotonic() + seconds
+        while self.output.count(text) < times:
+            assert time.monotonic() < deadline, f"too seldom {text!r}: {self.output!r}"
+            assert self._read(0.1), f"ended, too seldom {text!r}: {self.output!r}"
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def end(self, seconds: float = 120.0) -> int:
+        """Wait for the command; its status."""
+        deadline = time.monotonic() + seconds
+        try:
+            while self._read(0.1):
+                assert time.monotonic() < deadline, f"still runs: {self.output!r}"
+            return self._process.wait(10)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            os.close(self._master)
+
+    def shown(self) -> list[str]:
+        """The lines that are to be seen, however far back one would have to scroll."""
+        return shown(self.output.decode(), self.columns)
+
+    def _read(self, seconds: float) -> bool:
+        """Whether there may be more."""
+        if not select.select([self._master], [], [], seconds)[0]:
+            return True
+        try:
+            read = os.read(self._master, 1 << 16)
+        except OSError:
+            return False  # nobody has the other end any more
+        self.output += read
+        return bool(read)
+
+
+def shown(output: str, columns: int) -> list[str]:
+    """What a terminal makes of it, long lines whole. One that is rewritten in place must not be
+    longer than a line: from the next one there would be no way back."""
+    lines, column = [""], 0
+    for part in re.split(r"(\r|\n|\x1b\[K)", _INVISIBLE.sub("", output)):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            lines.append("")
+        elif part == "\x1b[K":
+            assert column < columns, f"wider than {columns} columns: {lines[-1]!r}"
+            lines[-1] = lines[-1][:column]
+        else:
+            assert "\x1b" not in part, f"not known to this terminal: {part!r}"
+            lines[-1] = lines[-1][:column].ljust(column) + part + lines[-1][column + len(part) :]
+            column += len(part)
+    return lines
