@@ -31,6 +31,42 @@ def layered(*layers: Mapping[str, Any], height: int | None = 260, **more: Any) -
     return {"width": "container", **size, "layer": list(layers), **more}
 
 
+# Of a legend with which colours, shapes and dashes are told.
+LEGEND: Mapping[str, Any] = {"title": None, "orient": "top", "symbolOpacity": 1}
+
+
+def side_by_side(names: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Transforms that make one column of several: `called` is what people call the one that `value`
+    is from, and `value_low` and `value_high` are its bounds, from KEY_low and KEY_high. names: by
+    key."""
+    called = ", ".join(f"'{key}': '{name}'" for key, name in names.items())
+    bounds = [
+        {"calculate": f"isValid({bound}) ? {bound} : null", "as": f"value_{end}"}
+        for end in ("low", "high")
+        for bound in (f"datum[datum.key + '_{end}']",)
+    ]
+    return [
+        {"fold": list(names), "as": ["key", "value"]},
+        {"calculate": f"{{{called}}}[datum.key]", "as": "called"},
+        *bounds,
+        known("value"),
+    ]
+
+
+def told_apart(names: Iterable[str]) -> dict[str, Any]:
+    """The channel of columns side by side, whatever it is: all of them have one legend."""
+    return field("called", "nominal", scale={"domain": list(names)}, legend=LEGEND)
+
+
+# What is told of columns side by side.
+BOUNDED = (
+    Column("called", "which"),
+    Column("value", "figure", digits=3),
+    Column("value_low", "from", digits=3),
+    Column("value_high", "to", digits=3),
+)
+
+
 def tooltip(columns: Iterable[Column]) -> list[dict[str, Any]]:
     """What is told of whatever is pointed at: these columns of its row."""
     return [

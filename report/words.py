@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from harness.archive import Case
 from harness.plan import SWEEP, Question, Workload
@@ -86,6 +86,12 @@ def shown(figure: Interval | None) -> str:
 def is_bounded(figure: Interval) -> bool:
     """Whether there were rounds enough for its bounds."""
     return figure.lower > 0 and figure.upper < float("inf")
+
+
+def several(parts: Sequence[str], most: int = 6) -> str:
+    """A list for sentences, of which no more are told than one wants to hear."""
+    more = f"; and {len(parts) - most} more" if len(parts) > most else ""
+    return "; ".join(parts[:most]) + more
 
 
 def plural(count: int, word: str, words: str = "") -> str:

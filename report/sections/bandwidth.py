@@ -13,8 +13,17 @@ from harness.plan import SWEEP, BlockKind, Question, Strategy, Workload
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import trusted
 from report.numbers import number, quantiles
-from report.plots import field, interval, known, layered, rows_high, tooltip
-from report.words import slug, workload_labels
+from report.plots import (
+    BOUNDED,
+    field,
+    interval,
+    layered,
+    rows_high,
+    side_by_side,
+    told_apart,
+    tooltip,
+)
+from report.words import several, slug, workload_labels
 
 # A size that a tool has rounded to whole parts of the ranks is still that of the row.
 SAME_SIZE = 0.01
@@ -34,7 +43,7 @@ def section(cases: Sequence[Case]) -> Section:
         for pairs in [_pairs(case)]
         if pairs
     ]
-    labels = workload_labels(case.workload for case in sound)
+    labels = workload_labels(case.workload for case in sound if _is_of_gradients(case))
     figures += [*_gradients(sound, labels), *_bounds(sound, labels)]
     return Section(
         "bandwidth",
@@ -102,7 +111,8 @@ def _width(side: str, name: str) -> tuple[Column, ...]:
     )
 
 
-_WIDTHS = (*_width("horovod", "Horovod"), *_width("bare", "bare"))
+_SIDES = {"horovod": "Horovod", "bare": "bare"}
+_WIDTHS = tuple(column for side in _SIDES.items() for column in _width(*side))
 
 
 def _swept(case: Case, pairs: Sequence[_Pair]) -> Figure:
@@ -129,7 +139,7 @@ def _swept(case: Case, pairs: Sequence[_Pair]) -> Figure:
             "time."
         ),
         table=table,
-        plot=_sweep_plot(columns, ("horovod", "bare", *tools)),
+        plot=_sweep_plot({**_SIDES, **{tool: TOOLS[tool] for tool in tools}}, sorted(rows)),
         tags={"world_size": str(n), "question": case.question.value},
     )
 
@@ -139,7 +149,7 @@ def _widths(case: Case, group: Sequence[_Pair]) -> dict[str, Value]:
     collective, n = _collective(case), case.world_size
     return {
         key: value
-        for side in ("horovod", "bare")
+        for side in _SIDES
         for key, value in _spread(
             side,
             [busbw(collective, n, pair.size_bytes, getattr(pair, side)) for pair in group],
@@ -186,32 +196,36 @@ def _short(size: int) -> str:
     return f"{size} B"
 
 
-def _sweep_plot(columns: Sequence[Column], sides: Sequence[str]) -> Mapping[str, Any]:
-    """A line a side; shapes and dashes tell them apart, too."""
-    titles = {column.key: column.title for column in columns}
-    layers: list[Mapping[str, Any]] = []
-    for side in sides:
-        told = {"datum": titles[side]}
-        channels = {
-            "y": field(side, "quantitative", "bus bandwidth in GB/s", scale={"type": "log"}),
-            "color": {**told, "legend": {"title": None, "orient": "top"}},
-        }
-        if f"{side}_low" in titles:
-            layers.append(interval(f"{side}_low", f"{side}_high"))
-        layers += [
-            {
-                "transform": [known(side)],
-                "mark": {"type": "line"},
-                "encoding": {**channels, "strokeDash": told},
+def _sweep_plot(names: Mapping[str, str], sizes: Sequence[int]) -> Mapping[str, Any]:
+    """A line a side; shapes and dashes tell them apart, too. names: by column."""
+    apart = told_apart(names.values())
+    y = field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"})
+    layers = (
+        interval("value_low", "value_high"),
+        {"mark": {"type": "line"}, "encoding": {"y": y, "color": apart, "strokeDash": apart}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 50},
+            "encoding": {
+                "y": y,
+                "color": apart,
+                "shape": apart,
+                "tooltip": tooltip((_SIZE[1], *BOUNDED, *_TAX[:1])),
             },
-            {
-                "transform": [known(side)],
-                "mark": {"type": "point", "filled": True, "size": 50},
-                "encoding": {**channels, "shape": told, "tooltip": tooltip(columns[1:])},
-            },
-        ]
-    x = field("bytes", "quantitative", "size in bytes", scale={"type": "log", "base": 2})
-    return layered(*layers, encoding={"x": {**x, "axis": {"format": "~s"}}})
+        },
+    )
+    x = field("bytes", "quantitative", "size", scale={"type": "log", "base": 2})
+    return layered(
+        *layers,
+        encoding={"x": {**x, "axis": {"values": list(sizes), **_BINARY}}},
+        transform=side_by_side(names),
+    )
+
+
+# As _short has it.
+_BINARY = {
+    "labelExpr": f"datum.value >= {MIB} ? datum.value / {MIB} + ' MB' : "
+    f"datum.value >= {KIB} ? datum.value / {KIB} + ' KB' : datum.value + ' B'"
+}
 
 
 # Gradients of networks -------------------------------------------------------------------------
@@ -233,10 +247,7 @@ def _gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Of all networks of a session, in one figure; none if there are none."""
     found: dict[tuple[str, int], tuple[Case, list[_Pair]]] = {}
     for case in cases:
-        of_gradients = case.question is Question.BOUND or (
-            case.question is Question.FRAMEWORK_TAX and case.workload != SWEEP
-        )
-        pairs = _pairs(case) if of_gradients else []
+        pairs = _pairs(case) if _is_of_gradients(case) else []
         key = case.workload.name, case.world_size
         # Both questions are answered by the same launches, of which one may have had more rounds.
         if pairs and len(pairs) > len(found.get(key, (case, []))[1]):
@@ -256,9 +267,12 @@ def _gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
         }
         for case, pairs in found.values()
     ]
-    said = "; ".join(
-        f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare {number(row['bare_ms']):.2f} ms"
-        for row in rows
+    said = several(
+        [
+            f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare "
+            f"{number(row['bare_ms']):.2f} ms"
+            for row in rows
+        ]
     )
     return [
         Figure(
@@ -266,9 +280,14 @@ def _gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
             title="All gradients of a step: bus bandwidth of their allreduce",
             says=f"Typical times of one exchange: {said}.",
             table=Table(columns, tuple(rows)),
-            plot=_gradient_plot(columns, len(rows)),
+            plot=_gradient_plot(len(rows)),
         )
     ]
+
+
+def _is_of_gradients(case: Case) -> bool:
+    tax = case.question is Question.FRAMEWORK_TAX and case.workload != SWEEP
+    return tax or case.question is Question.BOUND
 
 
 def _whose(case: Case, labels: Labels) -> dict[str, Value]:
@@ -280,27 +299,22 @@ def _whose(case: Case, labels: Labels) -> dict[str, Value]:
     }
 
 
-def _gradient_plot(columns: Sequence[Column], rows: int) -> Mapping[str, Any]:
-    layers: list[Mapping[str, Any]] = []
-    for side, name in (("horovod", "Horovod"), ("bare", "bare")):
-        told = {"datum": name}
-        layers += [
-            interval(f"{side}_low", f"{side}_high", "x"),
-            {
-                "transform": [known(side)],
-                "mark": {"type": "point", "filled": True, "size": 70},
-                "encoding": {
-                    "x": field(side, "quantitative", "bus bandwidth in GB/s"),
-                    "color": {**told, "legend": {"title": None, "orient": "top"}},
-                    "shape": told,
-                    "tooltip": tooltip(columns),
-                },
-            },
-        ]
+def _gradient_plot(rows: int) -> Mapping[str, Any]:
+    apart = told_apart(_SIDES.values())
     return layered(
-        *layers,
+        interval("value_low", "value_high", "x"),
+        {
+            "mark": {"type": "point", "filled": True, "size": 70},
+            "encoding": {
+                "x": field("value", "quantitative", "bus bandwidth in GB/s"),
+                "color": apart,
+                "shape": apart,
+                "tooltip": tooltip((_WHOSE[0], *_WHOSE[3:], *BOUNDED, *_TIMES, *_TAX[:1])),
+            },
+        },
         height=rows_high(rows, each=30),
         encoding={"y": field("network", "nominal", axis={"title": None, "labelLimit": 260})},
+        transform=side_by_side(_SIDES),
     )
 
 
@@ -330,15 +344,18 @@ def _bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     rows = [_of_steps(case, times, labels) for case, times in found]
     if not rows:
         return []
-    said = "; ".join(
-        f"{row['network']} {number(row['step_ms']):.1f} ms, between "
-        f"{number(row['all_hidden_ms']):.1f} and {number(row['nothing_hidden_ms']):.1f}"
-        for row in rows
+    said = several(
+        [
+            f"{row['network']} {number(row['step_ms']):.1f} ms, where "
+            f"{number(row['all_hidden_ms']):.1f} ms would hide all of the exchange and "
+            f"{number(row['nothing_hidden_ms']):.1f} ms nothing of it"
+            for row in rows
+        ]
     )
     return [
         Figure(
             name="bandwidth-bound",
-            title="A step between its bounds: all of the exchange hidden, and nothing of it",
+            title="A step and its bounds: all of the exchange hidden, and nothing of it",
             says=f"Typical steps: {said}.",
             table=Table(_OF_A_STEP, tuple(rows)),
             plot=_bound_plot(len(rows)),

@@ -13,14 +13,16 @@ from harness.plan import BlockKind, Question, Work, Workload
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import finite, number
-from report.plots import field, interval, layered, rows_high, tooltip
-from report.words import plural, slug, workload_labels
+from report.plots import LEGEND, field, interval, layered, rows_high, tooltip
+from report.words import plural, several, slug, workload_labels
 
 TRAINED = (Work.EPOCHS, Work.TIME)
 # Of which strategies train beside each other in timed blocks.
 _TIMED = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
 # Arms with fewer points than these are no line.
 POINTS_OF_A_LINE = 4
+# All arms together with more than these are lines without shapes.
+POINTS_WITH_SHAPES = 120
 
 
 @dataclass(frozen=True)
@@ -141,9 +143,11 @@ def _curves(group: _Group) -> list[Figure]:
         )
         for arm, rows in of_arms.items()
     }
-    said = "; ".join(
-        f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
-        for arm, row in last.items()
+    said = several(
+        [
+            f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
+            for arm, row in last.items()
+        ]
     )
     rows = [row for of_arm in of_arms.values() for row in of_arm]
     fewest = min(map(len, of_arms.values()))
@@ -152,7 +156,7 @@ def _curves(group: _Group) -> list[Figure]:
         title=f"{group.title}: training loss",
         says=f"Training loss: {said}.",
         table=Table(_OF_A_CURVE, tuple(rows)),
-        plot=_curve_plot(fewest >= POINTS_OF_A_LINE),
+        plot=_curve_plot(fewest, len(rows)),
         tags=group.tags,
     )
     return [figure]
@@ -224,43 +228,30 @@ def _curve_of_run(ranks: Sequence[Mapping[str, Any]]) -> list[_Point]:
     ]
 
 
-def _curve_plot(lines: bool) -> Mapping[str, Any]:
-    """Lines told apart by dashes and colour; where there is too little for a line, points."""
-    color = field("arm", "nominal", legend={"title": None, "orient": "top"})
+def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
+    """Lines told apart by colour, dashes and, where there is room for them, shapes; where an arm
+    has too little for a line, a row an arm. fewest: points of an arm, points: of all."""
+    arm = field("arm", "nominal", legend=LEGEND)
     loss = field("loss", "quantitative", "training loss", scale={"zero": False})
-    if lines:
-        shown = (
-            {
-                "mark": {"type": "area", "style": "band", "opacity": 0.2},
-                "encoding": {
-                    "y": field("least", "quantitative"),
-                    "y2": {"field": "most"},
-                    "color": color,
-                },
-            },
-            {
-                "mark": {"type": "line"},
-                "encoding": {
-                    "y": loss,
-                    "color": color,
-                    "strokeDash": field("arm", "nominal"),
-                    "tooltip": tooltip(_OF_A_CURVE),
-                },
-            },
-        )
-        return layered(*shown, encoding={"x": field("samples", "quantitative", "samples")})
+    if fewest < POINTS_OF_A_LINE:
+        return _by_arm(_OF_A_CURVE, loss, points)
+    shapes: dict[str, Any] = {"shape": arm} if points <= POINTS_WITH_SHAPES else {}
+    size = 30 if shapes else 4
     return layered(
-        interval("least", "most"),
         {
-            "mark": {"type": "point", "filled": True, "size": 70},
+            "mark": {"type": "area", "style": "band", "opacity": 0.2},
             "encoding": {
-                "y": loss,
-                "color": color,
-                "shape": field("arm", "nominal"),
-                "tooltip": tooltip(_OF_A_CURVE),
+                "y": field("least", "quantitative"),
+                "y2": {"field": "most"},
+                "color": arm,
             },
         },
-        encoding={"x": field("samples", "quantitative", "samples", scale={"zero": False})},
+        {"mark": {"type": "line"}, "encoding": {"y": loss, "color": arm, "strokeDash": arm}},
+        {
+            "mark": {"type": "point", "filled": True, "size": size},
+            "encoding": {"y": loss, "color": arm, **shapes, "tooltip": tooltip(_OF_A_CURVE)},
+        },
+        encoding={"x": field("samples", "quantitative", "samples")},
     )
 
 
@@ -336,12 +327,20 @@ def _ends(arm: str, metric: str, ends: Sequence[Mapping[str, Any]]) -> list[Row]
 
 
 def _validation_plot(columns: Sequence[Column], metric: str, rows: int) -> Mapping[str, Any]:
-    x = field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
+    middle = field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
+    guess = {
+        "mark": {"type": "tick", "style": "quiet"},
+        "encoding": {"x": field("chance", "quantitative")},
+    }
+    return _by_arm(columns, middle, rows, guess)
+
+
+def _by_arm(
+    columns: Sequence[Column], x: Mapping[str, Any], rows: int, *behind: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """A row a strategy, from the least to the most."""
     return layered(
-        {
-            "mark": {"type": "tick", "style": "quiet"},
-            "encoding": {"x": field("chance", "quantitative")},
-        },
+        *behind,
         interval("least", "most", "x"),
         {
             "mark": {"type": "point", "filled": True, "size": 70},

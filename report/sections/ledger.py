@@ -10,8 +10,18 @@ from harness.ledger import OF_STEPS, TERMS
 from harness.plan import Question, Workload
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.numbers import number
-from report.plots import field, interval, layered, rows_high, tooltip
-from report.words import slug, workload_labels
+from report.plots import (
+    BOUNDED,
+    LEGEND,
+    field,
+    interval,
+    layered,
+    rows_high,
+    side_by_side,
+    told_apart,
+    tooltip,
+)
+from report.words import several, slug, workload_labels
 
 # A term below this share of the wall time has no bar of its own.
 SMALL = 0.005
@@ -115,7 +125,7 @@ def _steps_down(question: Question, account: Account) -> list[Row]:
         bar = OTHER if term in small else term
         rows.append(_bar(term, bar, ideal[term], took[term], at))
         at += excess[term]
-    left = [ideal_wall - sum(ideal.values()), wall - sum(took.values())]
+    left = ideal_wall - sum(ideal.values()), wall - sum(took.values())
     rows.append({**_bar(UNEXPLAINED, UNEXPLAINED, *left, at), "kind": UNEXPLAINED})
     return [*rows, _total("wall time", wall)]
 
@@ -170,7 +180,12 @@ def _waterfall_plot(rows: Sequence[Row]) -> Mapping[str, Any]:
                 "y": y,
                 "x": field("from_s", "quantitative", "seconds"),
                 "x2": {"field": "to_s"},
-                "color": field("kind", "nominal", "", legend={"title": None, "orient": "top"}),
+                "color": field(
+                    "kind",
+                    "nominal",
+                    scale={"domain": ["total", "longer", "shorter", UNEXPLAINED]},
+                    legend=LEGEND,
+                ),
                 "tooltip": tooltip(_OF_A_TERM[:4]),
             },
         },
@@ -315,7 +330,7 @@ def _stacked_plot(bars: int) -> Mapping[str, Any]:
 # In ratios -------------------------------------------------------------------------------------
 
 _WHOSE = (
-    Column("case", "case"),
+    Column("what", "training"),
     Column("model", "network"),
     Column("world_size", "replicas"),
 )
@@ -347,9 +362,9 @@ def _ratios(account: Account, names: Sequence[str]) -> dict[str, Value]:
     return values
 
 
-def _whose(case: Case, labels: Labels) -> dict[str, Value]:
-    model = labels[case.workload]
-    return {"case": case.name, "model": model, "world_size": case.world_size}
+def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
+    model, n = labels[case.workload], case.world_size
+    return {"what": ", ".join((model, f"np {n}", *more)), "model": model, "world_size": n}
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
@@ -365,11 +380,14 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     for case in cases:
         ratios = _ratios(case.document["account"], SPEEDUPS)
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
-        rows.append({**_whose(case, labels), **ratios, **shares})
-    said = "; ".join(
-        f"{row['case']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} by "
-        f"time, {number(row['by_job']):.2f} by job"
-        for row in rows
+        way = "weak" if _is_weak(case) else "strong"
+        rows.append({**_whose(case, labels, way), **ratios, **shares})
+    said = several(
+        [
+            f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
+            f"by time, {number(row['by_job']):.2f} by job"
+            for row in rows
+        ]
     )
     ideal = {
         "mark": {"type": "tick", "style": "ideal"},
@@ -380,7 +398,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         title="Speedup by speed, by wall time and by the whole job",
         says=f"Speedups: {said}.",
         table=Table(columns, tuple(rows)),
-        plot=_ratio_plot(columns, SPEEDUPS, "speedup", rows, ideal),
+        plot=_ratio_plot(SPEEDUPS, "speedup", rows, ideal),
     )
 
 
@@ -399,24 +417,30 @@ _ALSO = (
 
 
 def factors(cases: Sequence[Case], labels: Labels) -> Figure:
-    """What the efficiency by speed is the product of, of all cases, and what goes with it."""
+    """What the efficiency by speed is the product of, and what goes with it. Weak and strong
+    scaling are of the same launches, and have the same."""
+    told: dict[tuple[Workload, int], Case] = {}
+    for case in cases:
+        told.setdefault((case.workload, case.world_size), case)
     columns = (*_WHOSE, *_of_ratios(FACTORS), *_ALSO)
     rows: list[Row] = [
         {**_whose(case, labels), **_ratios(case.document["account"], FACTORS), **_also(case)}
-        for case in cases
+        for case in told.values()
     ]
-    said = "; ".join(
-        f"{row['case']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
-        f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
-        + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
-        for row in rows
+    said = several(
+        [
+            f"{row['what']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
+            f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
+            + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
+            for row in rows
+        ]
     )
     return Figure(
         name="ledger-factors",
         title="Efficiency by speed = contention x communication x balance",
         says=f"Factors: {said}.",
         table=Table(columns, tuple(rows)),
-        plot=_ratio_plot(columns, FACTORS[:4], "ratio", rows),
+        plot=_ratio_plot(FACTORS[:4], "ratio", rows),
     )
 
 
@@ -442,38 +466,34 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 
 def _ratio_plot(
-    columns: Sequence[Column],
-    names: Sequence[str],
-    title: str,
-    rows: Sequence[Row],
-    *behind: Mapping[str, Any],
+    names: Sequence[str], title: str, rows: Sequence[Row], *behind: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """A row a case, in it a line for each of these columns; told apart by shape and colour."""
-    layers: list[Mapping[str, Any]] = []
-    for name in names:
-        told = {"datum": name.replace("_", " ")}
-        keys = ("case", name, f"{name}_low", f"{name}_high")
-        shown = [column for column in columns if column.key in keys]
-        place = {"yOffset": told}
-        if any(row[f"{name}_low"] is not None for row in rows):
-            layers.append(_with(interval(f"{name}_low", f"{name}_high", "x"), place))
-        layers.append(
-            {
-                "mark": {"type": "point", "filled": True, "size": 60},
-                "encoding": {
-                    "x": field(name, "quantitative", title, scale={"zero": False}),
-                    **place,
-                    "color": {**told, "legend": {"title": None, "orient": "top"}},
-                    "shape": told,
-                    "tooltip": tooltip(shown),
-                },
-            }
-        )
+    """A row a training, in it a line for each of these columns; told apart by shape and colour."""
+    called = {name: name.replace("_", " ") for name in names}
+    place = {"yOffset": field("called", "nominal", sort=list(called.values()))}
+    bounded = any(row[f"{name}_low"] is not None for row in rows for name in names)
+    whose = [str(row["what"]) for row in rows]
+    apart = told_apart(called.values())
+    layers = [
+        *(_with(layer, place) for layer in behind),
+        *([_with(interval("value_low", "value_high", "x"), place)] if bounded else []),
+        {
+            "mark": {"type": "point", "filled": True, "size": 60},
+            "encoding": {
+                "x": field("value", "quantitative", title, scale={"zero": False}),
+                **place,
+                "color": apart,
+                "shape": apart,
+                "tooltip": tooltip((_WHOSE[0], *BOUNDED)),
+            },
+        },
+    ]
+    y = field("what", "nominal", sort=whose, axis={"title": None, "labelLimit": 260})
     return layered(
-        *behind,
         *layers,
         height=rows_high(len(rows), each=18 * len(names)),
-        encoding={"y": field("case", "nominal", axis={"title": None, "labelLimit": 260})},
+        encoding={"y": y},
+        transform=side_by_side(called),
     )
 
 

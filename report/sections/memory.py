@@ -76,7 +76,7 @@ def _of_case(case: Case, model: str) -> list[Figure]:
             title=f"{model} on {plural(n, 'replica')}: resident set of each rank",
             says=_said(case, rows, by_growth[0], len(ranks)),
             table=Table(_COLUMNS, tuple(rows)),
-            plot=_plot(),
+            plot=_plot(by_growth[0]),
             tags={
                 "model": model,
                 "world_size": str(n),
@@ -144,7 +144,11 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
     first, last = number(own[0]["resident_mib"]), number(own[-1]["resident_mib"])
     grown = own[-1]["growth"]
     often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps once settled"
-    rule = f"; the case allows a factor {case.rule}" if isinstance(case.rule, Ceiling) else ""
+    rule = (
+        f"; the line is what the case allows, a factor {case.rule}"
+        if isinstance(case.rule, Ceiling)
+        else ""
+    )
     some = f" The {SHOWN} of {ranks} ranks that grow most are shown." if ranks > SHOWN else ""
     return (
         f"Rank {worst} grows most: from {first:.0f} to {last:.0f} MiB in {own[-1]['steps']} "
@@ -152,13 +156,13 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
     )
 
 
-def _plot() -> Mapping[str, Any]:
-    """A line a rank, its limit below the same colour's."""
+def _plot(limited: int) -> Mapping[str, Any]:
+    """A line a rank, and the limit of one of them."""
     color = field("rank", "nominal", "rank")
     size = field("resident_mib", "quantitative", "resident set in MiB", scale={"zero": False})
     return layered(
         {
-            "transform": [known("allowed_mib")],
+            "transform": [known("allowed_mib"), {"filter": f"datum.rank === {limited}"}],
             "mark": {"type": "line", "style": "limit"},
             "encoding": {
                 "y": field("allowed_mib", "quantitative"),
@@ -166,13 +170,12 @@ def _plot() -> Mapping[str, Any]:
             },
         },
         {
-            "mark": {"type": "line", "point": True},
-            "encoding": {
-                "y": size,
-                "color": color,
-                "strokeDash": field("rank", "nominal"),
-                "tooltip": tooltip(_COLUMNS),
-            },
+            "mark": {"type": "line"},
+            "encoding": {"y": size, "color": color, "strokeDash": color},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 25},
+            "encoding": {"y": size, "color": color, "shape": color, "tooltip": tooltip(_COLUMNS)},
         },
         encoding={"x": field("steps", "quantitative", "steps")},
     )

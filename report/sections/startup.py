@@ -14,7 +14,7 @@ from report.content import Column, Figure, Row, Section, Table
 from report.launches import Started, launches, trusted
 from report.numbers import finite, number
 from report.plots import field, layered, rows_high
-from report.words import slug, workload_labels
+from report.words import several, slug, workload_labels
 
 PHASES = tuple(phase.value for phase in STARTUP)
 _COLUMNS = (
@@ -53,17 +53,19 @@ def section(cases: Sequence[Case]) -> Section:
 def _of_workload(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
     rows = [_of_arm(arm, group) for arm, group in arms.items()]
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
-    said = []
-    for row in rows:
-        phase = max(PHASES, key=lambda phase: number(row[_key_of(phase)]))
-        said.append(
-            f"{row['arm']} {number(row['all_phases']):.1f} s, of which {phase} "
-            f"{number(row[_key_of(phase)]):.1f} s"
-        )
+    longest = max(rows, key=lambda row: number(row["all_phases"]))
+    phase = max(PHASES, key=lambda phase: number(longest[_key_of(phase)]))
+    others = [
+        f"{row['arm']} {number(row['all_phases']):.1f} s" for row in rows if row is not longest
+    ]
+    said = (
+        f"{longest['arm']} takes {number(longest['all_phases']):.1f} s, of which {phase} "
+        f"{number(longest[_key_of(phase)]):.1f} s"
+    )
     return Figure(
         name=slug("startup", model),
         title=f"{model}: from the order to launch until the first step can be taken",
-        says=f"Start-up: {'; '.join(said)}.",
+        says=f"{said}{'; ' if others else ''}{several(others)}.",
         table=Table(_COLUMNS, tuple(rows)),
         plot=_plot([str(row["arm"]) for row in rows]),
         tags={"model": model},

@@ -11,8 +11,8 @@ from harness.straggler import beyond_chance
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import finite, number, quantiles
-from report.plots import field, interval, layered, rows_high, tooltip
-from report.words import plural, slug, workload_labels
+from report.plots import LEGEND, field, interval, layered, rows_high, tooltip
+from report.words import plural, several, slug, workload_labels
 
 OF_HOROVOD = (Question.WEAK_SCALING, Question.PARITY)
 OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
@@ -32,12 +32,11 @@ def section(cases: Sequence[Case]) -> Section:
     name, title = "steps", "Step times"
     intro = (
         "Every step of the timed blocks, as each rank's own clock saw it. A line goes from 1 to "
-        "99 % of the steps, the bar from 25 to 75 %, the tick is the median. A rank is pointed out "
-        "where it is the slowest in more blocks than chance allows (1 in 1000)."
+        "99 % of the steps, the bar from 25 to 75 %, and the mark is the median. A rank is pointed "
+        "out where it is the slowest in more blocks than chance allows (1 in 1000)."
     )
     sound = trusted(cases)
-    labels = workload_labels(case.workload for case in sound)
-    figures = (*_by_rank(sound, labels), *_of_strategies(sound, labels))
+    figures = (*_by_rank(sound), *_of_strategies(sound))
     missing = "" if figures else "No steps have been timed: pytest perf/test_scaling.py"
     return Section(name, title, intro, figures, missing)
 
@@ -52,12 +51,13 @@ _OF_A_RANK = (
 )
 
 
-def _by_rank(cases: Sequence[Case], labels: Mapping[Workload, str]) -> list[Figure]:
+def _by_rank(cases: Sequence[Case]) -> list[Figure]:
     asked = [
         case
         for case in cases
         if case.question in OF_HOROVOD and _of_horovod(case.document["plan"]["candidate"])
     ]
+    labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}
     for started in launches(asked):
         case = started.case
@@ -100,18 +100,19 @@ def _ranks(model: str, world_size: int, group: Sequence[Started]) -> Figure:
         for rank, own in enumerate(steps)
         if own
     ]
+    medians: list[Mapping[str, Any]] = [{"mark": {"type": "tick"}, "encoding": {"x": _MEDIAN}}]
     named_ranks = {
         "transform": [{"filter": "datum.named === 'yes'"}],
         "mark": {"type": "point", "filled": True, "size": 70, "style": "named", "shape": "diamond"},
         "encoding": {"x": _MEDIAN},
     }
-    y = field("rank", "ordinal", "rank")
+    y = field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
     return Figure(
         name=slug("steps", "ranks", model, f"np{world_size}"),
         title=f"{model}, Horovod on {plural(world_size, 'replica')}: step times by rank",
         says=_said_of_ranks(rows, len(blocks), len(group)),
         table=Table(_OF_A_RANK, tuple(rows)),
-        plot=_boxes(_OF_A_RANK, len(rows), y, named_ranks if any(named) else None),
+        plot=_boxes(_OF_A_RANK, len(rows), y, [*medians, named_ranks] if any(named) else medians),
         tags={"model": model, "world_size": str(world_size)},
     )
 
@@ -159,10 +160,11 @@ _OF_AN_ARM = (
 )
 
 
-def _of_strategies(cases: Sequence[Case], labels: Mapping[Workload, str]) -> list[Figure]:
+def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
     """A figure a workload, of all ranks together."""
     found: dict[Workload, dict[str, list[Started]]] = {}
     asked = [case for case in cases if case.question in OF_STRATEGIES and not case.is_against]
+    labels = workload_labels(case.workload for case in asked)
     for started in launches(asked):
         if _blocks(started):
             found.setdefault(started.case.workload, {}).setdefault(started.arm, []).append(started)
@@ -192,13 +194,13 @@ def _strategies(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
                 }
             )
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
-    said = "; ".join(f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows)
+    said = several([f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows])
     y = field("arm", "nominal", sort=[str(row["arm"]) for row in rows], axis={"title": None})
     pointed = {
         "mark": {"type": "point", "filled": True, "size": 70},
         "encoding": {
             "x": _MEDIAN,
-            "color": field("strategy", "nominal", legend={"title": None, "orient": "top"}),
+            "color": field("strategy", "nominal", legend=LEGEND),
             "shape": field("strategy", "nominal"),
         },
     }
@@ -207,23 +209,22 @@ def _strategies(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
         title=f"{model}: step times of strategies side by side",
         says=f"Medians of all steps of all ranks: {said}.",
         table=Table(_OF_AN_ARM, tuple(rows)),
-        plot=_boxes(_OF_AN_ARM, len(rows), y, pointed),
+        plot=_boxes(_OF_AN_ARM, len(rows), y, [pointed]),
         tags={"model": model},
     )
 
 
 def _boxes(
-    columns: Sequence[Column], rows: int, y: Mapping[str, Any], pointed: Mapping[str, Any] | None
+    columns: Sequence[Column], rows: int, y: Mapping[str, Any], pointed: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Rules, bars and ticks from the quantiles. pointed: a layer on the medians."""
+    """Rules and bars from the quantiles. pointed: what shows the medians."""
     layers = [
         interval("q01_ms", "q99_ms", "x"),
         {
             "mark": {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
             "encoding": {"x": field("q25_ms", "quantitative"), "x2": {"field": "q75_ms"}},
         },
-        {"mark": {"type": "tick"}, "encoding": {"x": _MEDIAN}},
-        *([pointed] if pointed else []),
+        *pointed,
     ]
     return layered(
         *layers,

@@ -16,6 +16,7 @@ from harness.collectives import SWEEP_BYTES, Collective
 from harness.questions import at_gradient_sizes, bound, sweep
 from harness.transport_tools.figures import ToolRun, figure
 from report.content import Figure
+from report.numbers import number
 from report.sections.bandwidth import section
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
@@ -74,7 +75,7 @@ def test_a_turn_of_one_side_is_no_pair():
     (case,) = recorded(SWEPT)
     rows = figures(changed(case, forget))["bandwidth-allreduce-np2"].table.rows
     assert [row["bytes"] for row in rows] == list(SWEEP_BYTES[1:])
-    turns = [row["turns"] for row in rows]
+    turns = [number(row["turns"]) for row in rows]
     # One of each of the two rounds is gone.
     assert turns == [turns[-1] - 2, *[turns[-1]] * 5]
 
