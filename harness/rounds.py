@@ -180,13 +180,16 @@ class Runner:
         run_seconds = median(rank["seconds"] for rank in launch.run)
         steps = self._steps_of_a_block(run_seconds / self.runs.ledger_steps)
         kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]
-        for turn in range(-1, self.runs.ablation_turns):
-            self.order.shuffle(kinds)
-            for kind in kinds:
-                block = self._block(group, kind, turn, steps)
-                # The first steps of a kind are slow.
-                (launch.blocks if turn >= 0 else launch.warm_up).append(block)
+        # The first steps of a kind are slow.
+        launch.warm_up += self._ablation(group, kinds, 0, steps)
+        for turn in range(self.runs.ablation_turns):
+            launch.blocks += self._ablation(group, kinds, turn, steps)
         group.pause()
+
+    def _ablation(self, group: Group, kinds: list[BlockKind], turn: int, steps: int) -> list[Block]:
+        """A block a kind, in random order."""
+        self.order.shuffle(kinds)
+        return [self._block(group, kind, turn, steps) for kind in kinds]
 
     def _listen(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         """Have Horovod record some steps, in a launch in which nothing is timed."""

@@ -124,6 +124,9 @@ class FakeGroup:
         self._stage.note(self.arm, "close")
         self.ended = True
 
+    def marks(self) -> None:
+        """None of a launch in which no time passes."""
+
     def kill(self) -> None:
         if not self.ended:
             self._stage.note(self.arm, "kill")
@@ -422,6 +425,15 @@ def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
     stage.log.clear()
     make_runner(stage, work=Work.TIME).run(0, [HOROVOD_2])
     assert not any(details["common_order"] for _, details in stage.of("start"))
+
+
+def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
+    runner = make_runner(stage, work=Work.LEDGER, runs=Runs(ablation_turns=3))
+    launch = runner.run(0, [HOROVOD_2]).launches[HOROVOD_2]
+    kinds = {FULL, BlockKind.LOCAL, BlockKind.COMPUTE}
+    assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
+    assert [block.turn for block in launch.blocks] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert all({b.kind for b in launch.blocks if b.turn == turn} == kinds for turn in range(3))
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):
