@@ -73,6 +73,6 @@ def _content(value: Value, column: Column) -> Markup:
         shown = number_text(value, column.digits)
         return Markup(f'<data value="{value!r}">{shown}</data>')
     text = escape(printable(value))
-    if column.key == "verdict" and value in _VERDICTS:
+    if column.key.startswith("verdict") and value in _VERDICTS:
         return Markup(f'<span class="verdict {slug(_VERDICTS[value])}">{text}</span>')
     return Markup(f"<bdi>{text}</bdi>")
