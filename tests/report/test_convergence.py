@@ -111,7 +111,8 @@ def test_what_was_trained_for_a_time_is_apart():
     measured = outcome(asked, [0.9] * 2)
     for each in measured.rounds:
         for arm, launch in each.launches.items():
-            launch.run = [run_report(steps=100 + each.number, seconds=10.0)] * arm.world_size
+            told = {**run_report(steps=100 + each.number, seconds=10.0), "curve": []}
+            launch.run = [told] * arm.world_size
     found = figures(*recorded(*REAL), case_with(measured))
     assert "10 s of wall time" in found["convergence-loss-time"].title
     assert "6 epochs" in found["convergence-loss-epochs"].title
