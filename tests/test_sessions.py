@@ -114,6 +114,9 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
         "parity-alexnet_s-np1.json": "INCONCLUSIVE",
     }
     assert "rank 1 failed in phase 'block': PlantedFault" in done.stdout
+    (page,) = (tmp_path / "results" / "report").glob("*.html")
+    assert f"report: {page}" in done.stdout
+    assert "PlantedFault" in page.read_text()
     suite = ET.parse(junit).getroot().find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("3", "3")

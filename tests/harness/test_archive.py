@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import archive as archives
 from harness.archive import Archive, read_session
 from harness.errors import UserError
 from harness.launch.group import GroupFailed
@@ -241,11 +242,11 @@ def damaged(content: bytes) -> Archive:
         directory.mkdir()
         (directory / PARITY_FILE).write_text(documents()[PARITY_FILE])
         (directory / WEAK_FILE).write_bytes(content)
-        archive = read_session(directory)
-    assert "parity[resnet_50_s-np2]" in names(archive)
-    assert len(archive.cases) + len(archive.left_out) == 2
-    assert not any("\n" in line for line in archive.left_out)
-    return archive
+        found = read_session(directory)
+    assert "parity[resnet_50_s-np2]" in names(found)
+    assert len(found.cases) + len(found.left_out) == 2
+    assert not any("\n" in line for line in found.left_out)
+    return found
 
 
 def spots(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -300,6 +301,32 @@ def test_whatever_stands_in_a_document_it_is_read_or_named(data):
         node = node[key]
     node[field] = data.draw(JSON)
     damaged(json.dumps(document).encode())
+
+
+@FUZZ
+@given(st.data())
+def test_both_validators_refuse_the_same(data):
+    document = json.loads(documents()[WEAK_FILE])
+    *parents, field = data.draw(st.sampled_from(list(spots(document))))
+    node = document
+    for key in parents:
+        node = node[key]
+    node[field] = data.draw(JSON)
+    fast, thorough = archives._fast_validator("case"), archives._validator("case")
+    try:
+        valid = fast.is_valid(document)
+    except ValueError:
+        return  # beyond what it takes: the other one decides
+    # What no JSON has, neither ever sees: harness.archive.read_json refuses it.
+    if is_json(document):
+        assert valid == thorough.is_valid(document)
+
+
+def is_json(value: Any) -> bool:
+    try:
+        return bool(json.dumps(value, allow_nan=False))
+    except ValueError:
+        return False
 
 
 @FUZZ
