@@ -15,12 +15,12 @@ from harness.session import Doing
 
 def until(doing: Doing, now: float) -> str:
     """How long it will be, by what is known at `now` of the monotonic clock: such as
-    `, about 40 s to the next look`; as long as nothing else is known, of the budget."""
+    `, next look in 40 s`; as long as nothing else is known, what is left of the budget."""
     if doing.next_look is None:
         left = doing.budget_ends - now
-        return f", {left:.0f} s of the budget left" if left > 0 else ""
+        return f", {left:.0f} s left" if left > 0 else ""
     left = doing.next_look - now
-    return f", about {left:.0f} s to the next look" if left > 0 else ", the next look is due"
+    return f", next look in {left:.0f} s" if left > 0 else ", next look due"
 
 
 class Telling:

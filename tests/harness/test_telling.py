@@ -11,9 +11,9 @@ from harness.telling import until
 @pytest.mark.parametrize(
     ("next_look", "budget_ends", "text"),
     [
-        (130.4, 900.0, ", about 30 s to the next look"),
-        (99.0, 900.0, ", the next look is due"),
-        (None, 400.0, ", 300 s of the budget left"),
+        (130.4, 900.0, ", next look in 30 s"),
+        (99.0, 900.0, ", next look due"),
+        (None, 400.0, ", 300 s left"),
         (None, 100.0, ""),
     ],
 )
