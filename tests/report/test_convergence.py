@@ -106,22 +106,30 @@ def test_losses_that_are_none_are_left_out():
     assert found.keys() == {"convergence-accuracy-epochs"}
 
 
-def test_what_was_trained_for_a_time_is_apart():
-    asked = fixed_time(WORKLOAD, 2)
-    measured = outcome(asked, [0.9] * 2)
+def trained_for_a_time(**report: Any) -> Case:
+    """Rounds that ended after 100 and after 101 steps. report: of what they say besides."""
+    measured = outcome(fixed_time(WORKLOAD, 2), [0.9] * 2)
     for each in measured.rounds:
         for arm, launch in each.launches.items():
-            told = {**run_report(steps=100 + each.number, seconds=10.0), "curve": []}
-            launch.run = [told] * arm.world_size
-    found = figures(*recorded(*REAL), case_with(measured))
+            own = {**run_report(steps=100 + each.number, seconds=10.0), **report}
+            launch.run = [own] * arm.world_size
+    return case_with(measured)
+
+
+def test_what_was_trained_for_a_time_is_apart():
+    found = figures(*recorded(*REAL), trained_for_a_time())
     assert "10 s of wall time" in found["convergence-loss-time"].title
     assert "6 epochs" in found["convergence-loss-epochs"].title
+    # As far as both rounds went.
     rows = found["convergence-curve-time"].table.rows
-    # Both rounds ended at steps of their own.
-    assert [(row["arm"], row["rounds"]) for row in rows] == [
-        ("horovod, np 2", 2),
-        ("horovod, np 1", 2),
-    ]
+    assert [row["steps"] for row in rows] == [20, 40, 60, 80, 100] * 2
+    assert {row["rounds"] for row in rows} == {2}
+
+
+def test_ends_at_steps_of_their_own_are_held_together():
+    rows = figures(trained_for_a_time(curve=[]))["convergence-curve-time"].table.rows
+    assert [row["arm"] for row in rows] == ["horovod, np 2", "horovod, np 1"]
+    assert {(row["steps"], row["loss"], row["rounds"]) for row in rows} == {(100, 0.4, 2)}
 
 
 def timed(*others: BlockKind) -> Case:
