@@ -59,8 +59,8 @@ def _of_workload(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
         f"{row['arm']} {number(row['all_phases']):.1f} s" for row in rows if row is not longest
     ]
     said = (
-        f"{longest['arm']} takes {number(longest['all_phases']):.1f} s, of which {phase} "
-        f"{number(longest[_key_of(phase)]):.1f} s"
+        f"The slowest start is {longest['arm']}, {number(longest['all_phases']):.1f} s, of which "
+        f"{phase} {number(longest[_key_of(phase)]):.1f} s"
     )
     return Figure(
         name=slug("startup", model),
