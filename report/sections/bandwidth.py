@@ -94,7 +94,7 @@ def _pairs(case: Case) -> list[_Pair]:
 
 # Sweeps ----------------------------------------------------------------------------------------
 
-_SIZE = (Column("bytes", "size", "B"), Column("size", "size, short"))
+_SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
 _TAX = (
     Column("tax", "time of Horovod / bare", "", 3),
     Column("tax_low", "time ratio, 25 %", "", 3),
@@ -232,8 +232,8 @@ _BINARY = {
 
 _WHOSE = (
     Column("network", "network"),
-    Column("model", "name"),
-    Column("world_size", "replicas"),
+    Column("model", "name", hidden=True),
+    Column("world_size", "replicas", hidden=True),
     Column("bytes", "gradients", "B"),
     Column("tensors", "tensors"),
 )

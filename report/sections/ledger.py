@@ -79,10 +79,10 @@ _OF_A_TERM = (
     Column("reference_s", "ideal", "s", 3),
     Column("candidate_s", "took", "s", 3),
     Column("excess_s", "more than ideal", "s", 3),
-    Column("from_s", "bar from", "s", 3),
-    Column("to_s", "bar to", "s", 3),
-    Column("bar", "drawn as"),
-    Column("kind", "kind"),
+    Column("from_s", "bar from", "s", 3, hidden=True),
+    Column("to_s", "bar to", "s", 3, hidden=True),
+    Column("bar", "drawn as", hidden=True),
+    Column("kind", "kind", hidden=True),
 )
 
 
@@ -331,8 +331,8 @@ def _stacked_plot(bars: int) -> Mapping[str, Any]:
 
 _WHOSE = (
     Column("what", "training"),
-    Column("model", "network"),
-    Column("world_size", "replicas"),
+    Column("model", "network", hidden=True),
+    Column("world_size", "replicas", hidden=True),
 )
 SPEEDUPS = ("by_speed", "by_time", "by_job")
 FACTORS = ("efficiency", "contention", "communication", "balance", "product")

@@ -19,9 +19,9 @@ from report.words import several, slug, workload_labels
 PHASES = tuple(phase.value for phase in STARTUP)
 _COLUMNS = (
     Column("arm", "started"),
-    Column("strategy", "strategy"),
-    Column("world_size", "replicas"),
-    Column("beside", "beside it"),
+    Column("strategy", "strategy", hidden=True),
+    Column("world_size", "replicas", hidden=True),
+    Column("beside", "beside it", hidden=True),
     *(Column(_key, _phase, "s", 3) for _phase in PHASES for _key in (_phase.replace(" ", "_"),)),
     Column("all_phases", "all phases", "s", 3),
     Column("launches", "launches"),

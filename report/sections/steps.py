@@ -153,8 +153,8 @@ def _between(low: float, high: float) -> str:
 
 _OF_AN_ARM = (
     Column("arm", "strategy"),
-    Column("strategy", "kind"),
-    Column("world_size", "replicas"),
+    Column("strategy", "kind", hidden=True),
+    Column("world_size", "replicas", hidden=True),
     *_QUANTILES,
     Column("launches", "launches"),
 )
