@@ -82,7 +82,7 @@ def against(cases: Sequence[Case]) -> Section | None:
     )
     return Section(
         "against",
-        "Two stacks side by side",
+        "Two stacks",
         "Both stacks ran in turns in this session: the speed under this one over that under the "
         "other. What differs between them is told under Machine.",
         (figure,),
