@@ -23,7 +23,7 @@ from report.plots import (
     told_apart,
     tooltip,
 )
-from report.words import several, slug, workload_labels
+from report.words import QUESTIONS, several, slug, workload_labels
 
 # A size that a tool has rounded to whole parts of the ranks is still that of the row.
 SAME_SIZE = 0.01
@@ -140,7 +140,7 @@ def _swept(case: Case, pairs: Sequence[_Pair]) -> Figure:
         ),
         table=table,
         plot=_sweep_plot({**_SIDES, **{tool: TOOLS[tool] for tool in tools}}, sorted(rows)),
-        tags={"world_size": str(n), "question": case.question.value},
+        tags={"world_size": str(n), "question": QUESTIONS[case.question]},
     )
 
 

@@ -10,7 +10,7 @@ from harness.stats import Interval
 from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 from report.content import CaseNote, Column, Figure, Row, Table
 from report.plots import by_verdict, field, layered, rows_high
-from report.words import is_bounded, is_trial, plural, question_of, shown, workload_labels
+from report.words import is_bounded, is_trial, plural, question_of, shown
 
 # A plot of more rows than these shows those that are nearest to their threshold.
 ROWS = 40
@@ -38,8 +38,7 @@ def board(cases: Sequence[Case]) -> Figure:
     """A row a case, the worst first."""
     order = list(Verdict)
     ranked = sorted(cases, key=lambda case: order.index(case.verdict))
-    labels = workload_labels(case.workload for case in cases)
-    rows = tuple(_row(case, labels[case.workload]) for case in ranked)
+    rows = tuple(map(_row, ranked))
     near = [row for row in rows if row["margin"] is not None]
     return Figure(
         name="board",
@@ -90,7 +89,7 @@ def note(case: Case) -> CaseNote | None:
     return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output)
 
 
-def _row(case: Case, model: str) -> Row:
+def _row(case: Case) -> Row:
     figure, rule = case.figure, case.rule
     bounded = figure is not None and is_bounded(figure)
     margins: tuple[float | None, ...] = (None, None, None)
@@ -101,7 +100,7 @@ def _row(case: Case, model: str) -> Row:
     return {
         "verdict": case.verdict.value,
         "question": question_of(case),
-        "model": model,
+        "model": case.workload.model,
         "world_size": case.world_size,
         "figure": None if figure is None else figure.estimate,
         "lower": figure.lower if figure is not None and bounded else None,

@@ -21,7 +21,7 @@ from report.plots import (
     told_apart,
     tooltip,
 )
-from report.words import several, slug, workload_labels
+from report.words import QUESTIONS, several, slug, workload_labels
 
 # A term below this share of the wall time has no bar of its own.
 SMALL = 0.005
@@ -105,7 +105,7 @@ def waterfall(case: Case, model: str) -> Figure:
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_waterfall_plot(rows),
-        tags={"model": model, "world_size": str(n), "question": case.question.value},
+        tags={"model": model, "world_size": str(n), "question": QUESTIONS[case.question]},
     )
 
 
@@ -270,7 +270,7 @@ def _stacked(model: str, sizes: Mapping[int, Mapping[str, Any]]) -> Figure:
         says=f"By number of replicas: {'; '.join(said)}.",
         table=Table(_OF_A_SIZE, tuple(rows)),
         plot=_stacked_plot(len(sizes)),
-        tags={"model": model, "question": Question.WALL_WEAK.value},
+        tags={"model": model, "question": QUESTIONS[Question.WALL_WEAK]},
     )
 
 

@@ -15,7 +15,7 @@ from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import number
 from report.plots import field, known, layered, tooltip
-from report.words import plural, slug, workload_labels
+from report.words import QUESTIONS, plural, slug, workload_labels
 
 MIB = 1024 * 1024
 # Of more ranks those are shown that grow most.
@@ -80,7 +80,7 @@ def _of_case(case: Case, model: str) -> list[Figure]:
             tags={
                 "model": model,
                 "world_size": str(n),
-                "question": case.question.value,
+                "question": QUESTIONS[case.question],
             },
         )
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from harness.archive import Case
@@ -21,7 +22,7 @@ def section(cases: Sequence[Case]) -> Section | None:
     ]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None
-    labels = workload_labels(case.workload for case in cases)
+    labels = workload_labels(case.workload for case in scaled)
     speeds = throughputs(cases)
     figures = []
     for workload in dict.fromkeys(case.workload for case in scaled):
@@ -37,7 +38,8 @@ def section(cases: Sequence[Case]) -> Section | None:
             ("efficiency", "", 3, efficiency),
         ):
             if found_:
-                figures.append(_figure(labels[workload], what, unit, digits, found_))
+                figure = _figure(labels[workload], what, unit, digits, found_)
+                figures.append(replace(figure, tags={"model": workload.model}))
     return Section(
         "nodes",
         "Nodes and devices",
@@ -72,5 +74,4 @@ def _figure(
         f"{label}: on {plural(most[0], 'node')} with {plural(most[1], 'replica')} each the {what} "
         f"is {found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
         Table(tuple(columns), tuple(rows)),
-        tags={"model": label},
     )

@@ -23,6 +23,12 @@ INTRO = (
     "of the steps. By wall time: from the trace to the last step; of the job: from the launch to "
     "the end."
 )
+_ASKED = (
+    Question.WEAK_SCALING,
+    Question.STRONG_SCALING,
+    Question.WALL_WEAK,
+    Question.WALL_STRONG,
+)
 MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_ledger.py by wall time."
 
 
@@ -40,14 +46,15 @@ class _Point:
 def section(cases: Sequence[Case]) -> Section:
     figures = []
     speeds = throughputs(cases)
-    labels = workload_labels(case.workload for case in cases)
+    asked = [case for case in cases if case.question in _ASKED and not case.is_against]
+    labels = workload_labels(case.workload for case in asked)
     bars: list[Row] = []
     for weak in (True, False):
-        for workload in dict.fromkeys(case.workload for case in cases):
-            points = _points(workload, weak, cases, speeds)
+        for workload in labels:
+            points = _points(workload, weak, asked, speeds)
             if len(points) > 1:
                 rows = tuple(_row(labels[workload], point) for point in points)
-                figures += _figures(labels[workload], weak, rows)
+                figures += _figures(workload.model, labels[workload], weak, rows)
                 bars += rows if weak else ()
     if bars:
         figures.insert(0, _bars(bars))
@@ -65,7 +72,7 @@ def _points(
     by_time = Question.WALL_WEAK if weak else Question.WALL_STRONG
     found: dict[int, _Point] = {}
     for case in cases:
-        if case.workload != workload or case.is_against or case.figure is None:
+        if case.workload != workload or case.figure is None:
             continue
         if case.question not in (by_speed, by_time):
             continue
@@ -164,13 +171,15 @@ def _table(rows: Sequence[Row]) -> Table:
     return Table(shown, tuple({column.key: row[column.key] for column in shown} for row in rows))
 
 
-def _figures(label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
+def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
     kind = "weak" if weak else "strong"
     table = _table(rows)
     keys = {column.key for column in table.columns}
     ways = [way for way in WAYS if f"speedup_{way}" in keys]
     sizes = [int(row["world_size"] or 1) for row in rows if row["judged"] == "yes"]
-    tags = {"model": label, "question": f"{kind} scaling"}
+    tags = {"model": model}
+    if ways == ["speed"]:
+        tags["question"] = f"{kind} scaling"
     named = [
         ("speedup", f"{label}: speedup, {kind} scaling", scaling_plots.speedup(ways, sizes)),
         (

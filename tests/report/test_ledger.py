@@ -13,7 +13,6 @@ import pytest
 from harness.account import account
 from harness.archive import Case
 from harness.ledger import CLOSES_WITHIN, TERMS
-from harness.plan import Question
 from harness.questions import wall_time
 from harness.waterfall import lines
 from report.content import Figure
@@ -177,7 +176,7 @@ def test_rounds_too_few_to_bound_anything_have_no_bounds():
 def test_figures_are_tagged_by_what_they_are_about():
     found = figures(*recorded(*REAL))
     tags = found["ledger-waterfall-strong-vgg_16_s-np2"].tags
-    assert tags == {"model": "vgg_16_s", "world_size": "2", "question": Question.WALL_STRONG.value}
+    assert tags == {"model": "vgg_16_s", "world_size": "2", "question": "wall time, strong"}
     assert "world_size" not in found["ledger-terms-vgg_16_s"].tags
 
 
