@@ -112,8 +112,8 @@ def _against(archive: Archive) -> str:
 
 def _board(found: Sequence[Pair]) -> Figure:
     columns = (
-        Column("verdict", "verdict B"),
         Column("verdict_a", "verdict A"),
+        Column("verdict", "verdict B"),
         Column("question", "question"),
         Column("model", "network"),
         Column("world_size", "replicas"),
@@ -151,8 +151,8 @@ def _figure_of(case: Case | None) -> Interval | None:
 def _figure_columns(side: str) -> tuple[Column, ...]:
     return (
         Column(f"figure_{side}", f"figure {side.upper()}", digits=3),
-        Column(f"lower_{side}", f"lower {side.upper()}", digits=3),
-        Column(f"upper_{side}", f"upper {side.upper()}", digits=3),
+        Column(f"lower_{side}", f"lower {side.upper()}", digits=3, hidden=True),
+        Column(f"upper_{side}", f"upper {side.upper()}", digits=3, hidden=True),
     )
 
 
