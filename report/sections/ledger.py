@@ -173,12 +173,15 @@ def _waterfall_plot(rows: Sequence[Row]) -> Mapping[str, Any]:
         {"op": "max", "field": "to_s", "as": "latest_to"},
     ]
     label = {"type": "text", "align": "left", "dx": 4}
+    # With room for what stands behind the longest bar.
+    farthest = max(number(row[end]) for row in rows for end in ("from_s", "to_s"))
+    x = field("from_s", "quantitative", "seconds", scale={"domain": [0, 1.2 * farthest]})
     return layered(
         {
             "mark": {"type": "bar"},
             "encoding": {
                 "y": y,
-                "x": field("from_s", "quantitative", "seconds"),
+                "x": x,
                 "x2": {"field": "to_s"},
                 "color": field(
                     "kind",
