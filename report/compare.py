@@ -21,8 +21,9 @@ from harness.throughput import throughputs
 from harness.verdict import Verdict
 from report import plots
 from report.content import CaseNote, Column, Figure, Plot, Report, Row, Section, Table, Value
+from report.numbers import cells_of
 from report.pairs import Changed, Kind, Pair, of_logarithms, pairs
-from report.words import is_bounded, plural, question_of, shown, workload_labels
+from report.words import plural, question_of, shown, workload_labels
 
 _RATIO = (
     Column("ratio", "B / A", digits=3),
@@ -130,8 +131,8 @@ def _board(found: Sequence[Pair]) -> Figure:
             "question": question_of(pair.case),
             "model": labels[pair.case.workload],
             "world_size": pair.case.world_size,
-            **_bounded(_figure_of(pair.a), "figure_a", "lower_a", "upper_a"),
-            **_bounded(_figure_of(pair.b), "figure_b", "lower_b", "upper_b"),
+            **cells_of(_figure_of(pair.a), "figure_a", "lower_a", "upper_a"),
+            **cells_of(_figure_of(pair.b), "figure_b", "lower_b", "upper_b"),
             **_changed_cells(pair.changed),
             "case": pair.case.name,
         }
@@ -289,17 +290,7 @@ def _of_speeds(a: Sequence[float], b: Sequence[float]) -> Changed:
 
 
 def _changed_cells(changed: Changed) -> dict[str, Value]:
-    return {**_bounded(changed.ratio, "ratio", "lower", "upper"), "word": changed.word}
-
-
-def _bounded(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
-    """Under these keys; bounds that bound nothing are None."""
-    bounded = figure is not None and is_bounded(figure)
-    return {
-        estimate: None if figure is None else figure.estimate,
-        lower: figure.lower if figure is not None and bounded else None,
-        upper: figure.upper if figure is not None and bounded else None,
-    }
+    return {**cells_of(changed.ratio, "ratio", "lower", "upper"), "word": changed.word}
 
 
 def _forest(label: str, title: str, rows: int) -> Plot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from harness.stats import Interval
 from report.content import Value
 
 
@@ -16,6 +17,23 @@ def finite(values: Iterable[float | None]) -> list[float]:
 def number(value: Value) -> float:
     """Of a table's cell that holds one; 0 of any other."""
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
+    """A figure's cells, under these keys; bounds that bound nothing are None."""
+    if figure is None:
+        return {estimate: None, lower: None, upper: None}
+    bounded = is_bounded(figure)
+    return {
+        estimate: figure.estimate,
+        lower: figure.lower if bounded else None,
+        upper: figure.upper if bounded else None,
+    }
+
+
+def is_bounded(figure: Interval) -> bool:
+    """Whether there were rounds enough for its bounds."""
+    return figure.lower > 0 and math.isfinite(figure.upper)
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

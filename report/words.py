@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.archive import Case
 from harness.plan import SWEEP, Question, Workload
 from harness.stats import Interval
+from report.numbers import is_bounded
 
 QUESTIONS = {
     Question.WEAK_SCALING: "weak scaling",
@@ -81,11 +82,6 @@ def shown(figure: Interval | None) -> str:
     if is_bounded(figure):
         return f"{figure.estimate:.3f} [{figure.lower:.3f}, {figure.upper:.3f}]"
     return f"{figure.estimate:.3f}"
-
-
-def is_bounded(figure: Interval) -> bool:
-    """Whether there were rounds enough for its bounds."""
-    return figure.lower > 0 and figure.upper < float("inf")
 
 
 def several(parts: Sequence[str], most: int = 6) -> str:

@@ -15,7 +15,8 @@ from report.content import Column, Row, Table, Value
 NONE = "\N{EN DASH}"
 # From here on, and where no digit is told, a number is shown as 1.235e+16.
 _LARGE = 1e15
-_LOWER, _UPPER = "lower", "upper"
+# What keys of bounds have in them.
+_BOUNDS = (("lower", "upper"), ("_low", "_high"))
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ def _with_bounds(columns: list[Column]) -> Iterator[tuple[Column, ...]]:
 
 
 def _are_bounds(figure: Column, lower: Column, upper: Column) -> bool:
-    named = _LOWER in lower.key and lower.key.replace(_LOWER, _UPPER, 1) == upper.key
+    named = any(
+        low in lower.key and lower.key.replace(low, high, 1) == upper.key for low, high in _BOUNDS
+    )
     return named and figure.digits is not None and figure.unit == lower.unit == upper.unit
 
 

@@ -9,8 +9,9 @@ from harness.archive import Case
 from harness.stats import Interval
 from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 from report.content import CaseNote, Column, Figure, Row, Table
+from report.numbers import cells_of, is_bounded
 from report.plots import by_verdict, field, layered, rows_high
-from report.words import is_bounded, is_trial, plural, question_of, shown
+from report.words import is_trial, plural, question_of, shown
 
 # A plot of more rows than these shows those that are nearest to their threshold.
 ROWS = 40
@@ -102,9 +103,7 @@ def _row(case: Case) -> Row:
         "question": question_of(case),
         "model": case.workload.model,
         "world_size": case.world_size,
-        "figure": None if figure is None else figure.estimate,
-        "lower": figure.lower if figure is not None and bounded else None,
-        "upper": figure.upper if figure is not None and bounded else None,
+        **cells_of(figure, "figure", "lower", "upper"),
         "must_be": "" if rule is None else str(rule),
         "margin": margins[0],
         "margin_lower": margins[1],

@@ -8,8 +8,9 @@ from harness.archive import Case
 from harness.plan import Question
 from harness.verdict import Band, Ceiling, Floor, Verdict
 from report.content import Column, Figure, Plot, Row, Section, Table
+from report.numbers import cells_of
 from report.plots import by_verdict, field, layered, rows_high
-from report.words import QUESTIONS, is_bounded, plural, shown, slug, workload_labels
+from report.words import QUESTIONS, plural, shown, slug, workload_labels
 
 PARITY = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
 OTHERS = (
@@ -121,8 +122,7 @@ def _figure(name: str, title: str, cases: Sequence[Case], meant: str) -> Figure:
 
 
 def _row(case: Case, label: str) -> Row:
-    figure, rule = case.figure, case.rule
-    bounded = figure is not None and is_bounded(figure)
+    rule = case.rule
     low = high = None
     if isinstance(rule, Band):
         low, high = rule.low, rule.high
@@ -134,9 +134,7 @@ def _row(case: Case, label: str) -> Row:
         "case": case.name,
         "model": label,
         "world_size": case.world_size,
-        "ratio": None if figure is None else figure.estimate,
-        "lower": figure.lower if figure is not None and bounded else None,
-        "upper": figure.upper if figure is not None and bounded else None,
+        **cells_of(case.figure, "ratio", "lower", "upper"),
         "low": low,
         "high": high,
         "rounds": int(case.document["verdict"]["rounds"]),

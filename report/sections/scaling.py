@@ -139,11 +139,11 @@ def columns(ways: Sequence[str]) -> tuple[Column, ...]:
     for way in ways:
         found += [
             Column(f"speedup_{way}", f"speedup {WAYS[way]}", digits=2),
-            Column(f"speedup_{way}_lower", "lower", digits=2),
-            Column(f"speedup_{way}_upper", "upper", digits=2),
+            Column(f"speedup_{way}_low", "lower", digits=2),
+            Column(f"speedup_{way}_high", "upper", digits=2),
             Column(f"efficiency_{way}", f"efficiency {WAYS[way]}", digits=3),
-            Column(f"efficiency_{way}_lower", "lower", digits=3),
-            Column(f"efficiency_{way}_upper", "upper", digits=3),
+            Column(f"efficiency_{way}_low", "lower", digits=3),
+            Column(f"efficiency_{way}_high", "upper", digits=3),
         ]
     return tuple(found)
 
@@ -158,7 +158,7 @@ def _row(label: str, point: _Point) -> Row:
     }
     for way in WAYS:
         known = point.ways.get(way, (None, None, None))
-        for end, value in zip(("", "_lower", "_upper"), known, strict=True):
+        for end, value in zip(("", "_low", "_high"), known, strict=True):
             row[f"efficiency_{way}{end}"] = value
             row[f"speedup_{way}{end}"] = None if value is None else value * point.world_size
     return row

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from report import plots
-from report.content import Plot
+from report.content import Column, Plot
 
 # Columns of each way to count: by samples per second, by the wall time of the training, and by
 # that of the whole job with the start of its processes.
@@ -48,49 +48,34 @@ def _by_way(
 ) -> Plot:
     """A line a way to count, with the interval of each point."""
     x = _by_size(sizes)
-    estimate = plots.field("estimate", "quantitative", **y)
-    way = plots.field("counted", "nominal", scale={"domain": [WAYS[way] for way in ways]})
-    way["title"] = None
-    known = {
-        "mark": {"type": "rule", "style": "interval"},
-        "encoding": {
-            "x": x,
-            "y": plots.field("lower", "quantitative", **y),
-            "y2": {"field": "upper"},
-        },
-    }
+    value, way = (
+        plots.field("value", "quantitative", **y),
+        plots.told_apart(WAYS[way] for way in ways),
+    )
+    known = plots.interval("value_low", "value_high")
+    known["encoding"]["x"] = x
+    known["encoding"]["y"] |= y
     line = {
         "mark": {"type": "line"},
-        "encoding": {"x": x, "y": estimate, "color": way, "strokeDash": way},
+        "encoding": {"x": x, "y": value, "color": way, "strokeDash": way},
     }
     points = {
         "mark": {"type": "point"},
         "encoding": {
             "x": x,
-            "y": estimate,
+            "y": value,
             "color": way,
             "shape": way,
-            "tooltip": [
-                plots.field("world_size", "quantitative", "replicas"),
-                plots.field("counted", "nominal", what),
-                plots.field("estimate", "quantitative", "is", format=".3f"),
-                plots.field("lower", "quantitative", "lower", format=".3f"),
-                plots.field("upper", "quantitative", "upper", format=".3f"),
-            ],
+            "tooltip": plots.tooltip((Column("world_size", "replicas"), *plots.BOUNDED)),
         },
     }
-    named = ", ".join(f"{what}_{way}: '{WAYS[way]}'" for way in ways)
-    return {
-        **plots.layered(ideal, known, line, points),
-        "transform": [
-            _JUDGED,
-            {"fold": [f"{what}_{way}" for way in ways], "as": ["column", "estimate"]},
-            {"filter": "isValid(datum.estimate)"},
-            {"calculate": f"{{{named}}}[datum['column']]", "as": "counted"},
-            {"calculate": "datum[datum['column'] + '_lower']", "as": "lower"},
-            {"calculate": "datum[datum['column'] + '_upper']", "as": "upper"},
-        ],
-    }
+    return plots.layered(
+        ideal,
+        known,
+        line,
+        points,
+        transform=[_JUDGED, *plots.side_by_side({f"{what}_{way}": WAYS[way] for way in ways})],
+    )
 
 
 def _by_size(sizes: Sequence[int]) -> dict[str, Any]:
@@ -105,8 +90,7 @@ def _by_size(sizes: Sequence[int]) -> dict[str, Any]:
 
 def bars(count: int) -> Plot:
     """Efficiencies by speed of every network, a bar a world size. count: of bars."""
-    x: dict[str, Any] = {"type": "quantitative", "title": "efficiency by speed"}
-    x["axis"] = {"format": ".0%"}
+    title = "efficiency by speed"
     places: dict[str, Any] = {
         "y": plots.field("model", "nominal", axis={"title": None}),
         "yOffset": {"field": "world_size", "type": "ordinal"},
@@ -115,7 +99,7 @@ def bars(count: int) -> Plot:
         "mark": {"type": "bar", "opacity": 0.85},
         "encoding": {
             **places,
-            "x": {"field": "efficiency_speed", **x},
+            "x": plots.percent("efficiency_speed", title),
             "color": plots.field("world_size", "ordinal", "replicas"),
             "tooltip": [
                 plots.field("model", "nominal", "network"),
@@ -128,11 +112,14 @@ def bars(count: int) -> Plot:
         "mark": {"type": "rule", "style": "interval"},
         "encoding": {
             **places,
-            "x": {"field": "efficiency_speed_lower", **x},
-            "x2": {"field": "efficiency_speed_upper"},
+            "x": plots.percent("efficiency_speed_low", title),
+            "x2": {"field": "efficiency_speed_high"},
         },
     }
-    ideal = {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"x": {"datum": 1, **x}}}
+    ideal = {
+        "mark": {"type": "rule", "style": "ideal"},
+        "encoding": {"x": {"datum": 1, "title": title}},
+    }
     above_one = {"filter": "datum.world_size > 1 && isValid(datum.efficiency_speed)"}
     return {
         **plots.layered(bar, known, ideal, height=plots.rows_high(count)),

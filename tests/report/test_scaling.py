@@ -36,8 +36,8 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
         assert one["speedup_speed"] == one["efficiency_speed"] == 1
         assert two["efficiency_speed"] == figure.estimate
         assert two["speedup_speed"] == 2 * figure.estimate
-        assert two["speedup_speed_lower"] == 2 * figure.lower
-        assert two["speedup_speed_upper"] == 2 * figure.upper
+        assert two["speedup_speed_low"] == 2 * figure.lower
+        assert two["speedup_speed_high"] == 2 * figure.upper
 
 
 def test_the_throughput_is_that_of_all_replicas(tmp_path):
@@ -80,7 +80,7 @@ def test_too_few_rounds_have_no_interval(tmp_path):
     assert_sound(section)
     two = figures_of(section)["efficiency-weak-resnet_50_s"].table.rows[1]
     assert two["efficiency_speed"] is not None
-    assert two["efficiency_speed_lower"] is two["efficiency_speed_upper"] is None
+    assert two["efficiency_speed_low"] is two["efficiency_speed_high"] is None
 
 
 def test_where_replicas_share_cores_the_row_says_so(tmp_path):
