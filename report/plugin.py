@@ -33,7 +33,14 @@ def _written(directory: Path, here: Path) -> str:
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
     try:
         done = subprocess.run(
-            command, cwd=here, env=environment, capture_output=True, text=True, timeout=LONGEST_S
+            command,
+            cwd=here,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"no report: {error}"

@@ -32,8 +32,11 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
 def _write(path: Path, text: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Line ends as they are: those of CSV are its own affair.
-        path.write_text(text, encoding="utf-8", newline="")
+        # In one piece: whoever is interrupted leaves the page that was there. Line ends as they
+        # are: those of CSV are its own affair.
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(text, encoding="utf-8", newline="")
+        partial.replace(path)
     except OSError as error:
         raise UserError(
             f"{shown(path)} cannot be written: {error.strerror}; give another place by --out"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from harness.archive import Case
@@ -51,24 +50,23 @@ def board(cases: Sequence[Case]) -> Figure:
 
 
 def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
-    """By what factor, less one, the figure keeps its rule: the estimate, and the least and the
-    most that its interval leaves. Of a band, to the edge that is nearer."""
+    """How far inside of its rule the figure is, as a share of the limit: the estimate, and the
+    least and the most that its interval leaves. Of a band, from the edge that is nearer."""
 
-    def kept(value: float) -> float:
-        if value <= 0:
-            return -1.0
+    def inside(value: float) -> float:
         if isinstance(rule, Floor):
             return value / rule.pass_from - 1
         if isinstance(rule, Ceiling):
-            return rule.at_most / value - 1
-        return min(value / rule.low, rule.high / value) - 1
+            return 1 - value / rule.at_most
+        return min(value / rule.low - 1, 1 - value / rule.high)
 
-    ends = kept(figure.lower), kept(figure.upper)
+    ends = inside(figure.lower), inside(figure.upper)
     most = max(ends)
     if isinstance(rule, Band):
-        middle = math.sqrt(rule.low * rule.high)
-        most = kept(min(max(middle, figure.lower), figure.upper))
-    return kept(figure.estimate), min(ends), most
+        # As far from either edge, in shares of it.
+        middle = 2 * rule.low * rule.high / (rule.low + rule.high)
+        most = inside(min(max(middle, figure.lower), figure.upper))
+    return inside(figure.estimate), min(ends), most
 
 
 def note(case: Case) -> CaseNote | None:
@@ -129,7 +127,7 @@ def _says(judged: Sequence[Row]) -> str:
 def _plot(rows: int) -> dict[str, object]:
     """The rows with the smallest margins, smallest first."""
     case = field("case", "nominal", sort={"field": "margin_lower"}, axis={"title": None})
-    along = {"field": "margin", "type": "quantitative", "title": "better than asked, in %"}
+    along = {"field": "margin", "type": "quantitative", "title": "inside of the limit, in % of it"}
     return {
         **layered(
             {

@@ -37,15 +37,17 @@ def test_margins_are_shares_of_the_threshold():
     figure = Interval(0.9, 0.88, 0.96, 0.025, 8)
     assert board.margin(figure, Floor.at(0.8)) == pytest.approx((0.125, 0.1, 0.2))
     late = Interval(2.0, 1.0, 4.0, 0.025, 8)
-    assert board.margin(late, Ceiling(3.0)) == pytest.approx((0.5, -0.25, 2.0))
+    assert board.margin(late, Ceiling(3.0)) == pytest.approx((1 / 3, -1 / 3, 2 / 3))
 
 
 def test_of_a_band_the_nearer_edge_counts_and_its_middle_is_the_most():
     band = Band(0.8, 1.25)
     at, least, most = board.margin(Interval(1.1, 0.9, 1.2, 0.05, 8), band)
-    assert at == pytest.approx(1.25 / 1.1 - 1)
-    assert least == pytest.approx(1.25 / 1.2 - 1)
-    assert most == pytest.approx(0.25)
+    assert at == pytest.approx(1 - 1.1 / 1.25)
+    assert least == pytest.approx(1 - 1.2 / 1.25)
+    # At the place that is as far from one edge as from the other.
+    place = 2 * 0.8 * 1.25 / 2.05
+    assert most == pytest.approx(place / 0.8 - 1) == pytest.approx(1 - place / 1.25)
 
 
 def test_the_worst_verdicts_come_first(tmp_path):
