@@ -35,6 +35,9 @@ def parser() -> argparse.ArgumentParser:
     add.add_argument(
         "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
     )
+    add.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="DIR", help="of the newest session"
+    )
     _add_output(add)
     add.set_defaults(command=report_session)
 
@@ -57,7 +60,7 @@ def _add_output(add: argparse.ArgumentParser) -> None:
 
 
 def report_session(arguments: argparse.Namespace) -> int:
-    directory = arguments.session or newest_session(RESULTS)
+    directory = arguments.session or newest_session(arguments.results)
     results = results_of(directory)
     sources = read_sources(directory, results)
     name = directory.resolve().name

@@ -142,6 +142,13 @@ def test_the_page_is_below_the_results_and_its_path_is_printed(tmp_path):
     assert "parity[resnet_50_s-np2]" in (tmp_path / "report" / f"{directory.name}.html").read_text()
 
 
+def test_without_a_session_it_is_the_newest_one(tmp_path):
+    session_of(tmp_path / "there", GOOD, name="20260101T000000Z-1")
+    session_of(tmp_path / "there", GOOD, name="20260102T000000Z-1")
+    done = python_m_report("--results", "there", cwd=tmp_path)
+    assert done.stdout == "there/report/20260102T000000Z-1.html\n"
+
+
 @pytest.mark.parametrize(("form", "holds"), [("markdown", "| FAIL |"), ("latex", r"\toprule")])
 def test_text_goes_to_stdout(tmp_path, form, holds):
     done = python_m_report(session_of(tmp_path, GOOD, BAD), "--format", form, cwd=tmp_path)
