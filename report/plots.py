@@ -28,7 +28,9 @@ def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
 def layered(*layers: Mapping[str, Any], height: int | None = 260, **more: Any) -> Plot:
     """Layers above each other, as wide as the page gives."""
     size = {} if height is None else {"height": height}
-    return {"width": "container", **size, "layer": list(layers), **more}
+    # So that legends can be without `dashes`.
+    apart = {"legend": {"strokeDash": "independent"}}
+    return {"width": "container", **size, "layer": list(layers), "resolve": apart, **more}
 
 
 # Of a legend with which colours, shapes and dashes are told.
@@ -56,6 +58,11 @@ def side_by_side(names: Mapping[str, str]) -> list[dict[str, Any]]:
 def told_apart(names: Iterable[str]) -> dict[str, Any]:
     """The channel of columns side by side, whatever it is: all of them have one legend."""
     return field("called", "nominal", scale={"domain": list(names)}, legend=LEGEND)
+
+
+def dashes(channel: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, told by the dashes of a line; the legend's marks, which are not dashed, tell it."""
+    return {**channel, "legend": None}
 
 
 # What is told of columns side by side.

@@ -15,6 +15,7 @@ from report.launches import trusted
 from report.numbers import number, quantiles
 from report.plots import (
     BOUNDED,
+    dashes,
     field,
     interval,
     layered,
@@ -202,7 +203,10 @@ def _sweep_plot(names: Mapping[str, str], sizes: Sequence[int]) -> Mapping[str, 
     y = field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"})
     layers = (
         interval("value_low", "value_high"),
-        {"mark": {"type": "line"}, "encoding": {"y": y, "color": apart, "strokeDash": apart}},
+        {
+            "mark": {"type": "line"},
+            "encoding": {"y": y, "color": apart, "strokeDash": dashes(apart)},
+        },
         {
             "mark": {"type": "point", "filled": True, "size": 50},
             "encoding": {

@@ -13,7 +13,7 @@ from harness.plan import BlockKind, Question, Work, Workload
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import finite, number
-from report.plots import LEGEND, field, interval, layered, rows_high, tooltip
+from report.plots import LEGEND, dashes, field, interval, layered, rows_high, tooltip
 from report.words import plural, several, slug, workload_labels
 
 TRAINED = (Work.EPOCHS, Work.TIME)
@@ -246,7 +246,10 @@ def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
                 "color": arm,
             },
         },
-        {"mark": {"type": "line"}, "encoding": {"y": loss, "color": arm, "strokeDash": arm}},
+        {
+            "mark": {"type": "line"},
+            "encoding": {"y": loss, "color": arm, "strokeDash": dashes(arm)},
+        },
         {
             "mark": {"type": "point", "filled": True, "size": size},
             "encoding": {"y": loss, "color": arm, **shapes, "tooltip": tooltip(_OF_A_CURVE)},

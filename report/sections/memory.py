@@ -14,7 +14,7 @@ from harness.verdict import Ceiling
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.launches import Started, launches, trusted
 from report.numbers import number
-from report.plots import field, known, layered, tooltip
+from report.plots import dashes, field, known, layered, tooltip
 from report.words import QUESTIONS, plural, slug, workload_labels
 
 MIB = 1024 * 1024
@@ -171,7 +171,7 @@ def _plot(limited: int) -> Mapping[str, Any]:
         },
         {
             "mark": {"type": "line"},
-            "encoding": {"y": size, "color": color, "strokeDash": color},
+            "encoding": {"y": size, "color": color, "strokeDash": dashes(color)},
         },
         {
             "mark": {"type": "point", "filled": True, "size": 25},

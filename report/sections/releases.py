@@ -12,7 +12,7 @@ from history.lines import Line, lines
 from history.raw import RawResult
 from history.releases import Axis
 from report.content import Column, Figure, Plot, Row, Section, Table
-from report.plots import field, layered
+from report.plots import dashes, field, layered
 from report.words import plural, slug
 
 COLUMNS = (
@@ -84,7 +84,7 @@ def _plot() -> Plot:
                 "x": x,
                 "y": {"field": "samples_per_second", **y},
                 "color": stack,
-                "strokeDash": stack,
+                "strokeDash": dashes(stack),
             },
         },
         {

@@ -57,7 +57,7 @@ def _by_way(
     known["encoding"]["y"] |= y
     line = {
         "mark": {"type": "line"},
-        "encoding": {"x": x, "y": value, "color": way, "strokeDash": way},
+        "encoding": {"x": x, "y": value, "color": way, "strokeDash": plots.dashes(way)},
     }
     points = {
         "mark": {"type": "point"},
