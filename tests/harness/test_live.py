@@ -136,17 +136,6 @@ def test_an_error_is_told_on_a_clean_line():
     assert there.shown()[1].startswith("Traceback")
 
 
-def test_a_redraw_costs_next_to_nothing():
-    script = SCRIPT.replace("    time.sleep(0.1)\n", "    spent = time.process_time()\n")
-    script = script.replace('"over"', "time.process_time() - spent")
-    there = Terminal([sys.executable, "-c", script, "time.sleep(0.5)"], ROOT)
-    assert there.end() == 0
-    redraws = there.output.count(LIVE)
-    assert redraws > 20
-    # 0.1 ms; once a second that is a ten-thousandth of a core.
-    assert float(there.shown()[-2]) / redraws < 1e-3
-
-
 def test_what_is_no_terminal_is_not_watched():
     with open(os.devnull, "w") as nowhere:
         assert seat(nowhere, os.getpid()) is None

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -16,6 +17,12 @@ from pathlib import Path
 
 # Colours, and what the terminal's title and progress bar are told.
 _INVISIBLE = re.compile(r"\x1b\[[0-9;]*m|\x1b\].*?(?:\x07|\x1b\\)")
+
+
+def _as_under_a_shell() -> None:
+    # These tests may run in the background of a script, where Ctrl-C is ignored.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
@@ -48,7 +55,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if own else None,
+            preexec_fn=_as_under_a_shell if own else None,
         )
         os.close(slave)
 
