@@ -14,6 +14,8 @@ from report.words import is_trial, plural, question_of, shown
 
 # A plot of more rows than these shows those that are nearest to their threshold.
 ROWS = 40
+# Whoever has such a verdict keeps nothing and misses nothing, wherever the figure lies.
+_NOT_BY_THE_FIGURE = (Verdict.INVALID.value, Verdict.NOT_JUDGED.value)
 
 COLUMNS = (
     Column("verdict", "verdict"),
@@ -40,10 +42,11 @@ def board(cases: Sequence[Case]) -> Figure:
     ranked = sorted(cases, key=lambda case: order.index(case.verdict))
     rows = tuple(map(_row, ranked))
     near = [row for row in rows if row["margin"] is not None]
+    judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
     return Figure(
         name="board",
         title="Verdicts",
-        says=_says(near),
+        says=_says(judged),
         table=Table(COLUMNS, rows),
         plot=_plot(min(len(near), ROWS)) if near else None,
     )
@@ -115,11 +118,11 @@ def _row(case: Case) -> Row:
 
 def _says(judged: Sequence[Row]) -> str:
     if not judged:
-        return "No case has both a figure with an interval and a threshold."
+        return "No case has been held against a threshold by a figure with an interval."
     least = min(judged, key=lambda row: float(row["margin"] or 0))
     kept = sum(float(row["margin_lower"] or 0) >= 0 for row in judged)
     return (
-        f"Of {plural(len(judged), 'case')} with a threshold, {kept} keep it with their whole "
+        f"Of {plural(len(judged), 'case')} held against a threshold, {kept} keep it with their whole "
         f"interval. Nearest to it, or beyond, is {least['case']}: {least['margin']:+.1f} %."
     )
 

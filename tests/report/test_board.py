@@ -66,6 +66,19 @@ def test_the_worst_verdicts_come_first(tmp_path):
     assert "1 keep it" in figure.says
 
 
+def test_a_figure_that_is_not_to_be_trusted_keeps_no_threshold(tmp_path):
+    cases = cases_of(
+        tmp_path,
+        outcome(WEAK, [0.9] * 6),
+        outcome(PARITY, [1.0] * 6, Band(0.9, 1.1), Verdict.INVALID, "replicas differ"),
+    )
+    figure = board.board(cases)
+    assert figure.says.startswith("Of 1 case held against a threshold, 1 keep it")
+    # It is shown all the same, by the shape and the word of its verdict.
+    assert [row["verdict"] for row in figure.table.rows if row["margin"]] == ["INVALID", "PASS"]
+    assert "No case" in board.board(cases[1:]).says
+
+
 def test_without_an_interval_there_is_no_margin(tmp_path):
     row = board.board(cases_of(tmp_path, outcome(WEAK, [0.9, 0.9]))).table.rows[0]
     assert row["figure"] == pytest.approx(0.9)
