@@ -11,7 +11,7 @@ from typing import Any
 from harness.archive import Case
 from harness.plan import Question, Workload
 from harness.throughput import throughputs
-from harness.verdict import Verdict
+from harness.verdict import Verdict, worst
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.sections import scaling_plots
 from report.sections.scaling_plots import WAYS
@@ -21,7 +21,7 @@ INTRO = (
     "Speedup is the speed of n replicas over that of one; efficiency is speedup over n. Weak: "
     "every replica takes a whole batch. Strong: one batch is divided. By speed: samples per second "
     "of the steps. By wall time: from the trace to the last step; of the job: from the launch to "
-    "the end."
+    "the end. Plots leave out what is not judged and whatever evidence is against; tables do not."
 )
 _ASKED = (
     Question.WEAK_SCALING,
@@ -34,11 +34,13 @@ MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_ledger.
 
 @dataclass
 class _Point:
-    """Of one world size: efficiencies by way, and how far each is known."""
+    """Of one world size: efficiencies by way, and how far each is known. verdict: the worst of its
+    cases; None where there are none. sound: whether one of them is (harness.archive.Case)."""
 
     world_size: int
     nodes: int
-    judged: bool = True
+    verdict: Verdict | None = None
+    sound: bool = True
     samples_per_second: float | None = None
     ways: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
 
@@ -67,18 +69,24 @@ def _points(
     cases: Sequence[Case],
     speeds: Mapping[tuple[Workload, int], Sequence[float]],
 ) -> list[_Point]:
-    """By world size, from one replica on."""
+    """By world size, from one replica on. Where a case is sound, others add nothing but their
+    verdicts."""
     by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
     by_time = Question.WALL_WEAK if weak else Question.WALL_STRONG
     found: dict[int, _Point] = {}
-    for case in cases:
-        if case.workload != workload or case.figure is None:
-            continue
-        if case.question not in (by_speed, by_time):
-            continue
+    own = [
+        case
+        for case in cases
+        if case.workload == workload
+        and case.figure is not None
+        and case.question in (by_speed, by_time)
+    ]
+    for case in sorted(own, key=lambda case: not case.is_sound):
         n = case.world_size
-        point = found.setdefault(n, _Point(n, len(case.replicas_per_node)))
-        point.judged = point.judged and case.verdict is not Verdict.NOT_JUDGED
+        point = found.setdefault(n, _Point(n, len(case.replicas_per_node), sound=case.is_sound))
+        point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
+        if point.sound and not case.is_sound:
+            continue
         account = case.document["account"]
         if account is not None:
             for way in WAYS:
@@ -133,7 +141,8 @@ def columns(ways: Sequence[str]) -> tuple[Column, ...]:
         Column("model", "network"),
         Column("world_size", "replicas"),
         Column("nodes", "nodes"),
-        Column("judged", "judged"),
+        Column("verdict", "verdict"),
+        Column("drawn", "drawn"),
         Column("samples_per_second", "throughput", "samples/s", digits=1),
     ]
     for way in ways:
@@ -153,7 +162,8 @@ def _row(label: str, point: _Point) -> Row:
         "model": label,
         "world_size": point.world_size,
         "nodes": point.nodes,
-        "judged": "yes" if point.judged else "no",
+        "verdict": point.verdict.value if point.verdict else None,
+        "drawn": "yes" if point.sound else "no",
         "samples_per_second": point.samples_per_second,
     }
     for way in WAYS:
@@ -176,7 +186,7 @@ def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Fi
     table = _table(rows)
     keys = {column.key for column in table.columns}
     ways = [way for way in WAYS if f"speedup_{way}" in keys]
-    sizes = [int(row["world_size"] or 1) for row in rows if row["judged"] == "yes"]
+    sizes = [int(row["world_size"] or 1) for row in rows if row["drawn"] == "yes"]
     tags = {"model": model}
     if ways == ["speed"]:
         tags["question"] = f"{kind} scaling"
@@ -189,20 +199,36 @@ def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Fi
         ),
     ]
     return [
-        Figure(slug(what, kind, label), title, _says(label, kind, rows, ways), table, plot, tags)
+        Figure(
+            slug(what, kind, label),
+            title,
+            _says(label, kind, rows, ways),
+            table,
+            # One replica alone has nothing to show.
+            plot if len(sizes) > 1 else None,
+            tags,
+        )
         for what, title, plot in named
     ]
 
 
 def _says(label: str, kind: str, rows: Sequence[Row], ways: Sequence[str]) -> str:
-    last = max(rows, key=lambda row: (row["judged"] == "yes", row["world_size"]))
+    apart = ", ".join(
+        f"{plural(int(row['world_size'] or 0), 'replica')} {row['verdict']}"
+        for row in rows
+        if row["drawn"] == "no"
+    )
+    not_drawn = f" In the table alone: {apart}." if apart else ""
+    last = max(rows, key=lambda row: (row["drawn"] == "yes", row["world_size"]))
+    if last["world_size"] == 1:
+        return f"{label}, {kind} scaling: no speedup is to be relied on.{not_drawn}"
     parts = [
         f"{last[f'speedup_{way}']:.2f} {WAYS[way]} ({100 * float(share):.0f} %)"
         for way in ways
         if (share := last[f"efficiency_{way}"]) is not None
     ]
     replicas = plural(int(last["world_size"] or 0), "replica")
-    return f"{label}, {kind} scaling: on {replicas} the speedup is {', '.join(parts)}."
+    return f"{label}, {kind} scaling: on {replicas} the speedup is {', '.join(parts)}.{not_drawn}"
 
 
 def _bars(rows: Sequence[Row]) -> Figure:
@@ -211,10 +237,10 @@ def _bars(rows: Sequence[Row]) -> Figure:
     shares = {
         f"{row['model']} on {plural(int(row['world_size'] or 0), 'replica')}": float(share)
         for row in rows
-        if row["world_size"] != 1 and row["judged"] == "yes"
+        if row["world_size"] != 1 and row["drawn"] == "yes"
         if (share := row.get("efficiency_speed"))
     }
-    says = "Of no world size above one the efficiency by speed was judged."
+    says = "Of no world size above one the efficiency by speed is to be relied on."
     if shares:
         worst = min(shares, key=lambda name: shares[name])
         says = (

@@ -12,8 +12,9 @@ from report.content import Column, Plot
 # that of the whole job with the start of its processes.
 WAYS = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
 
-# Where replicas share cores there is no line to hold an efficiency against.
-_JUDGED = {"filter": "datum.judged == 'yes'"}
+# Where replicas share cores there is no line to hold an efficiency against, and none goes through
+# what the evidence is against.
+_DRAWN = {"filter": "datum.drawn == 'yes'"}
 
 
 def speedup(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
@@ -74,7 +75,7 @@ def _by_way(
         known,
         line,
         points,
-        transform=[_JUDGED, *plots.side_by_side({f"{what}_{way}": WAYS[way] for way in ways})],
+        transform=[_DRAWN, *plots.side_by_side({f"{what}_{way}": WAYS[way] for way in ways})],
     )
 
 
@@ -123,5 +124,5 @@ def bars(count: int) -> Plot:
     above_one = {"filter": "datum.world_size > 1 && isValid(datum.efficiency_speed)"}
     return {
         **plots.layered(bar, known, ideal, height=plots.rows_high(count)),
-        "transform": [_JUDGED, above_one],
+        "transform": [_DRAWN, above_one],
     }

@@ -87,11 +87,56 @@ def test_where_replicas_share_cores_the_row_says_so(tmp_path):
     shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.NOT_JUDGED)
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), shared, slots=4, per_node=4)
     rows = figures_of(scaling.section(cases))["speedup-weak-resnet_50_s"].table.rows
-    assert [(row["world_size"], row["judged"]) for row in rows] == [
-        (1, "yes"),
-        (2, "yes"),
-        (4, "no"),
+    assert [(row["world_size"], row["verdict"], row["drawn"]) for row in rows] == [
+        (1, None, "yes"),
+        (2, "PASS", "yes"),
+        (4, "NOT JUDGED", "no"),
     ]
+
+
+def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path):
+    broken = outcome(WEAK_4, [0.99] * 6, verdict=Verdict.INVALID, reason="replicas differ")
+    cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, slots=4, per_node=4)
+    section = scaling.section(cases)
+    assert_sound(section)
+    figure = figures_of(section)["speedup-weak-resnet_50_s"]
+    last = figure.table.rows[-1]
+    assert (last["verdict"], last["drawn"]) == ("INVALID", "no")
+    assert last["speedup_speed"] == pytest.approx(3.96)
+    assert "on 2 replicas the speedup is 1.80" in figure.says
+    assert figure.says.endswith("In the table alone: 4 replicas INVALID.")
+    assert figures_of(section)["weak-scaling"].says.startswith("The lowest of 1 efficiency")
+
+
+def test_where_only_a_threshold_is_missing_the_speedup_is_drawn(tmp_path):
+    new = replace(outcome(WEAK, [0.9] * 6, verdict=Verdict.INVALID), threshold_line="x = 1")
+    (figure, *_) = scaling.section(cases_of(tmp_path, new)).figures
+    assert [(row["verdict"], row["drawn"]) for row in figure.table.rows] == [
+        (None, "yes"),
+        ("INVALID", "yes"),
+    ]
+
+
+def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
+    shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.NOT_JUDGED)
+    section = scaling.section(cases_of(tmp_path, shared, slots=4, per_node=4))
+    assert_sound(section)
+    assert all(figure.plot is None for figure in section.figures)
+    assert "no speedup is to be relied on. In the table alone: 4 replicas NOT JUDGED." in (
+        figures_of(section)["speedup-weak-resnet_50_s"].says
+    )
+
+
+def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_WEAK)
+    rounds = tuple(marked_round(asked, number) for number in range(6))
+    told = account(asked, rounds)
+    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    broken = outcome(WEAK, [0.3] * 6, verdict=Verdict.INVALID, reason="replicas differ")
+    figure = scaling.section(cases_of(tmp_path, broken, by_time)).figures[1]
+    two = figure.table.rows[1]
+    assert (two["verdict"], two["drawn"]) == ("INVALID", "yes")
+    assert two["speedup_speed"] == pytest.approx(told.by_speed.estimate)
 
 
 def test_every_network_has_its_bar(tmp_path):
