@@ -122,8 +122,8 @@ def _says(judged: Sequence[Row]) -> str:
     least = min(judged, key=lambda row: float(row["margin"] or 0))
     kept = sum(float(row["margin_lower"] or 0) >= 0 for row in judged)
     return (
-        f"Of {plural(len(judged), 'case')} held against a threshold, {kept} keep it with their whole "
-        f"interval. Nearest to it, or beyond, is {least['case']}: {least['margin']:+.1f} %."
+        f"Of {plural(len(judged), 'case')} held against a threshold, {kept} keep it with their "
+        f"whole interval. Nearest to it, or beyond, is {least['case']}: {least['margin']:+.1f} %."
     )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from harness.archive import Case
 from harness.ledger import OF_STEPS, TERMS
 from harness.plan import Question, Workload
+from harness.verdict import Verdict
 from report.content import Column, Figure, Row, Section, Table, Value
+from report.launches import trusted
 from report.numbers import number
 from report.plots import (
     BOUNDED,
@@ -52,7 +54,7 @@ Labels = Mapping[Workload, str]
 
 def section(cases: Sequence[Case]) -> Section:
     """Of those cases that have an account."""
-    asked = [case for case in cases if case.document["account"] is not None]
+    asked = [case for case in trusted(cases) if case.document["account"] is not None]
     title, name = "Wall time", "ledger"
     intro = (
         "Every second of a training, from the launch of its processes to their end, has a term; "
@@ -98,7 +100,8 @@ def waterfall(case: Case, model: str) -> Figure:
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
     return Figure(
         name=slug("ledger", "waterfall", "weak" if _is_weak(case) else "strong", model, f"np{n}"),
-        title=f"{model} on {n} replicas, {how}: from the ideal to the wall time",
+        title=f"{', '.join((f'{model} on {n} replicas', how, *_not_judged(case)))}: "
+        "from the ideal to the wall time",
         says=(
             f"Ideal would be {ideal:.2f} s, and it took {wall:.2f} s. Most of that: {said}; not "
             f"explained {number(rows[-2]['excess_s']):+.3f} s."
@@ -220,6 +223,11 @@ def _waterfall_plot(rows: Sequence[Row]) -> Mapping[str, Any]:
 
 def _is_weak(case: Case) -> bool:
     return case.question is Question.WALL_WEAK
+
+
+def _not_judged(case: Case) -> tuple[str, ...]:
+    """What is said behind its name where replicas shared cores."""
+    return ("not judged",) if case.verdict is Verdict.NOT_JUDGED else ()
 
 
 def _divided(account: Account) -> str:
@@ -367,7 +375,8 @@ def _ratios(account: Account, names: Sequence[str]) -> dict[str, Value]:
 
 def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
     model, n = labels[case.workload], case.world_size
-    return {"what": ", ".join((model, f"np {n}", *more)), "model": model, "world_size": n}
+    what = ", ".join((model, f"np {n}", *more, *_not_judged(case)))
+    return {"what": what, "model": model, "world_size": n}
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:

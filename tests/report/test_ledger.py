@@ -14,6 +14,7 @@ from harness.account import account
 from harness.archive import Case
 from harness.ledger import CLOSES_WITHIN, TERMS
 from harness.questions import wall_time
+from harness.verdict import Verdict
 from harness.waterfall import lines
 from report.content import Figure
 from report.sections.ledger import GROUPS, OTHER, SMALL, UNEXPLAINED, section
@@ -39,6 +40,10 @@ def audited(comparison, rounds: int = 6, **candidate: Any) -> Case:
         account=account(comparison, measured),
     )
     return case_with(whole)
+
+
+def called(case: Case, verdict: Verdict) -> Case:
+    return replace(case, verdict=verdict)
 
 
 def figures(*cases: Case) -> dict[str, Figure]:
@@ -191,3 +196,15 @@ def test_without_an_account_it_is_told_how_to_get_one(cases):
     assert_told(found)
     assert found.figures == ()
     assert found.missing.endswith("pytest perf/test_ledger.py")
+
+
+def test_where_replicas_share_cores_every_name_says_so():
+    found = figures(called(audited(WEAK), Verdict.NOT_JUDGED), audited(STRONG))
+    rows = found["ledger-speedups"].table.rows
+    assert [str(row["what"]).endswith("not judged") for row in rows] == [True, False]
+    assert "not judged" in found["ledger-waterfall-weak-resnet_50_s-np2"].title
+    assert "not judged" not in found["ledger-waterfall-strong-resnet_50_s-np2"].title
+
+
+def test_evidence_that_is_not_to_be_trusted_is_no_account():
+    assert section([called(audited(WEAK), Verdict.INVALID)]).missing
