@@ -11,7 +11,7 @@ from harness.trust_counts import Count, counts, must, of_newest, share_interval
 from harness.trust_log import Entry
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.plots import field, layered, rows_high
-from report.words import plural, shown
+from report.words import plural, several, shown
 
 COLUMNS = (
     Column("trial", "planted"),
@@ -67,12 +67,12 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
                 "verdict": case.verdict.value,
             }
         )
-    said = "; ".join(f"{case.name} {shown(case.figure)}" for case in alike[:4])
+    said = several([f"{case.name} {shown(case.figure)} {case.verdict.value}" for case in alike])
     return [
         Figure(
             "same",
             "A/A: two groups of the same arm",
-            f"Two groups that do not differ: {said}.",
+            f"Two groups of the same arm each: {said}.",
             Table(columns, tuple(rows)),
         )
     ]

@@ -66,5 +66,12 @@ def test_tonights_noise_is_shown(tmp_path):
     assert row["visible_change"] == 100 * cases[0].document["verdict"]["visible_change"]
 
 
+def test_an_a_a_case_that_differs_is_called_so(tmp_path):
+    noisy = outcome(same(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
+    (figure,) = trust.section(cases_of(tmp_path, noisy), []).figures
+    assert figure.says.endswith("0.800 [0.800, 0.800] INVALID.")
+    assert "do not differ" not in figure.says
+
+
 def test_nothing_says_what_would_tell():
     assert "make trust" in trust.section([], []).missing
