@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.archive import Case
 from harness.plan import Question
@@ -10,7 +10,7 @@ from harness.verdict import Band, Ceiling, Floor, Verdict
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.numbers import cells_of
 from report.plots import by_verdict, field, layered, rows_high
-from report.words import QUESTIONS, plural, shown, slug, workload_labels
+from report.words import QUESTIONS, plural, several, shown, slug, workload_labels
 
 PARITY = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
 OTHERS = (
@@ -78,21 +78,31 @@ def against(cases: Sequence[Case]) -> Section | None:
     found = [case for case in cases if case.document["plan"]["reference"]["stack"]]
     if not found:
         return None
-    figure = _figure(
-        "against", "This stack against the other one", found, "speed here / speed there"
+    learnt = any(case.question.is_convergence for case in found)
+    meant = (
+        "speed, or what a validation found, here / there" if learnt else "speed here / speed there"
     )
+    # Its questions are several, each with a name of its own on the board.
+    figure = _figure("against", "This stack against the other one", found, meant, {})
     return Section(
         "against",
         "Two stacks",
         "Both stacks ran in turns in this session: the speed under this one over that under the "
-        "other. What differs between them is told under Machine.",
+        "other, of a validation its loss or accuracy. What differs between them is told "
+        "under Machine.",
         (figure,),
     )
 
 
 def _figures(cases: Sequence[Case], questions: Sequence[Question]) -> tuple[Figure, ...]:
     return tuple(
-        _figure(slug(question.value), QUESTIONS[question], found, MEANT[question])
+        _figure(
+            slug(question.value),
+            QUESTIONS[question],
+            found,
+            MEANT[question],
+            {"question": QUESTIONS[question]},
+        )
         for question in questions
         if (
             found := [
@@ -104,21 +114,26 @@ def _figures(cases: Sequence[Case], questions: Sequence[Question]) -> tuple[Figu
     )
 
 
-def _figure(name: str, title: str, cases: Sequence[Case], meant: str) -> Figure:
+def _figure(
+    name: str, title: str, cases: Sequence[Case], meant: str, tags: Mapping[str, str]
+) -> Figure:
     labels = workload_labels(case.workload for case in cases)
     rows = tuple(_row(case, labels[case.workload]) for case in cases)
-    said = [f"{case.name} {shown(case.figure)}" for case in cases[:6]]
-    more = f", and {len(cases) - 6} more" if len(cases) > 6 else ""
+    said = several([f"{case.name} {shown(case.figure)}{_unless_pass(case)}" for case in cases])
     kept = sum(case.verdict is Verdict.PASS for case in cases)
     return Figure(
         name,
         f"{title[0].upper()}{title[1:]}",
-        f"{meant[0].upper()}{meant[1:]}, {kept} of {plural(len(cases), 'case')} PASS: "
-        f"{'; '.join(said)}{more}.",
+        f"{meant[0].upper()}{meant[1:]}, {kept} of {plural(len(cases), 'case')} PASS: {said}.",
         Table(COLUMNS, rows),
         _forest(len(rows), meant),
-        {"question": title},
+        tags,
     )
+
+
+def _unless_pass(case: Case) -> str:
+    """The word that must not be missed behind a figure."""
+    return "" if case.verdict is Verdict.PASS else f" {case.verdict.value}"
 
 
 def _row(case: Case, label: str) -> Row:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from harness.questions import against, communication, fixed_time, parity, same, weak_scaling
+from harness.questions import (
+    against,
+    communication,
+    fixed_epochs,
+    fixed_time,
+    parity,
+    same,
+    weak_scaling,
+)
 from harness.verdict import Band, Floor, Verdict
 from report.sections import comparisons
 from tests.report.checks import assert_sound
@@ -43,8 +53,34 @@ def test_another_stack_has_a_section_of_its_own(tmp_path):
     section = comparisons.against(cases)
     assert section is not None
     assert_sound(section)
-    assert section.figures[0].table.rows[0]["ratio"] == pytest.approx(0.9)
+    (figure,) = section.figures
+    assert figure.table.rows[0]["ratio"] == pytest.approx(0.9)
+    assert figure.says.startswith("Speed here / speed there, 0 of 1 case PASS")
+    # Whatever is chosen by its question on the board, this says nothing against it.
+    assert "question" not in figure.tags
     assert comparisons.parity(cases).figures == ()
+
+
+def test_a_loss_under_another_stack_is_not_called_a_speed(tmp_path):
+    asked = against(fixed_epochs(WORKLOAD, 2)[0])
+    assert asked is not None
+    section = comparisons.against(cases_of(tmp_path, outcome(asked, [1.1] * 6, Band(0.9, 1.1))))
+    assert section is not None
+    assert section.figures[0].says.startswith("Speed, or what a validation found, here / there")
+
+
+def test_behind_a_figure_stands_what_it_was_called_unless_it_passed(tmp_path):
+    band = Band(0.9, 1.1)
+    broken = parity(replace(WORKLOAD, model="vgg_16_s"), 2)
+    cases = cases_of(
+        tmp_path,
+        outcome(PARITY, [1.0] * 6, band),
+        outcome(broken, [1.0] * 6, band, Verdict.INVALID, "replicas differ"),
+    )
+    (figure,) = comparisons.parity(cases).figures
+    passed, invalid = figure.says.split("PASS: ")[1].split("; ")
+    assert passed.endswith("1.000]")
+    assert invalid.endswith("1.000] INVALID.")
 
 
 def test_without_another_stack_there_is_no_such_section(tmp_path):
