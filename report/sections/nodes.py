@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -26,7 +26,12 @@ def section(cases: Sequence[Case]) -> Section | None:
     speeds = throughputs(cases)
     figures = []
     for workload in dict.fromkeys(case.workload for case in scaled):
-        own = [case for case in scaled if case.workload == workload]
+        # Of groups of one shape the last stands there: the even one, else the largest.
+        own = sorted(
+            (case for case in scaled if case.workload == workload),
+            key=lambda case: (_is_even(case), case.world_size),
+        )
+        even = {_shape(case) for case in own if _is_even(case)}
         efficiency = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
         speed = {
             _shape(case): median(found)
@@ -38,13 +43,13 @@ def section(cases: Sequence[Case]) -> Section | None:
             ("efficiency", "", 3, efficiency),
         ):
             if found_:
-                figure = _figure(labels[workload], what, unit, digits, found_)
+                figure = _figure(labels[workload], what, unit, digits, found_, even)
                 figures.append(replace(figure, tags={"model": workload.model}))
     return Section(
         "nodes",
         "Nodes and devices",
         "Rows are nodes, columns replicas on each of them; weak scaling, by speed. A group that is "
-        "spread unevenly stands where its fullest node does.",
+        "spread unevenly stands where its fullest node does, unless an even one does.",
         tuple(figures),
     )
 
@@ -54,9 +59,19 @@ def _shape(case: Case) -> tuple[int, int]:
     return len(case.replicas_per_node), max(case.replicas_per_node)
 
 
+def _is_even(case: Case) -> bool:
+    return len(set(case.replicas_per_node)) == 1
+
+
 def _figure(
-    label: str, what: str, unit: str, digits: int, found: dict[tuple[int, int], float]
+    label: str,
+    what: str,
+    unit: str,
+    digits: int,
+    found: dict[tuple[int, int], float],
+    even: Collection[tuple[int, int]],
 ) -> Figure:
+    """even: the shapes that have as many replicas on each node."""
     widths = sorted({width for _, width in found})
     columns = [Column("nodes", "nodes")]
     columns += [
@@ -68,10 +83,13 @@ def _figure(
         row.update({f"width_{width}": found.get((nodes, width)) for width in widths})
         rows.append(row)
     most = max(found)
+    with_ = f"{plural(most[1], 'replica')} each"
+    if most not in even:
+        with_ = f"at most {with_}"
     return Figure(
         slug("nodes", what, label),
         f"{label}: {what}",
-        f"{label}: on {plural(most[0], 'node')} with {plural(most[1], 'replica')} each the {what} "
-        f"is {found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
+        f"{label}: on {plural(most[0], 'node')} with {with_} the {what} is "
+        f"{found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
         Table(tuple(columns), tuple(rows)),
     )

@@ -185,3 +185,21 @@ def test_rows_are_nodes_and_columns_replicas_on_each(tmp_path):
     assert [row["width_2"] for row in efficiency.rows] == [pytest.approx(0.9), pytest.approx(0.8)]
     throughput = figures_of(section)["nodes-throughput-resnet_50_s"].table
     assert throughput.rows[1]["width_2"] == pytest.approx(0.8 * 4 * 1000)
+
+
+def test_of_one_shape_the_even_group_is_shown_whatever_is_read_first(tmp_path):
+    uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
+    even = outcome(weak_scaling(WORKLOAD, 8), [0.8] * 6)
+    for number, group in enumerate(((even, uneven), (uneven, even))):
+        section = nodes.section(cases_of(tmp_path / str(number), *group, slots=8, per_node=4))
+        assert section is not None
+        figure = figures_of(section)["nodes-efficiency-resnet_50_s"]
+        assert figure.table.rows[0]["width_4"] == pytest.approx(0.8)
+        assert "on 2 nodes with 4 replicas each" in figure.says
+
+
+def test_an_uneven_group_is_not_said_to_be_even(tmp_path):
+    uneven = outcome(weak_scaling(WORKLOAD, 6), [0.5] * 6)
+    section = nodes.section(cases_of(tmp_path, uneven, slots=8, per_node=4))
+    assert section is not None
+    assert "on 2 nodes with at most 4 replicas each" in section.figures[0].says
