@@ -74,14 +74,11 @@ def _points(
     by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
     by_time = Question.WALL_WEAK if weak else Question.WALL_STRONG
     found: dict[int, _Point] = {}
-    own = [
-        case
-        for case in cases
-        if case.workload == workload
-        and case.figure is not None
-        and case.question in (by_speed, by_time)
-    ]
-    for case in sorted(own, key=lambda case: not case.is_sound):
+    for case in sorted(cases, key=lambda case: not case.is_sound):
+        if case.workload != workload or case.figure is None:
+            continue
+        if case.question not in (by_speed, by_time):
+            continue
         n = case.world_size
         point = found.setdefault(n, _Point(n, len(case.replicas_per_node), sound=case.is_sound))
         point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
