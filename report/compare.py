@@ -199,7 +199,7 @@ def _ratios(found: Sequence[Pair]) -> Section:
         f"a time. {_CHANCE}"
     )
     if not compared:
-        return Section("ratios", "Figures", intro, missing="no case of both sessions has a figure")
+        return Section("ratios", "Figures", intro, missing="No case of both sessions has a figure.")
     columns = (
         Column("case", "case"),
         Column("question", "question"),
@@ -259,7 +259,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
         )
     if not rows:
         return Section(
-            "throughput", "Throughput", intro, missing="neither session has trained Horovod alone"
+            "throughput", "Throughput", intro, missing="Neither session has trained Horovod alone."
         )
     columns = (
         Column("label", "training", hidden=True),

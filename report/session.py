@@ -107,9 +107,9 @@ def _facts(sources: Sources) -> dict[str, str]:
         cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
         gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
         facts["machine"] = f"{gpus}{cpu}"
-        facts["stack"] = (
-            f"TensorFlow {told['tensorflow']}, Horovod {told['horovod']}, {told['mpi_library']}"
-        )
+        stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
+        # None where Horovod was built without one.
+        facts["stack"] = ", ".join([*stack, *filter(None, [told["mpi_library"]])])
     if session is not None:
         facts["world sizes"] = ", ".join(map(str, session["world_sizes"]))
         facts["took"] = _took(session)

@@ -124,7 +124,7 @@ def _section(section: Section) -> Iterator[_Part]:
     opening = _block("<details>", f"<summary>{html(_short(section.title))}</summary>")
     opening += _block(_text(section.intro))
     if section.missing:
-        opening += _block(f"Not measured: {_text(section.missing)}")
+        opening += _block(_text(section.missing))
     frame = _Frame(opening, _block("</details>"))
     if not section.figures:
         yield _Part(section.title, "", frame)

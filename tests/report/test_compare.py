@@ -188,7 +188,7 @@ def test_what_both_lack_is_said_once(tmp_path):
     made = compared(tmp_path, [none], [none])
     assert row(made)["word"] == "not comparable (both: no figure)"
     section = next(section for section in made.sections if section.name == "ratios")
-    assert (section.figures, section.missing) == ((), "no case of both sessions has a figure")
+    assert (section.figures, section.missing) == ((), "No case of both sessions has a figure.")
 
 
 def test_a_session_without_a_case_is_refused_in_a_line(tmp_path):
