@@ -86,7 +86,9 @@ def _ranks(model: str, world_size: int, group: Sequence[Started]) -> Figure:
     last = [0] * world_size
     for block in blocks:
         clocks = [rank["seconds"] or 0.0 for rank in block["ranks"]]
-        last[clocks.index(max(clocks))] += 1
+        # Where several take as long, none of them is the slowest.
+        if clocks.count(max(clocks)) == 1:
+            last[clocks.index(max(clocks))] += 1
         for own, rank in zip(steps, block["ranks"], strict=False):
             own += finite(rank["step_seconds"])
     named = [beyond_chance(times, len(blocks), world_size) for times in last]

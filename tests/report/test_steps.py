@@ -108,6 +108,13 @@ def test_a_rank_that_is_slowest_in_as_many_blocks_as_chance_allows_is_not():
         assert ("'style': 'named'" in str(figure.plot)) == (named == "yes")
 
 
+def test_of_ranks_that_take_as_long_none_is_the_slowest():
+    alike = with_clocks(outcome(weak_scaling(WORKLOAD, 2), [0.9] * 8), [1.0, 1.0])
+    figure = figures(case_with(alike))["steps-ranks-resnet_50_s-np2"]
+    assert [(row["slowest"], row["named"]) for row in figure.table.rows] == [(0, "no")] * 2
+    assert "No rank is the slowest" in figure.says
+
+
 def test_hundreds_of_ranks_have_a_row_each():
     clocks = [1.0 + (rank == 200) for rank in range(256)]
     slow = with_clocks(outcome(weak_scaling(WORKLOAD, 256), [0.9, 0.9]), clocks)
