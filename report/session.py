@@ -14,7 +14,6 @@ from report.sections import (
     board,
     comparisons,
     convergence,
-    ledger,
     machine,
     memory,
     nodes,
@@ -23,6 +22,7 @@ from report.sections import (
     startup,
     steps,
     trust,
+    wall_time,
 )
 from report.sources import Sources
 from report.words import plural
@@ -40,7 +40,7 @@ def session_report(sources: Sources) -> Report:
         scaling.section(cases),
         nodes.section(cases),
         comparisons.parity(cases),
-        ledger.section(cases),
+        wall_time.section(cases),
         steps.section(cases),
         startup.section(cases),
         bandwidth.section(cases),

@@ -17,7 +17,9 @@ from harness.questions import wall_time
 from harness.verdict import Verdict
 from harness.waterfall import lines
 from report.content import Figure
-from report.sections.ledger import GROUPS, OTHER, SMALL, UNEXPLAINED, section
+from report.sections.wall_time import section
+from report.sections.wall_time.by_world_size import GROUPS
+from report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
 from tests.report.cases import RECORDED, case_with, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.marked import marked_round
