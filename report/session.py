@@ -10,8 +10,8 @@ from harness.store import Document
 from harness.verdict import Verdict
 from report.content import CaseNote, Report, Section
 from report.sections import (
-    bandwidth,
     board,
+    collectives,
     comparisons,
     convergence,
     machine,
@@ -43,7 +43,7 @@ def session_report(sources: Sources) -> Report:
         wall_time.section(cases),
         steps.section(cases),
         startup.section(cases),
-        bandwidth.section(cases),
+        collectives.section(cases),
         convergence.section(cases),
         memory.section(cases),
         comparisons.others(cases),

@@ -17,7 +17,7 @@ from harness.questions import at_gradient_sizes, bound, sweep
 from harness.transport_tools.figures import ToolRun, figure
 from report.content import Figure
 from report.numbers import number
-from report.sections.bandwidth import section
+from report.sections.collectives import section
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
