@@ -207,7 +207,7 @@ def case_of(document: Document) -> Case:
         world_size=int(plan["world_size"]),
         replicas_per_node=placed,
         verdict=Verdict(verdict["word"]),
-        figure=_interval(verdict["figure"]),
+        figure=None if verdict["figure"] is None else interval_of(verdict["figure"]),
         rule=_rule(verdict["threshold"]),
         reason=verdict["reason"],
         failed=document["failure"] is not None,
@@ -225,9 +225,8 @@ def _case_of_session(path: Path, document: Document, session: str) -> Case:
     return case_of(document)
 
 
-def _interval(figure: Mapping[str, Any] | None) -> Interval | None:
-    if figure is None:
-        return None
+def interval_of(figure: Mapping[str, Any]) -> Interval:
+    """As it was before it was written: a bound that bounds nothing is infinite."""
     upper = math.inf if figure["upper"] is None else float(figure["upper"])
     return Interval(
         float(figure["estimate"]),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
 
-from harness.archive import Case
+from harness.archive import Case, interval_of
 from harness.plan import Question, Workload
+from harness.stats import Interval
 from harness.throughput import throughputs
 from harness.verdict import Verdict, worst
 from report.content import Column, Figure, Row, Section, Table, Value
+from report.numbers import cells_of, number
 from report.sections import scaling_plots
 from report.sections.scaling_plots import WAYS
 from report.words import plural, slug, workload_labels
@@ -29,6 +29,8 @@ _ASKED = (
     Question.WALL_WEAK,
     Question.WALL_STRONG,
 )
+# What one replica is by itself.
+_ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
 MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_ledger.py by wall time."
 
 
@@ -42,7 +44,7 @@ class _Point:
     verdict: Verdict | None = None
     sound: bool = True
     samples_per_second: float | None = None
-    ways: dict[str, tuple[float, float | None, float | None]] = field(default_factory=dict)
+    ways: dict[str, Interval] = field(default_factory=dict)
 
 
 def section(cases: Sequence[Case]) -> Section:
@@ -88,13 +90,13 @@ def _points(
         if account is not None:
             for way in WAYS:
                 if way not in point.ways or way != "speed":
-                    point.ways[way] = _efficiency(account[f"by_{way}"], n)
+                    point.ways[way] = _efficiency(interval_of(account[f"by_{way}"]), n)
         if case.question is by_speed:
-            point.ways["speed"] = _known(case.figure.estimate, case.figure.lower, case.figure.upper)
+            point.ways["speed"] = case.figure
             if not weak:
                 point.samples_per_second = _split_speed(case)
     if found and 1 not in found:
-        found[1] = _Point(1, 1, ways=dict.fromkeys(_ways_of(found), (1.0, 1.0, 1.0)))
+        found[1] = _Point(1, 1, ways=dict.fromkeys(_ways_of(found), _ALONE))
     for n, point in found.items():
         measured = speeds.get((workload, n))
         if measured and (weak or n == 1):
@@ -106,17 +108,13 @@ def _ways_of(points: Mapping[int, _Point]) -> list[str]:
     return [way for way in WAYS if any(way in point.ways for point in points.values())]
 
 
-def _efficiency(
-    speedup: Mapping[str, Any], world_size: int
-) -> tuple[float, float | None, float | None]:
-    upper = math.inf if speedup["upper"] is None else speedup["upper"]
-    return _known(*(value / world_size for value in (speedup["estimate"], speedup["lower"], upper)))
-
-
-def _known(estimate: float, lower: float, upper: float) -> tuple[float, float | None, float | None]:
-    """Without bounds where so few rounds bound nothing."""
-    bounded = lower > 0 and math.isfinite(upper)
-    return (estimate, lower, upper) if bounded else (estimate, None, None)
+def _efficiency(speedup: Interval, world_size: int) -> Interval:
+    return replace(
+        speedup,
+        estimate=speedup.estimate / world_size,
+        lower=speedup.lower / world_size,
+        upper=speedup.upper / world_size,
+    )
 
 
 def _split_speed(case: Case) -> float | None:
@@ -164,10 +162,12 @@ def _row(label: str, point: _Point) -> Row:
         "samples_per_second": point.samples_per_second,
     }
     for way in WAYS:
-        known = point.ways.get(way, (None, None, None))
-        for end, value in zip(("", "_low", "_high"), known, strict=True):
-            row[f"efficiency_{way}{end}"] = value
-            row[f"speedup_{way}{end}"] = None if value is None else value * point.world_size
+        of_way = f"efficiency_{way}"
+        cells = cells_of(point.ways.get(way), of_way, f"{of_way}_low", f"{of_way}_high")
+        for key, share in cells.items():
+            row[key] = share
+            speedup = None if share is None else number(share) * point.world_size
+            row[key.replace("efficiency", "speedup")] = speedup
     return row
 
 

@@ -263,6 +263,19 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=4,
 )
+
+
+def with_something_strange(data: st.DataObject) -> dict[str, Any]:
+    """A document that has any JSON in one of its places."""
+    document: dict[str, Any] = json.loads(documents()[WEAK_FILE])
+    *parents, field = data.draw(st.sampled_from(list(spots(document))))
+    node = document
+    for key in parents:
+        node = node[key]
+    node[field] = data.draw(JSON)
+    return document
+
+
 FUZZ = settings(deadline=None, max_examples=60)
 
 
@@ -294,24 +307,14 @@ def test_a_field_that_is_missing_is_left_out(data):
 @FUZZ
 @given(st.data())
 def test_whatever_stands_in_a_document_it_is_read_or_named(data):
-    document = json.loads(documents()[WEAK_FILE])
-    *parents, field = data.draw(st.sampled_from(list(spots(document))))
-    node = document
-    for key in parents:
-        node = node[key]
-    node[field] = data.draw(JSON)
+    document = with_something_strange(data)
     damaged(json.dumps(document).encode())
 
 
 @FUZZ
 @given(st.data())
 def test_both_validators_refuse_the_same(data):
-    document = json.loads(documents()[WEAK_FILE])
-    *parents, field = data.draw(st.sampled_from(list(spots(document))))
-    node = document
-    for key in parents:
-        node = node[key]
-    node[field] = data.draw(JSON)
+    document = with_something_strange(data)
     fast, thorough = archives._fast_validator("case"), archives._validator("case")
     try:
         valid = fast.is_valid(document)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.archive import Case
+from harness.archive import Case, interval_of
 from harness.plan import Workload
 from report.content import Column, Figure, Row, Table, Value
-from report.numbers import number
+from report.numbers import cells_of, number
 from report.plots import (
     BOUNDED,
     field,
@@ -47,11 +47,7 @@ def _ratios(account: Account, names: Sequence[str]) -> dict[str, Value]:
     """Estimates and bounds; none of those that bound nothing."""
     values: dict[str, Value] = {}
     for name in names:
-        found = account[name]
-        bounded = found["upper"] is not None
-        values[name] = float(found["estimate"])
-        values[f"{name}_low"] = float(found["lower"]) if bounded else None
-        values[f"{name}_high"] = float(found["upper"]) if bounded else None
+        values |= cells_of(interval_of(account[name]), name, f"{name}_low", f"{name}_high")
     return values
 
 
