@@ -31,6 +31,7 @@ class Trial:
         return Fault.parse(self.fault) if self.fault else None
 
 
+# By name; a name is kept for what it plants, since sessions are counted by it (harness.trust_log).
 TRIALS = {
     TWIN: Trial("", verdict=Verdict.PASS, rank=None),
     "slow5": Trial("slow:rank=1,factor=1.05", term="between steps"),

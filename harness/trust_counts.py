@@ -29,15 +29,16 @@ class Count:
 
 def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     """Those whose figures may be put together with the newest one's, and the others."""
-    newest = _of_ranks(entries[-1]) if entries else {}
-    alike = [entry for entry in entries if not differences(newest, _of_ranks(entry))]
+    newest = _circumstances(entries[-1]) if entries else {}
+    alike = [entry for entry in entries if not differences(newest, _circumstances(entry))]
     return alike, [entry for entry in entries if entry not in alike]
 
 
-def _of_ranks(entry: Entry) -> Mapping[str, Value]:
-    """The fingerprint without the digest of all packages, of which many are no part of a rank.
-    Those that are have fields of their own."""
-    return {name: told for name, told in entry.fingerprint.items() if name != "packages_sha256"}
+def _circumstances(entry: Entry) -> Mapping[str, Value]:
+    """The fingerprint and the settings, without the digest of all packages, of which many are no
+    part of a rank. Those that are have fields of their own."""
+    told = {**entry.fingerprint, **entry.settings}
+    return {name: value for name, value in told.items() if name != "packages_sha256"}
 
 
 def counts(tried: Iterable[Tried]) -> list[Count]:

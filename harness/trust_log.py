@@ -15,6 +15,9 @@ from harness.tomlfile import shown
 from harness.trials import TRIALS
 from harness.verdict import Verdict
 
+# Of what a session was asked, how its trials are measured; not which ones, nor of what else.
+_HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -31,19 +34,23 @@ class Tried:
 
 @dataclass(frozen=True)
 class Entry:
-    """A session. fingerprint: of the machine and the stack (harness.fingerprint)."""
+    """A session. fingerprint: of the machine and the stack (harness.fingerprint). settings: of the
+    profile, by name and as text, how was measured."""
 
     session: str
     fingerprint: Mapping[str, Any]
+    settings: Mapping[str, str]
     tried: tuple[Tried, ...]
 
 
 def entry_of(archive: Archive) -> Entry | None:
-    """None of a session in which nothing was tried."""
+    """None of a session in which nothing was tried, or that does not say how."""
     tried = [case for case in archive.cases if case.name.startswith("trust[")]
-    if not tried:
+    if not tried or archive.session is None:
         return None
-    return Entry(tried[0].session, tried[0].fingerprint, tuple(map(_tried, tried)))
+    asked = archive.session["asked"].items()
+    settings = {name: value for name, value in asked if name.startswith(_HOW)}
+    return Entry(tried[0].session, tried[0].fingerprint, settings, tuple(map(_tried, tried)))
 
 
 def _tried(case: Case) -> Tried:
@@ -85,6 +92,7 @@ def _entry(document: Mapping[str, Any]) -> Entry:
     return Entry(
         str(document["session"]),
         dict(document["fingerprint"]),
+        dict(document["settings"]),
         tuple(_tried_of(tried) for tried in document["tried"]),
     )
 

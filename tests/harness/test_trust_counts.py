@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.trust import LOG, PAGE, page, share
+from bench.trust import LOG
+from bench.trust_page import BEGINS, ENDS, PAGE, README, page, readme, share
 from harness import questions
 from harness.archive import read_session
 from harness.attribution import Blame
@@ -18,7 +19,7 @@ from harness.trust_counts import counts, of_newest
 from harness.trust_log import Entry, append, entry_of, read_log
 from harness.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store
+from tests.support.stores import make_store, session_document
 
 TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
 RIGHT = Blame("between steps", 1, 0.1)
@@ -42,6 +43,8 @@ def entry(tmp_path: Path, session: str, *outcomes: Outcome) -> Entry:
     store = make_store(tmp_path, session=session)
     for each in outcomes:
         store.write_case(each)
+    asked = {"sampling.looks": "[8, 12]", "budget": "all that is not of how it is measured"}
+    store.write_session({**session_document("trust", Verdict.PASS), "asked": asked})
     archive = read_session(store.directory)
     assert archive.left_out == ()
     made = entry_of(archive)
@@ -112,10 +115,33 @@ def test_the_page_has_a_line_for_each_trial(entries):
     assert "No session has been measured yet." in page([])
 
 
+def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
+    told = readme(f"before\n{BEGINS}\nold\n{ENDS}\nafter\n", entries)
+    assert told.startswith(f"before\n{BEGINS}\n4 sessions on")
+    assert told.endswith(f"\n{ENDS}\nafter\n")
+    assert "False alarms: 1 of 4 (1-81 %)." in told
+    assert "| slow10, 2 | FAIL, for between steps of rank 1 | 2 of 3 (9-99 %) | 1 of 2" in told
+    assert "old" not in told
+    assert readme(told, entries) == told
+    assert "No session has been measured yet." in readme(told, [])
+
+
+@pytest.mark.parametrize("text", ["", BEGINS, ENDS, f"{ENDS} {BEGINS}"])
+def test_a_readme_without_a_place_for_it_is_refused(entries, text):
+    with pytest.raises(UserError, match=r"README\.md: there must be a line"):
+        readme(text, entries)
+
+
 def test_sessions_of_another_machine_are_not_counted(entries):
     strange = replace(entries[0], fingerprint={**entries[0].fingerprint, "cpu_model": "Another"})
     assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
     assert of_newest([]) == ([], [])
+
+
+def test_sessions_that_looked_otherwise_are_not_counted(entries):
+    assert entries[0].settings == {"sampling.looks": "[8, 12]"}
+    strange = replace(entries[0], settings={"sampling.looks": "[6]"})
+    assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
 
 
 def test_entries_are_read_as_they_were_written(entries, tmp_path):
@@ -134,7 +160,7 @@ def test_entries_are_read_as_they_were_written(entries, tmp_path):
         "[]",
         "null",
         '{"session": "s"}',
-        '{"session": "s", "fingerprint": {}, "tried": 1}',
+        '{"session": "s", "fingerprint": {}, "settings": {}, "tried": 1}',
         '{"session": "s", "fingerprint": {}, "tried": [{"trial": "slow11"}]}',
         "[" * 100_000,
     ],
@@ -150,4 +176,6 @@ def test_a_line_that_is_none_is_named(entries, tmp_path, line):
 
 
 def test_the_log_that_ships_can_be_read():
-    assert page(of_newest(read_log(LOG))[0]) == PAGE.read_text().splitlines()
+    alike, _ = of_newest(read_log(LOG))
+    assert page(alike) == PAGE.read_text().splitlines()
+    assert readme(README.read_text(), alike) == README.read_text()

@@ -20,7 +20,7 @@ def tried(trial: str, verdict: Verdict, called: Verdict) -> Tried:
 
 
 def entry(session: str, *each: Tried, **otherwise: object) -> Entry:
-    return Entry(session, {**FINGERPRINT, **otherwise}, each)
+    return Entry(session, {**FINGERPRINT, **otherwise}, {}, each)
 
 
 CAUGHT = tried("slow10", Verdict.PASS, Verdict.FAIL)

@@ -1,0 +1,104 @@
+"""The pages that `make trust` writes: docs/trust.md, and the table that README.md shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.campaign import ROOT
+from harness.errors import UserError
+from harness.plan import TWIN
+from harness.tomlfile import shown
+from harness.trials import TRIALS
+from harness.trust_counts import Count, counts, must, share_interval
+from harness.trust_log import Entry
+
+PAGE = ROOT / "docs" / "trust.md"
+README = ROOT / "README.md"
+# What README.md says between these two lines is of the log.
+BEGINS, ENDS = "<!-- written by make trust -->", "<!-- end -->"
+HEAD = """\
+# What the suite notices, measured
+
+Written by `make trust`. A session plants each fault into one of two arms that live side by side and
+judges them as `--against` judges two stacks: FAIL if surely 2 % slower, PASS if surely not 5 %
+slower, after 8 or 12 rounds. (Memory is held against its ceiling; what makes a launch INVALID is
+found in the first round.) Shares are of the sessions that came to a verdict, with 95 % intervals
+(Clopper and Pearson 1934).
+"""
+TABLE = """\
+| planted | into | must be called | was | right rank and term | undecided | figures |
+|---|---|---|---|---|---|---|
+"""
+_SHORT = """\
+| planted, replicas | must be called | was | right rank and term | undecided |
+|---|---|---|---|---|
+"""
+
+
+def share(times: int, of: int) -> str:
+    """With the 95 % interval of Clopper and Pearson (1934)."""
+    if not of:
+        return "-"
+    low, high = share_interval(times, of)
+    return f"{times} of {of} ({100 * low:.0f}-{100 * high:.0f} %)"
+
+
+def page(entries: Sequence[Entry]) -> list[str]:
+    """docs/trust.md, whole."""
+    lines = [*HEAD.splitlines(), "", *_where(entries), "", *TABLE.splitlines()]
+    for count in _counts(entries):
+        trial = TRIALS[count.trial]
+        lines.append(
+            f"| {count.trial}: `{trial.fault or 'nothing'}` "
+            f"| {count.model}, {count.world_size} | {must(trial)} "
+            f"| {share(count.called, count.decided)} | {share(count.blamed, count.called)} "
+            f"| {count.inconclusive} | {_range(count.figures)} |"
+        )
+    return lines
+
+
+def readme(text: str, entries: Sequence[Entry]) -> str:
+    """README.md, its table as these sessions have it. text: README.md. Raises UserError where there
+    is no place for the table in it."""
+    before, begins, rest = text.partition(BEGINS)
+    _, ends, after = rest.partition(ENDS)
+    if not ends:
+        raise UserError(f"{shown(README)}: there must be a line {BEGINS!r}, and later {ENDS!r}")
+    return "\n".join([before + begins, *_summary(entries), ends + after])
+
+
+def _summary(entries: Sequence[Entry]) -> list[str]:
+    found = _counts(entries)
+    if not found:
+        return _where(entries)
+    twins = [count for count in found if count.trial == TWIN]
+    decided = sum(count.decided for count in twins)
+    alarms = decided - sum(count.called for count in twins)
+    lines = [*_where(entries), f"False alarms: {share(alarms, decided)}.", "", *_SHORT.splitlines()]
+    for count in found:
+        lines.append(
+            f"| {count.trial}, {count.world_size} | {must(TRIALS[count.trial])} "
+            f"| {share(count.called, count.decided)} | {count.blamed} of {count.called} "
+            f"| {count.inconclusive} |"
+        )
+    return lines
+
+
+def _counts(entries: Sequence[Entry]) -> list[Count]:
+    return counts(tried for entry in entries for tried in entry.tried)
+
+
+def _where(entries: Sequence[Entry]) -> list[str]:
+    """Of which machine and stack that is."""
+    if not entries:
+        return ["No session has been measured yet."]
+    facts = entries[-1].fingerprint
+    stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
+    return [
+        f"{len(entries)} sessions on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
+        f"suite {facts['suite']}.",
+    ]
+
+
+def _range(figures: Sequence[float]) -> str:
+    return f"{min(figures):.3f}-{max(figures):.3f}" if figures else "-"
