@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from harness.campaign import ROOT
 from harness.errors import UserError
 from harness.plan import TWIN
+from harness.stats import hodges_lehmann
 from harness.tomlfile import shown
 from harness.trials import TRIALS
 from harness.trust_counts import Count, counts, must, share_interval
 from harness.trust_log import Entry
+from harness.verdict import as_ratio
 
 PAGE = ROOT / "docs" / "trust.md"
 README = ROOT / "README.md"
@@ -23,11 +26,12 @@ Written by `make trust`. A session plants each fault into one of two arms that l
 judges them as `--against` judges two stacks: FAIL if surely 2 % slower, PASS if surely not 5 %
 slower, after 8 or 12 rounds. (Memory is held against its ceiling; what makes a launch INVALID is
 found in the first round.) Shares are of the sessions that came to a verdict, with 95 % intervals
-(Clopper and Pearson 1934).
+(Clopper and Pearson 1934); figures are of all sessions: the estimate of Hodges and Lehmann with its
+exact 95 % interval, and the least and the largest.
 """
 TABLE = """\
-| planted | into | must be called | was | right rank and term | undecided | figures |
-|---|---|---|---|---|---|---|
+| planted | into | must be called | was | right rank and term | undecided | figure | from .. to |
+|---|---|---|---|---|---|---|---|
 """
 _SHORT = """\
 | planted, replicas | must be called | was | right rank and term | undecided |
@@ -52,7 +56,7 @@ def page(entries: Sequence[Entry]) -> list[str]:
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
             f"| {count.model}, {count.world_size} | {must(trial)} "
             f"| {share(count.called, count.decided)} | {share(count.blamed, count.called)} "
-            f"| {count.inconclusive} | {_range(count.figures)} |"
+            f"| {count.inconclusive} | {_estimate(count.figures)} | {_range(count.figures)} |"
         )
     return lines
 
@@ -100,5 +104,14 @@ def _where(entries: Sequence[Entry]) -> list[str]:
     ]
 
 
+def _estimate(figures: Sequence[float]) -> str:
+    """Over sessions; without an interval where they are too few for one."""
+    if not figures:
+        return "-"
+    whole = as_ratio(hodges_lehmann([math.log(figure) for figure in figures], 0.025))
+    told = f"{whole.estimate:.3f}"
+    return told if math.isinf(whole.upper) else f"{told} [{whole.lower:.3f}, {whole.upper:.3f}]"
+
+
 def _range(figures: Sequence[float]) -> str:
-    return f"{min(figures):.3f}-{max(figures):.3f}" if figures else "-"
+    return f"{min(figures):.3f} .. {max(figures):.3f}" if figures else "-"
