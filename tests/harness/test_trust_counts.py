@@ -111,6 +111,8 @@ def test_the_page_has_a_line_for_each_trial(entries):
     assert "FAIL, for between steps of rank 1" in slow
     assert "2 of 3" in slow
     assert "1 of 2" in slow
+    assert slow.endswith("| 0.900 | 0.900 .. 0.900 |")
+    assert "| 0.900 [0.900, 0.900] |" in page([*entries, *entries])[-1]
     assert any("4 sessions on" in line for line in lines)
     assert "No session has been measured yet." in page([])
 
