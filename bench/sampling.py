@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.noise import NOISES, Array, Noise, of_launches
 from harness.stats import hodges_lehmann
-from harness.verdict import Floor, Verdict
+from harness.verdict import REGRESSION, Verdict
 
 SESSIONS = 2000
 SEED = 20282
@@ -35,7 +35,6 @@ LAUNCH_SPREADS = (0.01, 0.02, 0.03)
 LAUNCHES = (6, 8, 12, 16, 24)
 FEWEST_TURNS = 2
 MINUTES = (2.0, 3.0, 5.0, 10.0)
-REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 ALPHA = REGRESSION.alpha
 # One pair in seven was more than three of its spreads away.
 KIND = NOISES["5 % outliers x5"]

@@ -19,12 +19,10 @@ import numpy as np
 from bench.noise import NOISES, Array, Noise, of_launches
 from harness.plan import Question
 from harness.proposal import proposed_rule
-from harness.verdict import Band, Floor, Rule, Verdict, judge
+from harness.verdict import REGRESSION, Band, Rule, Verdict, judge
 
 SESSIONS = 10_000
 SEED = 20281
-# A new build against a reference.
-REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 PARITY_GPU, PARITY_CPU = Band(0.95, 1 / 0.95), Band(0.75, 1 / 0.75)
 EFFICIENCY = 0.9
 SLOWER = (0.05, 0.10, 0.15)

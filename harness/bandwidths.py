@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 
 from harness.collectives import KIB, MIB, Collective, Series, Transfer, busbw, paired
+from harness.outcome import Outcome
 from harness.plan import SWEEP
-from harness.session import Outcome
 from harness.summary import WIDTH
 from harness.transport_tools.figures import Figure, ToolRun
 

@@ -16,7 +16,7 @@ from typing import Any
 from harness.archive import Archive
 from harness.errors import UserError
 from harness.fingerprint import differences
-from harness.session import Outcome
+from harness.outcome import Outcome
 from harness.stats import Interval, NotMeasurable, shift
 from harness.store import plain
 from harness.summary import WIDTH, label

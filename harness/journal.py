@@ -18,8 +18,9 @@ from typing import Any
 from harness.campaign import Campaign
 from harness.errors import UserError
 from harness.fingerprint import Fingerprint
+from harness.outcome import Outcome
 from harness.resume import Earlier, asked
-from harness.session import Outcome, Session
+from harness.session import Session
 from harness.store import SESSION_FILE, Document, Store, session_name
 from harness.summary import NOT_WRITTEN
 from harness.tomlfile import shown

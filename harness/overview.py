@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from harness.measurement import median_speed
+from harness.outcome import Outcome
 from harness.plan import SWEEP, Arm, BlockKind, Question, Strategy, Work
-from harness.session import Outcome
 from harness.stats import Interval
 from harness.verdict import worst
 

@@ -21,12 +21,13 @@ from harness.fingerprint import fingerprint
 from harness.journal import Journal, open_store, session_document
 from harness.launch.slots import Slots, outer_size, shown_by
 from harness.machine import local_machine
+from harness.outcome import Outcome
 from harness.placement import Offer, local_offers
 from harness.plan import AGAINST, Comparison, Schedule
 from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
 from harness.resume import earlier_parts, resumable
-from harness.session import Outcome, Session
+from harness.session import Session
 from harness.stack import probe, stack_differences
 from harness.telling import Telling
 from harness.thresholds import case_of, propose

@@ -16,8 +16,8 @@ from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
 from harness.launch.group import GroupFailed
 from harness.marks import Asked, Mark, Marks
 from harness.measurement import Block, Launch, Round
+from harness.outcome import Outcome
 from harness.plan import SWEEP, Arm, BlockKind, Comparison, Schedule
-from harness.session import Outcome
 from harness.store import Document
 from harness.transport_tools.figures import Figure, ToolRun
 from harness.trust import Noticed

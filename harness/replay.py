@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.measurement import Block, median_speed, startup_seconds
+from harness.outcome import Outcome
 from harness.plan import Question, Side
 from harness.runs import samples
-from harness.session import Outcome
 from harness.store import case_document, plain
 
 

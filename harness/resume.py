@@ -17,10 +17,10 @@ from harness.archive import Archive, read_session
 from harness.campaign import Campaign
 from harness.errors import UserError
 from harness.fingerprint import differences
+from harness.outcome import Outcome
 from harness.placement import replicas_per_node
 from harness.plan import Comparison
 from harness.recall import recall
-from harness.session import Outcome
 from harness.store import now, plain
 from harness.tomlfile import shown
 from harness.verdict import Verdict

@@ -5,73 +5,24 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from harness import evidence
-from harness.account import Account, account
-from harness.attribution import TOLD_APART
-from harness.collectives import SWEEP_BYTES, Collective, Transfer, other_library
-from harness.launch.group import GroupFailed
-from harness.measurement import Round, observation, step_times, training
-from harness.placement import is_oversubscribed
-from harness.plan import (
-    SWEEP,
-    Arm,
-    BlockKind,
-    Comparison,
-    Profile,
-    Question,
-    Sampling,
-    Schedule,
-    Work,
-)
+from harness.collectives import Collective
+from harness.judging import Judging
+from harness.measurement import Round
+from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
+from harness.outcome import Outcome
+from harness.plan import SWEEP, Arm, Comparison, Profile, Work
 from harness.rounds import Progress, Runner
-from harness.speedup import refusal
+from harness.rules import Rules
 from harness.starter import Starter
-from harness.stats import NotMeasurable, hodges_lehmann
-from harness.thresholds import Thresholds, case_of
+from harness.thresholds import Thresholds
 from harness.transport_tools.figures import ToolRun
 from harness.trials import trial_of
-from harness.trust import Noticed, noticed, on_trial
-from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
-from harness.wire import Phase
+from harness.verdict import Verdict
 
-# Of one stack against another: FAIL if surely 2 % slower, PASS if surely not 5 % slower.
-REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
-NOT_THE_SAME = (
-    "two groups of the same arm differ: whatever else this session compares is as doubtful; look "
-    "for what favours one of them, and measure again"
-)
 # About as many starts of a process as a training run is long.
 STARTS_OF_A_RUN = 3
-SWEEP_TURNS = 3
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A comparison with its judgement and everything that it rests on.
-
-    observations: ln of the figure, one a round. failure: the launch that failed, if one did.
-    account: of a case on wall time, where that went. noticed: of what is planted on purpose. tools:
-    of a sweep, what other tools found. taken_over: measured before the session was resumed.
-    """
-
-    comparison: Comparison
-    judgement: Judgement
-    observations: tuple[float, ...] = ()
-    rounds: tuple[Round, ...] = ()
-    failure: GroupFailed | None = None
-    threshold_line: str = ""
-    account: Account | None = None
-    noticed: Noticed | None = None
-    tools: tuple[ToolRun, ...] = ()
-    taken_over: bool = False
-
-    @property
-    def passed(self) -> bool:
-        return self.judgement.verdict is Verdict.PASS
 
 
 @dataclass(frozen=True)
@@ -134,7 +85,7 @@ class Session:
     def _starts_of_a_round(self, comparisons: Sequence[Comparison]) -> int:
         """How long a round takes, in starts of a process. Past the first round, in which also what
         is only shown is launched."""
-        judged = [comparison for comparison in comparisons if self.judged(comparison)]
+        judged = [comparison for comparison in comparisons if self.rules.judged(comparison)]
         launches = {
             (arm, comparison.rounds)
             for comparison in judged or comparisons
@@ -142,33 +93,10 @@ class Session:
         }
         return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
 
-    def judged(self, comparison: Comparison) -> bool:
-        """Whether it is held against a threshold: where replicas share a core no speed is, save
-        for what communication costs, which is measured within one launch."""
-        return not self.unjudged(comparison)
-
-    def unjudged(self, comparison: Comparison) -> str:
-        """Why it is not held against a threshold; empty if it is."""
-        if not comparison.question.is_speed:
-            return ""
-        on_device = any(slot.device is not None for slot in self.starter.slots)
-        if comparison.is_trial and on_device:
-            return "what is planted into a step is measured where the processor waits for the step"
-        if comparison.question.work is Work.COLLECTIVES and on_device:
-            return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
-        if not is_oversubscribed(self.starter.slots, comparison.world_size):
-            return ""
-        within_a_launch = comparison.question is Question.COMMUNICATION
-        models = self.profile.oversubscribed or self.profile.models
-        if within_a_launch and comparison.workload.model in models:
-            return ""
-        return "more replicas than cores or devices"
-
-    def rule(self, comparison: Comparison) -> Rule | None:
-        shown = comparison.question.is_convergence or comparison.question is Question.SAME
-        if comparison.is_against and not shown:
-            return REGRESSION
-        return self.thresholds.rule(case_of(comparison, self.starter.slots))
+    @property
+    def rules(self) -> Rules:
+        """What the cases are held against."""
+        return Rules(self.profile, self.thresholds, self.starter.slots)
 
 
 class _Work:
@@ -190,7 +118,7 @@ class _Work:
         self._decided: set[Comparison] = set()
         self._seconds_of_round: list[float] = []
         self._round_began = time.monotonic()
-        self._compared: dict[Comparison, list[str]] = {}
+        self._rules = session.rules
         workload, work = comparisons[0].workload, comparisons[0].question.work
         self._prefix = workload.model + ("" if work is Work.BLOCKS else f" {work.value}")
         self._runner = Runner(
@@ -201,7 +129,7 @@ class _Work:
             seed=session.seed,
             last_phase=last_phase(comparisons),
             runs=session.profile.runs,
-            kinds=kinds_of(comparisons, session.judged),
+            kinds=kinds_of(comparisons, self._rules.judged),
             transfers=transfers_of(comparisons),
             check=[
                 arm
@@ -214,6 +142,8 @@ class _Work:
             doing=self._note,
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
         )
+        runner = self._runner
+        self._judging = Judging(self._rules, runner.failures, runner.correctness, runner.weights)
 
     def run(self) -> None:
         looks = self._session.profile.sampling.looks
@@ -240,7 +170,7 @@ class _Work:
         for comparison in self._comparisons:
             if comparison in self._decided:
                 continue
-            if number == 0 or self._session.judged(comparison):
+            if number == 0 or self._rules.judged(comparison):
                 wanted.update(dict.fromkeys(comparison.arms))
         return list(wanted)
 
@@ -297,7 +227,7 @@ class _Work:
         for comparison in self._comparisons:
             if comparison in self._decided:
                 continue
-            outcome = self._outcome(comparison)
+            outcome = self._judging.outcome(comparison, self._rounds, self._tools[comparison])
             settled = outcome.judgement.verdict is not Verdict.INCONCLUSIVE
             hopeless = outcome.failure is not None or outcome.judgement.verdict is Verdict.INVALID
             # No more rounds make an invalid one sound, which is what such a trial waits for.
@@ -306,217 +236,3 @@ class _Work:
             if final or hopeless or caught or (at_look and settled):
                 self._decided.add(comparison)
                 self._session.decided(outcome)
-
-    def _outcome(self, comparison: Comparison) -> Outcome:
-        rounds = tuple(
-            measured
-            for measured in self._rounds
-            if all(arm in measured.launches for arm in comparison.arms)
-        )
-        outcome = Outcome(
-            comparison, self._nothing(comparison), rounds=rounds, tools=self._tools[comparison]
-        )
-        for arm in comparison.arms:
-            failure = self._runner.failures.get(arm)
-            if failure is not None:
-                judgement = replace(outcome.judgement, verdict=Verdict.FAIL, reason=str(failure))
-                return replace(outcome, judgement=judgement, failure=failure)
-        if not rounds:
-            return outcome
-        return self._judged(outcome)
-
-    def _nothing(self, comparison: Comparison) -> Judgement:
-        rule = self._session.rule(comparison)
-        return Judgement(Verdict.INCONCLUSIVE, None, rule, 0, "no round was completed in time")
-
-    def _judged(self, outcome: Outcome) -> Outcome:
-        """What is planted on purpose is judged as anything else is, and then whether it should."""
-        called = self._called(outcome)
-        trial, question = trial_of(outcome.comparison), outcome.comparison.question
-        judgement = called.judgement
-        if trial is not None:
-            found = noticed(outcome.comparison, judgement, outcome.rounds)
-            called = replace(called, noticed=found)
-            judgement = on_trial(trial, judgement, found)
-        elif question is Question.SAME and judgement.verdict is Verdict.FAIL:
-            judgement = replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
-        return replace(called, judgement=judgement)
-
-    def _called(self, outcome: Outcome) -> Outcome:
-        comparison = outcome.comparison
-        unjudged = self._session.unjudged(comparison)
-        problems = self._problems(outcome)
-        observations = []
-        try:
-            observations = [observation(comparison, measured) for measured in outcome.rounds]
-        except (KeyError, ValueError, ZeroDivisionError) as error:
-            if not unjudged:
-                problems.append(f"no figure: {error}")
-        outcome = replace(outcome, observations=tuple(observations))
-        rule = self._session.rule(comparison)
-        count = len(observations)
-        if problems:
-            text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
-            return self._with(outcome, Verdict.INVALID, rule, text)
-        if comparison.question.is_wall:
-            outcome = replace(outcome, account=account(comparison, outcome.rounds))
-        if unjudged:
-            return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
-        if rule is None and comparison.is_trial:
-            return self._with(
-                outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"
-            )
-        if rule is None:
-            case = case_of(comparison, self._session.starter.slots)
-            line = self._session.thresholds.pasteable_line(case, observations)
-            outcome = replace(outcome, threshold_line=line)
-            reason = f"no threshold; add to {self._session.thresholds.path.name}: {line}"
-            verdict = Verdict.INVALID if count >= self._first_look else Verdict.INCONCLUSIVE
-            return self._with(outcome, verdict, None, reason)
-        refusal = self._refusal(outcome, rule)
-        if refusal:
-            return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
-        return replace(outcome, judgement=judge(observations, rule))
-
-    def _refusal(self, outcome: Outcome, rule: Rule) -> str:
-        """Why runs of that length say nothing on the rule, in words; empty if they do."""
-        comparison = outcome.comparison
-        if comparison.question is not Question.WALL_STRONG or not isinstance(rule, Floor):
-            return ""
-        reasons = [
-            refusal(
-                rule.pass_from,
-                training(measured.launches[comparison.candidate.arm]),
-                training(measured.launches[comparison.reference.arm]),
-                comparison.world_size,
-            )
-            for measured in outcome.rounds
-        ]
-        refused = [reason for reason in reasons if reason]
-        return refused[0] if 2 * len(refused) > len(reasons) else ""
-
-    @property
-    def _first_look(self) -> int:
-        return self._session.profile.sampling.looks[0]
-
-    def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
-        """A verdict that does not rest on the figure, with the figure where there is one."""
-        try:
-            figure = as_ratio(hodges_lehmann(outcome.observations, alpha=0.025))
-        except NotMeasurable:
-            figure = None
-        count = len(outcome.observations)
-        return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
-
-    def _problems(self, outcome: Outcome) -> list[str]:
-        launches = [
-            measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
-        ]
-        found = [problem for launch in launches for problem in evidence.problems(launch)]
-        if outcome.comparison.question.work is Work.COLLECTIVES:
-            found += self._transport_problems(outcome)
-        if outcome.comparison.tolerance is not None:
-            found += self._weight_problems(outcome.comparison)
-        return found
-
-    def _transport_problems(self, outcome: Outcome) -> list[str]:
-        """Horovod and what it is compared with must use the same transport, and a step must not be
-        faster than that allows; which says nothing where replicas share cores."""
-        comparison, arms = outcome.comparison, outcome.comparison.arms
-        pairs = [[measured.launches[arm] for arm in arms] for measured in outcome.rounds]
-        found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
-        if comparison.question is Question.BOUND and self._session.judged(comparison):
-            times = [step_times(horovod, bare) for horovod, bare in pairs]
-            found.append(evidence.too_fast(arms[0].name, times))
-        return [problem for problem in found if problem]
-
-    def _weight_problems(self, comparison: Comparison) -> list[str]:
-        """Two arms are compared only if they train the same thing."""
-        for arm in comparison.arms:
-            if arm not in self._runner.correctness:
-                return [f"{arm.name}: its training was not checked"]
-        if comparison not in self._compared:
-            self._compared[comparison] = self._trained_differently(comparison)
-        return self._compared[comparison]
-
-    def _trained_differently(self, comparison: Comparison) -> list[str]:
-        trained = []
-        for arm in comparison.arms:
-            digests = [
-                digest
-                for rank in self._runner.correctness[arm].correctness
-                for digest in rank["digests"]
-            ]
-            if len(set(digests)) != 1:
-                return [f"{arm.name}: replicas differ after reproducible training"]
-            with np.load(self._runner.weights(arm)) as arrays:
-                trained.append(dict(arrays))
-        difference = evidence.weights_differ(
-            trained[0], trained[1], of_update=comparison.tolerance or 0.0
-        )
-        names = " and ".join(arm.label for arm in comparison.arms)
-        return [f"{names} trained different weights: {difference}"] if difference else []
-
-
-def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampling:
-    """As the profile says, save for a sweep: its turns take seconds, and hold several repeats."""
-    if comparisons[0].workload != SWEEP:
-        return sampling
-    fewest, most = (min(n, SWEEP_TURNS) for n in (sampling.turns_min, sampling.turns_max))
-    return replace(sampling, turns_min=fewest, turns_max=most)
-
-
-def schedule_of(work: Work, profile: Profile) -> Schedule:
-    """Arms that start side by side slow each other down, and to runs, which do not take turns, it
-    is of no use that others live. What a collective operation takes is compared back to back."""
-    if work is Work.COLLECTIVES:
-        return Schedule.ALTERNATE
-    return profile.schedule if work is Work.BLOCKS else Schedule.FRESH
-
-
-def last_phase(comparisons: Sequence[Comparison]) -> Phase:
-    """How far a start-up has to go: where none but its trace is asked about, so far; to exchange
-    tensors, until there is a group, and for those of a model until that is built."""
-    asked = {comparison.question for comparison in comparisons}
-    if asked == {Question.STARTUP_TRACE}:
-        return Phase.TRACE
-    if asked == {Question.FRAMEWORK_TAX}:
-        return Phase.INIT if comparisons[0].workload == SWEEP else Phase.BUILD
-    return Phase.BROADCAST
-
-
-def kinds_of(
-    comparisons: Sequence[Comparison], judged: Callable[[Comparison], bool]
-) -> dict[Arm, set[BlockKind]]:
-    """The kinds of blocks wanted of each arm: full ones wherever steps are asked about, split ones
-    only to be judged."""
-    kinds: dict[Arm, set[BlockKind]] = {arm: set() for c in comparisons for arm in c.arms}
-    for comparison in comparisons:
-        if comparison.question is Question.FRAMEWORK_TAX:
-            continue
-        if comparison.question is Question.BOUND:
-            kinds[comparison.candidate.arm] |= {BlockKind.FULL, BlockKind.LOCAL}
-            continue
-        trial = trial_of(comparison)
-        for side in (comparison.candidate, comparison.reference):
-            kinds[side.arm].add(BlockKind.FULL)
-            if trial is not None and trial.term in TOLD_APART:
-                kinds[side.arm].add(BlockKind.LOCAL)
-            if side.kind is not BlockKind.SPLIT or judged(comparison):
-                kinds[side.arm].add(side.kind)
-    return kinds
-
-
-def transfers_of(comparisons: Sequence[Comparison]) -> dict[Arm, list[Transfer]]:
-    """What each arm exchanges in a turn besides its blocks: of the sweep every size of what is
-    asked about, of a network its gradients."""
-    wanted: dict[Arm, dict[Transfer, None]] = {}
-    for comparison in comparisons:
-        if comparison.question.work is not Work.COLLECTIVES:
-            continue
-        collective = comparison.collective or Collective.ALLREDUCE
-        sizes = [(size,) for size in SWEEP_BYTES] if comparison.workload == SWEEP else [()]
-        for arm in comparison.arms:
-            transfers = (Transfer(collective, size) for size in sizes)
-            wanted.setdefault(arm, {}).update(dict.fromkeys(transfers))
-    return {arm: list(transfers) for arm, transfers in wanted.items()}

@@ -19,9 +19,9 @@ from typing import Any
 from harness.account import Account
 from harness.collectives import Series, algbw, busbw
 from harness.measurement import Block, Launch, Round
+from harness.outcome import Outcome
 from harness.placement import Slot, replicas_per_node
 from harness.plan import Arm, Comparison, Side
-from harness.session import Outcome
 from harness.stats import Interval
 from harness.transport_tools.figures import ToolRun
 from harness.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from harness import waterfall
 from harness.collectives import Collective
+from harness.outcome import Outcome
 from harness.plan import Comparison, Question
-from harness.session import Outcome
 from harness.stats import Interval
 from harness.verdict import Verdict
 

@@ -53,6 +53,10 @@ class Floor:
         return f">= {self.pass_from:.3g}"
 
 
+# Of one stack against another: FAIL if surely 2 % slower, PASS if surely not 5 % slower.
+REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
+
+
 @dataclass(frozen=True)
 class Band:
     """The figure must lie in [low, high]: equivalence by two one-sided tests (TOST).

@@ -186,6 +186,13 @@ PURE = {
     "prediction": {"harness.errors", "numpy", "scipy"},
     "proposal": {"harness.plan", "harness.stats", "harness.verdict", "random"},
     "placement": {"harness.errors", "harness.machine", "harness.plan"},
+    "needs": {
+        "harness.attribution",
+        "harness.collectives",
+        "harness.plan",
+        "harness.trials",
+        "harness.wire",
+    },
 }
 
 
@@ -232,6 +239,8 @@ LAYERS = (
     ("launch",),
     ("starter",),
     ("rounds", "tool_runner"),
+    ("outcome", "needs", "rules"),
+    ("judging",),
     ("session",),
     ("store", "summary", "overview", "bandwidths", "replay", "telling"),
     ("archive", "forecast", "baseline", "recall"),

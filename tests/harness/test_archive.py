@@ -20,9 +20,9 @@ from harness import archive as archives
 from harness.archive import Archive, read_session
 from harness.errors import UserError
 from harness.launch.group import GroupFailed
+from harness.outcome import Outcome
 from harness.plan import Question
 from harness.questions import parity, weak_scaling
-from harness.session import Outcome
 from harness.verdict import Band, Verdict
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
 from tests.support.stores import SESSION, make_store, session_document

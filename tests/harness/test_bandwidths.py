@@ -9,8 +9,8 @@ import pytest
 
 from harness.bandwidths import table
 from harness.collectives import SWEEP_BYTES, Collective
+from harness.outcome import Outcome
 from harness.questions import at_gradient_sizes, sweep, weak_scaling
-from harness.session import Outcome
 from harness.summary import WIDTH
 from harness.transport_tools.figures import ToolRun, figure
 from harness.verdict import Ceiling, Verdict

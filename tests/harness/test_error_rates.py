@@ -21,7 +21,6 @@ from bench.simulation import (
     PARITY_CPU,
     PARITY_GPU,
     QUIET,
-    REGRESSION,
     Looks,
     drawn,
     floors,
@@ -29,7 +28,7 @@ from bench.simulation import (
     session_verdict,
 )
 from harness.stats import spread
-from harness.verdict import Floor, Verdict
+from harness.verdict import REGRESSION, Floor, Verdict
 
 SESSIONS, MANY = 2000, 10_000
 # Whose rounds do not depend on each other, once the order of launches has been drawn.

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from harness.outcome import Outcome
 from harness.overview import table
 from harness.plan import BlockKind
 from harness.questions import (
@@ -24,7 +25,6 @@ from harness.questions import (
     wall_time,
     weak_scaling,
 )
-from harness.session import Outcome
 from harness.stats import Interval
 from harness.summary import WIDTH
 from harness.verdict import Band, Ceiling, Verdict

@@ -19,6 +19,7 @@ from harness.attribution import Blame
 from harness.collectives import Collective
 from harness.launch.group import GroupFailed
 from harness.measurement import observation
+from harness.outcome import Outcome
 from harness.questions import (
     bound,
     communication,
@@ -34,7 +35,6 @@ from harness.questions import (
     weak_scaling,
 )
 from harness.recall import recall
-from harness.session import Outcome
 from harness.store import case_document, plain
 from harness.transport_tools.figures import ToolRun, figure
 from harness.trust import Noticed

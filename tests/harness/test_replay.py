@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from harness.launch.group import GroupFailed
+from harness.outcome import Outcome
 from harness.plan import BlockKind
 from harness.questions import bound, fixed_time, strong_scaling, sweep, weak_scaling
 from harness.replay import ReplayedClock, record
-from harness.session import Outcome
 from harness.verdict import Judgement, Verdict
 from tests.support.rounds import (
     HOROVOD_1,

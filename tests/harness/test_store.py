@@ -16,6 +16,7 @@ import pytest
 from harness.account import account
 from harness.collectives import Collective, Series
 from harness.launch.group import GroupFailed
+from harness.outcome import Outcome
 from harness.plan import BlockKind, Comparison, Question, Strategy
 from harness.questions import (
     bound,
@@ -28,7 +29,6 @@ from harness.questions import (
     wall_time,
     weak_scaling,
 )
-from harness.session import Outcome
 from harness.store import Store, plain, session_name, write_json
 from harness.transport_tools.figures import ToolRun, figure
 from harness.verdict import Band, Ceiling, Judgement, Verdict, judge

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.archive import Case, read_session
+from harness.outcome import Outcome
 from harness.questions import communication, parity, startup, strong_scaling, weak_scaling
-from harness.session import Outcome
 from harness.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round
 from tests.support.stores import make_store

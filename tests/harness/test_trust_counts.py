@@ -13,7 +13,7 @@ from harness import questions
 from harness.archive import read_session
 from harness.attribution import Blame
 from harness.errors import UserError
-from harness.session import Outcome
+from harness.outcome import Outcome
 from harness.trust import Noticed
 from harness.trust_counts import counts, of_newest
 from harness.trust_log import Entry, append, entry_of, read_log

@@ -5,6 +5,7 @@ import pytest
 
 from harness.stats import Interval
 from harness.verdict import (
+    REGRESSION,
     Band,
     Ceiling,
     Floor,
@@ -15,8 +16,6 @@ from harness.verdict import (
     smallest_visible_change,
     worst,
 )
-
-REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 
 
 def logs(*ratios):

@@ -13,9 +13,9 @@ import pytest
 from harness.archive import Archive, read_session
 from harness.errors import UserError
 from harness.launch.group import GroupFailed
+from harness.outcome import Outcome
 from harness.plan import Comparison
 from harness.questions import against, parity, weak_scaling
-from harness.session import Outcome
 from harness.verdict import Floor, Verdict, judge
 from history import places, side_by_side
 from history.backfill import NotBuilt

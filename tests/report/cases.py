@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.archive import Case, case_of
-from harness.session import Outcome
+from harness.outcome import Outcome
 from harness.store import FORMAT, case_document, now, plain
 from tests.support.stores import SESSION
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from harness.archive import read_session
 from harness.errors import UserError
 from harness.launch.group import GroupFailed
+from harness.outcome import Outcome
 from harness.questions import against, parity, same, weak_scaling
-from harness.session import Outcome
 from harness.verdict import Band, Verdict
 from report.compare import comparison
 from report.content import Figure, Report, Section

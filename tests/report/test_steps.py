@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from harness.archive import Case
+from harness.outcome import Outcome
 from harness.plan import AGAINST, TWIN, BlockKind, Question, Side
 from harness.questions import parity, weak_scaling
-from harness.session import Outcome
 from harness.verdict import Verdict
 from report.content import Figure
 from report.sections.steps import section

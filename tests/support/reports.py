@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.archive import Case, read_session
-from harness.session import Outcome
+from harness.outcome import Outcome
 from harness.store import Document
 from harness.verdict import Verdict
 from tests.support.stores import SESSION, make_store, session_document

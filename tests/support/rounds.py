@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
 from harness.measurement import Block, Launch, Round
+from harness.outcome import Outcome
 from harness.plan import (
     SWEEP,
     Arm,
@@ -20,7 +21,6 @@ from harness.plan import (
     Work,
     Workload,
 )
-from harness.session import Outcome
 from harness.stats import hodges_lehmann
 from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 

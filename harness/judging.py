@@ -1,0 +1,192 @@
+"""From the rounds of a comparison to its outcome: whether the evidence is sound, what the figure
+is, and what is to be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from harness import evidence
+from harness.account import account
+from harness.collectives import other_library
+from harness.launch.group import GroupFailed
+from harness.measurement import Launch, Round, observation, step_times, training
+from harness.outcome import Outcome
+from harness.plan import Arm, Comparison, Question, Work
+from harness.rules import Rules
+from harness.speedup import refusal
+from harness.stats import NotMeasurable, hodges_lehmann
+from harness.transport_tools.figures import ToolRun
+from harness.trials import trial_of
+from harness.trust import noticed, on_trial
+from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
+
+NOT_THE_SAME = (
+    "two groups of the same arm differ: whatever else this session compares is as doubtful; look "
+    "for what favours one of them, and measure again"
+)
+
+
+class Judging:
+    """Judges comparisons of one workload and one kind of work, as rounds come in."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        failures: Mapping[Arm, GroupFailed],
+        correctness: Mapping[Arm, Launch],
+        weights: Callable[[Arm], Path],
+    ) -> None:
+        """failures: of launches so far. correctness: of every arm that was checked, the launch that
+        was trained reproducibly; weights: where its weights then are. All as a Runner keeps them,
+        and so as they are by then."""
+        self._rules = rules
+        self._failures = failures
+        self._correctness = correctness
+        self._weights = weights
+        self._compared: dict[Comparison, list[str]] = {}
+
+    def outcome(
+        self, comparison: Comparison, measured: Sequence[Round], tools: tuple[ToolRun, ...] = ()
+    ) -> Outcome:
+        """measured: all rounds so far; those with all of its arms count. tools: what others found
+        of a sweep."""
+        rounds = tuple(
+            each for each in measured if all(arm in each.launches for arm in comparison.arms)
+        )
+        rule = self._rules.rule(comparison)
+        nothing = Judgement(Verdict.INCONCLUSIVE, None, rule, 0, "no round was completed in time")
+        outcome = Outcome(comparison, nothing, rounds=rounds, tools=tools)
+        for arm in comparison.arms:
+            failure = self._failures.get(arm)
+            if failure is not None:
+                judgement = replace(outcome.judgement, verdict=Verdict.FAIL, reason=str(failure))
+                return replace(outcome, judgement=judgement, failure=failure)
+        if not rounds:
+            return outcome
+        return self._judged(outcome)
+
+    def _judged(self, outcome: Outcome) -> Outcome:
+        """What is planted on purpose is judged as anything else is, and then whether it should."""
+        called = self._called(outcome)
+        trial, question = trial_of(outcome.comparison), outcome.comparison.question
+        judgement = called.judgement
+        if trial is not None:
+            found = noticed(outcome.comparison, judgement, outcome.rounds)
+            called = replace(called, noticed=found)
+            judgement = on_trial(trial, judgement, found)
+        elif question is Question.SAME and judgement.verdict is Verdict.FAIL:
+            judgement = replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
+        return replace(called, judgement=judgement)
+
+    def _called(self, outcome: Outcome) -> Outcome:
+        comparison = outcome.comparison
+        unjudged = self._rules.unjudged(comparison)
+        problems = self._problems(outcome)
+        observations = []
+        try:
+            observations = [observation(comparison, measured) for measured in outcome.rounds]
+        except (KeyError, ValueError, ZeroDivisionError) as error:
+            if not unjudged:
+                problems.append(f"no figure: {error}")
+        outcome = replace(outcome, observations=tuple(observations))
+        rule = self._rules.rule(comparison)
+        count = len(observations)
+        if problems:
+            text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
+            return self._with(outcome, Verdict.INVALID, rule, text)
+        if comparison.question.is_wall:
+            outcome = replace(outcome, account=account(comparison, outcome.rounds))
+        if unjudged:
+            return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
+        if rule is None and comparison.is_trial:
+            return self._with(
+                outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"
+            )
+        if rule is None:
+            line = self._rules.pasteable_line(comparison, observations)
+            outcome = replace(outcome, threshold_line=line)
+            reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
+            enough = count >= self._rules.profile.sampling.looks[0]
+            verdict = Verdict.INVALID if enough else Verdict.INCONCLUSIVE
+            return self._with(outcome, verdict, None, reason)
+        refusal = self._refusal(outcome, rule)
+        if refusal:
+            return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
+        return replace(outcome, judgement=judge(observations, rule))
+
+    def _refusal(self, outcome: Outcome, rule: Rule) -> str:
+        """Why runs of that length say nothing on the rule, in words; empty if they do."""
+        comparison = outcome.comparison
+        if comparison.question is not Question.WALL_STRONG or not isinstance(rule, Floor):
+            return ""
+        reasons = [
+            refusal(
+                rule.pass_from,
+                training(measured.launches[comparison.candidate.arm]),
+                training(measured.launches[comparison.reference.arm]),
+                comparison.world_size,
+            )
+            for measured in outcome.rounds
+        ]
+        refused = [reason for reason in reasons if reason]
+        return refused[0] if 2 * len(refused) > len(reasons) else ""
+
+    def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
+        """A verdict that does not rest on the figure, with the figure where there is one."""
+        try:
+            figure = as_ratio(hodges_lehmann(outcome.observations, alpha=0.025))
+        except NotMeasurable:
+            figure = None
+        count = len(outcome.observations)
+        return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
+
+    def _problems(self, outcome: Outcome) -> list[str]:
+        launches = [
+            measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
+        ]
+        found = [problem for launch in launches for problem in evidence.problems(launch)]
+        if outcome.comparison.question.work is Work.COLLECTIVES:
+            found += self._transport_problems(outcome)
+        if outcome.comparison.tolerance is not None:
+            found += self._weight_problems(outcome.comparison)
+        return found
+
+    def _transport_problems(self, outcome: Outcome) -> list[str]:
+        """Horovod and what it is compared with must use the same transport, and a step must not be
+        faster than that allows; which says nothing where replicas share cores."""
+        comparison, arms = outcome.comparison, outcome.comparison.arms
+        pairs = [[measured.launches[arm] for arm in arms] for measured in outcome.rounds]
+        found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
+        if comparison.question is Question.BOUND and self._rules.judged(comparison):
+            times = [step_times(horovod, bare) for horovod, bare in pairs]
+            found.append(evidence.too_fast(arms[0].name, times))
+        return [problem for problem in found if problem]
+
+    def _weight_problems(self, comparison: Comparison) -> list[str]:
+        """Two arms are compared only if they train the same thing."""
+        for arm in comparison.arms:
+            if arm not in self._correctness:
+                return [f"{arm.name}: its training was not checked"]
+        if comparison not in self._compared:
+            self._compared[comparison] = self._trained_differently(comparison)
+        return self._compared[comparison]
+
+    def _trained_differently(self, comparison: Comparison) -> list[str]:
+        trained = []
+        for arm in comparison.arms:
+            digests = [
+                digest for rank in self._correctness[arm].correctness for digest in rank["digests"]
+            ]
+            if len(set(digests)) != 1:
+                return [f"{arm.name}: replicas differ after reproducible training"]
+            with np.load(self._weights(arm)) as arrays:
+                trained.append(dict(arrays))
+        difference = evidence.weights_differ(
+            trained[0], trained[1], of_update=comparison.tolerance or 0.0
+        )
+        names = " and ".join(arm.label for arm in comparison.arms)
+        return [f"{names} trained different weights: {difference}"] if difference else []

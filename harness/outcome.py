@@ -1,0 +1,38 @@
+"""What came of a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.account import Account
+from harness.launch.group import GroupFailed
+from harness.measurement import Round
+from harness.plan import Comparison
+from harness.transport_tools.figures import ToolRun
+from harness.trust import Noticed
+from harness.verdict import Judgement, Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A comparison with its judgement and everything that it rests on.
+
+    observations: ln of the figure, one a round. failure: the launch that failed, if one did.
+    account: of a case on wall time, where that went. noticed: of what is planted on purpose. tools:
+    of a sweep, what other tools found. taken_over: measured before the session was resumed.
+    """
+
+    comparison: Comparison
+    judgement: Judgement
+    observations: tuple[float, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    failure: GroupFailed | None = None
+    threshold_line: str = ""
+    account: Account | None = None
+    noticed: Noticed | None = None
+    tools: tuple[ToolRun, ...] = ()
+    taken_over: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return self.judgement.verdict is Verdict.PASS

@@ -1,0 +1,17 @@
+"""Sessions on a made-up machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.sessions import MadeUpRunner, Script, Stage
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    script = Script(tmp_path)
+    monkeypatch.setattr("harness.session.Runner", lambda **given: MadeUpRunner(script, **given))
+    monkeypatch.setattr("harness.session.time", script)
+    return Stage(script)

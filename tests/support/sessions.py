@@ -1,0 +1,213 @@
+"""Sessions whose rounds are made up, by a machine that does what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from harness.collectives import Collective
+from harness.launch.group import GroupFailed
+from harness.measurement import Launch, Round
+from harness.outcome import Outcome
+from harness.placement import Offer, place
+from harness.plan import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
+from harness.questions import (
+    at_gradient_sizes,
+    bound,
+    communication,
+    parity,
+    strong_scaling,
+    trials,
+    weak_scaling,
+)
+from harness.session import Doing, Session
+from harness.thresholds import Line, Thresholds
+from harness.transport_tools.figures import ToolRun
+from harness.verdict import Band, Ceiling, Floor, Verdict
+from tests.support.rounds import (
+    HOROVOD_2,
+    WORKLOAD,
+    exchanging_round,
+    launch,
+)
+
+WEAK, STRONG = weak_scaling(WORKLOAD, 2), strong_scaling(WORKLOAD, 2)
+COMMUNICATION, PARITY = communication(WORKLOAD, 2), parity(WORKLOAD, 2)
+OTHER = replace(WORKLOAD, model="vgg_16_s")
+ALL = (WEAK, STRONG, COMMUNICATION, PARITY)
+
+Speed = Callable[[Side, int], float]
+
+
+def level(side: Side, number: int) -> float:
+    """Samples per second: no overhead at all, so that every figure is 1."""
+    replicas = side.arm.world_size
+    return 1000.0 * replicas
+
+
+def noisy(ratio: float, spread: float) -> Speed:
+    """Horovod on two replicas at a ratio that goes up and down by the spread."""
+    offsets = (1.0, 1 + spread, 1 - spread, 1 + spread / 2, 1 - spread / 2, 1 + spread / 3)
+
+    def speed(side: Side, number: int) -> float:
+        own = ratio * offsets[number % len(offsets)] if side.arm == HOROVOD_2 else 1.0
+        return level(side, number) * (own if side.kind is not BlockKind.LOCAL else 1.0)
+
+    return speed
+
+
+def struck(arm: Arm, factor: float) -> Speed:
+    """That arm by so much faster than everything else."""
+    return lambda side, number: level(side, number) * (factor if side.arm == arm else 1.0)
+
+
+def exchanged(asked: Comparison, ratio: float, **other: Any) -> Callable[[Launch], None]:
+    """Have every launch exchange as in a round whose figure is the ratio."""
+
+    def spoil(launched: Launch) -> None:
+        made = exchanging_round(asked, ratio).launches[launched.arm]
+        launched.series, launched.blocks, launched.facts = made.series, made.blocks, made.facts
+        if other and launched.arm == asked.reference.arm:
+            ranks = [{**rank, **other} for rank in launched.series[0].ranks]
+            launched.series[0] = replace(launched.series[0], ranks=ranks)
+
+    return spoil
+
+
+@dataclass
+class Script:
+    """What the made-up machine does. Seconds pass only while a round is measured."""
+
+    scratch: Path
+    speed: Speed = level
+    round_seconds: float = 10.0
+    turn_seconds: float = 1.0
+    failing: dict[Arm, int] = field(default_factory=dict)
+    spoil: Callable[[Launch], None] = lambda launched: None
+    trained: dict[Arm, list[float]] = field(default_factory=dict)
+    digests: dict[Arm, list[str]] = field(default_factory=dict)
+    clock: float = 0.0
+    launched: list[list[Arm]] = field(default_factory=list)
+    schedules: set[Schedule] = field(default_factory=set)
+    turns: list[int] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.clock
+
+
+class MadeUpRunner:
+    """In place of harness.rounds.Runner."""
+
+    def __init__(self, script: Script, **arguments: Any) -> None:
+        self._script = script
+        self.kinds = arguments["kinds"]
+        self.check = arguments["check"]
+        self.schedule = arguments["schedule"]
+        script.schedules.add(self.schedule)
+        self.failures: dict[Arm, GroupFailed] = {}
+        self.correctness: dict[Arm, Launch] = {}
+        self.turns = 0
+        self.turn_seconds = 0.0
+        self._say = arguments["progress"]
+        self._note = arguments["doing"]
+
+    def run(self, number: int, arms: Sequence[Arm]) -> Round:
+        script = self._script
+        self._say("start")
+        self._note("turn 1 of 3")
+        living = [arm for arm in arms if arm not in self.failures]
+        script.launched.append(living)
+        script.turns.append(self.turns)
+        script.clock += script.round_seconds + self.turns * script.turn_seconds
+        self.turn_seconds = script.turn_seconds
+        return Round(number, self.schedule, {a: self._launch(a, number) for a in living})
+
+    def _launch(self, arm: Arm, number: int) -> Launch:
+        script = self._script
+        if script.failing.get(arm) == number:
+            self.failures[arm] = GroupFailed(arm.name, 1, "block", "it broke", ["last words"])
+            broken: Launch = launch(arm, {}, number)
+            return broken
+        speeds = {kind: script.speed(Side(arm, kind), number) for kind in self.kinds[arm]}
+        launched: Launch = launch(arm, speeds, number, turns=max(1, self.turns))
+        if arm in self.check and arm not in self.correctness:
+            digests = script.digests.get(arm, ["c0de"] * arm.world_size)
+            launched.correctness = [{"loss": 0.5, "digests": [digest]} for digest in digests]
+            np.savez(self.weights(arm), a0=np.array(script.trained.get(arm, [1.0, 2.0])))
+            self.correctness[arm] = launched
+        script.spoil(launched)
+        return launched
+
+    def weights(self, arm: Arm) -> Path:
+        return self._script.scratch / f"{arm.label}.npz"
+
+
+LINES = (
+    Line(("*_scaling", "*", "*", "*"), Floor.at(0.9)),
+    Line(("communication", "*", "*", "*"), Floor.at(0.5)),
+    Line(("parity", "*", "*", "*"), Band(0.9, 1.1)),
+)
+ENOUGH = 1e6
+# Of a profile that names none.
+FIRST_LOOK, SECOND_LOOK, LAST_LOOK = Sampling().looks
+CEILINGS = (
+    Line(("framework_tax", "*", "*", "*"), Ceiling(5.0, unit="")),
+    Line(("bound", "*", "*", "*"), Ceiling(1.5, unit="")),
+)
+GRADIENTS_OF, BOUND = at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)
+TRIALS = {each.variant: each for each in trials(WORKLOAD, 2)}
+
+
+@dataclass
+class Stage:
+    """Measures comparisons on the made-up machine."""
+
+    script: Script
+    cores: int = 2
+    gpus: tuple[str, ...] = ()
+    budget_s: float = ENOUGH
+    sampling: Sampling = field(default_factory=Sampling)
+    lines: tuple[Line, ...] = LINES
+    later: tuple[Comparison, ...] = ()
+    oversubscribed: tuple[str, ...] = ()
+    tools: Callable[[Collective, int], list[ToolRun]] | None = None
+    said: list[str] = field(default_factory=list)
+    noted: list[Doing] = field(default_factory=list)
+    session: Session = field(init=False)
+
+    def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
+        cores = tuple(range(self.cores))
+        offers = [Offer(rank, "host", cores, self.gpus) for rank in range(2)]
+        starter: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
+        kept: dict[Comparison, Outcome] = {}
+        self.session = Session(
+            starter=starter,
+            profile=Profile(
+                "made-up",
+                (WORKLOAD.model, OTHER.model),
+                WORKLOAD.dataset,
+                batch=32,
+                budget_s=self.budget_s,
+                sampling=self.sampling,
+                oversubscribed=self.oversubscribed,
+            ),
+            thresholds=Thresholds("made up", Path("cpu-made-up.toml"), self.lines),
+            progress=self.said.append,
+            doing=self.noted.append,
+            seed=1,
+            tools=self.tools,
+            decided=lambda outcome: kept.update({outcome.comparison: outcome}),
+            began=self.script.clock,
+        )
+        self.session.measure(comparisons, self.later)
+        assert set(kept) == set(comparisons), "every case is decided in the end"
+        return kept
+
+
+def verdicts(outcomes: dict[Comparison, Outcome]) -> dict[Comparison, Verdict]:
+    return {comparison: outcome.judgement.verdict for comparison, outcome in outcomes.items()}
