@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 
 from bench import marks, overhead, startup
-from harness.campaign import ROOT, Options, dispose, make_starter, plan_campaign
+from harness.campaign import plan_campaign
 from harness.machine import local_machine
+from harness.opening import dispose, make_starter
+from harness.options import Options
 from harness.placement import local_offers
+from harness.places import ROOT
 from harness.plan import Arm, Strategy
 from harness.stack import probe
 

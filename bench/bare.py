@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from harness.environment import ROOT, rank_environment
+from harness.environment import rank_environment
+from harness.places import ROOT
 
 
 class BareLoop:

@@ -14,8 +14,8 @@ import time
 
 from bench.trust_page import PAGE, README, page, readme
 from harness.archive import read_session
-from harness.campaign import ROOT
 from harness.errors import UserError
+from harness.places import ROOT
 from harness.trust_counts import of_newest
 from harness.trust_log import append, entry_of, read_log
 

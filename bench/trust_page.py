@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.campaign import ROOT
 from harness.errors import UserError
+from harness.places import ROOT
 from harness.plan import TWIN
 from harness.stats import hodges_lehmann
 from harness.tomlfile import shown

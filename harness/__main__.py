@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 from harness.archive import read_session
-from harness.campaign import parse_world_sizes
 from harness.commands import REFUSED, complain, run
 from harness.errors import UserError
 from harness.forecast import forecast
+from harness.options import parse_world_sizes
 from harness.tables import PRINTED, REQUIRED, explain, lines, read_table
 
 

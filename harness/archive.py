@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from harness.errors import UserError
+from harness.places import ROOT
 from harness.plan import Comparison, Question, Workload
 from harness.stats import Interval
 from harness.store import SESSION_FILE, Document, plain, plan_document
 from harness.tomlfile import shown
 from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 
-SCHEMAS = Path(__file__).resolve().parents[1] / "results" / "schema"
+SCHEMAS = ROOT / "results" / "schema"
 _LONGEST_REASON = 160
 _RULES = {"floor": Floor, "band": Band, "ceiling": Ceiling}
 

@@ -6,24 +6,14 @@ Everything that can be wrong with the input is found here, before anything is la
 from __future__ import annotations
 
 import math
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.dataset_id import dataset_id
+from harness.data_sets import dataset_of, open_data_sets, parse_data_dir
 from harness.errors import UserError
-from harness.launch.agent import Agent, LocalAgent
-from harness.launch.agents import AgentsLauncher
-from harness.launch.hub import Hub
-from harness.launch.job import Launcher
-from harness.launch.mpirun import MpirunLauncher
-from harness.launch.slots import Slots
 from harness.machine import Machine
+from harness.options import Options, known_model, parse_fault, resolve_profile
 from harness.other_data import can_swap
 from harness.placement import Offer, Slot, is_oversubscribed, nodes, place
 from harness.plan import (
@@ -32,142 +22,18 @@ from harness.plan import (
     Comparison,
     Profile,
     Question,
-    Schedule,
     Strategy,
     Work,
     Workload,
     default_world_sizes,
 )
 from harness.planted import Fault
-from harness.profiles import load_profile
 from harness.questions import against
-from harness.stack import Stack
-from harness.starter import DataSource, Installed, Starter
+from harness.starter import DataSource
 from harness.thresholds import Thresholds, load_thresholds, select
-from harness.tool_runner import DEADLINE_S, DEADLINE_SHARE, ToolRunner
-from harness.wire import STARTUP, Phase
 from models import inputs, registry
-from models.inputs import sample_sets
-from models.inputs.errors import DataError
-
-ROOT = Path(__file__).resolve().parents[1]
-SAMPLES = ROOT / "data" / "samples"
-# Of the data sets that are made of words, the one that language models train on.
-WORDS = "ptb"
-LAUNCHERS = ("mpirun", "agents")
-# Where a rank can be struck by a fault (harness.planted), and what can take longer.
-STRIKING = tuple(
-    phase.value for phase in Phase if phase not in (Phase.LAUNCH, Phase.READY, Phase.END)
-)
-PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
-
 
 Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
-
-
-@dataclass(frozen=True)
-class Options:
-    """The command line, as it was given; None or empty where it was not."""
-
-    profile: str = "default"
-    np: int | None = None
-    oversubscribe: bool = False
-    world_sizes: str = ""
-    models: str = ""
-    dataset: str = ""
-    data_dir: str = ""
-    batch_size: int | None = None
-    image_size: int | None = None
-    precision: str = "float32"
-    launcher: str = "mpirun"
-    schedule: str = ""
-    budget_minutes: float | None = None
-    thresholds: str = ""
-    results: str = "results"
-    plant: str = ""
-    stack: str = ""
-    against: str = ""
-
-
-def resolve_profile(options: Options) -> Profile:
-    """The named profile with what the command line changes about it."""
-    profile = load_profile(options.profile)
-    if options.models:
-        names = tuple(name.strip() for name in options.models.split(",") if name.strip())
-        if not names:
-            raise UserError(f"--models {options.models}: names no network")
-        for name in names:
-            known_model(name)
-        names = tuple(dict.fromkeys(names))
-        profile = replace(
-            profile,
-            models=names,
-            oversubscribed=(),
-            representatives={},
-            trials=dict.fromkeys(profile.trials, names),
-            sentinels=(),
-        )
-    if options.world_sizes:
-        profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
-    if options.dataset:
-        profile = replace(profile, dataset=options.dataset)
-    if options.batch_size is not None:
-        positive("--batch-size", options.batch_size)
-        profile = replace(profile, batch=options.batch_size)
-    if options.image_size is not None:
-        positive("--image-size", options.image_size)
-    if options.schedule:
-        profile = replace(profile, schedule=Schedule(options.schedule))
-    if options.budget_minutes is not None:
-        positive("--budget", options.budget_minutes)
-        profile = replace(profile, budget_s=60 * options.budget_minutes)
-    return profile
-
-
-def known_model(name: str) -> registry.Network:
-    try:
-        return registry.network(name)
-    except ValueError as error:
-        raise UserError(f"--models: {error}") from None
-
-
-def positive(option: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise UserError(f"{option} {value:g}: must be above zero")
-
-
-def parse_world_sizes(text: str, option: str = "--world-sizes") -> tuple[int, ...]:
-    """From `1,3,7`. Raises UserError that names the option."""
-    try:
-        sizes = sorted({int(part) for part in text.split(",") if part.strip()})
-    except ValueError:
-        sizes = []
-    if not sizes or sizes[0] < 1:
-        raise UserError(f"{option} {text}: give positive whole numbers, such as 1,2,4")
-    return tuple(sizes)
-
-
-def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault | None:
-    """Raises UserError also for a fault that could never strike. models, sizes: of the session."""
-    if not text:
-        return None
-    try:
-        fault = Fault.parse(text)
-        Phase(fault.phase)
-    except ValueError as error:
-        raise UserError(f"--plant {text}: {error}") from None
-    phases = PROLONGED if fault.kind == "longer" else STRIKING
-    ranks = fault.world_size or max(sizes)
-    never = (
-        (fault.phase not in phases, f"it strikes in {', '.join(phases)}"),
-        (fault.model not in ("", *models), f"the networks of this session are {', '.join(models)}"),
-        (fault.world_size not in (0, *sizes), f"its world sizes are {', '.join(map(str, sizes))}"),
-        (not 0 <= fault.rank < ranks, f"the ranks of this session are 0 to {ranks - 1}"),
-    )
-    for wrong, why in never:
-        if wrong:
-            raise UserError(f"--plant {text}: {why}")
-    return fault
 
 
 @dataclass(frozen=True)
@@ -349,9 +215,7 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
             (*workloads, *sentinels), parse_data_dir(options.data_dir, profile.dataset)
         ),
         thresholds=(
-            load_thresholds(Path(options.thresholds))
-            if options.thresholds
-            else select(machine, ROOT / "ci" / "thresholds")
+            load_thresholds(Path(options.thresholds)) if options.thresholds else select(machine)
         ),
         fault=parse_fault(options.plant, [w.model for w in workloads], sizes),
     )
@@ -369,125 +233,3 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
         batch=profile.batch,
         precision=options.precision,
     )
-
-
-def dataset_of(network: registry.Network, wanted: str) -> str:
-    """The data set that the network trains on where `wanted` is asked for: that one, unless a
-    language model would have to read images. Raises UserError for images made of words."""
-    if network.task.form in known_input(wanted).forms:
-        return wanted
-    if network.task.form is registry.Form.WORDS:
-        return WORDS
-    raise UserError(f"--dataset {wanted}: holds words, and {network.name} trains on images")
-
-
-def known_input(name: str) -> inputs.Input:
-    try:
-        return inputs.find(name)
-    except inputs.UnknownInput as error:
-        raise UserError(f"--dataset: {error}") from None
-
-
-def open_data_sets(
-    workloads: Sequence[Workload], directories: Mapping[str, str]
-) -> dict[str, DataSource]:
-    """The data sets of all workloads, found and checked. directories: where, by name."""
-    names = dict.fromkeys(workload.dataset for workload in workloads)
-    return {name: open_data(name, directories.get(name, "")) for name in names}
-
-
-def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
-    """From `DIR`, the place of that data set, or from `imagenet=DIR,ptb=DIR`."""
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(equals and name in inputs.INPUTS for name, equals, _ in pairs):
-        return {dataset: text} if text else {}
-    return {name: directory for name, _, directory in pairs}
-
-
-def open_data(dataset: str, directory: str) -> DataSource:
-    """Find and check the training data, the suite's own sample where no directory is given.
-    Raises UserError naming the file that is wrong."""
-    source = known_input(dataset)
-    if not source.needs_data:
-        return DataSource(dataset, "", source.classes)
-    try:
-        path = Path(directory) if directory else sample(dataset)
-        inputs.locate(dataset, path)
-        identity = dataset_id(path)
-    except (DataError, OSError) as error:
-        raise UserError(f"--data-dir: {error}") from None
-    return DataSource(dataset, str(path.resolve()), source.classes, identity)
-
-
-def sample(dataset: str) -> Path:
-    """Where the suite's own sample of a data set is; written on first use, and again where another
-    version of the suite has written it."""
-    directory = SAMPLES / dataset
-    if not sample_sets.is_current(directory):
-        # By a process of its own: a JPEG takes TensorFlow to write, which this one never imports.
-        command = [sys.executable, "-m", "models.inputs.sample_sets", str(SAMPLES), dataset]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
-            raise UserError(f"the sample of {dataset} could not be written: {last[0]}")
-    return directory
-
-
-def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots | None) -> Launcher:
-    """The launcher that the options name; slots: the other ranks under an outer mpirun."""
-    if campaign.options.launcher == "mpirun":
-        return MpirunLauncher(str(stack.mpirun))
-    agents: list[Agent] = [LocalAgent(scratch / "agent-0")]
-    for rank in range(1, len(campaign.slots)):
-        agents.append(LocalAgent(scratch / f"agent-{rank}") if slots is None else slots.agent(rank))
-    return AgentsLauncher(agents)
-
-
-def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots | None) -> Starter:
-    """Everything that is needed to start arms: a listening socket and a scratch directory. stacks:
-    by harness.plan.Arm.stack. Raises UserError if there is no place for temporary files."""
-    try:
-        scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
-    except OSError as error:
-        raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
-    one_host = len({slot.host for slot in campaign.slots}) == 1
-    hub = (
-        Hub() if one_host else Hub("0.0.0.0", advertised=socket.gethostbyname(socket.gethostname()))
-    )
-    sampling = campaign.profile.sampling
-    return Starter(
-        stacks={
-            name: Installed(stack.interpreter, make_launcher(campaign, stack, scratch, slots))
-            for name, stack in stacks.items()
-        },
-        hub=hub,
-        slots=campaign.slots,
-        data=campaign.data,
-        scratch=scratch,
-        startup_deadline_s=sampling.startup_deadline_s,
-        order_deadline_s=sampling.block_deadline_s,
-        fault=campaign.fault,
-    )
-
-
-def make_tool_runner(
-    starter: Starter, budget_s: float, progress: Callable[[str], None]
-) -> ToolRunner | None:
-    """What runs other tools on the session's slots; None where there is no mpirun to do so."""
-    installed = starter.stacks[""]
-    if not isinstance(installed.launcher, MpirunLauncher):
-        return None
-    return ToolRunner(
-        installed.launcher,
-        starter.slots,
-        installed.interpreter,
-        starter.scratch,
-        progress,
-        deadline_s=min(DEADLINE_S, DEADLINE_SHARE * budget_s),
-    )
-
-
-def dispose(starter: Starter) -> None:
-    """Close the socket and remove the scratch directory."""
-    starter.hub.close()
-    shutil.rmtree(starter.scratch, ignore_errors=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from harness.places import ROOT
 
 # Variables by which Open MPI talks to its own children. An inner mpirun that finds them takes
 # itself for a rank of the outer one.

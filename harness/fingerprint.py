@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 from harness.gpus import Gpu
 from harness.machine import Machine
 from harness.placement import Slot
+from harness.places import ROOT
 from harness.stack import Stack
 
 Value = str | int | float | None | list[str]
 Fingerprint = dict[str, Value]
 
-_PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+_PYPROJECT = ROOT / "pyproject.toml"
 
 STATISTIC = (
     "ln of the ratio of speeds, samples of all ranks over the slowest rank's block time; median "

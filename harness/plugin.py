@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import bandwidths, baseline, live, overview, summary
-from harness import campaign as campaigns
-from harness.archive import read_session
+from harness import bandwidths, live, overview, summary
 from harness.errors import UserError
-from harness.fingerprint import fingerprint
-from harness.journal import Journal, open_store, session_document
 from harness.launch.slots import Slots, outer_size, shown_by
-from harness.machine import local_machine
+from harness.options import LAUNCHERS
 from harness.outcome import Outcome
-from harness.placement import Offer, local_offers
-from harness.plan import AGAINST, Comparison, Schedule
+from harness.places import ROOT
+from harness.plan import Comparison, Schedule
 from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
-from harness.resume import earlier_parts, resumable
-from harness.session import Session
-from harness.stack import probe, stack_differences
-from harness.telling import Telling
-from harness.thresholds import case_of, propose
+from harness.suite import Suite
 from harness.verdict import Verdict, worst
 from models.inputs import INPUTS
 
-ROOT = Path(__file__).resolve().parents[1]
-# Rounds that a bound of 0.025 needs, and so a floor that can be passed.
-FEWEST_FOR_PROPOSAL = 6
-
-_suite = pytest.StashKey["Suite"]()
+_suite = pytest.StashKey[Suite]()
 _slots = pytest.StashKey[Slots]()
 _outcome = pytest.StashKey[Outcome]()
 _status = pytest.StashKey[int]()
@@ -60,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--batch-size", type=int, metavar="N", help="samples per replica and step")
     add("--image-size", type=int, metavar="PX", help="instead of the network's own")
     add("--precision", default="float32", choices=PRECISIONS, help="policy of Keras")
-    add("--launcher", default="mpirun", choices=campaigns.LAUNCHERS, help="what starts ranks")
+    add("--launcher", default="mpirun", choices=LAUNCHERS, help="what starts ranks")
     add("--schedule", default="", choices=["", *(s.value for s in Schedule)], help="of the arms")
     add("--budget", type=float, dest="budget_minutes", metavar="MIN", help="begin no round after")
     add("--thresholds", default="", metavar="FILE", help="instead of the machine class's")
@@ -116,181 +101,11 @@ def without_colours(config: pytest.Config) -> None:
         config.option.color = "no"
 
 
-class Suite:
-    """One pytest session's campaign: planned while collecting, started by the first case."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-        names = {field.name for field in fields(campaigns.Options)}
-        self.options = campaigns.Options(**{name: getattr(config.option, name) for name in names})
-        self.machine = local_machine()
-        self.slots = config.stash.get(_slots, None)
-        self.campaign = campaigns.plan_campaign(self.options, self.machine, self._offers())
-        self.selected: list[Comparison] = []
-        self.outcomes: dict[Comparison, Outcome] = {}
-        self.baseline = (
-            baseline.baseline_session(read_session(Path(config.option.baseline)))
-            if config.option.baseline
-            else None
-        )
-        self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
-        self.reported: list[Outcome] = []
-        # Under --baseline: what is otherwise than it was in that session.
-        self.new_series: list[str] = []
-        # Under --against: what the session's own stack has otherwise, a line each.
-        self.changed: list[str] = []
-        self.began = time.monotonic()
-        self._session: Session | None = None
-        self._journal: Journal | None = None
-        self._telling = Telling(config.pluginmanager, self.began)
-
-    def _offers(self) -> list[Offer] | tuple[Offer, ...]:
-        if self.slots is None:
-            return local_offers(self.machine, self.options.np, self.options.oversubscribe)
-        offers = self.slots.offers()
-        if self.options.np is not None and self.options.np > len(offers):
-            raise UserError(f"--np {self.options.np}: mpirun started {len(offers)} ranks")
-        return offers[: self.options.np]
-
-    # Measuring -----------------------------------------------------------------------------
-
-    def outcome(self, comparison: Comparison) -> Outcome:
-        """Measured together with all other selected cases of the same rounds."""
-        if comparison not in self.outcomes:
-            session = self.prepare()
-            missing = [c for c in self.selected if c not in self.outcomes]
-            together = [c for c in missing if c.rounds == comparison.rounds] or [comparison]
-            with self._telling.long_work():
-                session.measure(together, [c for c in missing if c not in together])
-        outcome = self.outcomes[comparison]
-        self.reported.append(outcome)
-        return outcome
-
-    def _decided(self, outcome: Outcome) -> None:
-        """Keep it at once: an end of the session loses what is in flight, and no more."""
-        self.outcomes[outcome.comparison] = outcome
-        if self._journal is not None:
-            problem = self._journal.keep(outcome)
-            if problem:
-                self._telling.say(problem)
-
-    def prepare(self) -> Session:
-        """Check the stack and open what measuring needs, once. Raises UserError."""
-        if self._session is not None:
-            return self._session
-        with self._telling.long_work():
-            return self._prepared()
-
-    def _prepared(self) -> Session:
-        self._telling.say("probe the installed stack")
-        stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
-        if self.options.against:
-            stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
-            self.changed = stack_differences(stacks[AGAINST], stacks[""])
-        facts = fingerprint(
-            self.machine,
-            stacks[""],
-            self.options.launcher,
-            self.campaign.slots,
-            data_sets={name: data.identity for name, data in self.campaign.data.items()},
-        )
-        if self.baseline is not None:
-            self.new_series = baseline.new_series(self.baseline, facts)
-        earlier = earlier_parts(self.resumed, facts, self.campaign, self.changed, self.selected)
-        self.outcomes.update(earlier.outcomes)
-        for text in earlier.told:
-            self._telling.say(text)
-        starter = campaigns.make_starter(self.campaign, stacks, self.slots)
-        budget_s = self.campaign.profile.budget_s
-        tools = campaigns.make_tool_runner(starter, budget_s, self._telling.say)
-        self._session = session = Session(
-            starter=starter,
-            tools=None if tools is None else tools.run,
-            profile=self.campaign.profile,
-            thresholds=self.campaign.thresholds,
-            progress=self._telling.say,
-            doing=self._telling.note,
-            seed=earlier.seed,
-            decided=self._decided,
-            began=time.monotonic() - earlier.budget_spent_seconds,
-            timed_seconds=earlier.timed_seconds,
-        )
-        told = session_document(self.campaign, session.seed, self.changed)
-        store = open_store(self.campaign, facts, earlier)
-        self._journal = Journal(store, session, told, earlier, self.began)
-        return session
-
-    def taken_over_unasked(self) -> list[Verdict]:
-        """Of a session that is resumed, the verdicts on cases that are not selected now."""
-        if self._journal is None:
-            return []
-        asked = {comparison.name for comparison in self.selected}
-        return [verdict for name, verdict in self._journal.verdicts.items() if name not in asked]
-
-    # Ending --------------------------------------------------------------------------------
-
-    @property
-    def directory(self) -> Path | None:
-        """Of the session's results; None where nothing was decided."""
-        journal = self._journal
-        return journal.directory if journal is not None and journal.verdicts else None
-
-    def finish(self, exit_status: int) -> int:
-        """Write the session's document; the status with which the session ends."""
-        return exit_status if self._journal is None else self._journal.end(exit_status)
-
-    def propose_thresholds(self, path: Path) -> str:
-        """Write thresholds that what was measured would PASS; in words, what was done."""
-        slots = self.campaign.slots
-        measured = {
-            case_of(c, slots): values
-            for c, values in ((o.comparison, o.observations) for o in self.reported)
-            if len(values) >= FEWEST_FOR_PROPOSAL and not c.is_trial
-        }
-        if not measured:
-            return f"no thresholds proposed: no case has {FEWEST_FOR_PROPOSAL} rounds"
-        try:
-            path.write_text(propose(measured, self.campaign.profile.sampling.looks[0]))
-        except (OSError, UserError) as error:
-            return f"no thresholds proposed: {error}"
-        return f"thresholds for {len(measured)} cases proposed in {path}"
-
-    def lines(self) -> list[str]:
-        """The end of the summary: where time and results went."""
-        if self._journal is None or self._session is None:
-            return []
-        compared = []
-        if self.baseline is not None:
-            found = [] if self.new_series else baseline.changes(self.baseline, self.reported)
-            compared = baseline.lines(self.baseline.directory, self.new_series, found)
-        proposal = self.config.option.propose_thresholds
-        proposed = [self.propose_thresholds(Path(proposal))] if proposal else []
-        elapsed = self._journal.elapsed_seconds
-        share = 100 * self._session.timed_seconds / elapsed
-        where = os.path.relpath(self._journal.directory)
-        left = len([c for c in self.selected if c not in self.outcomes])
-        return [
-            *compared,
-            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in {where}",
-            *self._journal.lines(left),
-            *proposed,
-        ]
-
-    def close(self) -> None:
-        """Close what was opened."""
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
-        if self._session is not None:
-            campaigns.dispose(self._session.starter)
-            self._session = None
-
-
 def suite_of(config: pytest.Config) -> Suite:
     """The session's suite, planned on first use. Bad input ends pytest with one line."""
     if _suite not in config.stash:
         try:
-            config.stash[_suite] = Suite(config)
+            config.stash[_suite] = Suite(config, config.stash.get(_slots, None))
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
     return config.stash[_suite]

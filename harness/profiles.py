@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import UserError
+from harness.places import ROOT
 from harness.plan import Profile, Question, Runs, Sampling, Schedule
 from harness.tomlfile import Table, read_toml, shown
 from harness.trials import TRIALS
 
-PROFILES = Path(__file__).resolve().parents[1] / "ci" / "profiles"
+PROFILES = ROOT / "ci" / "profiles"
 
 _KEYS = (
     "models",

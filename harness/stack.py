@@ -14,8 +14,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from harness.environment import ROOT, rank_environment
+from harness.environment import rank_environment
 from harness.errors import UserError
+from harness.places import ROOT
 from harness.worker.probe import SETTINGS
 
 # The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.

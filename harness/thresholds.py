@@ -29,13 +29,14 @@ from typing import NamedTuple
 from harness.errors import UserError
 from harness.machine import Machine
 from harness.placement import Slot, nodes
+from harness.places import ROOT
 from harness.plan import SWEEP, Comparison, Question
 from harness.proposal import ceiling, fewest_rounds, proposed_rule, rule_of
 from harness.stats import NotMeasurable, spread
 from harness.tomlfile import Table, is_number, read_toml, shown
 from harness.verdict import Band, Ceiling, Floor, Rule
 
-THRESHOLDS = Path(__file__).resolve().parents[1] / "ci" / "thresholds"
+THRESHOLDS = ROOT / "ci" / "thresholds"
 
 
 class Case(NamedTuple):

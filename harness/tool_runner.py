@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.collectives import Collective
-from harness.environment import ROOT
 from harness.launch.job import LaunchError, NotEnded, Order
 from harness.launch.mpirun import MpirunLauncher
 from harness.placement import Slot, place_group
+from harness.places import ROOT
 from harness.transport_tools import nccl_tests, osu
 from harness.transport_tools.figures import Figure, NotUnderstood, ToolRun
 

@@ -7,10 +7,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.campaign import Options, plan_campaign
+from harness.campaign import plan_campaign
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.machine import local_machine
+from harness.options import Options
 from harness.placement import is_oversubscribed, local_offers, place
 from harness.stack import probe
 from harness.tomlfile import shown

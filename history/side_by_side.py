@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.archive import Archive, Case, read_session
-from harness.campaign import Options, plan_campaign
+from harness.campaign import plan_campaign
 from harness.errors import UserError
 from harness.machine import local_machine
+from harness.options import Options
 from harness.placement import local_offers
 from harness.plan import Question
 from harness.stats import Interval

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+from harness.places import ROOT
+
+RESULTS = ROOT / "results"
 # Below the results that they are made of.
 REPORTS = "report"
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from harness.places import ROOT
 from harness.plugin import session_directory
 
-ROOT = Path(__file__).resolve().parents[1]
 LONGEST_S = 120
 
 

@@ -221,6 +221,7 @@ LAYERS = (
         "live",
         "marks",
         "other_data",
+        "places",
         "recipes",
         "stats",
         "straggler",
@@ -246,9 +247,11 @@ LAYERS = (
     ("archive", "forecast", "baseline", "recall"),
     ("throughput", "trust_log"),
     ("trust_counts",),
+    ("options", "data_sets"),
     ("campaign",),
-    ("resume",),
+    ("opening", "resume"),
     ("journal",),
+    ("suite",),
     ("plugin", "__main__"),
 )
 LAYER = {f"harness.{name}": depth for depth, names in enumerate(LAYERS) for name in names}

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from harness.environment import ROOT, rank_environment
+from harness.environment import rank_environment
+from harness.places import ROOT
 
 
 class Agent(Protocol):

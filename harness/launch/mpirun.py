@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from harness.environment import ROOT, rank_environment
+from harness.environment import rank_environment
 from harness.launch.job import LaunchError, NotEnded, Order
 from harness.placement import Slot
+from harness.places import ROOT
 
 # Seconds that mpirun gets to take its ranks down before it is killed.
 TERM_S = 5.0

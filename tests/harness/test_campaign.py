@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from harness.campaign import Campaign, Options, parse_world_sizes, plan_campaign, resolve_profile
+from harness.campaign import Campaign, plan_campaign
 from harness.errors import UserError
 from harness.gpus import Gpu
 from harness.machine import Machine
+from harness.options import Options
 from harness.placement import Offer
-from harness.plan import Question, Schedule
+from harness.plan import Question
 from harness.planted import Fault
 from harness.questions import (
     at_gradient_sizes,
@@ -104,26 +105,6 @@ def test_synthetic_input_needs_no_data():
 
 
 # What is measured ------------------------------------------------------------------------------
-
-
-def test_the_command_line_comes_before_the_profile():
-    options = Options(
-        models="vgg_16_s, resnet_50_s",
-        world_sizes="2,1",
-        dataset="synthetic",
-        batch_size=7,
-        schedule="fresh",
-        budget_minutes=1.5,
-    )
-    profile = resolve_profile(options)
-    assert profile.models == ("vgg_16_s", "resnet_50_s")
-    assert profile.world_sizes == (1, 2)
-    assert (profile.dataset, profile.batch, profile.budget_s) == ("synthetic", 7, 90.0)
-    assert profile.schedule is Schedule.FRESH
-
-
-def test_world_sizes_are_sorted_and_given_once():
-    assert parse_world_sizes("4,1,2,2") == (1, 2, 4)
 
 
 def test_world_sizes_are_powers_of_two_up_to_the_slots():

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.environment import ROOT, rank_environment
+from harness.environment import rank_environment
+from harness.places import ROOT
 
 # As a rank of `mpirun -np 2` of Open MPI 4.1 finds it, shortened.
 OUTER = {

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness.archive import Archive, read_session
-from harness.campaign import Campaign, Options, plan_campaign
+from harness.campaign import Campaign, plan_campaign
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.journal import Journal, open_store, session_document
+from harness.options import Options
 from harness.placement import Offer
 from harness.questions import parity, weak_scaling
 from harness.resume import Earlier, asked, earlier_parts, resumable

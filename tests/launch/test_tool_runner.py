@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaign import make_tool_runner
 from harness.collectives import MIB, Collective, Series, Transfer
 from harness.launch.group import Group
 from harness.launch.mpirun import is_running
+from harness.opening import make_tool_runner
 from harness.plan import SWEEP, Arm, Strategy
 from harness.tool_runner import ToolRunner
 from harness.transport_tools import osu

@@ -1,0 +1,81 @@
+"""What a session opens before it can start anything: launchers, a socket, a scratch directory."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from harness.campaign import Campaign
+from harness.errors import UserError
+from harness.launch.agent import Agent, LocalAgent
+from harness.launch.agents import AgentsLauncher
+from harness.launch.hub import Hub
+from harness.launch.job import Launcher
+from harness.launch.mpirun import MpirunLauncher
+from harness.launch.slots import Slots
+from harness.stack import Stack
+from harness.starter import Installed, Starter
+from harness.tool_runner import DEADLINE_S, DEADLINE_SHARE, ToolRunner
+
+
+def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots | None) -> Launcher:
+    """The launcher that the options name; slots: the other ranks under an outer mpirun."""
+    if campaign.options.launcher == "mpirun":
+        return MpirunLauncher(str(stack.mpirun))
+    agents: list[Agent] = [LocalAgent(scratch / "agent-0")]
+    for rank in range(1, len(campaign.slots)):
+        agents.append(LocalAgent(scratch / f"agent-{rank}") if slots is None else slots.agent(rank))
+    return AgentsLauncher(agents)
+
+
+def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots | None) -> Starter:
+    """Everything that is needed to start arms: a listening socket and a scratch directory. stacks:
+    by harness.plan.Arm.stack. Raises UserError if there is no place for temporary files."""
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
+    except OSError as error:
+        raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
+    one_host = len({slot.host for slot in campaign.slots}) == 1
+    hub = (
+        Hub() if one_host else Hub("0.0.0.0", advertised=socket.gethostbyname(socket.gethostname()))
+    )
+    sampling = campaign.profile.sampling
+    return Starter(
+        stacks={
+            name: Installed(stack.interpreter, make_launcher(campaign, stack, scratch, slots))
+            for name, stack in stacks.items()
+        },
+        hub=hub,
+        slots=campaign.slots,
+        data=campaign.data,
+        scratch=scratch,
+        startup_deadline_s=sampling.startup_deadline_s,
+        order_deadline_s=sampling.block_deadline_s,
+        fault=campaign.fault,
+    )
+
+
+def make_tool_runner(
+    starter: Starter, budget_s: float, progress: Callable[[str], None]
+) -> ToolRunner | None:
+    """What runs other tools on the session's slots; None where there is no mpirun to do so."""
+    installed = starter.stacks[""]
+    if not isinstance(installed.launcher, MpirunLauncher):
+        return None
+    return ToolRunner(
+        installed.launcher,
+        starter.slots,
+        installed.interpreter,
+        starter.scratch,
+        progress,
+        deadline_s=min(DEADLINE_S, DEADLINE_SHARE * budget_s),
+    )
+
+
+def dispose(starter: Starter) -> None:
+    """Close the socket and remove the scratch directory."""
+    starter.hub.close()
+    shutil.rmtree(starter.scratch, ignore_errors=True)

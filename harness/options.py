@@ -1,0 +1,126 @@
+"""What the command line says, checked. Nothing is looked up on the machine here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness.errors import UserError
+from harness.plan import Profile, Schedule
+from harness.planted import Fault
+from harness.profiles import load_profile
+from harness.wire import STARTUP, Phase
+from models import registry
+
+LAUNCHERS = ("mpirun", "agents")
+# Where a rank can be struck by a fault (harness.planted), and what can take longer.
+STRIKING = tuple(
+    phase.value for phase in Phase if phase not in (Phase.LAUNCH, Phase.READY, Phase.END)
+)
+PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, as it was given; None or empty where it was not."""
+
+    profile: str = "default"
+    np: int | None = None
+    oversubscribe: bool = False
+    world_sizes: str = ""
+    models: str = ""
+    dataset: str = ""
+    data_dir: str = ""
+    batch_size: int | None = None
+    image_size: int | None = None
+    precision: str = "float32"
+    launcher: str = "mpirun"
+    schedule: str = ""
+    budget_minutes: float | None = None
+    thresholds: str = ""
+    results: str = "results"
+    plant: str = ""
+    stack: str = ""
+    against: str = ""
+
+
+def resolve_profile(options: Options) -> Profile:
+    """The named profile with what the command line changes about it."""
+    profile = load_profile(options.profile)
+    if options.models:
+        names = tuple(name.strip() for name in options.models.split(",") if name.strip())
+        if not names:
+            raise UserError(f"--models {options.models}: names no network")
+        for name in names:
+            known_model(name)
+        names = tuple(dict.fromkeys(names))
+        profile = replace(
+            profile,
+            models=names,
+            oversubscribed=(),
+            representatives={},
+            trials=dict.fromkeys(profile.trials, names),
+            sentinels=(),
+        )
+    if options.world_sizes:
+        profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
+    if options.dataset:
+        profile = replace(profile, dataset=options.dataset)
+    if options.batch_size is not None:
+        positive("--batch-size", options.batch_size)
+        profile = replace(profile, batch=options.batch_size)
+    if options.image_size is not None:
+        positive("--image-size", options.image_size)
+    if options.schedule:
+        profile = replace(profile, schedule=Schedule(options.schedule))
+    if options.budget_minutes is not None:
+        positive("--budget", options.budget_minutes)
+        profile = replace(profile, budget_s=60 * options.budget_minutes)
+    return profile
+
+
+def known_model(name: str) -> registry.Network:
+    try:
+        return registry.network(name)
+    except ValueError as error:
+        raise UserError(f"--models: {error}") from None
+
+
+def positive(option: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise UserError(f"{option} {value:g}: must be above zero")
+
+
+def parse_world_sizes(text: str, option: str = "--world-sizes") -> tuple[int, ...]:
+    """From `1,3,7`. Raises UserError that names the option."""
+    try:
+        sizes = sorted({int(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1:
+        raise UserError(f"{option} {text}: give positive whole numbers, such as 1,2,4")
+    return tuple(sizes)
+
+
+def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault | None:
+    """Raises UserError also for a fault that could never strike. models, sizes: of the session."""
+    if not text:
+        return None
+    try:
+        fault = Fault.parse(text)
+        Phase(fault.phase)
+    except ValueError as error:
+        raise UserError(f"--plant {text}: {error}") from None
+    phases = PROLONGED if fault.kind == "longer" else STRIKING
+    ranks = fault.world_size or max(sizes)
+    never = (
+        (fault.phase not in phases, f"it strikes in {', '.join(phases)}"),
+        (fault.model not in ("", *models), f"the networks of this session are {', '.join(models)}"),
+        (fault.world_size not in (0, *sizes), f"its world sizes are {', '.join(map(str, sizes))}"),
+        (not 0 <= fault.rank < ranks, f"the ranks of this session are 0 to {ranks - 1}"),
+    )
+    for wrong, why in never:
+        if wrong:
+            raise UserError(f"--plant {text}: {why}")
+    return fault
