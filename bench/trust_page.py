@@ -26,9 +26,9 @@ Written by `make trust`. A session plants each fault into one of two arms that l
 judges them as `--against` judges two stacks: FAIL if surely 2 % slower, PASS if surely not 5 %
 slower, after 8 or 12 rounds. (Memory is held against its ceiling; what makes a launch INVALID is
 found in the first round.) What is planted is a rank's among others, so one replica has twins only.
-Shares are of the sessions that came to a verdict, with 95 % intervals (Clopper and Pearson 1934);
-figures are of all sessions: the estimate of Hodges and Lehmann with its exact 95 % interval, and the
-least and the largest.
+Shares are of the sessions that came to a verdict, with 95 % intervals (Clopper and Pearson 1934).
+Figures are of all sessions: the estimate of Hodges and Lehmann with its exact 95 % interval, and
+the least and the largest. Why twins at two replicas come out low stands in measurement.md.
 """
 TABLE = """\
 | planted | into | must be called | was | right rank and term | undecided | figure | from .. to |
