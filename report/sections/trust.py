@@ -87,7 +87,7 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
     facts = alike[-1].fingerprint
     decided = sum(count.decided for count in found)
     called = sum(count.called for count in found)
-    more = f"; {len(others)} of other machines or stacks are not counted" if others else ""
+    more = f"; {len(others)} not counted, since measured otherwise" if others else ""
     return [
         Figure(
             "caught",

@@ -47,7 +47,7 @@ def test_shares_are_of_what_came_to_a_verdict():
 def test_another_machine_is_not_counted():
     (figure,) = trust.section([], [entry("a", MISSED, cores=4), entry("b", CAUGHT)]).figures
     assert [row["called"] for row in figure.table.rows] == [1]
-    assert "1 of other machines" in figure.says
+    assert "; 1 not counted, since measured otherwise" in figure.says
 
 
 def test_where_nothing_was_decided_there_is_no_share():
