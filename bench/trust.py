@@ -33,13 +33,14 @@ def main() -> None:
     options = parser.parse_args()
     began = time.monotonic()
     try:
+        # At first, too: what cannot be written is known before anything is measured.
+        others = write_pages()
         for number in range(options.sessions):
             if time.monotonic() - began >= 60 * options.minutes:
                 break
             print(f"session {number + 1} of {options.sessions}", flush=True)
             add_session(options.selected)
-            write_pages()
-        others = write_pages()
+            others = write_pages()
     except UserError as error:
         sys.exit(f"bench.trust: {error}")
     print(PAGE.read_text())

@@ -11,7 +11,7 @@ from harness.plan import TWIN
 from harness.stats import hodges_lehmann
 from harness.tomlfile import shown
 from harness.trials import TRIALS
-from harness.trust_counts import Count, counts, must, share_interval
+from harness.trust_counts import counts_of, must, share_interval
 from harness.trust_log import Entry
 from harness.verdict import as_ratio
 
@@ -51,7 +51,7 @@ def share(times: int, of: int) -> str:
 def page(entries: Sequence[Entry]) -> list[str]:
     """docs/trust.md, whole."""
     lines = [*HEAD.splitlines(), "", *_where(entries), "", *TABLE.splitlines()]
-    for count in _counts(entries):
+    for count in counts_of(entries):
         trial = TRIALS[count.trial]
         lines.append(
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
@@ -73,7 +73,7 @@ def readme(text: str, entries: Sequence[Entry]) -> str:
 
 
 def _summary(entries: Sequence[Entry]) -> list[str]:
-    found = _counts(entries)
+    found = counts_of(entries)
     if not found:
         return _where(entries)
     twins = [count for count in found if count.trial == TWIN]
@@ -87,10 +87,6 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
             f"| {count.inconclusive} |"
         )
     return lines
-
-
-def _counts(entries: Sequence[Entry]) -> list[Count]:
-    return counts(tried for entry in entries for tried in entry.tried)
 
 
 def _where(entries: Sequence[Entry]) -> list[str]:

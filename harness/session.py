@@ -85,7 +85,8 @@ class Session:
     def _starts_of_a_round(self, comparisons: Sequence[Comparison]) -> int:
         """How long a round takes, in starts of a process. Past the first round, in which also what
         is only shown is launched."""
-        judged = [comparison for comparison in comparisons if self.rules.judged(comparison)]
+        rules = self.rules
+        judged = [comparison for comparison in comparisons if rules.judged(comparison)]
         launches = {
             (arm, comparison.rounds)
             for comparison in judged or comparisons

@@ -41,6 +41,11 @@ def _circumstances(entry: Entry) -> Mapping[str, Value]:
     return {name: value for name, value in told.items() if name != "packages_sha256"}
 
 
+def counts_of(entries: Iterable[Entry]) -> list[Count]:
+    """Over sessions; in the order of `counts`."""
+    return counts(tried for entry in entries for tried in entry.tried)
+
+
 def counts(tried: Iterable[Tried]) -> list[Count]:
     """By trial, in the order of TRIALS, network and world size."""
     alike: dict[tuple[str, str, int], list[Tried]] = {}

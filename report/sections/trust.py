@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from harness.archive import Case
 from harness.plan import Question
 from harness.trials import TRIALS
-from harness.trust_counts import Count, counts, must, of_newest, share_interval
+from harness.trust_counts import Count, counts_of, must, of_newest, share_interval
 from harness.trust_log import Entry
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.plots import field, layered, rows_high
@@ -81,7 +81,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
 def _caught(log: Sequence[Entry]) -> list[Figure]:
     """What sessions of make trust said, those of the newest one's machine and stack."""
     alike, others = of_newest(log)
-    found = counts(tried for entry in alike for tried in entry.tried)
+    found = counts_of(alike)
     if not found:
         return []
     facts = alike[-1].fingerprint
