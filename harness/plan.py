@@ -358,7 +358,8 @@ class Sampling:
     looks: numbers of rounds after which a verdict is tried, ascending; a round is one launch of
     every arm. turns_min, turns_max: how often the arms take turns within a launch: as often as
     the budget allows, within these. min_block_seconds and min_block_steps bound a block from
-    below. Deadlines are in seconds, an order each.
+    below. Deadlines are in seconds, an order each; a block of a launch that is known to be slow
+    gets longer (harness.rounds).
     """
 
     looks: tuple[int, ...] = (8, 12, 24)

@@ -26,6 +26,8 @@ WARM_UP_BLOCKS_MAX = 8
 # Of a run in which all ranks meet before every step, and of what Horovod records.
 MET_STEPS = 60
 TIMELINE_STEPS = 20
+# A block that takes so many times as long as the launch's own pace says is taken to hang.
+PATIENCE = 3
 WARM_UP_REPEATS = 2
 # Steps of the reproducible training that two strategies are compared by. From the second on the
 # last bit in which two orders of summation differ grows without bounds in deep networks:
@@ -181,24 +183,25 @@ class Runner:
         steps = self._steps_of_a_block(run_seconds / self.runs.ledger_steps)
         kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]
         # The first steps of a kind are slow.
-        launch.warm_up += self._ablation(group, kinds, 0, steps)
+        launch.warm_up += self._ablation(group, launch, kinds, 0, steps)
         for turn in range(self.runs.ablation_turns):
-            launch.blocks += self._ablation(group, kinds, turn, steps)
+            launch.blocks += self._ablation(group, launch, kinds, turn, steps)
         group.pause()
 
-    def _ablation(self, group: Group, kinds: list[BlockKind], turn: int, steps: int) -> list[Block]:
+    def _ablation(
+        self, group: Group, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
+    ) -> list[Block]:
         """A block a kind, in random order."""
         self.order.shuffle(kinds)
-        return [self._block(group, kind, turn, steps) for kind in kinds]
+        return [self._block(group, launch, kind, turn, steps) for kind in kinds]
 
     def _listen(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         """Have Horovod record some steps, in a launch in which nothing is timed."""
-        group = groups[arm]
+        group, launch = groups[arm], result.launches[arm]
         group.wait_ready(self.sampling.startup_deadline_s)
         path = self.weights_directory / f"timeline-{arm.workload.model}-{arm.label}.json"
-        result.launches[arm].timeline = group.ask(
-            "timeline", self.sampling.block_deadline_s, steps=TIMELINE_STEPS, path=str(path)
-        )
+        deadline_s = self._deadline_s(launch, BlockKind.FULL, TIMELINE_STEPS)
+        launch.timeline = group.ask("timeline", deadline_s, steps=TIMELINE_STEPS, path=str(path))
         group.close()
 
     def _length_of_run(self, arm: Arm) -> dict[str, float]:
@@ -281,7 +284,7 @@ class Runner:
         for kind in self._shuffled(self.kinds[arm]):
             seconds: list[float] = []
             while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
-                block = self._block(group, kind, len(seconds), WARM_UP_STEPS)
+                block = self._block(group, launch, kind, len(seconds), WARM_UP_STEPS)
                 seconds.append(block.seconds)
                 launch.warm_up.append(block)
         group.pause()
@@ -305,11 +308,11 @@ class Runner:
         return max(self.sampling.min_block_steps, enough)
 
     def _turn(self, groups: Mapping[Arm, Group], result: Round, arm: Arm, turn: int) -> None:
-        group = groups[arm]
+        group, launch = groups[arm], result.launches[arm]
         group.resume()
         for kind in self._shuffled(self.kinds[arm]):
-            block = self._block(group, kind, turn, self.steps[arm, kind])
-            result.launches[arm].blocks.append(block)
+            block = self._block(group, launch, kind, turn, self.steps[arm, kind])
+            launch.blocks.append(block)
         group.pause()
 
     def _exchange(
@@ -328,9 +331,17 @@ class Runner:
         result.launches[arm].series.append(series)
         group.pause()
 
-    def _block(self, group: Group, kind: BlockKind, turn: int, steps: int) -> Block:
-        replies = group.ask("block", self.sampling.block_deadline_s, kind=kind.value, steps=steps)
+    def _block(self, group: Group, launch: Launch, kind: BlockKind, turn: int, steps: int) -> Block:
+        deadline_s = self._deadline_s(launch, kind, steps)
+        replies = group.ask("block", deadline_s, kind=kind.value, steps=steps)
         return Block(kind, turn, steps, replies)
+
+    def _deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:
+        """For that many steps: a launch that is slow, and known to be, does not hang."""
+        known = [b.seconds / b.steps for b in launch.warm_up + launch.blocks if b.kind is kind]
+        known = known or [rank["seconds"] / rank["steps"] for rank in launch.run]
+        pace = median(known) if known else 0.0
+        return max(self.sampling.block_deadline_s, PATIENCE * pace * steps)
 
     def _series(
         self,

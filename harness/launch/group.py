@@ -29,6 +29,13 @@ ECHO = re.compile(
 )
 # How much of an error message fits a line.
 MESSAGE_CHARACTERS = 300
+# Which setting of a profile says how long an order may take; startup_deadline_s for all others.
+DEADLINES = {
+    "block": "block_deadline_s",
+    "collective": "block_deadline_s",
+    "timeline": "block_deadline_s",
+    "run": "deadline_s of [runs]",
+}
 
 
 class GroupFailed(Exception):
@@ -86,6 +93,8 @@ class Group:
         self.launched_at = time.time()
         self._ended_at = math.nan
         self._asked: list[Asked] = []
+        # What is waited for, the start-up at first, and since when, in seconds since the launch.
+        self._op, self._asked_at = "", 0.0
         environment = {**order.environment, DRIVER_VARIABLE: self._address}
         self._job: Job | None = None
         try:
@@ -151,7 +160,7 @@ class Group:
 
     def wait_ready(self, deadline_s: float) -> None:
         """Wait for the start-up of every rank; the deadline counts from the start."""
-        self._wait(lambda: self.ready, self._began + deadline_s)
+        self._wait(lambda: self.ready, deadline_s)
 
     def startup_seconds(self) -> list[dict[str, float]]:
         """Per rank, how long each phase of its start-up took, in seconds."""
@@ -184,15 +193,13 @@ class Group:
 
     def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
         """Give every rank the same order; their replies, by rank."""
-        asked = self._since_launch()
+        self._op, self._asked_at = op, self._since_launch()
         for state in self.ranks:
             state.replies.clear()
         for rank in range(len(self.ranks)):
             self._tell(rank, {"op": op, **arguments})
-        self._wait(
-            lambda: all(state.replies for state in self.ranks), time.monotonic() + deadline_s
-        )
-        self._asked.append(Asked(op, asked, self._since_launch()))
+        self._wait(lambda: all(state.replies for state in self.ranks), deadline_s)
+        self._asked.append(Asked(op, self._asked_at, self._since_launch()))
         return [state.replies[0] for state in self.ranks]
 
     def pause(self) -> None:
@@ -257,7 +264,9 @@ class Group:
 
     # When something goes wrong -------------------------------------------------------------
 
-    def _wait(self, done: Any, deadline: float) -> None:
+    def _wait(self, done: Any, deadline_s: float) -> None:
+        """deadline_s: from when it was asked for."""
+        deadline = self._began + self._asked_at + deadline_s
         if self._hub.pump_until(lambda: self.failing or done(), deadline):
             if not self.failing:
                 return
@@ -309,6 +318,7 @@ class Group:
 
     def _hang(self) -> GroupFailed:
         """Ask every rank where it stands; name the one that the others wait for."""
+        waited = f"no answer after {self._since_launch() - self._asked_at:.0f} s"
         for rank in range(len(self.ranks)):
             self.ranks[rank].standing = None
             self._tell(rank, {"op": "status"})
@@ -316,16 +326,22 @@ class Group:
         self._hub.pump_until(answered, time.monotonic() + GRACE_S)
         self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
         self._hub.pump(0.5)
-        waited = f"no answer after {time.monotonic() - self._began:.0f} s"
         missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
         silent = [i for i, rank in enumerate(self.ranks) if rank.connection and not rank.standing]
-        if missing or silent:
-            what = "it never connected" if missing else "it does not even say where it is"
-            return self._failure((missing or silent)[0], f"{waited}: {what}")
+        if missing:
+            return self._failure(missing[0], f"{waited}: it never connected; {self._remedy()}")
+        if silent:
+            return self._failure(silent[0], f"{waited}: it does not even say where it is")
         suspects = self._suspects()
         alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
         lines = [self._standing(i) for i in range(len(self.ranks))]
-        return self._failure(alone, f"{waited} ({'; '.join(lines)})")
+        return self._failure(alone, f"{waited} ({'; '.join(lines)}); {self._remedy()}")
+
+    def _remedy(self) -> str:
+        """Where nothing hangs: a rank that is slow looks just like one that does."""
+        setting = DEADLINES.get(self._op, "startup_deadline_s")
+        smaller = ", or give a smaller --batch-size" if self._op in ("block", "run") else ""
+        return f"if it is only slow, raise {setting} in the profile{smaller}"
 
     def _suspects(self) -> list[int]:
         """The ranks that are furthest behind; of these, those that do not wait for others."""

@@ -17,6 +17,7 @@ from harness.launch.job import LaunchError
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
 from harness.rounds import (
     CORRECTNESS_STEPS,
+    TIMELINE_STEPS,
     WARM_UP_BLOCKS_MAX,
     WARM_UP_REPEATS,
     WARM_UP_STEPS,
@@ -40,15 +41,18 @@ ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
 
 @dataclass
 class Stage:
-    """What groups do, and a log of what they were asked: (arm, what, details)."""
+    """What groups do, and a log of what they were asked: (arm, what, details); deadlines: of each
+    order, with its steps."""
 
     step_seconds: dict[Arm, float] = field(default_factory=dict)
     warm_up_steps_of: list[float] = field(default_factory=list)
     raises: dict[tuple[Arm, str], BaseException] = field(default_factory=dict)
     log: list[tuple[Arm, str, dict[str, Any]]] = field(default_factory=list)
+    deadlines: list[tuple[str, int, float]] = field(default_factory=list)
     groups: list[FakeGroup] = field(default_factory=list)
     clock: float = 0.0
     collective_seconds: float = 0.02
+    run_seconds: float = 2.0
 
     def monotonic(self) -> float:
         return self.clock
@@ -104,8 +108,9 @@ class FakeGroup:
         assert not self.paused
         assert not self.ended
         self._stage.note(self.arm, op, **arguments)
+        self._stage.deadlines.append((op, arguments.get("steps", 0), deadline_s))
         if op == "run":
-            return [run_report() for _ in self.ranks]
+            return [run_report(seconds=self._stage.run_seconds) for _ in self.ranks]
         if op == "collective":
             seconds = self._stage.collective_seconds
             return [series_report([9.0, seconds]) for _ in self.ranks]
@@ -310,6 +315,23 @@ def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
     stage.warm_up_steps_of = [2.0**-i for i in range(20)]
     measured = make_runner(stage).run(0, [HOROVOD_1])
     assert len(measured.launches[HOROVOD_1].warm_up) == WARM_UP_BLOCKS_MAX
+
+
+@pytest.mark.parametrize(("step_seconds", "deadline_s"), [(0.2, 60), (2.0, 60), (7.0, 210)])
+def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, deadline_s):
+    stage.step_seconds = {HOROVOD_1: step_seconds}
+    make_runner(stage, kinds={HOROVOD_1: {FULL, LOCAL}}).run(0, [HOROVOD_1])
+    assert stage.deadlines[0] == ("block", WARM_UP_STEPS, 60), "nothing is known yet"
+    of_blocks = [wait for op, steps, wait in stage.deadlines if (op, steps) == ("block", 10)]
+    assert of_blocks == [pytest.approx(deadline_s)] * 6
+
+
+def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stage):
+    stage.run_seconds, stage.step_seconds = 900.0, {HOROVOD_2: 8.0}
+    make_runner(stage, work=Work.LEDGER, runs=Runs(ledger_steps=100)).run(0, [HOROVOD_2])
+    first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
+    assert first == ("block", 10, pytest.approx(3 * 10 * 9))
+    assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
 
 
 # What is told ----------------------------------------------------------------------------------

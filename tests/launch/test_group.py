@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import threading
@@ -403,6 +404,25 @@ def test_of_ranks_that_hang_the_one_behind_is_named(start, launcher, behind):
     assert launcher.job.ends == 1
 
 
+@pytest.mark.parametrize(
+    ("op", "remedy"),
+    [
+        ("block", "raise block_deadline_s in the profile, or give a smaller --batch-size"),
+        ("collective", "raise block_deadline_s in the profile"),
+        ("run", "raise deadline_s of [runs] in the profile, or give a smaller --batch-size"),
+        ("evidence", "raise startup_deadline_s in the profile"),
+    ],
+)
+def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(start, op, remedy):
+    group, _ = start(stands(standing("block", 7)))
+    group.wait_ready(SOON)
+    group._began -= 1000.0  # of a launch that has done much before
+    with pytest.raises(GroupFailed) as failed:
+        group.ask(op, 0.2)
+    assert re.match(r"no answer after \d s \(rank 0: block, step 7", failed.value.cause)
+    assert failed.value.cause.endswith(f"; if it is only slow, {remedy}")
+
+
 def test_of_ranks_at_the_same_step_the_one_that_waits_for_nobody_is_named(start):
     waits = stands(standing("block", 7, waits=True))
     group, _ = start(waits, stands(standing("block", 7)), waits)
@@ -430,7 +450,9 @@ def test_a_rank_that_never_connects_is_named(start):
     with pytest.raises(GroupFailed) as failed:
         group.wait_ready(0.3)
     assert failed.value.rank == 1
-    assert "it never connected" in failed.value.cause
+    assert failed.value.cause.endswith(
+        "it never connected; if it is only slow, raise startup_deadline_s in the profile"
+    )
     assert failed.value.phase == "launch"
 
 
