@@ -281,13 +281,19 @@ class Group:
         self._hub.pump_until(
             lambda: len(self._lost()) == len(self.ranks), time.monotonic() + GRACE_S
         )
-        lost = self._lost()
-        if not lost:
+        if not self._lost():
             ended = self._job.ended() if self._job is not None else None
             return self._failure(None, f"it {ended or 'ended'} before the ranks connected")
-        first = min(lost, key=self._blame)
-        if self._echoes(first) and len(lost) < len(self.ranks):
-            return self._hang()  # Horovod gave up waiting for a rank that has not failed
+        # Where it is but an echo, Horovod gave up waiting for a rank that has not failed.
+        return self._told() or self._hang()
+
+    def _told(self) -> GroupFailed | None:
+        """By the rank that failed first; None where there is none, or but an echo of one that has
+        not failed yet."""
+        lost = self._lost()
+        first = min(lost, key=self._blame, default=None)
+        if first is None or (self._echoes(first) and len(lost) < len(self.ranks)):
+            return None
         error = self.ranks[first].error
         if error is not None:
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
@@ -324,18 +330,27 @@ class Group:
             self._tell(rank, {"op": "status"})
         answered = lambda: all(rank.standing for rank in self.ranks if rank.connection)  # noqa: E731
         self._hub.pump_until(answered, time.monotonic() + GRACE_S)
+        told = self._told()
+        if told is not None:
+            return told  # it was about to fail, and has while it was asked
+        # Before the signal: a rank that has not come as far as to expect it dies of it.
+        blamed, cause = self._blamed_for_silence()
         self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
         self._hub.pump(0.5)
+        return self._failure(blamed, f"{waited}{cause}")
+
+    def _blamed_for_silence(self) -> tuple[int | None, str]:
+        """The rank that the others wait for, and what is to be said of it."""
         missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
-        silent = [i for i, rank in enumerate(self.ranks) if rank.connection and not rank.standing]
         if missing:
-            return self._failure(missing[0], f"{waited}: it never connected; {self._remedy()}")
+            return missing[0], f": it never connected; {self._remedy()}"
+        silent = [i for i, rank in enumerate(self.ranks) if not rank.standing]
         if silent:
-            return self._failure(silent[0], f"{waited}: it does not even say where it is")
+            return silent[0], ": it does not even say where it is"
         suspects = self._suspects()
         alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
         lines = [self._standing(i) for i in range(len(self.ranks))]
-        return self._failure(alone, f"{waited} ({'; '.join(lines)}); {self._remedy()}")
+        return alone, f" ({'; '.join(lines)}); {self._remedy()}"
 
     def _remedy(self) -> str:
         """Where nothing hangs: a rank that is slow looks just like one that does."""

@@ -166,7 +166,7 @@ def start(
     hub: Hub, launcher: FakeLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
     """Start a group with a thread for each rank that has an answer."""
-    monkeypatch.setattr("harness.launch.group.GRACE_S", 0.2)
+    monkeypatch.setattr("harness.launch.group.GRACE_S", 0.5)
     ranks: list[FakeRank] = []
 
     def started(*answers: Answer | None, start_up: bool = True) -> tuple[Group, list[FakeRank]]:
@@ -388,6 +388,27 @@ def test_a_hang_that_horovod_gave_up_on_names_who_hangs(start):
     failed = failure_of(group)
     assert failed.rank == 1
     assert "rank 1: block, step 3, in fault.py:22 _hang" in failed.cause
+
+
+@pytest.mark.parametrize(
+    ("late", "blamed"), [(SHUT_DOWN, 0), ({"kind": "ValueError", "message": "bad shape"}, 1)]
+)
+def test_a_rank_that_fails_while_it_is_asked_does_not_hang(start, late, blamed):
+    def fails_when_asked(rank: FakeRank, order: Message) -> None:
+        if order["op"] == "status":
+            rank.say(error={"phase": "block", **late})
+            rank.say(status=standing("block", 4))
+
+    def gives_up(rank: FakeRank, order: Message) -> None:
+        if order["op"] == "block":
+            rank.say(error={"phase": "block", **SHUT_DOWN})
+        else:
+            rank.say(status=standing("block", 4, waits=True))
+
+    group, _ = start(gives_up, fails_when_asked)
+    failed = failure_of(group)
+    assert failed.rank == blamed
+    assert failed.cause.startswith("InternalError" if blamed == 0 else "ValueError: bad shape")
 
 
 @pytest.mark.parametrize("behind", [0, 1])
