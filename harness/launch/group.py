@@ -93,6 +93,8 @@ class Group:
         self.launched_at = time.time()
         self._ended_at = math.nan
         self._asked: list[Asked] = []
+        # By whom, and what: for ranks that have yet to connect.
+        self._shared: list[tuple[int, str]] = []
         # What is waited for, the start-up at first, and since when, in seconds since the launch.
         self._op, self._asked_at = "", 0.0
         environment = {**order.environment, DRIVER_VARIABLE: self._address}
@@ -112,6 +114,9 @@ class Group:
         state = self.ranks[rank]
         state.connection, state.pid, state.host = connection, hello["pid"], hello["host"]
         self._tell(rank, dict(self._configs[rank]))
+        for other, value in self._shared:
+            if other != rank:
+                self._tell(rank, {"shared": value})
 
     def received(self, rank: int, message: Message) -> None:
         state = self.ranks[rank]
@@ -126,6 +131,7 @@ class Group:
         elif "status" in message:
             state.standing = message["status"]
         elif "share" in message:
+            self._shared.append((rank, message["share"]))
             for other in range(len(self.ranks)):
                 if other != rank:
                     self._tell(other, {"shared": message["share"]})

@@ -107,7 +107,8 @@ class Driver:
                 }
             }
         )
-        while self.next_order()["op"] != "close":
+        # What another rank shares may still come.
+        while self.next_order().get("op") != "close":
             pass
 
     def standing(self) -> dict[str, Any]:

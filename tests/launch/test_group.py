@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,20 @@ def test_what_one_rank_shares_reaches_all_others(start, hub):
     group.end()
     assert {"shared": "127.0.0.1:4711"} in ranks[1].orders
     assert {"shared": "127.0.0.1:4711"} not in ranks[0].orders
+
+
+def test_what_is_shared_reaches_a_rank_that_connects_later(hub, launcher, start):
+    group, (first,) = start(obedient, None)
+    assert hub.pump_until(lambda: group.ranks[0].connection, time.monotonic() + SOON)
+    first.say(share="127.0.0.1:4711")
+    assert hub.pump_until(lambda: group._shared, time.monotonic() + SOON)
+    late = FakeRank(launcher.order.environment[DRIVER_VARIABLE], 1, obedient)
+    group.wait_ready(SOON)
+    group.ask("block", SOON)
+    group.end()
+    late.join()
+    assert late.orders[:2] == [{"rank": 1}, {"shared": "127.0.0.1:4711"}]
+    assert {"shared": "127.0.0.1:4711"} not in first.orders
 
 
 def test_pausing_stops_every_process_and_resuming_continues_it(start, launcher):
