@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harness.campaign import Campaign
@@ -16,9 +18,14 @@ from harness.launch.hub import Hub
 from harness.launch.job import Launcher
 from harness.launch.mpirun import MpirunLauncher
 from harness.launch.slots import Slots
+from harness.placement import Slot
 from harness.stack import Stack
 from harness.starter import Installed, Starter
 from harness.tool_runner import DEADLINE_S, DEADLINE_SHARE, ToolRunner
+from harness.wire import address_towards
+
+# That ranks on other hosts connect to, where a user knows better.
+ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 
 
 def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots | None) -> Launcher:
@@ -31,17 +38,38 @@ def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots 
     return AgentsLauncher(agents)
 
 
+def reachable_address(slots: Sequence[Slot]) -> str:
+    """By which ranks on other hosts reach this one: what the environment says, or that of the route
+    to one of them. Raises UserError if there is none but loopback."""
+    if named := os.environ.get(ADDRESS_VARIABLE):
+        return named
+    this = socket.gethostname()
+    others = [host for host in dict.fromkeys(slot.host for slot in slots) if host != this]
+    for host in [*others, this]:
+        try:
+            # Whatever port: nothing is sent.
+            address = address_towards(host, 9)
+        except OSError:
+            continue
+        if not ipaddress.ip_address(address).is_loopback:
+            return address
+    raise UserError(
+        f"no address is known by which {others[0]} can reach {this}: set "
+        f"{ADDRESS_VARIABLE} to one, or give the name {this} a routable address in /etc/hosts"
+    )
+
+
 def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots | None) -> Starter:
     """Everything that is needed to start arms: a listening socket and a scratch directory. stacks:
-    by harness.plan.Arm.stack. Raises UserError if there is no place for temporary files."""
+    by harness.plan.Arm.stack. Raises UserError if there is no place for temporary files, or other
+    hosts cannot reach this one."""
+    one_host = len({slot.host for slot in campaign.slots}) == 1
+    address = "" if one_host else reachable_address(campaign.slots)
     try:
         scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
     except OSError as error:
         raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
-    one_host = len({slot.host for slot in campaign.slots}) == 1
-    hub = (
-        Hub() if one_host else Hub("0.0.0.0", advertised=socket.gethostbyname(socket.gethostname()))
-    )
+    hub = Hub() if one_host else Hub("0.0.0.0", advertised=address)
     sampling = campaign.profile.sampling
     return Starter(
         stacks={

@@ -53,6 +53,14 @@ STARTUP = (
 )
 
 
+def address_towards(host: str, port: int) -> str:
+    """The address of this host on its route there: loopback where that is this host. Nothing is
+    sent. Raises OSError where the name is not known, or there is no route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, port))
+        return str(probe.getsockname()[0])
+
+
 class Connection:
     """Framing over a connected socket. Sending blocks; receiving takes what has arrived."""
 

@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import Any
 
-from harness.wire import DRIVER_VARIABLE
+from harness.wire import DRIVER_VARIABLE, address_towards
 from harness.worker.driver import Driver
 
 
@@ -66,6 +66,4 @@ def _open_server(plan: list[dict[str, Any]]) -> str:
 def own_address() -> str:
     """The address by which this host reaches the driver: loopback where they are the same."""
     host, port, _ = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, int(port)))
-        return str(probe.getsockname()[0])
+    return address_towards(host, int(port))
