@@ -65,11 +65,13 @@ class Slots:
 
     def offers(self) -> list[Offer]:
         """What every rank has to lend, by rank. Raises UserError that names a rank which does not
-        answer."""
+        answer, or cannot tell."""
         try:
             return [own_offer(), *(self.call(rank, "offer") for rank in self._others)]
         except SlotGone as gone:
             raise UserError(f"{gone}; start anew without it") from None
+        except OSError as error:
+            raise UserError(str(error)) from None
 
     @property
     def _others(self) -> range:

@@ -1,0 +1,52 @@
+"""What the ranks of an outer mpirun have to lend, over an MPI that only pretends."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import UserError
+from harness.launch.slots import Slots, own_offer
+
+
+class Comm:
+    """Of rank 0; the other rank answers every call with the same."""
+
+    def __init__(self, kind: str, value: Any) -> None:
+        self._answer = kind, value
+        self._answers: list[tuple[str, int, Any]] = []
+
+    def Get_size(self) -> int:  # noqa: N802 - as mpi4py calls it
+        return 2
+
+    def isend(self, message: tuple[Any, ...], dest: int) -> SimpleNamespace:
+        kind, value = self._answer
+        self._answers.append((kind, message[1], value))
+        return SimpleNamespace(Test=lambda: True)
+
+    def iprobe(self, source: int) -> bool:
+        return bool(self._answers)
+
+    def recv(self, source: int) -> tuple[str, int, Any]:
+        return self._answers.pop(0)
+
+
+def slots(monkeypatch: pytest.MonkeyPatch, kind: str, value: Any) -> Slots:
+    mpi = SimpleNamespace(COMM_WORLD=Comm(kind, value))
+    monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=mpi))
+    return Slots()
+
+
+def test_every_rank_offers_what_it_has(monkeypatch):
+    theirs = own_offer()
+    assert slots(monkeypatch, "value", theirs).offers() == [own_offer(), theirs]
+
+
+def test_a_rank_that_cannot_tell_what_it_has_is_named_in_one_line(monkeypatch):
+    complaint = "nvidia-smi did not answer in 30 s: a GPU or its driver hangs; reset it"
+    with pytest.raises(UserError) as refused:
+        slots(monkeypatch, "error", complaint).offers()
+    assert str(refused.value) == f"slot of rank 1: {complaint}"
