@@ -75,16 +75,19 @@ def write(dataset: str, root: Path) -> bool:
     if is_current(directory):
         return False
     partial = root / f".{dataset}.{os.getpid()}"
-    WRITERS[dataset](partial)
-    (partial / STAMP).write_text(_version())
-    if directory.exists():
-        shutil.rmtree(directory)
     try:
-        partial.rename(directory)
-    except OSError:
-        shutil.rmtree(partial)
-        if not directory.exists():  # else another process was quicker
-            raise
+        WRITERS[dataset](partial)
+        (partial / STAMP).write_text(_version())
+        if directory.exists():
+            shutil.rmtree(directory)
+        try:
+            partial.rename(directory)
+        except OSError:
+            if not directory.exists():  # else another process was quicker
+                raise
+    finally:
+        # What could not be written to its end, or is there by now.
+        shutil.rmtree(partial, ignore_errors=True)
     return True
 
 

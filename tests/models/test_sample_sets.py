@@ -39,7 +39,7 @@ def test_a_sample_of_another_version_is_written_anew(tmp_path: Path) -> None:
     assert sample_sets.is_current(tmp_path / "cifar10")
 
 
-def test_a_sample_that_could_not_be_written_is_not_taken_for_one(
+def test_of_a_sample_that_could_not_be_written_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_sample_that_could_not_be_written_is_not_taken_for_one(
     monkeypatch.setitem(sample_sets.WRITERS, "cifar10", fail)
     with pytest.raises(DataError):
         sample_sets.write("cifar10", tmp_path)
-    assert not (tmp_path / "cifar10").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
