@@ -67,6 +67,8 @@ class Suite:
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
         if self.slots is None:
             return local_offers(self.machine, self.options.np, self.options.oversubscribe)
+        if self.options.np is not None and self.options.np < 1:
+            raise UserError(f"--np {self.options.np}: a session needs one slot at least")
         offers = self.slots.offers()
         if self.options.np is not None and self.options.np > len(offers):
             raise UserError(f"--np {self.options.np}: mpirun started {len(offers)} ranks")

@@ -298,6 +298,8 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["--thresholds=pytest.ini"], "pytest.ini:"),
         (["--world-sizes=0"], "--world-sizes 0"),
         (["--world-sizes=64"], "--world-sizes 64"),
+        (["--np=0"], "--np 0: a session needs one slot at least"),
+        (["--np=-1"], "--np -1: a session needs one slot at least"),
         (["--batch-size=0"], "--batch-size 0"),
         (["--plant=tickle"], "unknown fault 'tickle'"),
         (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
