@@ -6,7 +6,8 @@ import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import pytest
 
@@ -317,3 +318,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     # mpirun passes Ctrl-C on to its ranks as SIGTERM.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Under nohup it is ignored, and stays so.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _hang_up)
+
+
+def _hang_up(signum: int, frame: FrameType | None) -> NoReturn:
+    """Ends the session as Ctrl-C does. With a terminal that is closed this comes from the shell and
+    from the kernel: the second one must not cut short what cleans up after the first."""
+    signal.signal(signum, signal.SIG_IGN)
+    raise KeyboardInterrupt

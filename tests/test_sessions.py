@@ -336,11 +336,15 @@ def test_more_slots_than_cores_must_be_asked_for(tmp_path: Path) -> None:
 
 # mpirun kills its ranks a second after it has told them to end: the report is written by then.
 @pytest.mark.mpirun
-@pytest.mark.parametrize("ranks", [0, 2])
+@pytest.mark.parametrize(
+    ("ranks", "how"), [(0, signal.SIGINT), (2, signal.SIGINT), (0, signal.SIGHUP)]
+)
 def test_an_interrupted_session_still_reports_and_leaves_nothing(
-    options: list[str], ranks: int, tmp_path: Path
+    options: list[str], ranks: int, how: signal.Signals, tmp_path: Path
 ) -> None:
-    environment = rank_environment(sys.executable)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**rank_environment(sys.executable), "TMPDIR": str(temporary)}
     environment.setdefault("OPAL_PREFIX", str(BIN.parent))
     process = subprocess.Popen(
         command(["perf/", *options, "-k", "efficiency", "--plant=hang:rank=1"], ranks),
@@ -350,7 +354,7 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
         stderr=subprocess.STDOUT,
         text=True,
         # A shell that runs the tests in the background has them, and their children, ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=lambda: signal.signal(how, signal.SIG_DFL),
     )
     workers: list[int] = []
     deadline = time.monotonic() + 60
@@ -358,7 +362,7 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
         workers = workers_below(process.pid)
         time.sleep(0.2)
     assert len(workers) == 2
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     output, _ = process.communicate(timeout=60)
     assert process.returncode != 0
     assert "KeyboardInterrupt" in output
@@ -368,6 +372,7 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(is_running, workers))
+    assert list(temporary.glob("hvdperf-*")) == []
 
 
 # Before a terminal -----------------------------------------------------------------------------
