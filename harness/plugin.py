@@ -13,7 +13,7 @@ import pytest
 
 from harness import bandwidths, live, overview, summary
 from harness.errors import UserError
-from harness.launch.slots import Slots, outer_size, shown_by
+from harness.launch.slots import Slots, outer_size, shown_by, tasks_without_mpirun
 from harness.options import LAUNCHERS
 from harness.outcome import Outcome
 from harness.places import ROOT
@@ -90,6 +90,12 @@ def pytest_configure(config: pytest.Config) -> None:
         # Its plugin imports all of hypothesis for the summary. That takes a second, and after
         # Ctrl-C mpirun gives no more than that to everything.
         config.pluginmanager.set_blocked("hypothesispytest")
+        tasks = tasks_without_mpirun()
+        if tasks > 1:
+            raise pytest.UsageError(
+                f"srun has started {tasks} sessions, which would all measure at the same time; "
+                f"leave it out, and start one in the allocation with mpirun -np {tasks}"
+            )
     if outer_size() > 1:
         # At once, whatever the session is about: slots that wait in MPI_Init do not sleep.
         config.stash[_slots] = Slots()

@@ -326,6 +326,16 @@ def test_bad_input_is_one_line_before_anything_is_launched(
     assert documents(tmp_path) == {}
 
 
+def test_sessions_that_srun_starts_side_by_side_are_refused(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    done = run("--collect-only")
+    assert done.returncode == 4
+    (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
+    assert line.endswith("start one in the allocation with mpirun -np 4")
+
+
 def test_more_slots_than_cores_must_be_asked_for(tmp_path: Path) -> None:
     done = subprocess.run(
         command(["perf/", "--np=999"], 0), cwd=ROOT, capture_output=True, text=True, check=False

@@ -31,13 +31,21 @@ LEAVE_S = 10.0
 
 
 def outer_rank() -> int:
-    """Rank of this process under the outer mpirun (or srun); 0 without one."""
+    """Rank of this process under the outer mpirun; 0 without one."""
     return int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
 
 
 def outer_size() -> int:
     """Number of ranks of the outer mpirun; 1 without one."""
     return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+
+
+def tasks_without_mpirun() -> int:
+    """How many of this process srun has started by itself. They are no slots: Open MPI tells a rank
+    which it is only where its own mpirun has started it."""
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        return 1
+    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
 
 
 def shown_by() -> int:

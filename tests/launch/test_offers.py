@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import UserError
-from harness.launch.slots import Slots, own_offer
+from harness.launch.slots import Slots, own_offer, tasks_without_mpirun
 
 
 class Comm:
@@ -50,3 +50,20 @@ def test_a_rank_that_cannot_tell_what_it_has_is_named_in_one_line(monkeypatch):
     with pytest.raises(UserError) as refused:
         slots(monkeypatch, "error", complaint).offers()
     assert str(refused.value) == f"slot of rank 1: {complaint}"
+
+
+@pytest.mark.parametrize(
+    ("environment", "tasks"),
+    [
+        ({}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "1"}, 1),
+        ({"SLURM_STEP_NUM_TASKS": "4"}, 4),
+        ({"SLURM_STEP_NUM_TASKS": "4", "OMPI_COMM_WORLD_SIZE": "2"}, 1),
+    ],
+)
+def test_what_srun_has_started_by_itself_is_no_slot(monkeypatch, environment, tasks):
+    for name in ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert tasks_without_mpirun() == tasks
