@@ -63,16 +63,29 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
         for rank in range(len(rounds[0]))
     ]
     own = [sum(share for term, share in rank.items() if term != EXCHANGE) for rank in grown]
-    rank = max(range(len(own)), key=own.__getitem__)
-    others = [share for number, share in enumerate(own) if number != rank]
-    longer = max(sum(terms.values()) for terms in grown)
-    if own[rank] - max(others, default=0.0) >= max(WORTH_A_NAME, OWN_SHARE * longer):
+    rank = _at_fault(_apart(own), max(sum(terms.values()) for terms in grown))
+    if rank is not None:
         ours = {term: share for term, share in grown[rank].items() if term != EXCHANGE}
         term = max(ours, key=ours.__getitem__)
         return Blame(term, rank, ours[term])
     alike = {term: min(each[term] for each in grown) for term in grown[0]}
     term = max(alike, key=alike.__getitem__)
     return Blame(term, None, alike[term]) if alike[term] >= WORTH_A_NAME else Blame()
+
+
+def _apart(own: Sequence[float]) -> list[float]:
+    """By how much each rank's share is above all the others'."""
+    return [
+        share - max((other for at, other in enumerate(own) if at != rank), default=0.0)
+        for rank, share in enumerate(own)
+    ]
+
+
+def _at_fault(apart: Sequence[float], longer: float) -> int | None:
+    """The rank that does by itself what takes longer; None if no rank stands out. apart: as _apart
+    has it; longer: by how much the whole takes longer."""
+    rank = max(range(len(apart)), key=apart.__getitem__)
+    return rank if apart[rank] >= max(WORTH_A_NAME, OWN_SHARE * longer) else None
 
 
 def _grown(slow: Launch, usual: Launch) -> list[dict[str, float]]:
@@ -116,23 +129,36 @@ def _between(block: Block, rank: int) -> float:
 
 def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     """Whose fault it is that a phase of the start takes longer; pairs as in steps_blame."""
-    rounds = []
-    for slow, usual in pairs:
-        before = median(rank[phase] for rank in usual.startup_seconds)
-        rounds.append([rank[phase] / before - 1.0 for rank in slow.startup_seconds])
-    return _most(phase, rounds)
+    return _of_alone(
+        phase,
+        [
+            [
+                rank[phase] / before[phase] - 1.0
+                for rank, before in zip(slow.startup_seconds, usual.startup_seconds, strict=True)
+            ]
+            for slow, usual in pairs
+        ],
+    )
 
 
 def memory_blame(launches: Sequence[Launch]) -> Blame:
     """Whose resident set grows most; share: of its logarithm in 1,000 steps (harness.runs)."""
-    return _most(
+    return _of_alone(
         MEMORY, [[runs.growth(rank["memory"]) for rank in launch.run] for launch in launches]
     )
 
 
-def _most(term: str, rounds: Sequence[Sequence[float]]) -> Blame:
-    """The rank whose share, a row a round, is typically the largest."""
-    shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
-    if not shares or max(shares) < WORTH_A_NAME:
+def _of_alone(term: str, rounds: Sequence[Sequence[float]]) -> Blame:
+    """Of what each rank does by itself. rounds: every rank's share, a row a round."""
+    shares = _typical(rounds)
+    if not shares:
         return Blame()
-    return Blame(term, shares.index(max(shares)), max(shares))
+    # Within each round: what the ranks of a launch have in common is the machine's.
+    rank = _at_fault(_typical([_apart(own) for own in rounds]), max(shares))
+    share = min(shares) if rank is None else shares[rank]
+    return Blame(term, rank, share) if share >= WORTH_A_NAME else Blame()
+
+
+def _typical(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Of every rank; a round alone is noisy."""
+    return [median(of_rank) for of_rank in zip(*rounds, strict=True)]

@@ -17,7 +17,7 @@ from harness.stats import hodges_lehmann
 Array = Any  # of numpy, or what it makes an array of
 
 # A step may seem faster than is possible by so much, since its parts are measured one after the
-# other; and that by chance once in forty sessions.
+# other; and that by chance at one look in forty.
 FASTER_BY_NOISE = 0.05
 ALPHA_FASTER = 0.025
 

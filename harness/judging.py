@@ -50,10 +50,16 @@ class Judging:
         self._compared: dict[Comparison, list[str]] = {}
 
     def outcome(
-        self, comparison: Comparison, measured: Sequence[Round], tools: tuple[ToolRun, ...] = ()
+        self,
+        comparison: Comparison,
+        measured: Sequence[Round],
+        tools: tuple[ToolRun, ...] = (),
+        at_look: bool = True,
     ) -> Outcome:
         """measured: all rounds so far; those with all of its arms count. tools: what others found
-        of a sweep."""
+        of a sweep. at_look: whether verdicts are tried after so many rounds. If not, nothing is
+        INVALID that is so by its figures, which would err more often the more often it is tried;
+        what a launch shows by itself is."""
         rounds = tuple(
             each for each in measured if all(arm in each.launches for arm in comparison.arms)
         )
@@ -67,25 +73,25 @@ class Judging:
                 return replace(outcome, judgement=judgement, failure=failure)
         if not rounds:
             return outcome
-        return self._judged(outcome)
+        return self._judged(outcome, at_look)
 
-    def _judged(self, outcome: Outcome) -> Outcome:
+    def _judged(self, outcome: Outcome, at_look: bool) -> Outcome:
         """What is planted on purpose is judged as anything else is, and then whether it should."""
-        called = self._called(outcome)
+        called = self._called(outcome, at_look)
         trial, question = trial_of(outcome.comparison), outcome.comparison.question
         judgement = called.judgement
         if trial is not None:
             found = noticed(outcome.comparison, judgement, outcome.rounds)
             called = replace(called, noticed=found)
             judgement = on_trial(trial, judgement, found)
-        elif question is Question.SAME and judgement.verdict is Verdict.FAIL:
+        elif question is Question.SAME and at_look and judgement.verdict is Verdict.FAIL:
             judgement = replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
         return replace(called, judgement=judgement)
 
-    def _called(self, outcome: Outcome) -> Outcome:
+    def _called(self, outcome: Outcome, at_look: bool) -> Outcome:
         comparison = outcome.comparison
         unjudged = self._rules.unjudged(comparison)
-        problems = self._problems(outcome)
+        problems = self._problems(outcome, at_look)
         observations = []
         try:
             observations = [observation(comparison, measured) for measured in outcome.rounds]
@@ -144,24 +150,25 @@ class Judging:
         count = len(outcome.observations)
         return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
 
-    def _problems(self, outcome: Outcome) -> list[str]:
+    def _problems(self, outcome: Outcome, at_look: bool) -> list[str]:
         launches = [
             measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
         found = [problem for launch in launches for problem in evidence.problems(launch)]
         if outcome.comparison.question.work is Work.COLLECTIVES:
-            found += self._transport_problems(outcome)
+            found += self._transport_problems(outcome, at_look)
         if outcome.comparison.tolerance is not None:
             found += self._weight_problems(outcome.comparison)
         return found
 
-    def _transport_problems(self, outcome: Outcome) -> list[str]:
+    def _transport_problems(self, outcome: Outcome, at_look: bool) -> list[str]:
         """Horovod and what it is compared with must use the same transport, and a step must not be
         faster than that allows; which says nothing where replicas share cores."""
         comparison, arms = outcome.comparison, outcome.comparison.arms
         pairs = [[measured.launches[arm] for arm in arms] for measured in outcome.rounds]
         found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
-        if comparison.question is Question.BOUND and self._rules.judged(comparison):
+        bounded = comparison.question is Question.BOUND and self._rules.judged(comparison)
+        if bounded and at_look:
             times = [step_times(horovod, bare) for horovod, bare in pairs]
             found.append(evidence.too_fast(arms[0].name, times))
         return [problem for problem in found if problem]

@@ -36,3 +36,9 @@ class Outcome:
     @property
     def passed(self) -> bool:
         return self.judgement.verdict is Verdict.PASS
+
+    @property
+    def called(self) -> Verdict:
+        """What is said of the candidate itself; of what is planted on purpose the judgement is
+        whether that is what had to be said."""
+        return self.noticed.called if self.noticed is not None else self.judgement.verdict

@@ -228,10 +228,11 @@ class _Work:
         for comparison in self._comparisons:
             if comparison in self._decided:
                 continue
-            outcome = self._judging.outcome(comparison, self._rounds, self._tools[comparison])
+            tools = self._tools[comparison]
+            outcome = self._judging.outcome(comparison, self._rounds, tools, at_look)
             settled = outcome.judgement.verdict is not Verdict.INCONCLUSIVE
-            hopeless = outcome.failure is not None or outcome.judgement.verdict is Verdict.INVALID
             # No more rounds make an invalid one sound, which is what such a trial waits for.
+            hopeless = outcome.failure is not None or outcome.called is Verdict.INVALID
             trial = trial_of(comparison)
             caught = settled and trial is not None and trial.verdict is Verdict.INVALID
             if final or hopeless or caught or (at_look and settled):

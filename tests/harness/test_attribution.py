@@ -124,8 +124,51 @@ def test_of_a_start_the_rank_is_named_whose_phase_takes_longest():
     assert start_blame("broadcast", [(slow, usual)]) == Blame()
 
 
+def starting(*seconds: float) -> Launch:
+    """Whose ranks take so long over their trace."""
+    made: Launch = launch(HOROVOD_2, {})
+    ranks = zip(made.startup_seconds, seconds, strict=True)
+    made.startup_seconds = [{**rank, "trace": own} for rank, own in ranks]
+    return made
+
+
+def test_of_a_start_that_takes_longer_on_all_ranks_none_is_named():
+    found = start_blame("trace", [(starting(1.15, 1.151), starting(1.0, 1.0))] * 3)
+    assert (found.term, found.rank) == ("trace", None)
+    assert found.share == pytest.approx(0.15)
+    # Rank 1 always takes longer; that it does so by as much more says nothing of it.
+    found = start_blame("trace", [(starting(1.15, 1.38), starting(1.0, 1.2))] * 3)
+    assert (found.term, found.rank) == ("trace", None)
+
+
+def test_what_the_ranks_of_a_launch_have_in_common_is_not_their_own():
+    usual = starting(1.0, 1.0)
+    disturbed = (starting(1.8, 1.95), usual), (usual, usual), (starting(1.1, 1.25), usual)
+    found = start_blame("trace", disturbed)
+    assert (found.term, found.rank) == ("trace", 1)
+
+
+def grown(*growth: int) -> Launch:
+    """Whose ranks hold so many bytes more after each of 25 steps."""
+    made: Launch = launch(HOROVOD_2, {})
+    made.run = [
+        {
+            **run_report(),
+            "memory": [[step, 1_000_000_000 + own * step] for step in range(25, 400, 25)],
+        }
+        for own in growth
+    ]
+    return made
+
+
+def test_of_memory_the_rank_is_named_that_grows_by_itself():
+    found = memory_blame([grown(0, 1_000_000)] * 3)
+    assert (found.term, found.rank) == ("memory", 1)
+    found = memory_blame([grown(1_000_000, 1_000_000)] * 3)
+    assert (found.term, found.rank) == ("memory", None)
+    assert found.share > 0.1
+
+
 def test_who_does_not_grow_is_not_blamed():
-    even = launch(HOROVOD_2, {})
-    memory = [[step, 1_000_000_000] for step in range(25, 400, 25)]
-    even.run = [{**run_report(), "memory": memory}] * 2
-    assert memory_blame([even]) == Blame()
+    assert memory_blame([grown(0, 0)]) == Blame()
+    assert memory_blame([]) == Blame()

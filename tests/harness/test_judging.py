@@ -403,6 +403,29 @@ def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
     assert outcome.noticed is None
 
 
+def test_what_is_invalid_by_its_figures_is_so_at_looks_only(stage):
+    # Both would say so before: a band after 5 rounds, a bound after 6.
+    stage.lines = (Line(("same", "*", "*", "*"), Band(0.9, 1.1)),)
+    stage.script.speed = struck(SAME.candidate.arm, 1.3)
+    assert stage.measure(SAME)[SAME].judgement.rounds == FIRST_LOOK == 8
+    stage.lines = CEILINGS
+    stage.script.spoil = exchanged(BOUND, 0.65)
+    outcome = stage.measure(BOUND)[BOUND]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, FIRST_LOOK)
+
+
+def test_what_a_launch_shows_by_itself_is_invalid_at_once(stage):
+    def apart(launched):
+        launched.evidence[-1]["digests"] = ["c0de", "0dd"]
+
+    stage.script.spoil = apart
+    for asked in (WEAK, TRIALS["slow10"]):
+        outcome = stage.measure(asked)[asked]
+        assert (outcome.called, outcome.judgement.rounds) == (Verdict.INVALID, 1)
+        assert len(stage.script.launched) == 1
+        stage.script.launched.clear()
+
+
 def test_what_is_planted_is_not_judged_on_gpus(stage):
     stage.gpus = ("0", "1")
     slow = TRIALS["slow10"]
