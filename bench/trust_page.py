@@ -77,8 +77,7 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     if not found:
         return _where(entries)
     twins = [count for count in found if count.trial == TWIN]
-    decided = sum(count.decided for count in twins)
-    alarms = decided - sum(count.called for count in twins)
+    decided, alarms = sum(c.decided for c in twins), sum(c.alarms for c in twins)
     lines = [*_where(entries), f"False alarms: {share(alarms, decided)}.", "", *_SHORT.splitlines()]
     for count in found:
         lines.append(

@@ -15,7 +15,8 @@ from harness.verdict import Verdict
 
 @dataclass(frozen=True)
 class Count:
-    """Of a trial's sessions that came to a verdict, how many said what they must."""
+    """Of a trial's sessions that came to a verdict, how many said what they must. alarms: how many
+    called slower what nothing was planted into."""
 
     trial: str
     model: str
@@ -23,6 +24,7 @@ class Count:
     decided: int
     called: int
     blamed: int
+    alarms: int
     inconclusive: int
     figures: tuple[float, ...]
 
@@ -47,7 +49,8 @@ def counts_of(entries: Iterable[Entry]) -> list[Count]:
 
 
 def counts(tried: Iterable[Tried]) -> list[Count]:
-    """By trial, in the order of TRIALS, network and world size."""
+    """By trial, in the order of TRIALS, network and world size; of each those that were held
+    against the same threshold as its last."""
     alike: dict[tuple[str, str, int], list[Tried]] = {}
     for each in tried:
         alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
@@ -58,15 +61,19 @@ def counts(tried: Iterable[Tried]) -> list[Count]:
     ]
 
 
-def _count(of: tuple[str, str, int], tried: Sequence[Tried]) -> Count:
+def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
+    tried = [each for each in every if each.threshold == every[-1].threshold]
     open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED)
     decided = [each for each in tried if each.verdict not in open_]
-    called = [each for each in decided if each.called is TRIALS[of[0]].verdict]
+    must_be = TRIALS[of[0]].verdict
+    called = [each for each in decided if each.called is must_be]
+    slower = [each for each in decided if each.called is Verdict.FAIL]
     return Count(
         *of,
         decided=len(decided),
         called=len(called),
         blamed=sum(each.verdict is Verdict.PASS for each in called),
+        alarms=len(slower) if must_be is Verdict.PASS else 0,
         inconclusive=len(tried) - len(decided),
         figures=tuple(each.figure for each in tried if each.figure is not None),
     )

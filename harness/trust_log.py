@@ -22,13 +22,15 @@ _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.
 @dataclass(frozen=True)
 class Tried:
     """One trial in one session. verdict: whether it came out as it must. called: the verdict on the
-    faulty arm itself, None where its launch failed. figure: as the case has it."""
+    faulty arm itself, None where its launch failed. threshold: what that was held against, as text;
+    empty if nothing. figure: as the case has it."""
 
     trial: str
     model: str
     world_size: int
     verdict: Verdict
     called: Verdict | None
+    threshold: str
     figure: float | None
 
 
@@ -61,6 +63,7 @@ def _tried(case: Case) -> Tried:
         case.world_size,
         case.verdict,
         None if noticed is None else Verdict(noticed["called"]),
+        str(case.rule or ""),
         None if case.figure is None else case.figure.estimate,
     )
 
@@ -107,5 +110,6 @@ def _tried_of(document: Mapping[str, Any]) -> Tried:
         int(document["world_size"]),
         Verdict(document["verdict"]),
         None if called is None else Verdict(called),
+        str(document["threshold"]),
         None if figure is None else float(figure),
     )

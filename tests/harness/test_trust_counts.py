@@ -78,6 +78,15 @@ def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
     assert (slow.trial, slow.decided, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
 
 
+def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
+    failed = outcome(TRIED["twin"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
+    unsound = said("twin", Verdict.FAIL, Verdict.INVALID, Blame())
+    lines = readme(f"{BEGINS}\n{ENDS}", [entry(tmp_path, "session", failed, unsound, CAUGHT)])
+    assert "False alarms: 0 of 1 (0-98 %)." in lines
+    slow, _ = counts(entries[2].tried)
+    assert (slow.trial, slow.alarms) == ("twin", 1), "of what must FAIL no FAIL is one"
+
+
 def test_a_session_without_trials_has_no_entry(tmp_path):
     store = make_store(tmp_path)
     store.write_case(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
@@ -144,6 +153,16 @@ def test_sessions_that_looked_otherwise_are_not_counted(entries):
     assert entries[0].settings == {"sampling.looks": "[8, 12]"}
     strange = replace(entries[0], settings={"sampling.looks": "[6]"})
     assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
+
+
+def test_what_was_held_against_another_threshold_is_not_counted(entries):
+    before = [
+        replace(tried, threshold="<= 4") if tried.trial == "slow10" else tried
+        for tried in entries[0].tried
+    ]
+    nothing, slow = counts([*before, *entries[1].tried])
+    assert (nothing.decided, slow.decided) == (2, 1)
+    assert entries[0].tried[0].threshold == ">= 0.95"
 
 
 def test_entries_are_read_as_they_were_written(entries, tmp_path):
