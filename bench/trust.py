@@ -8,16 +8,20 @@ docs/trust.md and README.md. It can be ended and begun again at any time: sessio
 from __future__ import annotations
 
 import argparse
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from bench.trust_page import PAGE, README, page, readme
 from harness.archive import read_session
 from harness.errors import UserError
+from harness.files import write_whole
 from harness.places import ROOT
+from harness.tomlfile import shown
 from harness.trust_counts import of_newest
-from harness.trust_log import append, entry_of, read_log
+from harness.trust_log import Entry, append, entry_of, read_log
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 RUNS = LOG.parent / "runs"
@@ -52,8 +56,11 @@ def write_pages() -> int:
     """As the log has it; the number of sessions in it that are not counted. Raises UserError."""
     alike, others = of_newest(read_log(LOG))
     introduction = readme(README.read_text(), alike)
-    PAGE.write_text("\n".join(page(alike)) + "\n")
-    README.write_text(introduction)
+    for path, text in ((PAGE, "\n".join(page(alike)) + "\n"), (README, introduction)):
+        try:
+            write_whole(path, text)
+        except OSError as error:
+            raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
     return len(others)
 
 
@@ -62,13 +69,44 @@ def add_session(selected: str) -> None:
     before = set(RUNS.glob("*"))
     command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "--profile=trust", "-q"]
     command += ["-k", selected, f"--results={RUNS.parent}"]
-    status = subprocess.run(command, cwd=ROOT, check=False).returncode
-    if status in NO_SESSION:
+    status = ended(command)
+    if status < 0 or status in NO_SESSION:
         raise UserError(f"pytest ended with status {status}: this session is not counted")
+    entries = []
     for directory in sorted(set(RUNS.glob("*")) - before):
-        entry = entry_of(read_session(directory))
+        archive = read_session(directory)
+        if archive.unfinished:
+            raise UserError(f"{archive.unfinished}; it is not counted")
+        entries.append(entry_of(archive))
+    if not any(entries):
+        raise UserError(f"-k {selected}: nothing was planted, so there is nothing to count")
+    for entry in entries:
         if entry is not None:
-            append(LOG, entry)
+            _note(entry)
+
+
+def ended(command: Sequence[str]) -> int:
+    """Run it to its end; its exit status. Ctrl-C reaches it without us, SIGTERM through us, and
+    then it is given the time that it needs to end its ranks and to clean up."""
+    process = subprocess.Popen(command, cwd=ROOT)
+    before = signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _note(entry: Entry) -> None:
+    try:
+        append(LOG, entry)
+    except OSError as error:
+        raise UserError(
+            f"{shown(LOG)}: {error.strerror}: session {entry.session} is not counted"
+        ) from None
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import Enum
@@ -18,6 +17,7 @@ from typing import Any
 
 from harness.account import Account
 from harness.collectives import Series, algbw, busbw
+from harness.files import write_whole
 from harness.measurement import Block, Launch, Round
 from harness.outcome import Outcome
 from harness.placement import Slot, replicas_per_node
@@ -87,22 +87,8 @@ def file_name(comparison: Comparison) -> str:
 
 
 def write_json(path: Path, document: Document) -> Path:
-    """Write in one piece: readers see the whole document or none of it. Raises OSError, and leaves
-    what was there before, if it cannot."""
-    partial = path.with_suffix(".partial")
-    try:
-        with open(partial, "w") as stream:
-            json.dump(plain(document), stream, indent=1, allow_nan=False)
-            stream.write("\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, path)
-    except OSError:
-        # On a full disk the next document needs the room.
-        with suppress(OSError):
-            partial.unlink()
-        raise
-    return path
+    """Raises OSError, and leaves what was there before, if it cannot be written."""
+    return write_whole(path, json.dumps(plain(document), indent=1, allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness.errors import UserError
+from harness.files import write_whole
 from harness.tomlfile import shown
 from report.content import Report
 from report.formats.csv import tables
@@ -32,13 +33,8 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
 def _write(path: Path, text: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # In one piece: whoever is interrupted leaves the page that was there. Line ends as they
-        # are: those of CSV are its own affair.
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(text, encoding="utf-8", newline="")
-        partial.replace(path)
+        return write_whole(path, text)
     except OSError as error:
         raise UserError(
             f"{shown(path)} cannot be written: {error.strerror}; give another place by --out"
         ) from None
-    return path

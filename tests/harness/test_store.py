@@ -415,28 +415,6 @@ def test_a_session_with_another_field_or_one_less_is_refused(store):
 # Writing ---------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_write_leaves_the_earlier_document(tmp_path, monkeypatch):
-    path = tmp_path / "case.json"
-    write_json(path, {"written": 1})
-
-    def interrupted(descriptor: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("harness.store.os.fsync", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_json(path, {"written": 2})
-    assert json.loads(path.read_text()) == {"written": 1}
-
-
-def test_a_document_appears_only_when_it_is_whole(tmp_path, monkeypatch):
-    path = tmp_path / "case.json"
-    seen = []
-    monkeypatch.setattr("harness.store.os.fsync", lambda descriptor: seen.append(path.exists()))
-    write_json(path, {"written": 1})
-    assert seen == [False]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["case.json"]
-
-
 def test_a_document_that_cannot_be_written_leaves_the_earlier_one(tmp_path):
     path = tmp_path / "case.json"
     write_json(path, {"written": 1})
