@@ -52,6 +52,14 @@ class Case:
     failed: bool
     document: Document
 
+    @property
+    def rounds(self) -> tuple[str, str]:
+        """As harness.plan.Comparison.rounds has it, of its workload: kind of work, and topic where
+        that has launches of its own. Rounds are numbered by these."""
+        topic = self.name.partition("[")[0]
+        apart = self.question in (Question.EXCHANGE, Question.RECIPE) or topic == "trust"
+        return self.question.work.value, topic if apart else ""
+
     def asks(self, comparison: Comparison) -> bool:
         """Whether it is about the same arms of the same workload."""
         return bool(plain(plan_document(comparison)) == self.document["plan"])

@@ -357,9 +357,9 @@ class Sampling:
 
     looks: numbers of rounds after which a verdict is tried, ascending; a round is one launch of
     every arm. turns_min, turns_max: how often the arms take turns within a launch: as often as
-    the budget allows, within these. min_block_seconds and min_block_steps bound a block from
-    below. Deadlines are in seconds, an order each; a block of a launch that is known to be slow
-    gets longer (harness.rounds).
+    the budget allows, within these. min_block_seconds, at the pace of the warm-up, and
+    min_block_steps bound a block from below. Deadlines are in seconds, an order each; a block of a
+    launch that is known to be slow gets longer (harness.rounds).
     """
 
     looks: tuple[int, ...] = (8, 12, 24)
@@ -400,7 +400,7 @@ class Profile:
     questions: empty for all. representatives: of what is not asked of every network, of which.
     trials: what is planted (harness.trials.TRIALS), into which networks.
     sentinels: networks that are traced and no more. budget_s: the session begins no round that
-    would end past this.
+    would end past this, save the first of each workload and kind of work.
     """
 
     name: str

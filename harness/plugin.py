@@ -71,8 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.collectonly = True
     if config.option.against and config.option.propose_thresholds:
         raise pytest.UsageError(
-            "--against and --propose-thresholds do not go together: against another stack no "
-            "threshold is used; leave out one"
+            "--against and --propose-thresholds do not go together: two stacks held against each "
+            "other tell of no threshold; leave out one"
         )
     if getattr(config.option, "numprocesses", None):
         if outer_size() > 1:

@@ -25,12 +25,14 @@ _AS_IT_IS: Mapping[str, object] = {
 
 def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
     """Samples per second of all replicas together, by workload and world size: the median block of
-    each launch, in the order of rounds."""
-    launches: dict[tuple[Workload, int], dict[int, float]] = {}
+    each launch, in the order of rounds; where rounds of several kinds have launches of their own,
+    kind by kind."""
+    launches: dict[tuple[Workload, int], dict[tuple[str, str, int], float]] = {}
     for case in cases:
         if case.is_sound:
             for world_size, number, speed in _speeds(case):
-                launches.setdefault((case.workload, world_size), {})[number] = speed
+                of_rounds = launches.setdefault((case.workload, world_size), {})
+                of_rounds[*case.rounds, number] = speed
     return {
         key: tuple(speed for _, speed in sorted(of_rounds.items()))
         for key, of_rounds in launches.items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.archive import Case
-from harness.plan import Question, Schedule
+from harness.plan import Schedule
 from harness.verdict import Verdict
 
 # What tells the arms of a workload apart, as harness.store writes them.
@@ -75,18 +75,13 @@ def launches(cases: Iterable[Case]) -> list[Started]:
 
 
 def _identity(started: Started) -> tuple[object, ...]:
-    """As harness.plan.Comparison.rounds has it: rounds are numbered by workload, kind of work, and
-    topic where that has launches of its own."""
     case = started.case
     trained = case.workload
-    topic = case.name.partition("[")[0]
-    apart = case.question in (Question.EXCHANGE, Question.RECIPE) or topic == "trust"
     return (
         case.session,
         *(trained.model, trained.dataset, trained.input_size, trained.batch),
         *(trained.optimizer, trained.precision, trained.learning_rate),
-        case.question.work,
-        topic if apart else "",
+        case.rounds,
         started.round,
         *(started.document[key] for key in _ARM),
     )
