@@ -277,32 +277,29 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 def _exit_status(session: pytest.Session, suite: Suite) -> int:
     if session.config.option.collectonly:
         return int(session.exitstatus)
-    verdicts = [outcome.judgement.verdict for outcome in suite.reported]
-    verdicts += suite.taken_over_unasked()
     words = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
-    failed = sum(verdict in words for verdict in verdicts)
-    if session.testsfailed > failed:
+    if session.testsfailed > sum(o.judgement.verdict in words for o in suite.reported):
         return 1  # something besides the verdicts failed
     if not suite.selected:
         return int(session.exitstatus)
-    return summary.exit_status(verdicts)
+    verdicts = [outcome.judgement.verdict for outcome in suite.decided]
+    return summary.exit_status(verdicts + suite.taken_over_unasked())
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if _suite not in config.stash or config.option.collectonly:
         return
     suite = config.stash[_suite]
-    verdict = worst([outcome.judgement.verdict for outcome in suite.reported])
-    terminalreporter.section(
-        f"hvdperf: {summary.counts(suite.reported)}", **summary.MARKUP[verdict]
-    )
+    decided = suite.decided
+    verdict = worst([outcome.judgement.verdict for outcome in decided])
+    terminalreporter.section(f"hvdperf: {summary.counts(decided)}", **summary.MARKUP[verdict])
     for text in summary.against(suite.options.against, suite.changed):
         terminalreporter.write_line(text)
-    lines_of_networks = overview.table(suite.reported)
+    lines_of_networks = overview.table(decided)
     tables = [
         *([*lines_of_networks, ""] if lines_of_networks else []),
-        *summary.table(suite.reported),
-        *bandwidths.table(suite.reported),
+        *summary.table(decided),
+        *bandwidths.table(decided),
     ]
     markup = config.get_terminal_writer().markup
     for text in [*tables, *suite.lines()]:

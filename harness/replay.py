@@ -77,7 +77,9 @@ def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> 
 
 def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """The candidate's, each a round; with what its ranks together ended with."""
-    runs = [measured.launches[outcome.comparison.candidate.arm].run for measured in outcome.rounds]
+    arm = outcome.comparison.candidate.arm
+    # One that ended before its time has none.
+    runs = [ranks for measured in outcome.rounds if (ranks := measured.launches[arm].run)]
     if runs:
         benchmark.extra_info.update(
             **_told(outcome),

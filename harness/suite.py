@@ -88,6 +88,14 @@ class Suite:
         self.reported.append(outcome)
         return outcome
 
+    @property
+    def decided(self) -> list[Outcome]:
+        """Whatever of the selected cases has a verdict: those that pytest has come to, and those
+        that were measured along with them, where -x or Ctrl-C left it no time to."""
+        come_to = {outcome.comparison for outcome in self.reported}
+        others = [c for c in self.selected if c in self.outcomes and c not in come_to]
+        return [*self.reported, *(self.outcomes[comparison] for comparison in others)]
+
     def _decided(self, outcome: Outcome) -> None:
         """Keep it at once: an end of the session loses what is in flight, and no more."""
         self.outcomes[outcome.comparison] = outcome
@@ -166,7 +174,7 @@ class Suite:
         slots = self.campaign.slots
         measured = {
             case_of(c, slots): values
-            for c, values in ((o.comparison, o.observations) for o in self.reported)
+            for c, values in ((o.comparison, o.observations) for o in self.decided)
             if len(values) >= FEWEST_FOR_PROPOSAL and not c.is_trial
         }
         if not measured:
@@ -183,7 +191,7 @@ class Suite:
             return []
         compared = []
         if self.baseline is not None:
-            found = [] if self.new_series else baseline.changes(self.baseline, self.reported)
+            found = [] if self.new_series else baseline.changes(self.baseline, self.decided)
             compared = baseline.lines(self.baseline.directory, self.new_series, found)
         proposal = self.config.option.propose_thresholds
         proposed = [self.propose_thresholds(Path(proposal))] if proposal else []

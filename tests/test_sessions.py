@@ -139,9 +139,19 @@ def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -
 @pytest.mark.mpirun
 def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
     stopped = run("-x", "-k", "efficiency or strong_scaling")
-    assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 1)
+    assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 2)
+    assert " 1 inconclusive in " in stopped.stdout
     allowed = run("-x", "-k", "efficiency or strong_scaling", "--allow-inconclusive")
     assert (allowed.returncode, cases_in_table(allowed.stdout)) == (6, 2)
+    assert " 2 inconclusive in " in allowed.stdout
+
+
+@pytest.mark.mpirun
+def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run) -> None:
+    done = run("-x", "-k", "parity", "--plant=raise:rank=1")
+    assert " 1 inconclusive in " in done.stdout, "pytest does not come to the other one"
+    assert "rank 1 failed in phase 'block': PlantedFault" in done.stdout
+    assert done.returncode == 1, "the worst verdict is that of the session"
 
 
 def cases_in_table(output: str) -> int:

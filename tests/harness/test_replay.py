@@ -11,7 +11,7 @@ import pytest
 from harness.launch.group import GroupFailed
 from harness.outcome import Outcome
 from harness.plan import BlockKind
-from harness.questions import bound, fixed_time, strong_scaling, sweep, weak_scaling
+from harness.questions import bound, fixed_time, memory, strong_scaling, sweep, weak_scaling
 from harness.replay import ReplayedClock, record
 from harness.verdict import Judgement, Verdict
 from tests.support.rounds import (
@@ -138,6 +138,19 @@ def test_a_case_that_measured_nothing_records_nothing() -> None:
     benchmark = recorded(outcome(WEAK, (), verdict=Verdict.FAIL))
     assert benchmark.durations == []
     assert benchmark.extra_info == {}
+
+
+def test_a_run_that_failed_records_those_before_it() -> None:
+    asked = memory(WORKLOAD, 2)
+    rounds = tuple(one_round(asked, 1.0, number) for number in range(3))
+    for measured in rounds[:2]:
+        measured.launches[HOROVOD_2].run = [run_report(seconds=3.0), run_report(seconds=4.0)]
+    failure = GroupFailed(HOROVOD_2.name, 1, "run", "killed by SIGKILL", [])
+    judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
+    failed = Outcome(asked, judgement, rounds=rounds, failure=failure)
+    assert recorded(failed).durations == pytest.approx([4.0] * 2)
+    alone = Outcome(asked, judgement, rounds=rounds[2:], failure=failure)
+    assert recorded(alone).durations == []
 
 
 def test_a_reference_that_failed_before_its_first_block_is_no_obstacle() -> None:
