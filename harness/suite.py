@@ -24,15 +24,13 @@ from harness.outcome import Outcome
 from harness.placement import Offer, local_offers
 from harness.places import ROOT
 from harness.plan import AGAINST, Comparison
+from harness.proposing import check_place, propose_into
 from harness.resume import earlier_parts, resumable
 from harness.session import Session
 from harness.stack import probe, stack_differences
+from harness.summary import NOT_WRITTEN
 from harness.telling import Telling
-from harness.thresholds import case_of, propose
 from harness.verdict import Verdict
-
-# Rounds that a bound of 0.025 needs, and so a floor that can be passed.
-FEWEST_FOR_PROPOSAL = 6
 
 
 class Suite:
@@ -62,6 +60,8 @@ class Suite:
         self.began = time.monotonic()
         self._session: Session | None = None
         self._journal: Journal | None = None
+        # What became of --propose-thresholds, in a line.
+        self._proposed = ""
         self._telling = Telling(config.pluginmanager, self.began)
 
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
@@ -112,6 +112,8 @@ class Suite:
             return self._prepared()
 
     def _prepared(self) -> Session:
+        if self.config.option.propose_thresholds:
+            check_place(Path(self.config.option.propose_thresholds))
         self._telling.say("probe the installed stack")
         stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
         if self.options.against:
@@ -167,23 +169,25 @@ class Suite:
 
     def finish(self, exit_status: int) -> int:
         """Write the session's document; the status with which the session ends."""
-        return exit_status if self._journal is None else self._journal.end(exit_status)
+        if self._journal is None:
+            return exit_status
+        return self._journal.end(self._propose(exit_status))
 
-    def propose_thresholds(self, path: Path) -> str:
-        """Write thresholds that what was measured would PASS; in words, what was done."""
-        slots = self.campaign.slots
-        measured = {
-            case_of(c, slots): values
-            for c, values in ((o.comparison, o.observations) for o in self.decided)
-            if len(values) >= FEWEST_FOR_PROPOSAL and not c.is_trial
-        }
-        if not measured:
-            return f"no thresholds proposed: no case has {FEWEST_FOR_PROPOSAL} rounds"
-        try:
-            path.write_text(propose(measured, self.campaign.profile.sampling.looks[0]))
-        except (OSError, UserError) as error:
-            return f"no thresholds proposed: {error}"
-        return f"thresholds for {len(measured)} cases proposed in {path}"
+    def _propose(self, exit_status: int) -> int:
+        """Write the thresholds that were asked for; the status with which the session ends."""
+        path = self.config.option.propose_thresholds
+        if path:
+            rounds = self.campaign.profile.sampling.looks[0]
+            try:
+                self._proposed = propose_into(
+                    Path(path), self.decided, self.campaign.slots, self.machine, rounds
+                )
+            except UserError as error:
+                self._proposed = f"no thresholds proposed: {error}"
+            except OSError as error:
+                self._proposed = f"NOT WRITTEN {path}: {error.strerror}"
+                return exit_status or NOT_WRITTEN
+        return exit_status
 
     def lines(self) -> list[str]:
         """The end of the summary: where time and results went."""
@@ -193,8 +197,6 @@ class Suite:
         if self.baseline is not None:
             found = [] if self.new_series else baseline.changes(self.baseline, self.decided)
             compared = baseline.lines(self.baseline.directory, self.new_series, found)
-        proposal = self.config.option.propose_thresholds
-        proposed = [self.propose_thresholds(Path(proposal))] if proposal else []
         elapsed = self._journal.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed
         where = os.path.relpath(self._journal.directory)
@@ -203,7 +205,7 @@ class Suite:
             *compared,
             f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in {where}",
             *self._journal.lines(left),
-            *proposed,
+            *([self._proposed] if self._proposed else []),
         ]
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ Of each of the four parts ``*`` stands for anything, and the first line that mat
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -59,6 +60,7 @@ class Case(NamedTuple):
 
 _FEWEST_OBSERVATIONS = 4
 _NAMES = {"gpu": ("device", "gpu_name", "cpu_model"), "cpu": ("device", "cpu_model")}
+_NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
 _NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
 _SHAPE = '"question/model/npN/one-node", as in "weak_scaling/vgg_16/np*/one-node"'
@@ -109,14 +111,24 @@ def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
     return Case(question, comparison.workload.model, size, nodes(slots, size), variant)
 
 
-def propose(observations: Mapping[Case, Sequence[float]], rounds: int) -> str:
-    """The [thresholds] table, as TOML, that unchanged builds PASS (harness.proposal).
+def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: Machine) -> str:
+    """A file of thresholds for machines like this one, that unchanged builds PASS
+    (harness.proposal).
 
     observations: ln ratios of each case, from as many sessions as there are. rounds: how many a
     session can afford. Raises UserError for a case with fewer than 4 observations, which tell no
     spread, or with one that is not finite, and for too few rounds to bound anything.
     """
-    lines = ["[thresholds]"]
+    kind, name = _class(machine)
+    lines = [
+        f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
+        "",
+        "[match]",
+        f'device = "{kind}"',
+        f"{_NAME_OF[kind]} = {json.dumps(name, ensure_ascii=False)}",
+        "",
+        "[thresholds]",
+    ]
     for case, values in observations.items():
         if len(values) < _FEWEST_OBSERVATIONS:
             raise UserError(
@@ -179,8 +191,13 @@ def load_thresholds(path: Path) -> Thresholds:
     return _load(path, read_toml(path))
 
 
+def _class(machine: Machine) -> tuple[str, str]:
+    """Device, and the name of what is trained on."""
+    return ("gpu", machine.gpus[0].name) if machine.gpus else ("cpu", machine.cpu_model)
+
+
 def _no_class(machine: Machine, directory: Path) -> Thresholds:
-    kind, name = ("gpu", machine.gpus[0].name) if machine.gpus else ("cpu", machine.cpu_model)
+    kind, name = _class(machine)
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     label = f"none: no file in {shown(directory)} is for {machine.description}"
     return Thresholds(label, directory / f"{kind}-{slug}.toml")

@@ -359,13 +359,14 @@ class TestProposals:
             Case(COMMUNICATION, "alexnet_s", 8, 2): sessions(math.log(0.5), 0.03, 12, 1, seed=7)[0],
             Case(PARITY, "vgg_16_s", 2, 1): sessions(math.log(1.1), 0.05, 12, 1, seed=8)[0],
         }
-        text = propose(observed, rounds=12)
+        machine = Machine("host", (0, 1), cpu_model='Odd "CPU"')
+        text = propose(observed, 12, machine)
         assert list(tomllib.loads(text)["thresholds"]) == [
             "weak_scaling/vgg_16_s/np2/one-node",
             "communication/alexnet_s/np8/2-nodes",
             "parity/vgg_16_s/np2/one-node",
         ]
-        thresholds = load_thresholds(write(text, head='label = "a"\n[match]\ndevice = "cpu"\n'))
+        thresholds = select(machine, write(text, head="").parent)
         for case, values in observed.items():
             rule = thresholds.rule(case)
             assert rule is not None
@@ -382,7 +383,7 @@ class TestProposals:
     )
     def test_what_cannot_be_proposed_is_told_with_its_case(self, values, rounds, told):
         with pytest.raises(UserError, match="weak_scaling/vgg_16/np2/one-node") as caught:
-            propose({Case(WEAK, "vgg_16", 2, 1): values}, rounds)
+            propose({Case(WEAK, "vgg_16", 2, 1): values}, rounds, Machine("host", (0,)))
         assert told in str(caught.value)
 
 
