@@ -136,8 +136,8 @@ def holds_cases(argument: str) -> bool:
 
 
 def path_of(argument: str) -> Path:
-    """Of a command-line argument, without the names of cases."""
-    return Path(argument.partition("::")[0]).absolute()
+    """Of a command-line argument, without the names of cases; however it gets there."""
+    return Path(argument.partition("::")[0]).resolve()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -146,7 +146,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     sizes = {"smallest": 2, **marker.kwargs}
     # Who names a file wants its answers, whatever the profile asks of all of perf/.
-    named = metafunc.definition.path in map(path_of, metafunc.config.args)
+    named = metafunc.definition.path.resolve() in map(path_of, metafunc.config.args)
     comparisons = suite_of(metafunc.config).campaign.comparisons(**sizes, anyway=named)
     metafunc.parametrize(
         "comparison", comparisons, ids=[comparison.case for comparison in comparisons]

@@ -33,12 +33,12 @@ def test_the_file_is_taken_and_what_was_measured_passes(tmp_path):
 
 def test_only_what_can_be_trusted_is_proposed(tmp_path):
     path = tmp_path / "mine.toml"
-    line = {"threshold_line": '"parity/vgg_16_s/np2/one-node" = [0.9, 1.1]'}
+    line = '"parity/vgg_16_s/np2/one-node" = [0.9, 1.1]'
     outcomes = [
         outcome(WEAK, RATIOS, verdict=Verdict.INVALID),
         outcome(STRONG, RATIOS[:5]),
         outcome(trials(WORKLOAD, 2)[0], RATIOS),
-        outcome(PARITY, RATIOS, verdict=Verdict.INVALID, **line),
+        outcome(PARITY, RATIOS, verdict=Verdict.INVALID, threshold_line=line),
     ]
     propose_into(path, outcomes, SLOTS, MACHINE, 8)
     thresholds = load_thresholds(path)
