@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.archive import Archive, read_session
+from harness.archive import Archive, Case, read_session
 from harness.campaign import Campaign
 from harness.errors import UserError
 from harness.fingerprint import differences
@@ -88,6 +88,17 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, 
             yield f"{prefix}{name}", value
 
 
+def _recalled(comparison: Comparison, cases: Mapping[str, Case], archive: Archive) -> Outcome:
+    """Raises UserError for a document whose parts do not fit each other."""
+    try:
+        return recall(comparison, cases[comparison.name])
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(
+            f"--resume {shown(archive.directory)}: {comparison.name} cannot be taken over "
+            f"({error}); delete its file to have it measured again, or {_BEGIN_ANEW}"
+        ) from None
+
+
 def earlier_parts(
     archive: Archive | None,
     fingerprint: Mapping[str, Any],
@@ -121,6 +132,6 @@ def earlier_parts(
         budget_spent_seconds=document["budget_spent_seconds"],
         resumed_at=(*document["resumed_at"], now()),
         verdicts={name: case.verdict for name, case in cases.items()},
-        outcomes={comparison: recall(comparison, cases[comparison.name]) for comparison in again},
+        outcomes={comparison: _recalled(comparison, cases, archive) for comparison in again},
         told=(*archive.left_out, f"{len(again)} of {len(selected)} cases had been decided"),
     )

@@ -128,6 +128,9 @@ class Suite:
         )
         if self.baseline is not None:
             self.new_series = baseline.new_series(self.baseline, facts)
+        if self.config.option.resume:
+            # A session that still ran while this one was planned may have decided more by now.
+            self.resumed = resumable(Path(self.config.option.resume))
         earlier = earlier_parts(self.resumed, facts, self.campaign, self.changed, self.selected)
         self.outcomes.update(earlier.outcomes)
         for text in earlier.told:

@@ -154,6 +154,14 @@ def test_a_case_of_the_same_name_that_asks_otherwise_is_refused(interrupted, pla
     assert f"{WEAK.name} asks something else" in refused(interrupted, plan(), comparison=other)
 
 
+def test_a_case_with_a_launch_too_few_is_refused_in_one_line(interrupted, plan):
+    (case,) = interrupted.cases
+    case.document["rounds"][0]["launches"].pop()
+    told = refused(interrupted, plan())
+    assert f"{WEAK.name} cannot be taken over" in told
+    assert "delete its file" in told
+
+
 def test_of_many_differences_the_first_are_told(interrupted, plan):
     campaign = plan(batch_size=16, schedule="fresh", plant="kill:rank=1", models="vgg_16_s")
     assert "; and " in refused(interrupted, campaign)
