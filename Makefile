@@ -21,6 +21,8 @@ ifneq ($(words $(HOROVOD)) $(filter $(KNOWN_HOROVOD),$(HOROVOD)),1 $(HOROVOD))
 $(error HOROVOD=$(HOROVOD): known are $(KNOWN_HOROVOD))
 endif
 endif
+# Who names a version wants an environment for CPUs, also where it is the one of .venv.
+NAMED := $(TF)$(HOROVOD)
 OWN_HOROVOD = $(shell sed -n 's/^ *"horovod==\(.*\)",/\1/p' pyproject.toml)
 override HOROVOD := $(filter-out $(OWN_HOROVOD),$(HOROVOD))
 # An environment of another Horovod says its TensorFlow, too.
@@ -28,7 +30,7 @@ override TF := $(if $(HOROVOD),$(or $(TF),$(OWN_TF)),$(filter-out $(OWN_TF),$(TF
 
 # One environment for CPUs and one for GPUs, side by side. Where the one for GPUs has been built it
 # is used without saying GPU=1 again; GPU=0 turns to the other.
-GPU  ?= $(if $(TF),0,$(if $(wildcard .venv-gpu/.ready),1,0))
+GPU  ?= $(if $(NAMED),0,$(if $(wildcard .venv-gpu/.ready),1,0))
 MPI  ?=
 VENV := $(if $(filter 1,$(GPU)),.venv-gpu,.venv$(TF:%=-tf%)$(HOROVOD:%=-hvd%))
 ifeq ($(and $(TF),$(GPU)),1)

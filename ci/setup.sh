@@ -247,6 +247,17 @@ sync_other_horovod() {
 # shellcheck source=ci/pip_index.sh
 . ci/pip_index.sh
 
+# What activate has to be told where it would take another environment.
+named() {
+    local chosen=.venv
+    if [[ -x .venv-gpu/bin/horovodrun ]]; then
+        chosen=.venv-gpu
+    fi
+    if [[ $VENV != "$chosen" ]]; then
+        printf 'HVDPERF_VENV=%s ' "$VENV"
+    fi
+}
+
 main() {
     check_machine
     install_uv
@@ -263,7 +274,7 @@ main() {
     configure_open_mpi
     check_horovod
     touch "$READY"
-    say "ready after $(elapsed); to use it: ${TF:+HVDPERF_VENV=$VENV }. ./activate"
+    say "ready after $(elapsed); to use it: $(named). ./activate"
 }
 
 main

@@ -180,8 +180,8 @@ def _misprints(table: Table, rows: Sequence[Row]) -> list[str]:
             )
     for index, printed in enumerate(table.printed_by_speed):
         n, speeds = table.world_sizes[index], table.samples_per_second
-        low = n * (speeds[index] - 0.5) / (speeds[0] + 0.5)
-        high = n * (speeds[index] + 0.5) / (speeds[0] - 0.5)
+        low = n * max(0.0, speeds[index] - 0.5) / (speeds[0] + 0.5)
+        high = _over(n * (speeds[index] + 0.5), speeds[0] - 0.5)
         if not low - _LAST_DIGIT <= printed <= high + _LAST_DIGIT:
             found.append(
                 f"a speedup by speed of {printed:g} at {n}; the speeds give {low:.3f} to {high:.3f}"

@@ -15,6 +15,8 @@ from harness.tomlfile import shown
 from harness.trials import TRIALS
 from harness.verdict import Verdict
 
+# Of the fingerprint, what pages tell.
+SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library", "suite")
 # Of what a session was asked, how its trials are measured; not which ones, nor of what else.
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
 
@@ -92,9 +94,13 @@ def read_log(log: Path) -> list[Entry]:
 
 
 def _entry(document: Mapping[str, Any]) -> Entry:
+    fingerprint = dict(document["fingerprint"])
+    missing = [name for name in SHOWN if name not in fingerprint]
+    if missing:
+        raise KeyError(missing[0])
     return Entry(
         str(document["session"]),
-        dict(document["fingerprint"]),
+        fingerprint,
         dict(document["settings"]),
         tuple(_tried_of(tried) for tried in document["tried"]),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.errors import UserError
 from harness.tomlfile import shown
 from history import asv_results, places
 from history.extract import extract
@@ -20,7 +21,7 @@ def keep_sessions(sessions: Path, root: Path) -> list[str]:
     for directory in sorted(path for path in sessions.glob("*") if path.is_dir()):
         try:
             result = extract(directory)
-        except Refused as error:
+        except (Refused, UserError) as error:
             told.append(f"{shown(directory)}: not in the history: {error}")
             continue
         if keep(result, root):

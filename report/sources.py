@@ -73,11 +73,11 @@ def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
     here = archive.directory.resolve()
     for other in sorted(here.parent.glob("*"), reverse=True):
         path = other / SESSION_FILE
-        if other.name >= here.name or not path.is_file():
-            continue
         try:
+            if other.name >= here.name or not path.is_file():
+                continue
             document = read_document(path)
-        except Unreadable as error:
+        except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue
         if document["profile"] == archive.session["profile"] and document["verdicts"]:

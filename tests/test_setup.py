@@ -158,7 +158,13 @@ def test_only_root_is_told_to_run_as_root(
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(
     ("chosen", "expected"),
-    [("", ""), (".venv", ""), (".venv-gpu", " GPU=1"), (".venv-tf2.15.1", " TF=2.15.1")],
+    [
+        ("", ""),
+        (".venv", ""),
+        (".venv-gpu", " GPU=1"),
+        (".venv-tf2.15.1", " TF=2.15.1"),
+        (".venv-tf2.18.1-hvd0.28.0", " TF=2.18.1 HOROVOD=0.28.0"),
+    ],
 )
 def test_activate_names_what_to_do_when_nothing_is_built(
     shell: str, checkout: Path, chosen: str, expected: str
@@ -253,6 +259,8 @@ def test_a_changed_description_builds_the_environment_again(checkout: Path, chan
         (["GPU=1"], [".venv"], ".venv-gpu"),
         (["TF=2.15.1"], [".venv", ".venv-gpu"], ".venv-tf2.15.1"),
         (["TF=2.18.1"], [".venv"], ".venv"),
+        (["TF=2.18.1"], [".venv", ".venv-gpu"], ".venv"),
+        (["HOROVOD=0.28.1"], [".venv", ".venv-gpu"], ".venv"),
         (["TF=2.18.1", "GPU=1"], [".venv"], ".venv-gpu"),
         (["HOROVOD=0.28.1"], [".venv"], ".venv"),
         (["HOROVOD=0.28.0"], [".venv"], ".venv-tf2.18.1-hvd0.28.0"),

@@ -183,6 +183,7 @@ def test_entries_are_read_as_they_were_written(entries, tmp_path):
         '{"session": "s"}',
         '{"session": "s", "fingerprint": {}, "settings": {}, "tried": 1}',
         '{"session": "s", "fingerprint": {}, "tried": [{"trial": "slow11"}]}',
+        '{"session": "s", "fingerprint": {"cores": 2}, "settings": {}, "tried": []}',
         "[" * 100_000,
     ],
 )

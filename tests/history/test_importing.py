@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,26 @@ def test_a_session_without_a_sound_figure_is_told(own_places):
     (line,) = keep_sessions(runs, root)
     assert "not in the history" in line
     assert read_history(root) == ([], [])
+
+
+def test_a_directory_that_cannot_be_read_stops_no_other(own_places, monkeypatch):
+    runs, root = own_places / "runs", own_places / "history"
+    someone_elses = runs / "20260131T120000Z-1"
+    one_session(runs, someone_elses.name)
+    one_session(runs, "20260201T120000Z-1")
+    list_directory = Path.iterdir
+
+    # As of another user's; root may read everything.
+    def refuse(path: Path) -> Iterator[Path]:
+        if path == someone_elses:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return list_directory(path)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    refused, kept = keep_sessions(runs, root)
+    assert "20260131T120000Z-1: not in the history" in refused
+    assert "Permission denied" in refused
+    assert "2 series" in kept
 
 
 def test_no_sessions_at_all_is_nothing(own_places):

@@ -82,6 +82,17 @@ def test_the_command_says_it_all():
         assert said in done.stdout
 
 
+@pytest.mark.parametrize("slow", [[0.5, 0.49, 0.48], [0.4, 0.39, 0.38]])
+def test_of_speeds_that_round_to_nothing_any_speedup_may_be(slow):
+    table = {
+        "gpus": [1, 2, 4],
+        "train_seconds": [160, 84, 46],
+        "examples_per_second_per_gpu": slow,
+        "speedup_speed_printed": [1.0, 1.95, 3.8],
+    }
+    assert explain(read_table(table, "slow.json")).misprints == []
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -98,6 +99,25 @@ def test_the_one_before_is_of_the_same_profile(tmp_path):
     assert sources.earlier is not None
     assert sources.earlier["session"] == "20260101T000000Z-1"
     assert any("20260103T000000Z-1" in line for line in sources.left_out)
+
+
+def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    session_of(tmp_path, BAD, name="20260101T000000Z-1")
+    someone_elses = session_of(tmp_path, GOOD, name="20260102T000000Z-1") / "session.json"
+    directory = session_of(tmp_path, GOOD, name="20260104T000000Z-1")
+    is_file = Path.is_file
+
+    # As below another user's directory; root may read everything.
+    def refuse(path: Path) -> bool:
+        if path == someone_elses:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    sources = read_sources(directory, tmp_path)
+    assert sources.earlier is not None
+    assert sources.earlier["session"] == "20260101T000000Z-1"
+    assert any("20260102T000000Z-1" in line for line in sources.left_out)
 
 
 def test_the_newest_session_is_the_last_one(tmp_path):
