@@ -104,7 +104,8 @@ def _cpu_groups(groups: str, mounts: str, root: Path) -> list[Path]:
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
         mount_root, mount_point = mount.split()[3:5]
-        version, _, options = kind.split()[:3]
+        # What is mounted may have no name, which leaves two spaces.
+        version, _, options = kind.split(" ")[:3]
         if version not in paths or (version == "cgroup" and "cpu" not in options.split(",")):
             continue
         # In a container the group's path may be seen from the host: the mount shows only its end.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # Of each file: headers, and enough of what follows.
@@ -13,17 +15,25 @@ def dataset_id(directory: Path) -> str:
     """Of the files in a directory: how many, their size, and a hash of names, sizes and beginnings,
     such as `6 files, 18.4 MB, 0f3a5c7e9b1d2f48`. Raises OSError for one that cannot be read."""
     known = hashlib.sha256()
-    files = sorted(path for path in directory.rglob("*") if path.is_file() and _counts(path))
+    files = sorted(path for path in files_of(directory) if not path.name.startswith("."))
     total = 0
     for path in files:
         size = path.stat().st_size
         total += size
         with open(path, "rb") as stream:
             beginning = stream.read(BYTES_OF_A_FILE)
-        known.update(f"{path.relative_to(directory)}\0{size}\0".encode())
+        known.update(os.fsencode(path.relative_to(directory)) + f"\0{size}\0".encode())
         known.update(hashlib.sha256(beginning).digest())
     return f"{len(files)} files, {total / 1e6:.1f} MB, {known.hexdigest()[:16]}"
 
 
-def _counts(path: Path) -> bool:
-    return not path.name.startswith(".")
+def files_of(directory: Path) -> Iterator[Path]:
+    """All below it, also where a folder of it is a link to elsewhere, each folder once."""
+    been = set()
+    for folder, folders, names in os.walk(directory, followlinks=True):
+        place = os.path.realpath(folder)
+        if place in been:
+            folders.clear()
+            continue
+        been.add(place)
+        yield from (path for path in (Path(folder, name) for name in names) if path.is_file())

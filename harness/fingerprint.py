@@ -44,6 +44,7 @@ _HOROVOD = (
     "HOROVOD_ELASTIC",
     "HOROVOD_ENABLE_ASYNC_COMPLETION",
     "HOROVOD_ENABLE_XLA_OPS",
+    "HOROVOD_GLOO_IFACE",
     "HOROVOD_HIERARCHICAL_ALLGATHER",
     "HOROVOD_HIERARCHICAL_ALLREDUCE",
     "HOROVOD_MPI_THREADS_DISABLE",
@@ -68,20 +69,27 @@ _MCA_FRAMEWORKS = ("btl", "pml", "mtl", "coll", "osc", "opal", "mpi", "hwloc", "
 _NCCL = (
     "NCCL_ALGO",
     "NCCL_BUFFSIZE",
+    "NCCL_COLLNET_ENABLE",
     "NCCL_CROSS_NIC",
     "NCCL_IB_DISABLE",
+    "NCCL_IB_HCA",
     "NCCL_MAX_NCHANNELS",
     "NCCL_MIN_NCHANNELS",
     "NCCL_NET",
     "NCCL_NET_GDR_LEVEL",
     "NCCL_NSOCKS_PERTHREAD",
     "NCCL_NTHREADS",
+    "NCCL_NVLS_ENABLE",
     "NCCL_P2P_DISABLE",
     "NCCL_P2P_LEVEL",
     "NCCL_PROTO",
     "NCCL_SHM_DISABLE",
+    "NCCL_SOCKET_IFNAME",
     "NCCL_SOCKET_NTHREADS",
+    "NCCL_TOPO_FILE",
 )
+# Through which Open MPI may move data.
+_UCX = ("UCX_NET_DEVICES", "UCX_PROTO_ENABLE", "UCX_RNDV_SCHEME", "UCX_TLS")
 
 
 def fingerprint(
@@ -235,7 +243,7 @@ def _mca_settings(environment: Mapping[str, str]) -> list[str]:
         and name.removeprefix(_MCA).partition("_")[0] in _MCA_FRAMEWORKS
         and name != "OMPI_MCA_mpi_oversubscribe"
     ]
-    return [setting.removeprefix(_MCA) for setting in _set(chosen, environment)]
+    return [setting.removeprefix(_MCA) for setting in _set([*chosen, *_UCX], environment)]
 
 
 def _set(names: Iterable[str], environment: Mapping[str, str | None]) -> list[str]:

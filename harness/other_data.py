@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+from harness.dataset_id import files_of
 from models.inputs.errors import DataError
 
 
@@ -33,8 +34,7 @@ def other_data(directory: str, into: Path) -> Path:
 
 def _alike(directory: str) -> list[list[Path]]:
     """Its files, those of one size together."""
-    found = Path(directory).rglob("*") if directory else ()
-    files = sorted(path for path in found if path.is_file())
+    files = sorted(files_of(Path(directory))) if directory else []
     return [list(group) for _, group in groupby(sorted(files, key=_size), key=_size)]
 
 

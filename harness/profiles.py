@@ -55,7 +55,7 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         sentinels=_models(table, "sentinels") if "sentinels" in table else (),
         representatives=_representatives(table.table("representatives")),
         trials=_trials(table.table("trials")),
-        runs=Runs(**_settings(table.table("runs"), Runs)),
+        runs=_runs(table.table("runs")),
     )
 
 
@@ -111,6 +111,15 @@ def _sampling(table: Table) -> Sampling:
     if sampling.turns_min > sampling.turns_max:
         raise table.error(f"must not be above turns_max = {sampling.turns_max}", "turns_min")
     return sampling
+
+
+def _runs(table: Table) -> Runs:
+    runs = Runs(**_settings(table, Runs))
+    if runs.ledger_steps < 2:
+        raise table.error(
+            "must be 2 at least: a run is told apart into two lengths", "ledger_steps"
+        )
+    return runs
 
 
 def _settings(table: Table, kind: type[Sampling | Runs]) -> dict[str, Any]:

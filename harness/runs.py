@@ -23,7 +23,7 @@ Reports = Sequence[Mapping[str, Any]]
 
 def observation(comparison: Comparison, candidate: Reports, reference: Reports) -> float:
     """The natural logarithm of the comparison's figure in one round, from what the ranks of both
-    sides reported. Raises ValueError where there is none, such as for an accuracy of 0."""
+    sides reported. Raises ValueError where they did not validate on as many samples."""
     question = comparison.question
     if question is Question.MEMORY:
         return max(growth(rank["memory"]) for rank in candidate)
@@ -37,9 +37,9 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
         # Of two networks that have learned all there is neither is better.
         nothing = NOTHING_TO_LEARN * float(ours["chance_loss"])
         return math.log((ours["loss"] + nothing) / (theirs["loss"] + nothing))
-    if not (ours["accuracy"] > 0 and theirs["accuracy"] > 0):
-        raise ValueError("a validation accuracy of 0")
-    return math.log(ours["accuracy"] / theirs["accuracy"])
+    # Of none right nothing could be told: both sides get half a sample more.
+    half = 0.5 / ours["samples"]
+    return math.log((ours["accuracy"] + half) / (theirs["accuracy"] + half))
 
 
 def samples_per_second(ranks: Reports) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -24,6 +25,21 @@ def test_a_copy_is_the_same(files, tmp_path):
     (tmp_path / "copy" / ".hidden").write_text("of no file system's concern")
     assert dataset_id(tmp_path / "copy") == dataset_id(files)
     assert dataset_id(files).startswith("2 files, 0.0 MB, ")
+
+
+def test_what_a_linked_folder_holds_counts(files, tmp_path):
+    before = dataset_id(files)
+    (files / "train").rename(tmp_path / "elsewhere")
+    (files / "train").symlink_to(tmp_path / "elsewhere")
+    assert dataset_id(files) == before
+    (tmp_path / "elsewhere" / "back").symlink_to(files)
+    assert dataset_id(files) == before, "a link to above is not gone around in"
+
+
+def test_a_name_may_be_of_any_bytes(files):
+    before = dataset_id(files)
+    (files / os.fsdecode(b"\xff.bin")).touch()
+    assert dataset_id(files) != before
 
 
 @pytest.mark.parametrize("change", ["a name", "a size", "a byte", "one more", "one less"])

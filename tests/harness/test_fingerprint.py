@@ -135,11 +135,13 @@ def test_settings_of_mpi_nccl_and_threads():
     facts = taken(
         OMPI_MCA_btl="self,vader",
         OMPI_MCA_pml="ob1",
+        UCX_TLS="rc,sm",
         NCCL_ALGO="Ring",
+        NCCL_SOCKET_IFNAME="ib0",
         OMP_NUM_THREADS="4",
     )
-    assert facts["mca_settings"] == ["btl=self,vader", "pml=ob1"]
-    assert facts["nccl_settings"] == ["NCCL_ALGO=Ring"]
+    assert facts["mca_settings"] == ["btl=self,vader", "pml=ob1", "UCX_TLS=rc,sm"]
+    assert facts["nccl_settings"] == ["NCCL_ALGO=Ring", "NCCL_SOCKET_IFNAME=ib0"]
     assert facts["thread_settings"] == ["OMP_NUM_THREADS=4"]
 
 

@@ -221,6 +221,7 @@ V2_MOUNT = "41 31 0:38 {root} /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw"
 OTHER_MOUNTS = """\
 23 1 259:1 / / rw - ext4 /dev/root rw
 33 31 0:30 / /sys/fs/cgroup/mem rw - cgroup cgroup rw,memory
+34 31 0:31 / /mnt rw - tmpfs  rw
 """
 
 

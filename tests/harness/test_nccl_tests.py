@@ -64,6 +64,10 @@ def test_what_nccl_itself_says_before_the_table_is_left_out():
     assert len(parse(greeted, Collective.ALLGATHER, 2)) == 4
 
 
+def test_what_nccl_itself_says_after_the_table_is_left_out():
+    assert len(parse(GATHER.rstrip() + "\nremote process exited\n", Collective.ALLGATHER, 2)) == 4
+
+
 def test_numbers_that_nobody_has_checked_are_read():
     unchecked = GATHER.replace("0.24       0", "0.24     N/A")
     assert len(parse(unchecked, Collective.ALLGATHER, 2)) == 4

@@ -106,6 +106,9 @@ def test_how_long_runs_are_and_what_is_only_traced(write):
     assert "runs.epochs: must be a whole number from 1" in complaint(
         write(REQUIRED + "[runs]\nepochs = 0.5\n")
     )
+    assert "runs.ledger_steps: must be 2 at least" in complaint(
+        write(REQUIRED + "[runs]\nledger_steps = 1\n")
+    )
     assert (
         "unknown key; known here: epochs, steps_max, seconds, endurance_steps, ledger_steps, "
         "ablation_turns, deadline_s" in complaint(write(REQUIRED + "[runs]\nhours = 1\n"))

@@ -28,14 +28,18 @@ def test_convergence_is_the_ratio_of_what_the_validations_ended_with():
     ours, theirs = [run_report(loss=0.9, accuracy=0.6)] * 2, [run_report(loss=1.0, accuracy=0.5)]
     loss, accuracy = EPOCHS["loss-mirrored"], EPOCHS["accuracy-single"]
     assert math.exp(observation(loss, one_round(loss, ours, theirs))) == pytest.approx(0.9)
-    assert math.exp(observation(accuracy, one_round(accuracy, ours, theirs))) == pytest.approx(1.2)
+    assert math.exp(observation(accuracy, one_round(accuracy, ours, theirs))) == pytest.approx(
+        1.2, rel=1e-3
+    )
 
 
-def test_an_accuracy_of_zero_has_no_ratio():
+def test_where_nothing_is_right_both_sides_get_half_a_sample():
     accuracy = EPOCHS["accuracy-single"]
-    measured = one_round(accuracy, [run_report(accuracy=0.0)] * 2, [run_report()])
-    with pytest.raises(ValueError, match="a validation accuracy of 0"):
-        observation(accuracy, measured)
+    none, three = [run_report(accuracy=share, validated=16) for share in (0.0, 3 / 16)]
+    assert math.exp(observation(accuracy, one_round(accuracy, [none] * 2, [three]))) == (
+        pytest.approx(0.5 / 3.5)
+    )
+    assert observation(accuracy, one_round(accuracy, [none] * 2, [none])) == 0
 
 
 def test_networks_that_have_learned_all_there_is_are_alike():
