@@ -191,9 +191,10 @@ class Runner:
     def _ablation(
         self, group: Group, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
     ) -> list[Block]:
-        """A block a kind, in random order."""
+        """A block a kind, in random order, of which every step is waited for: it is divided into
+        what it is made of."""
         self.order.shuffle(kinds)
-        return [self._block(group, launch, kind, turn, steps) for kind in kinds]
+        return [self._block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
 
     def _listen(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         """Have Horovod record some steps, in a launch in which nothing is timed."""
@@ -331,9 +332,17 @@ class Runner:
         result.launches[arm].series.append(series)
         group.pause()
 
-    def _block(self, group: Group, launch: Launch, kind: BlockKind, turn: int, steps: int) -> Block:
+    def _block(
+        self,
+        group: Group,
+        launch: Launch,
+        kind: BlockKind,
+        turn: int,
+        steps: int,
+        wait: bool = False,
+    ) -> Block:
         deadline_s = self._deadline_s(launch, kind, steps)
-        replies = group.ask("block", deadline_s, kind=kind.value, steps=steps)
+        replies = group.ask("block", deadline_s, kind=kind.value, steps=steps, wait=wait)
         return Block(kind, turn, steps, replies)
 
     def _deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:

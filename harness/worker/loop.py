@@ -29,9 +29,11 @@ def train_step(
     kind: str,
     last_step_seconds: float,
     meet: bool = False,
+    wait: bool = False,
 ) -> Step:
     """Train one step. last_step_seconds: of the one before, from its batch on, for a fault that
-    delays this one. meet: wait for all ranks to have their batch."""
+    delays this one. meet: wait for all ranks to have their batch; wait: until it is done, where a
+    GPU otherwise has done no more than to accept the work."""
     driver.steps_begun += 1
     fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
@@ -44,15 +46,18 @@ def train_step(
     trainer.learning_rate.before_step()
     loss = trainer.step(kind, batch)
     trainer.learning_rate.after_step(loss)
+    if wait:
+        float(loss)
     end = time.perf_counter()
     fault.leak()
     return Step(begin, got_batch, met, end, trainer.count(batch), loss)
 
 
 def run_block(
-    trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int
+    trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int, wait: bool = False
 ) -> dict[str, Any]:
-    """Train `steps` steps from a barrier on, and read this rank's clock.
+    """Train `steps` steps from a barrier on, and read this rank's clock. wait: for each of them, so
+    that its parts are true on GPUs, too; otherwise only the last one's loss is waited for.
 
     Returns seconds (of the whole block, until the last loss is there), step_seconds and
     input_seconds (one a step, the latter being the part of it spent waiting for the batch),
@@ -73,7 +78,7 @@ def run_block(
     trainer.barrier()
     begin = step_begin = clock()
     for _ in range(steps):
-        step = train_step(trainer, driver, fault, kind, last_step_seconds)
+        step = train_step(trainer, driver, fault, kind, last_step_seconds, wait=wait)
         input_seconds.append(step.got_batch - step.begin)
         inside_seconds += step.end - step.got_batch
         step_ends.append(step.end)

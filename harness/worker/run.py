@@ -55,11 +55,10 @@ def run(
             (votes,) = trainer.total([float(clock() - begin >= seconds)])
             if votes > 0:
                 break
-        step = train_step(trainer, driver, fault, "full", last_step_seconds, meet)
+        step = train_step(trainer, driver, fault, "full", last_step_seconds, meet, wait=marked)
         last_step_seconds = step.end - step.got_batch
         if marked:
-            float(step.loss)  # a GPU has done no more than to accept the work
-            marks.append([at - begin for at in (step.begin, step.got_batch, step.met, clock())])
+            marks.append([at - begin for at in (step.begin, step.got_batch, step.met, step.end)])
         else:
             curve.after_step(step.loss)
         loss = step.loss

@@ -456,6 +456,10 @@ def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
     assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
     assert [block.turn for block in launch.blocks] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert all({b.kind for b in launch.blocks if b.turn == turn} == kinds for turn in range(3))
+    assert all(details["wait"] for _, details in stage.of("block"))
+    stage.log.clear()
+    make_runner(stage).run(0, [HOROVOD_2])
+    assert not any(details["wait"] for _, details in stage.of("block")), "what is timed is not"
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):
