@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from harness.dataset_id import dataset_id
 from harness.errors import UserError
@@ -62,11 +64,19 @@ def open_data(dataset: str, directory: str) -> DataSource:
         return DataSource(dataset, "", source.classes)
     try:
         path = Path(directory) if directory else sample(dataset)
-        inputs.locate(dataset, path)
-        identity = dataset_id(path)
+        files = _files(inputs.locate(dataset, path), path)
+        identity = dataset_id(path, files)
     except (DataError, OSError) as error:
         raise UserError(f"--data-dir: {error}") from None
-    return DataSource(dataset, str(path.resolve()), source.classes, identity)
+    return DataSource(dataset, str(path.resolve()), source.classes, identity, files)
+
+
+def _files(located: Any, directory: Path) -> tuple[str, ...]:
+    """What a data set was found to consist of (models.inputs.locate), by name below the directory:
+    other things may stand there, too."""
+    values = [getattr(located, field.name) for field in fields(located)]
+    each = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return tuple(str(path.relative_to(directory)) for path in each if isinstance(path, Path))
 
 
 def sample(dataset: str) -> Path:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 # Of each file: headers, and enough of what follows.
 BYTES_OF_A_FILE = 4096
 
 
-def dataset_id(directory: Path) -> str:
+def dataset_id(directory: Path, names: Sequence[str] = ()) -> str:
     """Of the files in a directory: how many, their size, and a hash of names, sizes and beginnings,
-    such as `6 files, 18.4 MB, 0f3a5c7e9b1d2f48`. Raises OSError for one that cannot be read."""
+    such as `6 files, 18.4 MB, 0f3a5c7e9b1d2f48`. names: of those that the data set consists of,
+    below the directory, of which one that is not there does not count; all of them if there are
+    none. Raises OSError for one that cannot be read."""
     known = hashlib.sha256()
-    files = sorted(path for path in files_of(directory) if not path.name.startswith("."))
+    files = sorted(_named(directory, names) if names else _visible(directory))
     total = 0
     for path in files:
         size = path.stat().st_size
@@ -25,6 +27,14 @@ def dataset_id(directory: Path) -> str:
         known.update(os.fsencode(path.relative_to(directory)) + f"\0{size}\0".encode())
         known.update(hashlib.sha256(beginning).digest())
     return f"{len(files)} files, {total / 1e6:.1f} MB, {known.hexdigest()[:16]}"
+
+
+def _named(directory: Path, names: Sequence[str]) -> list[Path]:
+    return [path for path in (directory / name for name in names) if path.is_file()]
+
+
+def _visible(directory: Path) -> list[Path]:
+    return [path for path in files_of(directory) if not path.name.startswith(".")]
 
 
 def files_of(directory: Path) -> Iterator[Path]:

@@ -39,12 +39,13 @@ PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
 @dataclass(frozen=True)
 class DataSource:
     """Where the training data is. directory is empty for synthetic input. identity: what tells it
-    from another copy (harness.dataset_id)."""
+    from another copy (harness.dataset_id), and files: of which files there, or of all."""
 
     dataset: str
     directory: str
     classes: int
     identity: str = ""
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ class Starter:
             "dataset": data.dataset,
             "data_dir": data.directory,
             "data_id": data.identity,
+            "data_files": list(data.files),
             "classes": (trains and network(workload.model).classes) or data.classes,
         }
 

@@ -106,7 +106,7 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
 def data_read(config: dict[str, Any]) -> dict[str, Any]:
     """Which copy of the training data this rank has read, and which one it was to read."""
     directory = config["data_dir"]
-    found = dataset_id(Path(directory)) if directory else ""
+    found = dataset_id(Path(directory), config["data_files"]) if directory else ""
     return {"data": found, "data_wanted": config["data_id"]}
 
 

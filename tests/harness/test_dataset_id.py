@@ -27,6 +27,16 @@ def test_a_copy_is_the_same(files, tmp_path):
     assert dataset_id(files).startswith("2 files, 0.0 MB, ")
 
 
+def test_of_named_files_no_other_counts(files):
+    named = dataset_id(files, ["b.bin", "train/a.bin"])
+    assert named == dataset_id(files)
+    (files / "other.txt").write_text("of another data set")
+    assert dataset_id(files, ["train/a.bin", "b.bin"]) == named
+    assert dataset_id(files) != named
+    (files / "b.bin").unlink()
+    assert dataset_id(files, ["train/a.bin", "b.bin"]).startswith("1 files")
+
+
 def test_what_a_linked_folder_holds_counts(files, tmp_path):
     before = dataset_id(files)
     (files / "train").rename(tmp_path / "elsewhere")
