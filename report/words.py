@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.archive import Case
 from harness.plan import SWEEP, Question, Workload
 from harness.stats import Interval
+from harness.verdict import Floor, Rule
 from report.numbers import is_bounded
 
 QUESTIONS = {
@@ -82,6 +83,13 @@ def shown(figure: Interval | None) -> str:
     if is_bounded(figure):
         return f"{figure.estimate:.3f} [{figure.lower:.3f}, {figure.upper:.3f}]"
     return f"{figure.estimate:.3f}"
+
+
+def must_be(rule: Rule) -> str:
+    """What a figure is held to; of a floor both limits, where they differ."""
+    if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
+        return f"{rule}, and not surely < {rule.fail_below:.3g}"
+    return str(rule)
 
 
 def several(parts: Sequence[str], most: int = 6) -> str:

@@ -8,9 +8,9 @@ from harness.archive import Case
 from harness.stats import Interval
 from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 from report.content import CaseNote, Column, Figure, Row, Table
-from report.numbers import cells_of, is_bounded
+from report.numbers import cells_of, is_bounded, limit_of
 from report.plots import by_verdict, field, layered, rows_high
-from report.words import is_trial, plural, question_of, shown
+from report.words import is_trial, must_be, plural, question_of, shown
 
 # A plot of more rows than these shows those that are nearest to their threshold.
 ROWS = 40
@@ -54,11 +54,12 @@ def board(cases: Sequence[Case]) -> Figure:
 
 def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
     """How far inside of its rule the figure is, as a share of the limit: the estimate, and the
-    least and the most that its interval leaves. Of a band, from the edge that is nearer."""
+    least and the most that its interval leaves. Of a band, from the edge that is nearer; of a
+    floor, from the limit that decides."""
 
     def inside(value: float) -> float:
         if isinstance(rule, Floor):
-            return value / rule.pass_from - 1
+            return value / limit_of(rule, figure) - 1
         if isinstance(rule, Ceiling):
             return 1 - value / rule.at_most
         return min(value / rule.low - 1, 1 - value / rule.high)
@@ -79,7 +80,7 @@ def note(case: Case) -> CaseNote | None:
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         rounds = plural(int(document["verdict"]["rounds"]), "round")
-        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}, must be {case.rule}")
+        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}, must be {must_be(case.rule)}")
     if failure is not None:
         who = "" if failure["rank"] is None else f", rank {failure['rank']}"
         paragraphs.append(f"{failure['arm']}{who}, {failure['phase']}: {failure['cause']}")
@@ -105,7 +106,7 @@ def _row(case: Case) -> Row:
         "model": case.workload.model,
         "world_size": case.world_size,
         **cells_of(figure, "figure", "lower", "upper"),
-        "must_be": "" if rule is None else str(rule),
+        "must_be": "" if rule is None else must_be(rule),
         "margin": margins[0],
         "margin_lower": margins[1],
         "margin_upper": margins[2],

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from harness.archive import Case
 from harness.plan import Question
-from harness.verdict import Band, Ceiling, Floor, Verdict
+from harness.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from report.content import Column, Figure, Plot, Row, Section, Table
-from report.numbers import cells_of
+from report.numbers import cells_of, limit_of
 from report.plots import by_verdict, field, layered, rows_high
 from report.words import QUESTIONS, plural, several, shown, slug, workload_labels
 
@@ -88,7 +88,9 @@ def against(cases: Sequence[Case]) -> Section | None:
         "against",
         "Two stacks",
         "Both stacks ran in turns in this session: the speed under this one over that under the "
-        "other, of a validation its loss or accuracy. What differs between them is told "
+        "other, of a validation its loss or accuracy. A speed FAILs where it is surely below "
+        f"{REGRESSION.fail_below}, and PASSes where it is surely not below {REGRESSION.pass_from}; "
+        "'at least' is the one of the two that decided. What differs between the stacks is told "
         "under Machine.",
         (figure,),
     )
@@ -142,7 +144,7 @@ def _row(case: Case, label: str) -> Row:
     if isinstance(rule, Band):
         low, high = rule.low, rule.high
     elif isinstance(rule, Floor):
-        low = rule.pass_from
+        low = limit_of(rule, case.figure)
     elif isinstance(rule, Ceiling):
         high = rule.at_most
     return {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.launch.group import GroupFailed
-from harness.questions import parity, same, trials, weak_scaling
+from harness.questions import against, parity, same, trials, weak_scaling
 from harness.stats import Interval
-from harness.verdict import Band, Ceiling, Floor, Verdict
+from harness.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from report.content import Section
 from report.sections import board
 from tests.report.checks import assert_sound
@@ -19,11 +19,13 @@ from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
 
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
-RULES = (Floor.at(0.8), Floor(0.98, 0.95), Band(0.9, 1.1111), Ceiling(3.0), Ceiling(1.1, unit=""))
+RULES = (Floor.at(0.8), REGRESSION, Band(0.9, 1.1111), Ceiling(3.0), Ceiling(1.1, unit=""))
 RATIOS = st.floats(0.01, 100)
 
 
 @given(st.sampled_from(RULES), st.lists(RATIOS, min_size=3, max_size=3).map(sorted))
+# Between the limits of the gate, and surely below the one that FAILs.
+@example(REGRESSION, [0.965, 0.97, 0.975])
 def test_a_margin_is_kept_where_the_rule_passes(rule, bounds):
     lower, estimate, upper = bounds
     at, least, most = board.margin(Interval(estimate, lower, upper, 0.025, 8), rule)
@@ -113,6 +115,20 @@ def test_what_failed_by_its_figure_says_so(tmp_path):
     note = board.note(failed)
     assert note is not None
     assert note.paragraphs == ("Figure 0.500 [0.500, 0.500] of 6 rounds, must be >= 0.8",)
+
+
+def test_both_limits_of_a_regression_are_told_and_what_fails_by_one_keeps_neither(tmp_path):
+    asked = against(WEAK)
+    assert asked is not None
+    slower = outcome(asked, [0.965, 0.967, 0.97, 0.97, 0.973, 0.975], REGRESSION, Verdict.FAIL)
+    cases = cases_of(tmp_path, slower)
+    figure, note = board.board(cases), board.note(cases[0])
+    (row,) = figure.table.rows
+    assert row["must_be"] == ">= 0.95, and not surely < 0.98"
+    assert row["margin"] == pytest.approx(100 * (0.97 / 0.98 - 1))
+    assert "1 case held against a threshold, 0 keep it" in figure.says
+    assert note is not None
+    assert note.paragraphs[0].endswith("of 6 rounds, must be >= 0.95, and not surely < 0.98")
 
 
 def test_what_passed_needs_no_note(tmp_path):

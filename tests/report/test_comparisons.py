@@ -15,7 +15,7 @@ from harness.questions import (
     same,
     weak_scaling,
 )
-from harness.verdict import Band, Floor, Verdict
+from harness.verdict import REGRESSION, Band, Floor, Verdict
 from report.sections import comparisons
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
@@ -59,6 +59,18 @@ def test_another_stack_has_a_section_of_its_own(tmp_path):
     # Whatever is chosen by its question on the board, this says nothing against it.
     assert "question" not in figure.tags
     assert comparisons.parity(cases).figures == ()
+
+
+@pytest.mark.parametrize(("ratio", "limit"), [(0.97, 0.98), (0.985, 0.95)])
+def test_at_least_is_the_limit_that_decided(tmp_path, ratio, limit):
+    asked = against(WEAK)
+    assert asked is not None
+    verdict = REGRESSION.decide(ratio, ratio)
+    section = comparisons.against(
+        cases_of(tmp_path, outcome(asked, [ratio] * 6, REGRESSION, verdict))
+    )
+    assert section is not None
+    assert section.figures[0].table.rows[0]["low"] == limit
 
 
 def test_a_loss_under_another_stack_is_not_called_a_speed(tmp_path):
