@@ -3,6 +3,8 @@
 /* The numbers of a figure, read from its table: there is no other copy of them. */
 {
     const NEEDS_QUOTES = /[",\r\n]/;
+    // How a formula begins in a spreadsheet, as report/formats/csv.py has it.
+    const FORMULA = /^[=+\-@\uff1d\uff0b\uff0d\uff20]/;
 
     function value(cell) {
         const number = cell.querySelector('data');
@@ -16,7 +18,13 @@
     /* With all the digits that there are. */
     function field(cell) {
         const number = cell.querySelector('data');
-        return quoted(number ? number.value : cell.textContent);
+        return quoted(number ? number.value : harmless(cell.textContent));
+    }
+
+    /* In one line, and with an apostrophe where a spreadsheet would calculate it. */
+    function harmless(text) {
+        const line = text.replace(/\s+/g, ' ').trim();
+        return FORMULA.test(line) ? `'${line}` : line;
     }
 
     function quoted(text) {
@@ -26,7 +34,7 @@
     function title(head) {
         const name = head.querySelector('.name').textContent;
         const unit = head.querySelector('.unit');
-        return quoted(unit ? `${name} (${unit.textContent})` : name);
+        return quoted(harmless(unit ? `${name} (${unit.textContent})` : name));
     }
 
     function parts(figure) {

@@ -380,6 +380,7 @@ def hostile() -> Report:
                         {"model": HOSTILE[2]},
                     ),
                     Figure("broken", HOSTILE[2], every, plain.table, broken),
+                    formulas(),
                     Figure("elsewhere", "An image", "", Table(columns, tuple(texts)), elsewhere),
                     plain,
                 ),
@@ -388,6 +389,17 @@ def hostile() -> Report:
         ),
         left_out=HOSTILE,
     )
+
+
+def formulas() -> Figure:
+    """Texts that spreadsheets would calculate, in cells and titles, beside a number below zero."""
+    columns = (Column("text", "=1+1", "s"), Column("wide", "\uff20x"), Column("number", "-1", "s"))
+    rows: list[Row] = [
+        {"text": f"{space}{sign}1+1", "wide": f"1{sign}1", "number": -5.25}
+        for sign in "=+-@\uff1d\uff0b\uff0d\uff20"
+        for space in ("", " \n\t")
+    ]
+    return Figure("formulas", "Formulas", "None is calculated.", Table(columns, tuple(rows)))
 
 
 def large(cases: int = 500, figures: int = 300) -> Report:

@@ -27,6 +27,7 @@ from tests.support.browser import chromium, screenshot, served, visit
 USUAL, HOSTILE_ONE, LARGE = a_report(), hostile(), large()
 REPORTS = {"usual": USUAL, "hostile": HOSTILE_ONE, "large": LARGE}
 PHONE: ViewportSize = {"width": 360, "height": 740}
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 DRAWN = "document.querySelectorAll('[data-drawn]').length"
 
 
@@ -328,14 +329,20 @@ def records(content: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(content, newline=""), strict=True))
 
 
+def harmless(value: str) -> str:
+    """A text as a file has it: in one line, and for no spreadsheet a formula."""
+    line = " ".join(printable(value).split())
+    return f"'{line}" if line.startswith(FORMULA) else line
+
+
 def expected_records(figure: Figure) -> list[list[str]]:
     columns = figure.table.columns
     heads = [f"{each.title} ({each.unit})" if each.unit else each.title for each in columns]
     return [
-        [printable(head) for head in heads],
+        [harmless(head) for head in heads],
         *(
             [
-                printable(value) if isinstance(value, str) else "" if value is None else repr(value)
+                harmless(value) if isinstance(value, str) else "" if value is None else repr(value)
                 for value in (row[each.key] for each in columns)
             ]
             for row in figure.table.rows
@@ -351,6 +358,20 @@ def test_a_table_is_saved_with_all_its_digits(page: Page, name: str) -> None:
         assert file == f"{figure.name}.csv"
         assert content.endswith(b"\r\n")
         assert records(content.decode()) == expected_records(figure)
+
+
+def test_no_text_that_is_taken_along_is_a_formula(page: Page) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_page(page, "hostile")
+    _, content = saved(page, "formulas", "csv")
+    page.locator("#formulas button[data-do=copy]").click()
+    page.locator("#pageSaid", has_text="copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == content.decode()
+    heads, *rows = records(content.decode())
+    assert heads == ["'=1+1 (s)", "'\uff20x", "'-1 (s)"]
+    assert [text for text, _, _ in rows] == [f"'{sign}1+1" for sign in FORMULA for _ in range(2)]
+    # What is a number stays one, and what begins as no formula stays as it is.
+    assert {(wide, number) for _, wide, number in rows} == {(f"1{s}1", "-5.25") for s in FORMULA}
 
 
 def test_only_what_is_chosen_is_saved(page: Page) -> None:
