@@ -14,14 +14,16 @@ from harness.verdict import Verdict, worst
 from report.content import Column, Figure, Row, Section, Table, Value
 from report.numbers import cells_of, number
 from report.sections import scaling_plots
-from report.sections.scaling_plots import WAYS
+from report.sections.scaling_plots import STRONG, WEAK, Ways
 from report.words import plural, slug, workload_labels
 
 INTRO = (
     "Speedup is the speed of n replicas over that of one; efficiency is speedup over n. Weak: "
-    "every replica takes a whole batch. Strong: one batch is divided. By speed: samples per second "
-    "of the steps. By wall time: from the trace to the last step; of the job: from the launch to "
-    "the end. Plots leave out what is not judged and whatever evidence is against; tables do not."
+    "every replica takes a whole batch. Strong: one batch is divided among the replicas, or steps "
+    "of whole batches are; throughput is of a divided batch, wall times are of divided steps, and "
+    "speeds of either. By speed: samples per second of the steps. By wall time: from the trace to "
+    "the last step; of the job: from the launch to the end. Plots leave out what is not judged and "
+    "whatever evidence is against; tables do not."
 )
 _ASKED = (
     Question.WEAK_SCALING,
@@ -53,11 +55,11 @@ def section(cases: Sequence[Case]) -> Section:
     asked = [case for case in cases if case.question in _ASKED and not case.is_against]
     labels = workload_labels(case.workload for case in asked)
     bars: list[Row] = []
-    for weak in (True, False):
+    for weak, ways in ((True, WEAK), (False, STRONG)):
         for workload in labels:
             points = _points(workload, weak, asked, speeds)
             if len(points) > 1:
-                rows = tuple(_row(labels[workload], point) for point in points)
+                rows = tuple(_row(labels[workload], point, ways) for point in points)
                 figures += _figures(workload.model, labels[workload], weak, rows)
                 bars += rows if weak else ()
     if bars:
@@ -88,24 +90,21 @@ def _points(
             continue
         account = case.document["account"]
         if account is not None:
-            for way in WAYS:
+            for way in WEAK:
                 if way not in point.ways or way != "speed":
                     point.ways[way] = _efficiency(interval_of(account[f"by_{way}"]), n)
         if case.question is by_speed:
-            point.ways["speed"] = case.figure
+            point.ways["speed" if weak else "split"] = case.figure
             if not weak:
                 point.samples_per_second = _split_speed(case)
     if found and 1 not in found:
-        found[1] = _Point(1, 1, ways=dict.fromkeys(_ways_of(found), _ALONE))
+        known = [way for point in found.values() for way in point.ways]
+        found[1] = _Point(1, 1, ways=dict.fromkeys(known, _ALONE))
     for n, point in found.items():
         measured = speeds.get((workload, n))
         if measured and (weak or n == 1):
             point.samples_per_second = median(measured)
     return [found[n] for n in sorted(found)]
-
-
-def _ways_of(points: Mapping[int, _Point]) -> list[str]:
-    return [way for way in WAYS if any(way in point.ways for point in points.values())]
 
 
 def _efficiency(speedup: Interval, world_size: int) -> Interval:
@@ -131,7 +130,7 @@ def _split_speed(case: Case) -> float | None:
     return median(medians) if medians else None
 
 
-def columns(ways: Sequence[str]) -> tuple[Column, ...]:
+def columns(ways: Ways) -> tuple[Column, ...]:
     found = [
         Column("model", "network"),
         Column("world_size", "replicas"),
@@ -140,19 +139,19 @@ def columns(ways: Sequence[str]) -> tuple[Column, ...]:
         Column("drawn", "drawn"),
         Column("samples_per_second", "throughput", "samples/s", digits=1),
     ]
-    for way in ways:
+    for way, name in ways.items():
         found += [
-            Column(f"speedup_{way}", f"speedup {WAYS[way]}", digits=2),
+            Column(f"speedup_{way}", f"speedup {name}", digits=2),
             Column(f"speedup_{way}_low", "lower", digits=2),
             Column(f"speedup_{way}_high", "upper", digits=2),
-            Column(f"efficiency_{way}", f"efficiency {WAYS[way]}", digits=3),
+            Column(f"efficiency_{way}", f"efficiency {name}", digits=3),
             Column(f"efficiency_{way}_low", "lower", digits=3),
             Column(f"efficiency_{way}_high", "upper", digits=3),
         ]
     return tuple(found)
 
 
-def _row(label: str, point: _Point) -> Row:
+def _row(label: str, point: _Point, ways: Ways) -> Row:
     row: dict[str, Value] = {
         "model": label,
         "world_size": point.world_size,
@@ -161,7 +160,7 @@ def _row(label: str, point: _Point) -> Row:
         "drawn": "yes" if point.sound else "no",
         "samples_per_second": point.samples_per_second,
     }
-    for way in WAYS:
+    for way in ways:
         of_way = f"efficiency_{way}"
         cells = cells_of(point.ways.get(way), of_way, f"{of_way}_low", f"{of_way}_high")
         for key, share in cells.items():
@@ -171,21 +170,28 @@ def _row(label: str, point: _Point) -> Row:
     return row
 
 
-def _table(rows: Sequence[Row]) -> Table:
-    """Without what nobody measured."""
-    ways = [way for way in WAYS if any(row[f"speedup_{way}"] is not None for row in rows)]
+def _measured(ways: Ways, rows: Sequence[Row]) -> Ways:
+    """Those that somebody measured."""
+    return {
+        way: name
+        for way, name in ways.items()
+        if any(row[f"speedup_{way}"] is not None for row in rows)
+    }
+
+
+def _table(rows: Sequence[Row], ways: Ways) -> Table:
     shown = columns(ways)
     return Table(shown, tuple({column.key: row[column.key] for column in shown} for row in rows))
 
 
 def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
     kind = "weak" if weak else "strong"
-    table = _table(rows)
-    keys = {column.key for column in table.columns}
-    ways = [way for way in WAYS if f"speedup_{way}" in keys]
+    ways = _measured(WEAK if weak else STRONG, rows)
+    table = _table(rows, ways)
     sizes = [int(row["world_size"] or 1) for row in rows if row["drawn"] == "yes"]
     tags = {"model": model}
-    if ways == ["speed"]:
+    # Where there are wall times, too, it is about two.
+    if list(ways) == ["speed" if weak else "split"]:
         tags["question"] = f"{kind} scaling"
     named = [
         ("speedup", f"{label}: speedup, {kind} scaling", scaling_plots.speedup(ways, sizes)),
@@ -209,7 +215,7 @@ def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Fi
     ]
 
 
-def _says(label: str, kind: str, rows: Sequence[Row], ways: Sequence[str]) -> str:
+def _says(label: str, kind: str, rows: Sequence[Row], ways: Ways) -> str:
     apart = ", ".join(
         f"{plural(int(row['world_size'] or 0), 'replica')} {row['verdict']}"
         for row in rows
@@ -220,8 +226,8 @@ def _says(label: str, kind: str, rows: Sequence[Row], ways: Sequence[str]) -> st
     if last["world_size"] == 1:
         return f"{label}, {kind} scaling: no speedup is to be relied on.{not_drawn}"
     parts = [
-        f"{last[f'speedup_{way}']:.2f} {WAYS[way]} ({100 * float(share):.0f} %)"
-        for way in ways
+        f"{last[f'speedup_{way}']:.2f} {name} ({100 * float(share):.0f} %)"
+        for way, name in ways.items()
         if (share := last[f"efficiency_{way}"]) is not None
     ]
     replicas = plural(int(last["world_size"] or 0), "replica")
@@ -230,7 +236,7 @@ def _says(label: str, kind: str, rows: Sequence[Row], ways: Sequence[str]) -> st
 
 def _bars(rows: Sequence[Row]) -> Figure:
     """Of every network, weak scaling's efficiency by speed."""
-    table = _table(rows)
+    table = _table(rows, _measured(WEAK, rows))
     shares = {
         f"{row['model']} on {plural(int(row['world_size'] or 0), 'replica')}": float(share)
         for row in rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from report import plots
@@ -10,15 +10,20 @@ from report.content import Column, Plot
 
 # Columns of each way to count: by samples per second, by the wall time of the training, and by
 # that of the whole job with the start of its processes.
-WAYS = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
+WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
+# A batch that is divided has no wall time: the others are of steps that are, each with a whole
+# batch on every replica.
+STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
+Ways = Mapping[str, str]
 
 # Where replicas share cores there is no line to hold an efficiency against, and none goes through
 # what the evidence is against.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
 
 
-def speedup(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
-    """sizes: the world sizes, which both axes are marked with."""
+def speedup(ways: Ways, sizes: Sequence[int]) -> Plot:
+    """ways: of WEAK or STRONG, those that were measured. sizes: the world sizes, which both axes
+    are marked with."""
     y: dict[str, Any] = {
         "title": "speedup",
         "axis": {"values": list(sizes)},
@@ -34,7 +39,7 @@ def speedup(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
     return _by_way("speedup", ways, sizes, ideal, y)
 
 
-def efficiency(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
+def efficiency(ways: Ways, sizes: Sequence[int]) -> Plot:
     y: dict[str, Any] = {"title": "efficiency", "axis": {"format": ".0%"}}
     ideal = {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"y": {"datum": 1, **y}}}
     return _by_way("efficiency", ways, sizes, ideal, y)
@@ -42,7 +47,7 @@ def efficiency(ways: Sequence[str], sizes: Sequence[int]) -> Plot:
 
 def _by_way(
     what: str,
-    ways: Sequence[str],
+    ways: Ways,
     sizes: Sequence[int],
     ideal: plots.Layer,
     y: dict[str, Any],
@@ -51,7 +56,7 @@ def _by_way(
     x = _by_size(sizes)
     value, way = (
         plots.field("value", "quantitative", **y),
-        plots.told_apart(WAYS[way] for way in ways),
+        plots.told_apart(ways.values()),
     )
     known = plots.interval("value_low", "value_high")
     known["encoding"]["x"] = x
@@ -75,7 +80,10 @@ def _by_way(
         known,
         line,
         points,
-        transform=[_DRAWN, *plots.side_by_side({f"{what}_{way}": WAYS[way] for way in ways})],
+        transform=[
+            _DRAWN,
+            *plots.side_by_side({f"{what}_{way}": name for way, name in ways.items()}),
+        ],
     )
 
 

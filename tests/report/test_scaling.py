@@ -31,13 +31,13 @@ def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
     assert_sound(section)
     found, figure = figures_of(section), cases[0].figure
     assert figure is not None
-    for kind in ("weak", "strong"):
+    for kind, way in (("weak", "speed"), ("strong", "split")):
         one, two = found[f"speedup-{kind}-resnet_50_s"].table.rows
-        assert one["speedup_speed"] == one["efficiency_speed"] == 1
-        assert two["efficiency_speed"] == figure.estimate
-        assert two["speedup_speed"] == 2 * figure.estimate
-        assert two["speedup_speed_low"] == 2 * figure.lower
-        assert two["speedup_speed_high"] == 2 * figure.upper
+        assert one[f"speedup_{way}"] == one[f"efficiency_{way}"] == 1
+        assert two[f"efficiency_{way}"] == figure.estimate
+        assert two[f"speedup_{way}"] == 2 * figure.estimate
+        assert two[f"speedup_{way}_low"] == 2 * figure.lower
+        assert two[f"speedup_{way}_high"] == 2 * figure.upper
 
 
 def test_the_throughput_is_that_of_all_replicas(tmp_path):
@@ -73,6 +73,33 @@ def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
         "speedup-weak-resnet_50_s"
     ].table.rows[1]
     assert two["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+
+
+def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_STRONG)
+    rounds = tuple(marked_round(asked, number) for number in range(6))
+    told = account(asked, rounds)
+    of_steps = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    of_a_batch = outcome(STRONG, [0.6] * 6)
+    both, ledger, batch = (
+        scaling.section(cases_of(tmp_path / str(number), *outcomes))
+        for number, outcomes in enumerate(((of_a_batch, of_steps), (of_steps,), (of_a_batch,)))
+    )
+    for section in (both, ledger, batch):
+        assert_sound(section)
+    figure = figures_of(both)["speedup-strong-resnet_50_s"]
+    two = figure.table.rows[1]
+    assert two["speedup_split"] == pytest.approx(1.2)
+    assert two["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+    assert two["speedup_time"] == pytest.approx(told.by_time.estimate)
+    assert "1.20 by speed of a divided batch (60 %)" in figure.says
+    assert f"{told.by_speed.estimate:.2f} by speed of divided steps" in figure.says
+    # Each alone fills its own columns, and none of the other's.
+    of_ledger = figures_of(ledger)["speedup-strong-resnet_50_s"].table
+    assert not any("split" in column.key for column in of_ledger.columns)
+    assert of_ledger.rows[1]["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+    of_batch = figures_of(batch)["speedup-strong-resnet_50_s"].table
+    assert not any("_speed" in column.key for column in of_batch.columns)
 
 
 def test_too_few_rounds_have_no_interval(tmp_path):
