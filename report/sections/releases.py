@@ -10,7 +10,7 @@ from harness.stats import spread
 from history.label import machine_label
 from history.lines import Line, lines
 from history.raw import RawResult
-from history.releases import Axis
+from history.releases import Axis, order
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.plots import dashes, field, layered
 from report.words import plural, slug
@@ -29,15 +29,20 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
     """fingerprint: of the session, whose machine's history is shown."""
     machine = machine_label(fingerprint)
     found = [line for line in lines(history, Axis.HOROVOD) if line.machine == machine]
-    groups: dict[tuple[str, int], list[Line]] = {}
+    groups: dict[tuple[str, str, int], list[Line]] = {}
+    replicas: dict[str, set[str]] = {}
     for line in found:
-        groups.setdefault((line.model, line.world_size), []).append(line)
+        groups.setdefault((line.model, line.replica, line.world_size), []).append(line)
+        replicas.setdefault(line.model, set()).add(line.replica)
     return Section(
         "releases",
         "Releases",
         f"Median throughput of all replicas by release, from the raw results of {machine}; asv's "
         "pages (make history) go on from here.",
-        tuple(_figure(model, n, alike) for (model, n), alike in groups.items()),
+        tuple(
+            _figure(alike, told_apart=len(replicas[model]) > 1)
+            for (model, _, _), alike in groups.items()
+        ),
         ""
         if found
         else f"The history holds nothing of this machine, {machine}; make backfill measures "
@@ -45,18 +50,24 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
     )
 
 
-def _figure(model: str, world_size: int, alike: Sequence[Line]) -> Figure:
+def _figure(alike: Sequence[Line], told_apart: bool) -> Figure:
+    """Of one network, replica and world size. told_apart: whether the network has other replicas,
+    too."""
+    model, world_size = alike[0].model, alike[0].world_size
+    apart = (alike[0].replica,) if told_apart else ()
+    named = ", each: ".join((f"{model} on {plural(world_size, 'replica')}", *apart))
     rows = tuple(_row(line, version) for line in alike for version in line.versions)
     newest = rows[-1]
+    releases = {str(row["horovod"]) for row in rows}
+    stacks = list(dict.fromkeys(str(row["tensorflow"]) for row in rows))
     return Figure(
-        slug("releases", model, f"np{world_size}"),
-        f"{model} on {plural(world_size, 'replica')}",
-        f"{model} on {plural(world_size, 'replica')}, over {len({row['horovod'] for row in rows})} "
-        f"releases of Horovod under {plural(len(alike), 'TensorFlow')}; with Horovod "
-        f"{newest['horovod']} and TensorFlow {newest['tensorflow']} "
-        f"{newest['samples_per_second']:.1f} samples/s.",
+        slug("releases", model, *apart, f"np{world_size}"),
+        named,
+        f"{named}, over {plural(len(releases), 'release')} of Horovod under "
+        f"{plural(len(stacks), 'TensorFlow')}; with Horovod {newest['horovod']} and TensorFlow "
+        f"{newest['tensorflow']} {newest['samples_per_second']:.1f} samples/s.",
         Table(COLUMNS, rows),
-        _plot(),
+        _plot(sorted(releases, key=order(Axis.HOROVOD).__getitem__), stacks),
         {"model": model, "world_size": str(world_size)},
     )
 
@@ -73,9 +84,10 @@ def _row(line: Line, version: str) -> Row:
     }
 
 
-def _plot() -> Plot:
-    x = field("horovod", "ordinal", "Horovod", sort=None, axis={"labelAngle": 0})
-    stack = field("tensorflow", "nominal", "TensorFlow")
+def _plot(releases: Sequence[str], stacks: Sequence[str]) -> Plot:
+    """Both oldest first, whichever line of the table has which."""
+    x = field("horovod", "ordinal", "Horovod", sort=list(releases), axis={"labelAngle": 0})
+    stack = field("tensorflow", "nominal", "TensorFlow", sort=list(stacks))
     y = {"type": "quantitative", "title": "samples/s", "scale": {"zero": False}}
     return layered(
         {
