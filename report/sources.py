@@ -17,9 +17,10 @@ from history.raw import RawResult, read_history
 
 @dataclass(frozen=True)
 class Sources:
-    """archive: the session. earlier: session.json of the last session of the same profile before
-    it; None where there is none. trust: of all sessions of `make trust`. history: all raw results.
-    left_out: a line for each file, of the session's and besides, that could not be read."""
+    """archive: the session. earlier: session.json of the last session before it that was asked the
+    same; None where there is none. trust: of all sessions of `make trust`. history: all raw
+    results. left_out: a line for each file, of the session's and besides, that could not be
+    read."""
 
     archive: Archive
     earlier: Document | None
@@ -65,8 +66,8 @@ def read_sources(directory: Path, results: Path) -> Sources:
 
 
 def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
-    """The last one before it of the same profile that decided something, and a line for each that
-    could not be read on the way there."""
+    """The last one before it that was asked the same and decided something, and a line for each
+    that could not be read on the way there."""
     if archive.session is None:
         return None, []
     unreadable = []
@@ -80,6 +81,12 @@ def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
         except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue
-        if document["profile"] == archive.session["profile"] and document["verdicts"]:
+        if _asks_the_same(document, archive.session) and document["verdicts"]:
             return document, unreadable
     return None, unreadable
+
+
+def _asks_the_same(document: Document, session: Document) -> bool:
+    """Not the profile alone: with other workloads, world sizes or thresholds, something planted, or
+    against another stack, the same name of a case stands for another question."""
+    return all(document[key] == session[key] for key in ("profile", "asked"))

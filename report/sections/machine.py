@@ -14,8 +14,8 @@ from report.words import plural
 def section(
     fingerprint: Mapping[str, Any], session: Document | None, earlier: Document | None
 ) -> Section:
-    """fingerprint: of the session. session, earlier: session.json of it, and of the last one of the
-    same profile before it; None where there is none."""
+    """fingerprint: of the session. session, earlier: session.json of it, and of the last one before
+    it that was asked the same; None where there is none."""
     figures = [_fingerprint(fingerprint, earlier)]
     if session is not None and session["changed"]:
         figures.append(_stacks(session["changed"]))
@@ -42,7 +42,7 @@ def _fingerprint(fingerprint: Mapping[str, Any], earlier: Document | None) -> Fi
         for name, value in fingerprint.items()
     ]
     columns = [Column("field", "field"), Column("value", "this session")]
-    says = "There is no earlier session of this profile to compare with."
+    says = "There is no earlier session that was asked the same."
     if earlier is not None:
         columns += [Column("before", f"session {earlier['session']}"), Column("changed", "changed")]
         changed = differences(before, fingerprint)
@@ -85,7 +85,7 @@ def _verdicts(session: Document, earlier: Document) -> list[Figure]:
         Column("before", f"session {earlier['session']}"),
         Column("verdict", "this session"),
     )
-    title = "Verdicts that changed since the last session"
+    title = "Verdicts that changed since the last session that was asked the same"
     return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
 
 

@@ -120,6 +120,22 @@ def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     assert any("20260102T000000Z-1" in line for line in sources.left_out)
 
 
+@pytest.mark.parametrize("other", [{"plant": "cycle"}, {"against": "itself"}, {"world_sizes": ""}])
+def test_the_one_before_was_asked_the_same(tmp_path, other):
+    earlier = [
+        session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") / "session.json" for day in (1, 2)
+    ]
+    document = json.loads(earlier[1].read_text())
+    earlier[1].write_text(json.dumps({**document, "asked": {**document["asked"], **other}}))
+    directory = session_of(tmp_path, GOOD, name="20260103T000000Z-1")
+    sources = read_sources(directory, tmp_path)
+    assert sources.earlier is not None
+    assert sources.earlier["session"] == "20260101T000000Z-1"
+    assert sources.left_out == ()
+    earlier[0].unlink()
+    assert read_sources(directory, tmp_path).earlier is None
+
+
 def test_the_newest_session_is_the_last_one(tmp_path):
     for day in (1, 3, 2):
         session_of(tmp_path, GOOD, name=f"2026010{day}T000000Z-1")
