@@ -27,8 +27,10 @@ POINTS_WITH_SHAPES = 120
 
 @dataclass(frozen=True)
 class _Group:
-    """What trained the same. world_size: of the candidate. arms: their launches."""
+    """What trained the same. label: of the workload. world_size: of the candidate. arms: their
+    launches."""
 
+    model: str
     label: str
     work: Work
     world_size: int
@@ -57,7 +59,7 @@ class _Group:
 
     @property
     def tags(self) -> dict[str, str]:
-        return {"model": self.label, "world_size": str(self.world_size)}
+        return {"model": self.model, "world_size": str(self.world_size)}
 
     def named(self, what: str) -> str:
         return slug("convergence", what, self.work.value, self.label, f"np{self.world_size}")
@@ -100,7 +102,7 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
         for started in launches(of_group):
             if started.document["run"] or started.document["blocks"]:
                 arms.setdefault(started.arm, []).append(started)
-        groups.append(_Group(labels[workload], work, world_size, arms))
+        groups.append(_Group(workload.model, labels[workload], work, world_size, arms))
     return groups
 
 

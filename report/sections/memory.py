@@ -49,7 +49,7 @@ def section(cases: Sequence[Case]) -> Section:
     )
 
 
-def _of_case(case: Case, model: str) -> list[Figure]:
+def _of_case(case: Case, label: str) -> list[Figure]:
     """None where nothing was read."""
     candidate = case.document["plan"]["candidate"]
     started = [
@@ -72,13 +72,13 @@ def _of_case(case: Case, model: str) -> list[Figure]:
     n = case.world_size
     return [
         Figure(
-            name=slug("memory", model, f"np{n}"),
-            title=f"{model} on {plural(n, 'replica')}: resident set of each rank",
+            name=slug("memory", label, f"np{n}"),
+            title=f"{label} on {plural(n, 'replica')}: resident set of each rank",
             says=_said(case, rows, by_growth[0], len(ranks)),
             table=Table(_COLUMNS, tuple(rows)),
             plot=_plot(by_growth[0]),
             tags={
-                "model": model,
+                "model": case.workload.model,
                 "world_size": str(n),
                 "question": QUESTIONS[case.question],
             },

@@ -39,7 +39,9 @@ def section(cases: Sequence[Case]) -> Section:
             arms = found.setdefault(workload, {})
             arms.setdefault(started.arm + beside, []).append(started)
     labels = workload_labels(found)
-    figures = tuple(_of_workload(labels[workload], arms) for workload, arms in found.items())
+    figures = tuple(
+        _of_workload(workload.model, labels[workload], arms) for workload, arms in found.items()
+    )
     return Section(
         "startup",
         "Start-up",
@@ -50,7 +52,7 @@ def section(cases: Sequence[Case]) -> Section:
     )
 
 
-def _of_workload(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
+def _of_workload(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
     rows = [_of_arm(arm, group) for arm, group in arms.items()]
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
     longest = max(rows, key=lambda row: number(row["all_phases"]))
@@ -63,8 +65,8 @@ def _of_workload(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
         f"{phase} {number(longest[_key_of(phase)]):.1f} s"
     )
     return Figure(
-        name=slug("startup", model),
-        title=f"{model}: from the order to launch until the first step can be taken",
+        name=slug("startup", label),
+        title=f"{label}: from the order to launch until the first step can be taken",
         says=f"{said}{'; ' if others else ''}{several(others)}.",
         table=Table(_COLUMNS, tuple(rows)),
         plot=_plot([str(row["arm"]) for row in rows]),

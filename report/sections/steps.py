@@ -64,7 +64,7 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
         if _of_horovod(started.document) and _blocks(started):
             found.setdefault((case.workload, started.world_size), []).append(started)
     return [
-        _ranks(labels[workload], size, group)
+        _ranks(workload.model, labels[workload], size, group)
         for (workload, size), group in sorted(
             found.items(), key=lambda item: (item[0][0].name, item[0][1])
         )
@@ -80,7 +80,7 @@ def _blocks(started: Started) -> list[Mapping[str, Any]]:
     return [block for block in started.document["blocks"] if block["kind"] == BlockKind.FULL.value]
 
 
-def _ranks(model: str, world_size: int, group: Sequence[Started]) -> Figure:
+def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) -> Figure:
     blocks = [block for started in group for block in _blocks(started)]
     steps: list[list[float]] = [[] for _ in range(world_size)]
     last = [0] * world_size
@@ -110,8 +110,8 @@ def _ranks(model: str, world_size: int, group: Sequence[Started]) -> Figure:
     }
     y = field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
     return Figure(
-        name=slug("steps", "ranks", model, f"np{world_size}"),
-        title=f"{model}, Horovod on {plural(world_size, 'replica')}: step times by rank",
+        name=slug("steps", "ranks", label, f"np{world_size}"),
+        title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
         says=_said_of_ranks(rows, len(blocks), len(group)),
         table=Table(_OF_A_RANK, tuple(rows)),
         plot=_boxes(_OF_A_RANK, len(rows), y, [*medians, named_ranks] if any(named) else medians),
@@ -171,11 +171,13 @@ def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
         if _blocks(started):
             found.setdefault(started.case.workload, {}).setdefault(started.arm, []).append(started)
     return [
-        _strategies(labels[workload], arms) for workload, arms in found.items() if len(arms) > 1
+        _strategies(workload.model, labels[workload], arms)
+        for workload, arms in found.items()
+        if len(arms) > 1
     ]
 
 
-def _strategies(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
+def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
     rows: list[Row] = []
     for arm, group in arms.items():
         seconds = [
@@ -207,8 +209,8 @@ def _strategies(model: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
         },
     }
     return Figure(
-        name=slug("steps", "strategies", model),
-        title=f"{model}: step times of strategies side by side",
+        name=slug("steps", "strategies", label),
+        title=f"{label}: step times of strategies side by side",
         says=f"Medians of all steps of all ranks: {said}.",
         table=Table(_OF_AN_ARM, tuple(rows)),
         plot=_boxes(_OF_AN_ARM, len(rows), y, [pointed]),

@@ -17,6 +17,7 @@ from harness.questions import parity, weak_scaling
 from harness.verdict import Band, Verdict
 from report.session import session_report
 from report.sources import newest_session, read_sources
+from tests.report.cases import recorded
 from tests.report.checks import assert_sound
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -155,6 +156,31 @@ def test_figures_of_one_name_are_told_apart(tmp_path):
     names = [each.name for each in session_report(replace(sources, archive=archive)).figures]
     assert len(names) == len(set(names))
     assert sum(name.startswith("speedup-weak-") for name in names) == 2
+
+
+def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
+    sources = read_sources(session_of(tmp_path, GOOD), tmp_path)
+    cases = recorded()
+    # Where a network trains in two ways, what is said of each is labelled with the way.
+    halves = [
+        replace(case, workload=replace(case.workload, precision="mixed_float16")) for case in cases
+    ]
+    archive = replace(sources.archive, cases=(*cases, *halves))
+    report = session_report(replace(sources, archive=archive))
+    on_the_board = {row["model"] for row in report.board.table.rows}
+    tagged = [figure for figure in report.figures if "model" in figure.tags]
+    assert {figure.tags["model"] for figure in tagged} <= on_the_board
+    labelled = [figure.name for figure in tagged if "mixed_float16" in figure.name]
+    for kind in (
+        "startup",
+        "steps-ranks",
+        "steps-strategies",
+        "loss",
+        "memory",
+        "ledger-waterfall",
+        "ledger-terms",
+    ):
+        assert any(kind in name for name in labelled)
 
 
 # As a user calls it ------------------------------------------------------------------------------

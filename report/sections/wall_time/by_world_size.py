@@ -49,10 +49,10 @@ def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
         account = case.document["account"]
         sizes = found.setdefault(case.workload, {1: account["reference"]})
         sizes.setdefault(case.world_size, account["candidate"])
-    return [_stacked(labels[workload], sizes) for workload, sizes in found.items()]
+    return [_stacked(workload.model, labels[workload], sizes) for workload, sizes in found.items()]
 
 
-def _stacked(model: str, sizes: Mapping[int, Mapping[str, Any]]) -> Figure:
+def _stacked(model: str, label: str, sizes: Mapping[int, Mapping[str, Any]]) -> Figure:
     rows: list[Row] = [
         {
             "world_size": size,
@@ -73,8 +73,8 @@ def _stacked(model: str, sizes: Mapping[int, Mapping[str, Any]]) -> Figure:
             f"({float(spent['terms'][largest]):.1f} s)"
         )
     return Figure(
-        name=slug("ledger", "terms", model),
-        title=f"{model}: the seconds of a run of {steps} steps on each replica",
+        name=slug("ledger", "terms", label),
+        title=f"{label}: the seconds of a run of {steps} steps on each replica",
         says=f"By number of replicas: {'; '.join(said)}.",
         table=Table(_OF_A_SIZE, tuple(rows)),
         plot=_plot(len(sizes)),

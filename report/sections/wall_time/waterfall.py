@@ -31,7 +31,7 @@ _OF_A_TERM = (
 )
 
 
-def waterfall(case: Case, model: str) -> Figure:
+def waterfall(case: Case, label: str) -> Figure:
     """A bar a term: how much longer than ideal, or shorter."""
     account = case.document["account"]
     ours, n = account["candidate"], case.world_size
@@ -42,8 +42,8 @@ def waterfall(case: Case, model: str) -> Figure:
     worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
     return Figure(
-        name=slug("ledger", "waterfall", "weak" if is_weak(case) else "strong", model, f"np{n}"),
-        title=f"{', '.join((f'{model} on {n} replicas', how, *not_judged(case)))}: "
+        name=slug("ledger", "waterfall", "weak" if is_weak(case) else "strong", label, f"np{n}"),
+        title=f"{', '.join((f'{label} on {n} replicas', how, *not_judged(case)))}: "
         "from the ideal to the wall time",
         says=(
             f"Ideal would be {ideal:.2f} s, and it took {wall:.2f} s. Most of that: {said}; not "
@@ -51,7 +51,11 @@ def waterfall(case: Case, model: str) -> Figure:
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_plot(rows),
-        tags={"model": model, "world_size": str(n), "question": QUESTIONS[case.question]},
+        tags={
+            "model": case.workload.model,
+            "world_size": str(n),
+            "question": QUESTIONS[case.question],
+        },
     )
 
 
