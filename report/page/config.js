@@ -29,8 +29,10 @@
 
     /* How many names the channels have to show, and the width of the longest in pixels. */
     function labels(found, rows) {
-        const names = new Set(found.flatMap(
-            ({datum, field}) => field ? rows.map(row => String(row[field])) : [String(datum)]
+        // What transforms make is in no row; its domain tells it.
+        const names = new Set(found.flatMap(({datum, field, scale}) => scale?.domain
+            ? scale.domain.map(String)
+            : field ? rows.map(row => String(row[field])) : [String(datum)]
         ));
         return {count: names.size, width: LETTER * Math.max(1, ...[...names].map(name => name.length))};
     }

@@ -12,15 +12,17 @@ import re
 import struct
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, expect
 
-from report.content import Figure, Report
+from report.content import Column, Figure, Report, Row, Section, Table
 from report.formats.html import page as document
 from report.formats.html_cells import printable, value_text
 from report.formats.inline import themes
+from report.sections.scaling_plots import STRONG, speedup
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
 from tests.support.browser import chromium, screenshot, served, visit
 
@@ -603,6 +605,26 @@ def test_a_large_page_answers_before_it_draws(page: Page, pages: Path) -> None:
     rows = [row for row in LARGE.board.table.rows if row["model"] == "model_7"]
     assert shown_rows(page).count() == len(rows)
     assert shown_figures(page) == not_contradicted(LARGE, model="model_7")
+
+
+def test_a_legend_of_columns_side_by_side_fits_a_phone(page: Page, pages: Path) -> None:
+    sizes = (1, 2)
+    rows: tuple[Row, ...] = tuple(
+        {"drawn": "yes", "world_size": n, **{f"speedup_{way}": float(n) for way in STRONG}}
+        for n in sizes
+    )
+    columns = tuple(Column(key, key) for key in rows[0])
+    figure = Figure("ways", "Ways", "Four.", Table(columns, rows), speedup(STRONG, sizes))
+    report = replace(USUAL, sections=(Section("one", "One", "", (figure,)),))
+    (pages / "legend.html").write_text(document(report), encoding="utf-8")
+    page.set_viewport_size(PHONE)
+    open_page(page, "legend")
+    draw_all(page)
+    texts = page.locator("#ways .role-legend-label text")
+    expect(texts).to_have_count(len(STRONG))
+    right = page.locator("#ways .plot svg").evaluate("svg => svg.getBoundingClientRect().right")
+    ends = texts.evaluate_all("all => all.map(text => text.getBoundingClientRect().right)")
+    assert max(ends) <= right
 
 
 # To be looked at --------------------------------------------------------------------------------
