@@ -49,10 +49,11 @@ def train_dataset(
     """(images float32 [batch, image_size, image_size, 3], labels int32 [batch] in 1..1000).
 
     shard is (index, count), taken before anything is shuffled: the files whose number is index
-    modulo count if the number of files is a multiple of count, otherwise, of all records in file
-    order, those whose number is. Each epoch is the whole shard in a new order, as far as a buffer
-    of SHUFFLED_RECORDS mixes it; with repeat, a batch may span two epochs. The seed, the shard's
-    index and the number of a record in the stream decide its augmentation. With neither shuffle nor
+    modulo count if there is a file for every shard, so that nobody reads what is another's and
+    shards may have different numbers of records; otherwise, of all records in file order, those
+    whose number is. Each epoch is the whole shard in a new order, as far as a buffer of
+    SHUFFLED_RECORDS mixes it; with repeat, a batch may span two epochs. The seed, the shard's index
+    and the number of a record in the stream decide its augmentation. With neither shuffle nor
     augment the stream is the records of the shard in file order.
 
     The static batch dimension is `batch` with drop_remainder, None without. The work is done by
@@ -118,7 +119,8 @@ def _source(
     pipeline.check_shard(index, count)
     if number is not None:
         pipeline.check_enough(paths[0].parent, number, things, count, "more records")
-    by_file = len(paths) % count == 0
+    # Dealt out by record, every rank reads all files: count times the reading.
+    by_file = len(paths) >= count
     files = np.arange(len(paths))[index::count] if by_file else np.arange(len(paths))
     numbers = tf.data.Dataset.from_tensor_slices(files)
     if not by_file:
