@@ -32,13 +32,17 @@ from harness.questions import against
 from harness.starter import DataSource
 from harness.thresholds import Thresholds, load_thresholds, select
 from models import inputs, registry
+from models.inputs.errors import DataError
 
 Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """What to measure, on what. Nothing has been started yet."""
+    """What to measure, on what. Nothing has been started yet.
+
+    extents: how large the data sets are, by name and input size.
+    """
 
     options: Options
     profile: Profile
@@ -48,6 +52,7 @@ class Campaign:
     sentinels: tuple[Workload, ...]
     world_sizes: tuple[int, ...]
     data: Mapping[str, DataSource]
+    extents: Mapping[tuple[str, int], inputs.Extent]
     thresholds: Thresholds
     fault: Fault | None
 
@@ -123,8 +128,8 @@ class Campaign:
         if question is Question.BOUND:
             # Of words, the rows of a table are exchanged that were looked up, and not all of it.
             return registry.network(model).task is not registry.Task.LANGUAGE
-        if question.work in (Work.EPOCHS, Work.TIME):
-            return self._can_validate(comparison.workload)
+        if question.work is Work.EPOCHS:
+            return self._can_validate(comparison.workload, size)
         return True
 
     def _has_other_data(self, dataset: str) -> bool:
@@ -155,10 +160,12 @@ class Campaign:
             return bool(self.machine.gpus) or self.options.precision == "mixed_float16"
         return True
 
-    def _can_validate(self, workload: Workload) -> bool:
-        """Whether there are samples to validate on, and a way to tell how good a model is."""
+    def _can_validate(self, workload: Workload, world_size: int) -> bool:
+        """Whether there is a sample to validate on for every rank, and a way to tell how good a
+        model is."""
         adversarial = registry.network(workload.model).task is registry.Task.ADVERSARIAL
-        return inputs.INPUTS[workload.dataset].needs_data and not adversarial
+        held_out = self.extents[workload.dataset, workload.input_size].validation
+        return not adversarial and (held_out is None or held_out >= world_size)
 
     def oversubscribed_sizes(self) -> list[int]:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
@@ -203,6 +210,8 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
         tuple(_workload(name, profile, options) for name in names)
         for names in (profile.models, profile.sentinels)
     )
+    every = (*workloads, *sentinels)
+    data = open_data_sets(every, parse_data_dir(options.data_dir, profile.dataset))
     return Campaign(
         options=options,
         profile=profile,
@@ -211,9 +220,8 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
         workloads=workloads,
         sentinels=sentinels,
         world_sizes=sizes,
-        data=open_data_sets(
-            (*workloads, *sentinels), parse_data_dir(options.data_dir, profile.dataset)
-        ),
+        data=data,
+        extents=_extents(every, data, max(sizes)),
         thresholds=(
             load_thresholds(Path(options.thresholds)) if options.thresholds else select(machine)
         ),
@@ -233,3 +241,29 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
         batch=profile.batch,
         precision=options.precision,
     )
+
+
+def _extents(
+    workloads: Sequence[Workload], data: Mapping[str, DataSource], ranks: int
+) -> dict[tuple[str, int], inputs.Extent]:
+    """How large the workloads' data sets are. Raises UserError for one that so many ranks cannot
+    train on: each reads a part of its own."""
+    extents = {}
+    try:
+        files = {
+            name: inputs.locate(name, source.directory)
+            for name, source in data.items()
+            if source.directory
+        }
+        for workload in workloads:
+            name, size = workload.dataset, workload.input_size
+            extents[name, size] = inputs.extent(name, files.get(name), size)
+    except DataError as error:
+        raise UserError(f"--data-dir: {error}") from None
+    for (name, _), extent in extents.items():
+        if extent.train is not None and extent.train < ranks:
+            raise UserError(
+                f"--data-dir: {data[name].directory}: {extent.train} training samples cannot be "
+                f"shared by {ranks} ranks; use more data, or --world-sizes up to {extent.train}"
+            )
+    return extents

@@ -51,10 +51,11 @@ class Schedule(Enum):
 class Work(Enum):
     """What the launches of a round do. Comparisons of one workload and one kind of work share them.
 
-    BLOCKS: timed blocks, in turns. STARTUP: nothing but start. EPOCHS, TIME: train from new weights
-    for so many epochs or seconds, then validate. ENDURANCE: train for so many steps. LEDGER: train
-    for so many steps with a mark at everything, then find out what a step is made of. COLLECTIVES:
-    exchange tensors through Horovod and without it, between blocks if those are asked for.
+    BLOCKS: timed blocks, in turns. STARTUP: nothing but start. EPOCHS: train from new weights for
+    so many epochs, then validate. TIME, ENDURANCE: train for so many seconds, or so many steps.
+    LEDGER: train for so many steps with a mark at everything, then find out what a step is made of.
+    COLLECTIVES: exchange tensors through Horovod and without it, between blocks if those are asked
+    for.
     """
 
     BLOCKS = "blocks"

@@ -152,7 +152,7 @@ class Runner:
             "run",
             self.runs.deadline_s,
             **self._length_of_run(arm),
-            validate=self.work is not Work.ENDURANCE,
+            validate=self.work is Work.EPOCHS,
         )
         group.pause()
 

@@ -66,6 +66,37 @@ def locate(name: str, directory: str | Path) -> Any:
     return cifar_files.locate(directory, name)
 
 
+@dataclass(frozen=True)
+class Extent:
+    """How many samples a data set has to train on, and to validate with: images, or sequences of
+    words. None where it has no end, or where only counting them one by one would tell."""
+
+    train: int | None
+    validation: int | None
+
+
+def extent(name: str, files: Any, size: int) -> Extent:
+    """How large a data set is, as far as that is known without reading it again; size: of a
+    sequence, in words. files: what `locate` has found; None for the synthetic input, which has no
+    end, and nothing to validate with.
+
+    Of ImageNet's shards those above 32 MB are not counted (imagenet_files.VISITED_BYTES): they
+    hold hundreds of records, and so enough for as many ranks.
+
+    Raises UnknownInput, and DataError if the training text holds less than a sequence.
+    """
+    if not find(name).needs_data:
+        return Extent(train=None, validation=0)
+    if name == "imagenet":
+        return Extent(files.train_records, files.validation_records)
+    if name == "ptb":
+        from models.inputs import token_files
+
+        sequences = token_files.sequences(files, token_files.Split.TRAIN, size)
+        return Extent(sequences, (files.valid_tokens - 1) // size)
+    return Extent(files.train_records, files.test_records)
+
+
 def train_samples(name: str, data_dir: str | Path | None, size: int) -> int | None:
     """How many training samples a data set has: images, or sequences of `size` words; None for the
     synthetic input, which has no end. Needs no TensorFlow.

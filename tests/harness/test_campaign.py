@@ -36,6 +36,7 @@ from harness.questions import (
     weak_scaling,
 )
 from harness.trials import TRIALS
+from models import inputs
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
 from models.inputs.token_samples import write_tokens
@@ -92,6 +93,27 @@ def test_data_that_is_cut_short_is_named(tmp_path):
     cut.write_bytes(cut.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"data_batch_3\.bin"):
         campaign(dataset="cifar10", data_dir=str(tmp_path))
+
+
+def test_ranks_that_the_training_data_is_too_small_for_are_refused(tmp_path):
+    write_cifar(tmp_path / "images", "cifar10", Layout.BINARY, records_per_file=2, seed=1)
+    write_tokens(tmp_path / "words", sentences=20, words=50)
+    images = partial(campaign, slots=16, dataset="cifar10", data_dir=str(tmp_path / "images"))
+    said = f"--data-dir: {tmp_path / 'images'}: 10 training samples cannot be shared by 16 ranks"
+    with pytest.raises(UserError, match=said):
+        images()
+    assert images(world_sizes="1,10").world_sizes == (1, 10)
+    words = partial(campaign, dataset="ptb", data_dir=str(tmp_path / "words"), models="lstm_s")
+    assert words(slots=4).world_sizes == (1, 2, 4)
+    with pytest.raises(UserError, match="training samples cannot be shared by 64 ranks"):
+        words(slots=64)
+
+
+def test_text_without_a_sequence_is_refused(tmp_path):
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"ptb.{split}.txt").write_text("nothing but a few words\n")
+    with pytest.raises(UserError, match=r"--data-dir: .*ptb\.train\.txt: 6 tokens are too few"):
+        campaign(dataset="ptb", data_dir=str(tmp_path), models="lstm_s")
 
 
 def test_data_is_found_where_it_is(tmp_path):
@@ -216,6 +238,23 @@ def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
     apart = nightly(dataset="cifar10", data_dir=str(tmp_path), hosts=2, slots=2)
     references = {c.reference.arm.strategy.value for c in apart.comparisons(fixed_epochs, 2)}
     assert references == {"single"}, "MirroredStrategy has one host"
+
+
+@pytest.mark.parametrize(
+    ("held_out", "asked"), [(0, []), (1, []), (2, [2]), (3, [2]), (4, [2, 4]), (None, [2, 4])]
+)
+def test_convergence_is_asked_where_every_rank_has_something_to_validate(tmp_path, held_out, asked):
+    write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=5, seed=1)
+    planned = campaign(profile="nightly", dataset="cifar10", data_dir=str(tmp_path))
+    assert planned.extents == {("cifar10", 32): inputs.Extent(train=25, validation=5)}
+    planned = replace(planned, extents={("cifar10", 32): inputs.Extent(25, held_out)})
+    assert list(dict.fromkeys(sizes(planned, fixed_epochs, 2))) == asked
+    # Samples in a given time are counted, and nothing is validated.
+    assert sizes(planned, fixed_time, 2) == [2, 4]
+
+
+def test_a_fixed_time_needs_no_data():
+    assert sizes(campaign(profile="nightly"), fixed_time, 2) == [2, 4]
 
 
 def test_what_is_planted_is_asked_where_the_profile_names_it():

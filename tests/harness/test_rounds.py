@@ -424,7 +424,7 @@ def test_what_is_only_traced_starts_no_further(stage):
     ("work", "length"),
     [
         (Work.EPOCHS, {"steps": 390, "validate": True}),
-        (Work.TIME, {"seconds": 7.0, "validate": True}),
+        (Work.TIME, {"seconds": 7.0, "validate": False}),
         (Work.ENDURANCE, {"steps": 1200, "validate": False}),
     ],
 )

@@ -137,6 +137,24 @@ def test_training_samples_are_counted(data: dict[str, Path], monkeypatch: Any) -
     assert inputs.train_samples("synthetic", None, 8) is None
 
 
+def test_extent_is_known_without_counting(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: Any
+) -> None:
+    def extent(name: str, folder: Path) -> inputs.Extent:
+        return inputs.extent(name, inputs.locate(name, folder), SIZES[name])
+
+    for name in DATA_SETS:
+        known = extent(name, data[name])
+        assert known.train == inputs.train_samples(name, data[name], SIZES[name])
+        assert known.validation == len(validation(data, name, batch=1))
+    assert inputs.extent("synthetic", None, 8) == inputs.Extent(train=None, validation=0)
+    write_imagenet(tmp_path, shards=1, per_shard=4, validation_shards=0)
+    assert extent("imagenet", tmp_path) == inputs.Extent(train=4, validation=0)
+    monkeypatch.setattr(imagenet_files, "VISITED_BYTES", 0)  # as if the shards were large
+    assert extent("imagenet", data["imagenet"]) == inputs.Extent(train=None, validation=None)
+    assert extent("imagenet", tmp_path) == inputs.Extent(train=None, validation=0)
+
+
 def test_counting_needs_no_tensorflow(data: dict[str, Path]) -> None:
     code = "import sys; from models import inputs\n"
     for name, folder in data.items():
