@@ -88,6 +88,17 @@ def without_dropout(parts: Iterable[Part]) -> list[Part]:
     return switched
 
 
+def age_over(parts: Iterable[Part], passes: int) -> None:
+    """Have the moving averages of batch normalization, which move with every pass, age in so many
+    passes as they would in one: the old value keeps its weight, and the passes share the rest.
+
+    A step that is traced afterwards moves them so."""
+    for part in parts:
+        for layer in part.model.layers:
+            if isinstance(layer, tf.keras.layers.BatchNormalization):
+                layer.momentum **= 1 / passes
+
+
 def make_optimizer(name: str, precision: str) -> Any:
     makers = {
         "adam": lambda: tf.keras.optimizers.Adam(learning_rate=1e-3),

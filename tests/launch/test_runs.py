@@ -77,6 +77,8 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
     [
         # Its batches are normalised replica by replica, and the statistics averaged at the end.
         ("resnet_50_s", mirrored(2)),
+        # They move twice an update there, half as far.
+        ("resnet_50_s", single()),
         # It has neither batch normalisation nor dropout, so that the order of batches is all.
         ("vgg_16_s", single()),
     ],
