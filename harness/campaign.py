@@ -234,6 +234,11 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
     input_size = network.input_size
     if options.image_size is not None and network.task is registry.Task.CLASSIFICATION:
         input_size = options.image_size
+        if input_size < network.smallest:
+            raise UserError(
+                f"--image-size {input_size}: {name} takes images of {network.smallest} pixels a "
+                "side, or more"
+            )
     return Workload(
         model=name,
         dataset=dataset_of(network, profile.dataset),

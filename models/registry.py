@@ -63,7 +63,7 @@ class Network:
     them. input_size is the default input's height and width in pixels, or the length of a
     sequence; classes is how many words a language model knows, and 0 where the data set tells the
     number of labels. gradient_tensors is how many trainable variables there are, and so how many
-    tensors a step reduces.
+    tensors a step reduces. smallest is the least input_size that a classifier can be built for.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Network:
     gradient_tensors: int
     task: Task = Task.CLASSIFICATION
     classes: int = 0
+    smallest: int = 1
 
 
 _HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
@@ -85,14 +86,26 @@ _HOME = "models.networks."
 NETWORKS: dict[str, Network] = {
     network.name: network
     for network in (
-        Network("vgg_16", _HOME + "vgg:vgg_16", 224, _HUGE, _FULL, 32),
-        Network("vgg_19", _HOME + "vgg:vgg_19", 224, _HUGE, _FULL, 38),
-        Network("resnet_50", _HOME + "resnet:resnet_50", 224, _TINY, _FULL, 214),
-        Network("resnet_v2_101", _HOME + "resnet:resnet_v2_101", 224, _TINY, _FULL, 344),
-        Network("inception_v4", _HOME + "inception_v4:inception_v4", 299, _TINY, _FULL, 300),
-        Network("inception_v3", _HOME + "inception_v3:inception_v3", 299, _MIXED, _FULL, 190),
+        Network("vgg_16", _HOME + "vgg:vgg_16", 224, _HUGE, _FULL, 32, smallest=32),
+        Network("vgg_19", _HOME + "vgg:vgg_19", 224, _HUGE, _FULL, 38, smallest=32),
+        Network("resnet_50", _HOME + "resnet:resnet_50", 224, _TINY, _FULL, 214, smallest=32),
+        Network(
+            "resnet_v2_101", _HOME + "resnet:resnet_v2_101", 224, _TINY, _FULL, 344, smallest=32
+        ),
+        Network(
+            "inception_v4", _HOME + "inception_v4:inception_v4", 299, _TINY, _FULL, 300, smallest=75
+        ),
+        Network(
+            "inception_v3",
+            _HOME + "inception_v3:inception_v3",
+            299,
+            _MIXED,
+            _FULL,
+            190,
+            smallest=75,
+        ),
         Network("googlenet", _HOME + "googlenet:googlenet", 224, _MIXED, _FULL, 116),
-        Network("alexnet", _HOME + "alexnet:alexnet", 227, _HUGE, _FULL, 16),
+        Network("alexnet", _HOME + "alexnet:alexnet", 227, _HUGE, _FULL, 16, smallest=67),
         Network("dcgan", _HOME + "dcgan:dcgan", 64, _BURSTS, _FULL, 27, _IMAGES),
         Network("lstm", _HOME + "lstm:lstm", 35, _SPARSE, _FULL, 9, _WORDS, 10_000),
         Network(
@@ -104,14 +117,30 @@ NETWORKS: dict[str, Network] = {
         Network(
             "transformer", _HOME + "transformer:transformer", 64, _MIXED, _FULL, 70, _WORDS, 8_000
         ),
-        Network("vgg_16_s", _HOME + "vgg:vgg_16_s", 32, _HUGE, _SMALL, 32),
-        Network("vgg_19_s", _HOME + "vgg:vgg_19_s", 32, _HUGE, _SMALL, 38),
+        Network("vgg_16_s", _HOME + "vgg:vgg_16_s", 32, _HUGE, _SMALL, 32, smallest=32),
+        Network("vgg_19_s", _HOME + "vgg:vgg_19_s", 32, _HUGE, _SMALL, 38, smallest=32),
         Network("resnet_50_s", _HOME + "resnet:resnet_50_s", 32, _TINY, _SMALL, 54),
         Network("resnet_v2_101_s", _HOME + "resnet:resnet_v2_101_s", 32, _TINY, _SMALL, 94),
-        Network("inception_v4_s", _HOME + "inception_v4:inception_v4_s", 75, _TINY, _SMALL, 98),
-        Network("inception_v3_s", _HOME + "inception_v3:inception_v3_s", 75, _MIXED, _SMALL, 84),
+        Network(
+            "inception_v4_s",
+            _HOME + "inception_v4:inception_v4_s",
+            75,
+            _TINY,
+            _SMALL,
+            98,
+            smallest=75,
+        ),
+        Network(
+            "inception_v3_s",
+            _HOME + "inception_v3:inception_v3_s",
+            75,
+            _MIXED,
+            _SMALL,
+            84,
+            smallest=75,
+        ),
         Network("googlenet_s", _HOME + "googlenet:googlenet_s", 64, _MIXED, _SMALL, 44),
-        Network("alexnet_s", _HOME + "alexnet:alexnet_s", 67, _HUGE, _SMALL, 16),
+        Network("alexnet_s", _HOME + "alexnet:alexnet_s", 67, _HUGE, _SMALL, 16, smallest=67),
         Network("dcgan_s", _HOME + "dcgan:dcgan_s", 64, _BURSTS, _SMALL, 27, _IMAGES),
         Network("lstm_s", _HOME + "lstm:lstm_s", 20, _SPARSE, _SMALL, 9, _WORDS, 2_000),
         Network(

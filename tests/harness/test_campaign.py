@@ -65,6 +65,10 @@ def campaign(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> 
         ({"world_sizes": ","}, "--world-sizes ,"),
         ({"batch_size": 0}, "--batch-size 0: must be above zero"),
         ({"batch_size": -8}, "--batch-size -8"),
+        (
+            {"image_size": 66, "models": "vgg_16_s,alexnet_s"},
+            "--image-size 66: alexnet_s takes images of 67 pixels a side, or more",
+        ),
         ({"budget_minutes": 0.0}, "--budget 0: must be above zero"),
         ({"dataset": "cifar10", "data_dir": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"dataset": "imagenot"}, "unknown input 'imagenot': did you mean imagenet?"),
@@ -207,6 +211,8 @@ def test_language_models_train_on_words_beside_images_for_the_others(tmp_path):
 def test_image_size_is_meant_for_images():
     planned = campaign(models="vgg_16_s,lstm_s", image_size=64)
     assert [workload.input_size for workload in planned.workloads] == [64, 20]
+    planned = campaign(models="vgg_16_s,lstm_s,dcgan_s", image_size=32)
+    assert [workload.input_size for workload in planned.workloads] == [32, 20, 64]
 
 
 def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wants_it():

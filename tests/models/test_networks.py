@@ -214,10 +214,16 @@ def test_dropout_is_a_layer_of_keras(name: str, rate: float) -> None:
     assert rates == [rate]
 
 
-@pytest.mark.parametrize(
-    ("name", "smallest"), [("alexnet_s", 67), ("inception_v4_s", 75), ("vgg_16_s", 32)]
-)
-def test_image_too_small_is_refused(name: str, smallest: int) -> None:
-    registry.build(name, smallest, 10)
-    with pytest.raises(ValueError):
-        registry.build(name, smallest - 1, 10)
+@pytest.mark.parametrize("name", SMALL)
+def test_image_too_small_is_refused(name: str) -> None:
+    smallest = NETWORKS[name].smallest
+    model = registry.build(name, smallest, 10)
+    assert model(np.zeros((1, smallest, smallest, 3), np.float32)).shape == (1, 10)
+    if smallest > 1:
+        with pytest.raises(ValueError):
+            registry.build(name, smallest - 1, 10)
+
+
+def test_small_variants_need_no_larger_images_than_the_full_size() -> None:
+    for name in FULL:
+        assert NETWORKS[f"{name}_s"].smallest <= NETWORKS[name].smallest
