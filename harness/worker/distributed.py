@@ -11,6 +11,9 @@ from harness.worker.trainer import Facts
 from harness.worker.training import Config, Part
 
 Replicated = Any  # values of all replicas of this process
+# As those of the other strategies: a batch is in host memory until a step takes it. By default it
+# would be copied to a GPU ahead of that, and the copy left out of the step.
+IN_HOST_MEMORY = tf.distribute.InputOptions(experimental_fetch_to_device=False)
 
 
 class DistributedTrainer(ABC):

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from harness.worker import training
-from harness.worker.distributed import DistributedTrainer, Replicated
+from harness.worker.distributed import IN_HOST_MEMORY, DistributedTrainer, Replicated
 from harness.worker.trainer import Facts
 
 
@@ -38,7 +38,7 @@ class MirroredTrainer(DistributedTrainer):
 
     def distribute(self, augment: bool) -> Any:
         dataset = training.open_dataset(self.config, self.task, self.global_batch, augment=augment)
-        return self.strategy.experimental_distribute_dataset(dataset)
+        return self.strategy.experimental_distribute_dataset(dataset, IN_HOST_MEMORY)
 
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)

@@ -8,7 +8,7 @@ from tensorflow.python.eager import context
 from tensorflow.tsl.protobuf import coordination_config_pb2
 
 from harness.worker import training
-from harness.worker.distributed import DistributedTrainer, Replicated
+from harness.worker.distributed import IN_HOST_MEMORY, DistributedTrainer, Replicated
 from harness.worker.trainer import Facts
 
 _Communication = tf.distribute.experimental.CommunicationImplementation
@@ -98,7 +98,7 @@ class MultiWorkerTrainer(DistributedTrainer):
             mine = slice(index * batch, (index + 1) * batch)
             return whole.map(lambda *parts: tuple(part[mine] for part in parts))
 
-        return self.strategy.distribute_datasets_from_function(shard)
+        return self.strategy.distribute_datasets_from_function(shard, IN_HOST_MEMORY)
 
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
         # This worker's share: adding up all of them would be another collective in every step.
