@@ -15,6 +15,7 @@ import pytest
 from bench.leftovers import ended
 from harness.environment import rank_environment
 from harness.stack import find_mpirun
+from tests.support.sleeping_case import BEGUN
 
 pytestmark = pytest.mark.mpirun
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +23,8 @@ BIN = Path(sys.executable).parent
 MPIRUN = str(find_mpirun(Path(sys.executable)))
 
 
-def outer(ranks: int, *command: str) -> subprocess.Popen[str]:
-    environment = rank_environment(sys.executable)
+def outer(ranks: int, *command: str, **settings: str) -> subprocess.Popen[str]:
+    environment = {**rank_environment(sys.executable), **settings}
     environment.setdefault("OPAL_PREFIX", str(BIN.parent))
     return subprocess.Popen(
         [MPIRUN, "-np", str(ranks), "--oversubscribe", *command],
@@ -57,14 +58,14 @@ def report(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def session(report: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """One of a single case that takes 8 s, and the processes of its ranks."""
-    case = "tests/support/sleeping_case.py"
-    mpirun = outer(2, str(BIN / "pytest"), case, "-q", f"--junitxml={report}")
+    """One of a single case that takes 8 s and has begun, and the processes of its ranks."""
+    case, begun = "tests/support/sleeping_case.py", report.with_name("begun")
+    command = str(BIN / "pytest"), case, "-q", f"--junitxml={report}"
+    mpirun = outer(2, *command, **{BEGUN: str(begun)})
     ranks = Path(f"/proc/{mpirun.pid}/task/{mpirun.pid}/children")
-    deadline = time.monotonic() + 20
-    while len(ranks.read_text().split()) < 2 and time.monotonic() < deadline:
+    deadline = time.monotonic() + 40
+    while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(3)
     yield mpirun, [int(pid) for pid in ranks.read_text().split()]
     mpirun.kill()
     mpirun.wait()
