@@ -311,6 +311,8 @@ def session_directory(config: pytest.Config) -> Path | None:
     return config.stash[_suite].directory if _suite in config.stash else None
 
 
+# Before pytest's own, which fails where the terminal has been closed.
+@pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _suite in config.stash:
         config.stash[_suite].close()

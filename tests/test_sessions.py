@@ -475,6 +475,21 @@ def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(
 
 
 @pytest.mark.mpirun
+def test_a_terminal_that_is_closed_leaves_nothing(
+    sit_before: Callable[..., Terminal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    there = sit_before("-k", "efficiency", "--plant=hang:rank=1")
+    there.wait_for(b"round 1 of 6", times=3)
+    assert list(temporary.glob("hvdperf-*"))
+    there.close()
+    assert documents(tmp_path)["session.json"]["exit_status"] == 2
+    assert list(temporary.glob("hvdperf-*")) == []
+
+
+@pytest.mark.mpirun
 def test_a_killed_session_goes_on_where_it_was(
     run: Run, options: list[str], tmp_path: Path
 ) -> None:

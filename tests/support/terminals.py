@@ -81,6 +81,15 @@ class Terminal:
             self._process.wait()
             os.close(self._master)
 
+    def close(self, seconds: float = 60.0) -> int:
+        """With the command in it; its status."""
+        os.close(self._master)
+        try:
+            return self._process.wait(seconds)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
     def shown(self) -> list[str]:
         """The lines that are to be seen, however far back one would have to scroll."""
         return shown(self.output.decode(), self.columns)
