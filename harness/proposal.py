@@ -22,7 +22,7 @@ from functools import cache
 from statistics import median
 
 from harness.plan import Question
-from harness.stats import NotMeasurable, bound_depth, hodges_lehmann, spread
+from harness.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from harness.verdict import Band, Ceiling, Floor, Rule
 
 POINTS_BELOW = 0.03
@@ -79,7 +79,7 @@ def ceiling(question: Question, at_most: float) -> Ceiling:
 def fewest_rounds(question: Question) -> int:
     """How many rounds it takes until a verdict's bounds are finite."""
     alpha = _BAND_ALPHA if rule_of(question) is Band else _FLOOR_ALPHA
-    return next(n for n in range(1, 100) if bound_depth(n, alpha) > 0)
+    return fewest_bounded(alpha)
 
 
 @cache

@@ -66,6 +66,11 @@ def bound_depth(n: int, alpha: float) -> int:
     return _depth(signed_rank_counts(n), alpha * 2**n)
 
 
+def fewest_bounded(alpha: float) -> int:
+    """The fewest observations that the exact bounds at that level bound at all."""
+    return next(n for n in range(1, 100) if bound_depth(n, alpha) > 0)
+
+
 def _depth(ways: Sequence[int], allowed: float) -> int:
     """The largest d of which d ways from the left on are no more than allowed, all together."""
     tail = 0

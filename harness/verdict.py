@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.stats import Interval, NotMeasurable, hodges_lehmann, spread
+from harness.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehmann, spread
 
 # exp() of more is no number.
 LARGEST_LOGARITHM = 700.0
@@ -144,7 +144,10 @@ def judge(observations: Sequence[float], rule: Rule) -> Judgement:
     verdict = rule.decide(figure.lower, figure.upper)
     reason = ""
     if math.isinf(figure.upper):
-        reason = f"{len(observations)} rounds bound nothing at a one-sided {rule.alpha}"
+        reason = (
+            f"{len(observations)} rounds bound nothing at a one-sided {rule.alpha}, "
+            f"{fewest_bounded(rule.alpha)} would: give it more time (--budget)"
+        )
     elif verdict is Verdict.INCONCLUSIVE:
         seen = 100 * smallest_visible_change(observations)
         reason = f"the smallest change that could be seen in these rounds is {seen:.1f} %"

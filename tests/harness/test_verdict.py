@@ -113,7 +113,8 @@ def test_one_bad_round_of_twelve_does_not_undo_a_pass():
 def test_five_rounds_far_above_the_floor_are_inconclusive_and_say_why():
     judgement = judge(logs(0.99, 0.99, 0.99, 0.99, 0.99), Floor.at(0.1))
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "5 rounds bound nothing" in judgement.reason
+    assert "5 rounds bound nothing at a one-sided 0.025, 6 would" in judgement.reason
+    assert "--budget" in judgement.reason, "what to do"
 
 
 def test_five_rounds_suffice_for_equivalence():
