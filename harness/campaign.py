@@ -255,14 +255,9 @@ def _extents(
     train on: each reads a part of its own."""
     extents = {}
     try:
-        files = {
-            name: inputs.locate(name, source.directory)
-            for name, source in data.items()
-            if source.directory
-        }
         for workload in workloads:
             name, size = workload.dataset, workload.input_size
-            extents[name, size] = inputs.extent(name, files.get(name), size)
+            extents[name, size] = inputs.extent(name, data[name].located, size)
     except DataError as error:
         raise UserError(f"--data-dir: {error}") from None
     for (name, _), extent in extents.items():

@@ -64,11 +64,12 @@ def open_data(dataset: str, directory: str) -> DataSource:
         return DataSource(dataset, "", source.classes)
     try:
         path = Path(directory) if directory else sample(dataset)
-        files = _files(inputs.locate(dataset, path), path)
+        located = inputs.locate(dataset, path)
+        files = _files(located, path)
         identity = dataset_id(path, files)
     except (DataError, OSError) as error:
         raise UserError(f"--data-dir: {error}") from None
-    return DataSource(dataset, str(path.resolve()), source.classes, identity, files)
+    return DataSource(dataset, str(path.resolve()), source.classes, identity, files, located)
 
 
 def _files(located: Any, directory: Path) -> tuple[str, ...]:

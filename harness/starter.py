@@ -39,13 +39,15 @@ PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
 @dataclass(frozen=True)
 class DataSource:
     """Where the training data is. directory is empty for synthetic input. identity: what tells it
-    from another copy (harness.dataset_id), and files: of which files there, or of all."""
+    from another copy (harness.dataset_id), and files: of which files there, or of all. located:
+    what was found there (models.inputs.locate); None for synthetic input."""
 
     dataset: str
     directory: str
     classes: int
     identity: str = ""
     files: tuple[str, ...] = ()
+    located: Any = None
 
 
 @dataclass(frozen=True)
