@@ -11,12 +11,13 @@ from harness.files import write_whole
 from harness.machine import Machine
 from harness.outcome import Outcome
 from harness.placement import Slot
+from harness.stats import fewest_bounded
 from harness.thresholds import case_of, propose
 from harness.tomlfile import shown
 from harness.verdict import Verdict
 
-# Rounds that a bound of 0.025 needs, and so a floor that can be passed.
-FEWEST_ROUNDS = 6
+# Without a bound no floor can be passed.
+FEWEST_ROUNDS = fewest_bounded(0.025)
 
 
 def check_place(path: Path) -> None:
