@@ -16,6 +16,7 @@ from statistics import median
 from harness import runs
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
+from harness.stats import hodges_lehmann
 
 # Besides each phase of a start-up.
 BETWEEN, INPUT, COMPUTE, EXCHANGE = (
@@ -33,6 +34,8 @@ WORTH_A_NAME = 0.02
 # A rank is at fault if what it alone does is this much of what the step has grown by: what slows
 # its computing slows its part in the exchange, too.
 OWN_SHARE = 1 / 3
+# How often a rank that does no more than the others is named all the same, at most.
+ALPHA = 0.025
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,11 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
         {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
         for rank in range(len(rounds[0]))
     ]
-    own = [sum(share for term, share in rank.items() if term != EXCHANGE) for rank in grown]
-    rank = _at_fault(_apart(own), max(sum(terms.values()) for terms in grown))
+    own = [
+        [sum(share for term, share in rank.items() if term != EXCHANGE) for rank in each]
+        for each in rounds
+    ]
+    rank = _at_fault(own, max(sum(terms.values()) for terms in grown))
     if rank is not None:
         ours = {term: share for term, share in grown[rank].items() if term != EXCHANGE}
         term = max(ours, key=ours.__getitem__)
@@ -73,19 +79,23 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     return Blame(term, None, alike[term]) if alike[term] >= WORTH_A_NAME else Blame()
 
 
+def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
+    """The rank that does by itself what takes longer; None if no rank surely stands out, as none
+    does in fewer rounds than bound anything (harness.stats). rounds: what each rank does longer, a
+    row a round; longer: by how much the whole takes longer."""
+    # Within each round: what the ranks of a launch have in common is the machine's.
+    apart = list(zip(*(_apart(own) for own in rounds), strict=True))
+    rank = max(range(len(apart)), key=lambda rank: median(apart[rank]))
+    far = median(apart[rank]) >= max(WORTH_A_NAME, OWN_SHARE * longer)
+    return rank if far and hodges_lehmann(apart[rank], ALPHA).lower > 0.0 else None
+
+
 def _apart(own: Sequence[float]) -> list[float]:
     """By how much each rank's share is above all the others'."""
     return [
         share - max((other for at, other in enumerate(own) if at != rank), default=0.0)
         for rank, share in enumerate(own)
     ]
-
-
-def _at_fault(apart: Sequence[float], longer: float) -> int | None:
-    """The rank that does by itself what takes longer; None if no rank stands out. apart: as _apart
-    has it; longer: by how much the whole takes longer."""
-    rank = max(range(len(apart)), key=apart.__getitem__)
-    return rank if apart[rank] >= max(WORTH_A_NAME, OWN_SHARE * longer) else None
 
 
 def _grown(slow: Launch, usual: Launch) -> list[dict[str, float]]:
@@ -150,15 +160,10 @@ def memory_blame(launches: Sequence[Launch]) -> Blame:
 
 def _of_alone(term: str, rounds: Sequence[Sequence[float]]) -> Blame:
     """Of what each rank does by itself. rounds: every rank's share, a row a round."""
-    shares = _typical(rounds)
-    if not shares:
+    if not rounds:
         return Blame()
-    # Within each round: what the ranks of a launch have in common is the machine's.
-    rank = _at_fault(_typical([_apart(own) for own in rounds]), max(shares))
+    # Of every rank; a round alone is noisy.
+    shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
+    rank = _at_fault(rounds, max(shares))
     share = min(shares) if rank is None else shares[rank]
     return Blame(term, rank, share) if share >= WORTH_A_NAME else Blame()
-
-
-def _typical(rounds: Sequence[Sequence[float]]) -> list[float]:
-    """Of every rank; a round alone is noisy."""
-    return [median(of_rank) for of_rank in zip(*rounds, strict=True)]

@@ -131,7 +131,7 @@ PURE = {
         "harness.recipes",
         "harness.trials",
     },
-    "attribution": {"harness.measurement", "harness.plan", "harness.runs"},
+    "attribution": {"harness.measurement", "harness.plan", "harness.runs", "harness.stats"},
     "trust": {
         "harness.attribution",
         "harness.measurement",
