@@ -21,14 +21,16 @@ from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side, W
 class Block:
     """One block of one launch, as every rank's own clock saw it.
 
-    turn numbers the sets of a launch, so that blocks of different arms taken back to back can be
-    paired. ranks holds harness.worker.loop.run_block's result, by process rank.
+    turn numbers the sets of a launch, visit the places in which the arms of a round take theirs
+    (harness.walk), so that blocks of different arms taken back to back can be paired. ranks holds
+    harness.worker.loop.run_block's result, by process rank.
     """
 
     kind: BlockKind
     turn: int
     steps: int
     ranks: Sequence[Mapping[str, Any]]
+    visit: int = 0
 
     @property
     def seconds(self) -> float:
@@ -98,8 +100,8 @@ def observation(comparison: Comparison, measured: Round) -> float:
     ln(seconds); of a run what harness.runs says; of collective operations, and of a step's bound,
     what harness.collectives does.
 
-    Where the arms took turns, the median over the turns' own ratios, so that what slowed both
-    sides of a turn cancels; otherwise the ratio of the two launches' medians.
+    Where the arms took turns, the median over the turns' own ratios, of the blocks taken closest to
+    each other, so that what slowed both cancels; otherwise the ratio of the two launches' medians.
     Raises KeyError if a side was not measured in that round, ValueError if it has no figure.
     """
     if comparison.question.is_wall:
@@ -127,11 +129,9 @@ def observation(comparison: Comparison, measured: Round) -> float:
         or comparison.candidate.arm == comparison.reference.arm
     )
     if together:
-        of_turn = {block.turn: block for block in reference}
         logs = [
-            math.log(block.samples_per_second / of_turn[block.turn].samples_per_second)
-            for block in candidate
-            if block.turn in of_turn
+            math.log(ours.samples_per_second / theirs.samples_per_second)
+            for ours, theirs in back_to_back(candidate, reference)
         ]
         if not logs:
             raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
@@ -139,6 +139,25 @@ def observation(comparison: Comparison, measured: Round) -> float:
     else:
         ratio = math.log(median_speed(candidate) / median_speed(reference))
     return ratio - math.log(comparison.ideal_ratio)
+
+
+def back_to_back(
+    candidate: Sequence[Block], reference: Sequence[Block]
+) -> list[tuple[Block, Block]]:
+    """Of every turn in which both were measured, the two blocks taken closest to each other."""
+    turns = sorted({block.turn for block in candidate} & {block.turn for block in reference})
+    return [
+        min(
+            (
+                (ours, theirs)
+                for ours in candidate
+                for theirs in reference
+                if ours.turn == theirs.turn == turn
+            ),
+            key=lambda pair: abs(pair[0].visit - pair[1].visit),
+        )
+        for turn in turns
+    ]
 
 
 def training(launch: Launch) -> speedup.Training:

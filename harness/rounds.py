@@ -6,7 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -18,6 +18,7 @@ from harness.launch.job import LaunchError
 from harness.measurement import Block, Launch, Round, settled
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
 from harness.starter import SEED, Starter
+from harness.walk import Pair, Visit, walk
 from harness.wire import Phase
 from models.inputs.errors import DataError
 
@@ -46,7 +47,8 @@ class Runner:
     kinds: the kinds of blocks wanted of each arm. check: arms whose reproducible training is
     wanted once; its weights go to `weights_directory`. Arms that fail are recorded in `failures`
     and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
-    long such a turn of all arms took last. work: what the launches do. last_phase: of a start-up,
+    long such a turn of all arms took last; pairs: what is compared, and so measured one right after
+    the other. work: what the launches do. last_phase: of a start-up,
     if that is all they do. seed, runs: what training runs begin with, and how long they are.
     transfers: what each arm exchanges in a turn, after its blocks; repeats: how often. progress is
     told what is going on, a line at a time; doing, what passes between two lines.
@@ -66,6 +68,7 @@ class Runner:
     correctness: dict[Arm, Launch] = field(default_factory=dict)
     turns: int = 0
     turn_seconds: float = 0.0
+    pairs: Sequence[Pair] = ()
     work: Work = Work.BLOCKS
     seed: int = 0
     last_phase: Phase = Phase.BROADCAST
@@ -129,12 +132,15 @@ class Runner:
         for arm in list(groups):
             self._guarded(groups, arm, partial(self._warm_up, groups, result, arm))
         self._settle_steps(result)
+        visits = walk({arm: self.kinds[arm] for arm in groups}, self.pairs, self.order)
         began = time.monotonic()
         for turn in range(self.turns):
             self.doing(f"turn {turn + 1} of {self.turns}")
-            order = list(groups) if turn % 2 == 0 else list(groups)[::-1]
-            for arm in order:
-                self._guarded(groups, arm, partial(self._turn, groups, result, arm, turn))
+            way = visits if turn % 2 == 0 else visits[::-1]
+            for number, visit in enumerate(way, turn * len(way)):
+                act = partial(self._visit, groups, result, visit, turn, number)
+                self._guarded(groups, visit.arm, act)
+            order = list(dict.fromkeys(visit.arm for visit in way))
             # Each through one arm and the other, back to back.
             for transfer in self._in_random_order(self._all_transfers()):
                 for arm in order:
@@ -308,12 +314,14 @@ class Runner:
         enough = math.ceil(self.sampling.min_block_seconds / step_seconds)
         return max(self.sampling.min_block_steps, enough)
 
-    def _turn(self, groups: Mapping[Arm, Group], result: Round, arm: Arm, turn: int) -> None:
-        group, launch = groups[arm], result.launches[arm]
+    def _visit(
+        self, groups: Mapping[Arm, Group], result: Round, visit: Visit, turn: int, number: int
+    ) -> None:
+        group, launch = groups[visit.arm], result.launches[visit.arm]
         group.resume()
-        for kind in self._shuffled(self.kinds[arm]):
-            block = self._block(group, launch, kind, turn, self.steps[arm, kind])
-            launch.blocks.append(block)
+        for kind in self._shuffled(visit.kinds):
+            block = self._block(group, launch, kind, turn, self.steps[visit.arm, kind])
+            launch.blocks.append(replace(block, visit=number))
         group.pause()
 
     def _exchange(

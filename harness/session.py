@@ -12,7 +12,7 @@ from harness.judging import Judging
 from harness.measurement import Round
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
 from harness.outcome import Outcome
-from harness.plan import SWEEP, Arm, Comparison, Profile, Work
+from harness.plan import SWEEP, Comparison, Profile, Work
 from harness.rounds import Progress, Runner
 from harness.rules import Rules
 from harness.starter import Starter
@@ -149,9 +149,11 @@ class _Work:
     def run(self) -> None:
         looks = self._session.profile.sampling.looks
         for number in range(looks[-1]):
-            arms = self._arms_wanted(number)
-            if not arms or (number > 0 and not self._time_for_another()):
+            wanted = self._wanted(number)
+            if not wanted or (number > 0 and not self._time_for_another()):
                 break
+            arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
+            self._runner.pairs = [(each.candidate, each.reference) for each in wanted]
             self._runner.turns = self._turns(number)
             self._round_began = time.monotonic()
             measured = self._runner.run(number, arms)
@@ -163,17 +165,15 @@ class _Work:
             self._look(final=False, at_look=number + 1 in looks)
         self._look(final=True, at_look=True)
 
-    # Which arms, and whether there is time -------------------------------------------------
+    # What is measured, and whether there is time --------------------------------------------
 
-    def _arms_wanted(self, number: int) -> list[Arm]:
-        """Those of comparisons without a verdict. What is only shown is launched once."""
-        wanted: dict[Arm, None] = {}
-        for comparison in self._comparisons:
-            if comparison in self._decided:
-                continue
-            if number == 0 or self._rules.judged(comparison):
-                wanted.update(dict.fromkeys(comparison.arms))
-        return list(wanted)
+    def _wanted(self, number: int) -> list[Comparison]:
+        """Those without a verdict. What is only shown is launched once."""
+        return [
+            comparison
+            for comparison in self._comparisons
+            if comparison not in self._decided and (number == 0 or self._rules.judged(comparison))
+        ]
 
     def _turns(self, number: int) -> int:
         """As many turns as leave time for the rounds up to the first look."""

@@ -251,6 +251,7 @@ def _block(block: Block) -> Document:
     return {
         "kind": block.kind,
         "turn": block.turn,
+        "visit": block.visit,
         "steps": block.steps,
         "seconds": block.seconds,
         "samples": block.samples,

@@ -140,6 +140,8 @@ PURE = {
         "harness.verdict",
     },
     "stats": set(),
+    # It is given its chance.
+    "walk": {"harness.plan", "random"},
     "marks": set(),
     "straggler": set(),
     "speedup": {"harness.plan"},
@@ -240,6 +242,7 @@ LAYERS = (
     ("tomlfile", "thresholds", "profiles"),
     ("launch",),
     ("starter",),
+    ("walk",),
     ("rounds", "tool_runner"),
     ("outcome", "needs", "rules"),
     ("judging",),

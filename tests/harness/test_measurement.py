@@ -3,7 +3,15 @@ from dataclasses import replace
 
 import pytest
 
-from harness.measurement import Block, Launch, Round, median_speed, observation, settled
+from harness.measurement import (
+    Block,
+    Launch,
+    Round,
+    back_to_back,
+    median_speed,
+    observation,
+    settled,
+)
 from harness.plan import BlockKind, Question, Schedule
 from harness.questions import communication, parity, startup, strong_scaling, weak_scaling
 from tests.support.rounds import (
@@ -44,6 +52,31 @@ def test_an_observation_is_the_logarithm_of_the_ratio_over_its_ideal(ask, schedu
     comparison = ask(WORKLOAD, 2)
     measured = one_round(comparison, 0.9, schedule=schedule)
     assert observation(comparison, measured) == pytest.approx(math.log(0.9))
+
+
+def test_of_a_turn_the_blocks_taken_closest_to_each_other_are_compared():
+    # Horovod was visited twice in each of two turns; the machine was slow in the second half of
+    # the first and in the first half of the second.
+    seconds = {0: 1.0, 2: 4.0, 3: 4.0, 5: 1.0}
+    horovod = [
+        replace(block(HOROVOD_2, value, turn=visit // 3), visit=visit)
+        for visit, value in seconds.items()
+    ]
+    mirrored = [
+        replace(block(MIRRORED_2, value, turn=turn), visit=visit)
+        for turn, visit, value in ((0, 1, 2.0), (1, 4, 2.0), (2, 6, 9.0))
+    ]
+    near = [replace(mirrored[0], visit=-1), mirrored[1]]
+    assert back_to_back(near, horovod) == [(near[0], horovod[0]), (near[1], horovod[2])]
+    assert back_to_back(horovod, mirrored[2:]) == []
+    comparison = parity(WORKLOAD, 2)
+    launches = {
+        HOROVOD_2: Launch(HOROVOD_2, 0, blocks=horovod),
+        MIRRORED_2: Launch(MIRRORED_2, 0, blocks=mirrored[:1]),
+    }
+    # As close to either: the first.
+    measured = Round(0, Schedule.ALTERNATE, launches)
+    assert observation(comparison, measured) == pytest.approx(math.log(2.0))
 
 
 def two_arms(schedule):

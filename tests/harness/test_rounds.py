@@ -14,7 +14,7 @@ import pytest
 from harness.collectives import Collective, Transfer
 from harness.launch.group import GroupFailed
 from harness.launch.job import LaunchError
-from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
+from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
 from harness.rounds import (
     CORRECTNESS_STEPS,
     TIMELINE_STEPS,
@@ -37,6 +37,7 @@ from tests.support.rounds import (
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
+SINGLE = replace(HOROVOD_1, strategy=Strategy.SINGLE)
 
 
 @dataclass
@@ -186,7 +187,8 @@ def timed(stage: Stage) -> list[Arm]:
 
 def test_arms_take_turns_forwards_and_backwards(stage):
     make_runner(stage, turns=4).run(0, [HOROVOD_2, MIRRORED_2])
-    first, second = [arm for arm, _ in stage.of("start")]
+    first, second = timed(stage)[:2]
+    assert first != second
     assert timed(stage) == [first, second, second, first, first, second, second, first]
 
 
@@ -220,6 +222,26 @@ def test_every_block_carries_its_turn(stage):
     measured = make_runner(stage).run(4, ARMS)
     assert measured.number == 4
     assert turns(measured) == {arm: [0, 1, 2] for arm in ARMS}
+
+
+def test_what_is_compared_is_measured_one_right_after_the_other(stage):
+    pairs = [(Side(HOROVOD_2, LOCAL), Side(arm)) for arm in (HOROVOD_1, MIRRORED_2, SINGLE)]
+    arms = (*ARMS, SINGLE)
+    kinds = {arm: {FULL} for arm in arms} | {HOROVOD_2: {FULL, LOCAL}}
+    measured = make_runner(stage, kinds=kinds, pairs=pairs, turns=2).run(0, arms)
+    blocks = {arm: launch.of_kind(FULL) for arm, launch in measured.launches.items()}
+    hub = measured.launches[HOROVOD_2]
+    # Twice a turn, and once what is not compared.
+    assert [block.turn for block in hub.of_kind(LOCAL)] == [0, 0, 1, 1]
+    assert [block.turn for block in hub.of_kind(FULL)] == [0, 1]
+    assert turns(measured)[SINGLE] == [0, 1]
+    for arm in (HOROVOD_1, MIRRORED_2, SINGLE):
+        for turn, block in enumerate(blocks[arm]):
+            gaps = [abs(b.visit - block.visit) for b in hub.of_kind(LOCAL) if b.turn == turn]
+            assert min(gaps) == 1
+    # Five places, walked to and fro.
+    first, second = ([b.visit for b in hub.of_kind(LOCAL) if b.turn == turn] for turn in (0, 1))
+    assert sorted(9 - visit for visit in second) == first
 
 
 def test_arms_live_side_by_side_in_schedule_alternate(stage):
