@@ -111,8 +111,8 @@ def observation(comparison: Comparison, measured: Round) -> float:
             training(measured.launches[comparison.reference.arm]),
         )
     if comparison.question.work.is_run:
-        sides = (comparison.candidate, comparison.reference)
-        return runs.observation(comparison, *(measured.launches[side.arm].run for side in sides))
+        reports = (measured.launches[side.arm].run for side in comparison.sides)
+        return runs.observation(comparison, *reports)
     if comparison.question.work is Work.STARTUP:
         ours = startup_seconds(comparison, measured.launches[comparison.candidate.arm])
         if not comparison.is_against:
@@ -120,25 +120,31 @@ def observation(comparison: Comparison, measured: Round) -> float:
         theirs = startup_seconds(comparison, measured.launches[comparison.reference.arm])
         return math.log(theirs / ours)  # a speed
     if comparison.question.work is Work.COLLECTIVES:
-        sides = (comparison.candidate, comparison.reference)
-        return _of_collectives(comparison, *(measured.launches[side.arm] for side in sides))
-    candidate = _blocks(comparison.candidate, measured)
-    reference = _blocks(comparison.reference, measured)
+        launches = (measured.launches[side.arm] for side in comparison.sides)
+        return _of_collectives(comparison, *launches)
     together = (
         measured.schedule is Schedule.ALTERNATE
         or comparison.candidate.arm == comparison.reference.arm
     )
     if together:
-        logs = [
-            math.log(ours.samples_per_second / theirs.samples_per_second)
-            for ours, theirs in back_to_back(candidate, reference)
-        ]
+        logs = turn_ratios(comparison, measured)
         if not logs:
             raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
         ratio = median(logs)
     else:
-        ratio = math.log(median_speed(candidate) / median_speed(reference))
+        speeds = [median_speed(_blocks(side, measured)) for side in comparison.sides]
+        ratio = math.log(speeds[0] / speeds[1])
     return ratio - math.log(comparison.ideal_ratio)
+
+
+def turn_ratios(comparison: Comparison, measured: Round) -> list[float]:
+    """ln(speed of the candidate / speed of the reference), a turn each. Raises KeyError if a side
+    was not measured in that round."""
+    candidate, reference = (_blocks(side, measured) for side in comparison.sides)
+    return [
+        math.log(ours.samples_per_second / theirs.samples_per_second)
+        for ours, theirs in back_to_back(candidate, reference)
+    ]
 
 
 def back_to_back(

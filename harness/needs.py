@@ -67,7 +67,7 @@ def kinds_of(
             kinds[comparison.candidate.arm] |= {BlockKind.FULL, BlockKind.LOCAL}
             continue
         trial = trial_of(comparison)
-        for side in (comparison.candidate, comparison.reference):
+        for side in comparison.sides:
             kinds[side.arm].add(BlockKind.FULL)
             if trial is not None and trial.term in TOLD_APART:
                 kinds[side.arm].add(BlockKind.LOCAL)

@@ -274,8 +274,12 @@ class Comparison:
         return self.candidate.arm.world_size
 
     @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.candidate, self.reference
+
+    @property
     def arms(self) -> tuple[Arm, ...]:
-        return tuple(dict.fromkeys((self.candidate.arm, self.reference.arm)))
+        return tuple(dict.fromkeys(side.arm for side in self.sides))
 
     @property
     def rounds(self) -> tuple[Workload, Work, str]:
@@ -358,14 +362,17 @@ class Sampling:
 
     looks: numbers of rounds after which a verdict is tried, ascending; a round is one launch of
     every arm. turns_min, turns_max: how often the arms take turns within a launch: as often as
-    the budget allows, within these. min_block_seconds, at the pace of the warm-up, and
-    min_block_steps bound a block from below. Deadlines are in seconds, an order each; a block of a
-    launch that is known to be slow gets longer (harness.rounds).
+    the budget allows, within these; where pairs of blocks differ by more than turn_spread (standard
+    deviation of their ln ratio), turns_max is as much more as makes up for it (harness.turns).
+    min_block_seconds, at the pace of the warm-up, and min_block_steps bound a block from below.
+    Deadlines are in seconds, an order each; a block of a launch that is known to be slow gets
+    longer (harness.rounds).
     """
 
     looks: tuple[int, ...] = (8, 12, 24)
     turns_min: int = 3
     turns_max: int = 6
+    turn_spread: float = 0.04
     min_block_seconds: float = 0.3
     min_block_steps: int = 10
     startup_deadline_s: float = 240.0

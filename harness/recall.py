@@ -134,7 +134,7 @@ def _block(document: Document) -> Block:
         document["turn"],
         document["steps"],
         _reports(document["ranks"]),
-        # Before 0.2.0 an arm took its blocks in one place of a turn.
+        # In older documents an arm took its blocks in one place of a turn.
         document.get("visit", 0),
     )
 

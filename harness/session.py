@@ -5,20 +5,23 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from statistics import median_high
 
 from harness.collectives import Collective
 from harness.judging import Judging
-from harness.measurement import Round
+from harness.measurement import Round, turn_ratios
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
 from harness.outcome import Outcome
-from harness.plan import SWEEP, Comparison, Profile, Work
+from harness.plan import SWEEP, Comparison, Profile, Schedule, Work
 from harness.rounds import Progress, Runner
 from harness.rules import Rules
 from harness.starter import Starter
 from harness.thresholds import Thresholds
 from harness.transport_tools.figures import ToolRun
 from harness.trials import trial_of
+from harness.turns import most_turns
 from harness.verdict import Verdict
 
 # About as many starts of a process as a training run is long.
@@ -153,8 +156,8 @@ class _Work:
             if not wanted or (number > 0 and not self._time_for_another()):
                 break
             arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
-            self._runner.pairs = [(each.candidate, each.reference) for each in wanted]
-            self._runner.turns = self._turns(number)
+            self._runner.pairs = [each.sides for each in wanted]
+            self._runner.turns = self._turns(number, wanted)
             self._round_began = time.monotonic()
             measured = self._runner.run(number, arms)
             self._seconds_of_round.append(time.monotonic() - self._round_began)
@@ -175,17 +178,33 @@ class _Work:
             if comparison not in self._decided and (number == 0 or self._rules.judged(comparison))
         ]
 
-    def _turns(self, number: int) -> int:
-        """As many turns as leave time for the rounds up to the first look."""
+    def _turns(self, number: int, wanted: Sequence[Comparison]) -> int:
+        """As many turns as leave time for the rounds up to the next look, and as are worth it."""
         sampling = self._sampling
         if number == 0:
             return sampling.turns_min
-        rounds_left = max(1, sampling.looks[0] - number)
+        rounds_left = self._next_look() - number
         per_round = (self._deadline - time.monotonic()) / rounds_left
         turn_seconds = max(self._runner.turn_seconds, 1e-3)
         apart_from_turns = self._seconds_of_round[-1] - self._runner.turns * turn_seconds
         affordable = int((per_round - apart_from_turns) / turn_seconds)
-        return min(max(affordable, sampling.turns_min), sampling.turns_max)
+        return min(max(affordable, sampling.turns_min), self._most_turns(wanted))
+
+    def _most_turns(self, wanted: Sequence[Comparison]) -> int:
+        """More than the profile says where pairs of blocks differ by more than on a quiet machine:
+        those of the typical case, since an arm may be restless by itself."""
+        usual, spread = self._sampling.turns_max, self._sampling.turn_spread
+        if self._runner.schedule is not Schedule.ALTERNATE:
+            return usual
+        return median_high(most_turns(usual, spread, self._turn_ratios(each)) for each in wanted)
+
+    def _turn_ratios(self, comparison: Comparison) -> list[list[float]]:
+        """Of the rounds in which both sides have blocks."""
+        ratios = []
+        for measured in self._rounds:
+            with suppress(KeyError):
+                ratios.append(turn_ratios(comparison, measured))
+        return ratios
 
     def _time_for_another(self) -> bool:
         """Whether a round as short as may be would end within the budget."""

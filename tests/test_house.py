@@ -140,6 +140,7 @@ PURE = {
         "harness.verdict",
     },
     "stats": set(),
+    "turns": set(),
     # It is given its chance.
     "walk": {"harness.plan", "random"},
     "marks": set(),
@@ -228,6 +229,7 @@ LAYERS = (
         "recipes",
         "stats",
         "straggler",
+        "turns",
     ),
     ("plan",),
     ("planted", "runs", "speedup", "transport_tools"),

@@ -290,7 +290,7 @@ def test_a_text_that_ends_early_is_left_out(data):
 @given(st.data())
 def test_a_field_that_is_missing_is_left_out(data):
     document = json.loads(documents()[WEAK_FILE])
-    # What a rank reports of its start is not always the same; before 0.2.0 there were no visits.
+    # What a rank reports of its start is not always the same; older documents have no visits.
     fields = [
         path
         for path in spots(document)

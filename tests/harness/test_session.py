@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from harness.needs import (
     SWEEP_TURNS,
     sampling_of,
 )
-from harness.plan import Sampling, Side
+from harness.plan import Sampling, Schedule, Side
 from harness.questions import (
     communication,
     fixed_time,
@@ -196,6 +197,45 @@ def test_no_round_begins_that_would_end_past_the_budget(stage):
     assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
     assert outcome.judgement.rounds == len(stage.script.launched) == 4
     assert "4 rounds bound nothing" in outcome.judgement.reason
+
+
+def restless(launched):
+    """Every other turn of two replicas is a fifth slower."""
+    if launched.arm == HOROVOD_2:
+        launched.blocks = [
+            replace(each, ranks=[{**r, "seconds": r["seconds"] * 1.2} for r in each.ranks])
+            if each.turn % 2
+            else each
+            for each in launched.blocks
+        ]
+
+
+def test_where_turns_differ_more_are_taken_as_far_as_the_budget_goes(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=5)
+    stage.script.spoil = restless
+    # Rounds of 10 s and 18 turns of 1 s.
+    stage.budget_s = FIRST_LOOK * 28.0
+    stage.measure(WEAK)
+    first, *later = stage.script.turns[:FIRST_LOOK]
+    assert first == 3
+    assert all(18 <= turns <= 21 for turns in later)
+    assert stage.script.clock <= stage.budget_s
+
+
+def test_where_turns_are_alike_no_more_are_taken(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=5)
+    stage.budget_s = 10_000.0
+    stage.measure(WEAK)
+    assert stage.script.turns == [3, *[5] * (FIRST_LOOK - 1)]
+
+
+def test_where_arms_do_not_take_turns_no_more_blocks_are_taken(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=5)
+    stage.schedule = Schedule.FRESH
+    stage.script.spoil = restless
+    stage.budget_s = 10_000.0
+    stage.measure(WEAK)
+    assert stage.script.turns[:2] == [3, 5]
 
 
 def test_one_round_is_measured_however_small_the_budget(stage):

@@ -371,7 +371,7 @@ def test_a_missing_field_is_refused_wherever_it_is(store):
             if path[-2:] == ("facts", 0) and name in MODEL_FACTS:
                 continue  # where nothing is trained
             if name == "visit":
-                continue  # before 0.2.0
+                continue  # older documents lack it
             broken = copy.deepcopy(document)
             del at(broken, path)[name]
             assert not CASE.is_valid(broken), f"{path} may lack {name}"

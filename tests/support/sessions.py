@@ -172,6 +172,7 @@ class Stage:
     gpus: tuple[str, ...] = ()
     budget_s: float = ENOUGH
     sampling: Sampling = field(default_factory=Sampling)
+    schedule: Schedule = Schedule.ALTERNATE
     lines: tuple[Line, ...] = LINES
     later: tuple[Comparison, ...] = ()
     oversubscribed: tuple[str, ...] = ()
@@ -194,6 +195,7 @@ class Stage:
                 batch=32,
                 budget_s=self.budget_s,
                 sampling=self.sampling,
+                schedule=self.schedule,
                 oversubscribed=self.oversubscribed,
             ),
             thresholds=Thresholds("made up", Path("cpu-made-up.toml"), self.lines),
