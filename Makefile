@@ -94,7 +94,8 @@ soak: env ## start and end launches, good and bad ones, and see what is left beh
 	@$(ACTIVATE); python -m bench.soak $(ARGS)
 
 simulate: env ## how often verdicts err, and how to spend a session: the tables of docs/
-	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS)
+	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS) && \
+	python -m bench.turns $(ARGS)
 
 trust: env data ## plant faults, in 20 more sessions of 15 min, and count what was noticed
 	@$(ACTIVATE); python -m bench.trust $(ARGS)

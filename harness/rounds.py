@@ -235,19 +235,27 @@ class Runner:
         self.progress(f"FAILED {failure}")
 
     def _start(self, result: Round, arms: Sequence[Arm], groups: dict[Arm, Group]) -> None:
+        """As many processes at once as there are cores: more would only wait for each other, and
+        poll meanwhile. Those that are up are stopped."""
         self.progress(_start_of(arms))
-        for arm in arms:
-            self._start_one(result, arm, groups, share_startup=len(arms) > 1)
-        waiting = set(groups)
-        hub = self.starter.hub
-        while waiting:
-            hub.pump(0.1)
-            for arm in list(waiting):
+        to_come, starting = list(arms), set[Arm]()
+        while to_come or starting:
+            while to_come and self._has_cores_for(to_come[0], starting):
+                arm = to_come.pop(0)
+                self._start_one(result, arm, groups, share_startup=len(arms) > 1)
+                starting |= {arm} & groups.keys()
+            self.starter.hub.pump(0.1)
+            for arm in list(starting):
                 if groups[arm].settled(self.sampling.startup_deadline_s):
-                    waiting.remove(arm)
-                    if waiting:
-                        self.doing(_start_of(each for each in arms if each in waiting))
+                    starting.remove(arm)
+                    if left := [each for each in arms if each in starting or each in to_come]:
+                        self.doing(_start_of(left))
                     self._guarded(groups, arm, partial(self._started, groups, result, arm))
+
+    def _has_cores_for(self, arm: Arm, starting: Collection[Arm]) -> bool:
+        """Whether it can start beside these; alone it always can."""
+        processes = arm.processes + sum(each.processes for each in starting)
+        return not starting or processes <= self.starter.cores
 
     def _start_one(
         self, result: Round, arm: Arm, groups: dict[Arm, Group], **options: bool

@@ -76,6 +76,11 @@ class Starter:
     fault: Fault | None = None
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
+    @property
+    def cores(self) -> int:
+        """Of all slots together."""
+        return len({(slot.host, core) for slot in self.slots for core in slot.cores})
+
     def start(
         self,
         arm: Arm,

@@ -139,7 +139,7 @@ def _records(shards: tf.data.Dataset, paths: tuple[Path, ...]) -> tf.data.Datase
         records = tf.data.TFRecordDataset(tf.gather(names, shard)).enumerate()
         return tf.data.Dataset.zip((tf.data.Dataset.from_tensors(shard).repeat(), records))
 
-    return shards.flat_map(read)
+    return shards.flat_map(pipeline.as_written(read))
 
 
 def _names(paths: tuple[Path, ...]) -> tf.Tensor:
@@ -174,7 +174,7 @@ def _batches(
         shards, (lines, encoded) = items
         rows = tf.range(tf.size(numbers))
         decoded = tf.data.Dataset.from_tensor_slices((rows, numbers, encoded))
-        decoded = decoded.map(decode, **parallel)
+        decoded = decoded.map(pipeline.as_written(decode), **parallel)
         decoded = decoded.ignore_errors(log_warning=True).batch(batch)
         nothing = (
             tf.zeros([0], tf.int32),
@@ -200,7 +200,9 @@ def _batches(
     dataset = records.enumerate().batch(batch, drop_remainder=drop_remainder)
     # Two at a time, in turn: TensorFlow keeps the function `decode` as long as one of them lives,
     # and would have to prepare it anew for each batch, which takes milliseconds.
-    dataset = dataset.interleave(decode_batch, cycle_length=2, block_length=1).map(check)
+    decode_batches = pipeline.as_written(decode_batch)
+    dataset = dataset.interleave(decode_batches, cycle_length=2, block_length=1)
+    dataset = dataset.map(pipeline.as_written(check))
     return pipeline.ready(dataset, threads)
 
 

@@ -45,7 +45,13 @@ def prepared(
 ) -> tf.data.Dataset:
     """What `prepare` makes of every batch, on that many threads; otherwise as `ready`."""
     parallel = threads if threads > 1 else None  # None: one call after the other
-    return ready(dataset.map(prepare, num_parallel_calls=parallel), threads)
+    return ready(dataset.map(as_written(prepare), num_parallel_calls=parallel), threads)
+
+
+def as_written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """For a dataset to call as it is: nothing of it depends on a tensor's value, and to have
+    AutoGraph look for that takes half of opening a pipeline."""
+    return tf.autograph.experimental.do_not_convert(function)  # type: ignore[no-any-return]
 
 
 def ready(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:

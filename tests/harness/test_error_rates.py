@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bench import noise, sampling, simulation
+from bench import noise, sampling, simulation, turns
 from bench.noise import NOISES
 from bench.simulation import (
     ALTERNATE,
@@ -116,6 +116,52 @@ def test_rounds_that_depend_on_each_other_are_beyond_the_rule():
 @pytest.mark.parametrize("name", OF_RATIO)
 def test_launches_that_take_turns_fail_in_twelve_of_a_thousand_even_then(name):
     assert at_most(0.012, failed(ALTERNATE, name, Looks.NIGHTLY), SESSIONS)
+
+
+# As many turns as the noise asks for -----------------------------------------------------------
+
+RESTLESS = pytest.mark.parametrize("pair_spread", turns.PAIR_SPREADS)
+KINDS = pytest.mark.parametrize("kind", turns.KINDS, ids=lambda kind: kind.name)
+
+
+def failed_as_asked(kind, pair_spread, truth):
+    found = turns.drawn(kind, pair_spread, Looks.DEFAULT, SESSIONS)
+    return rates(found.observations + np.log(truth), Looks.DEFAULT, REGRESSION).count(Verdict.FAIL)
+
+
+@RESTLESS
+@KINDS
+def test_turns_as_asked_for_fail_an_unchanged_build_in_two_of_a_thousand(kind, pair_spread):
+    assert at_most(0.002, failed_as_asked(kind, pair_spread, 1.0), SESSIONS)
+
+
+@RESTLESS
+@KINDS
+def test_turns_as_asked_for_keep_both_looks_to_their_alpha(kind, pair_spread):
+    """Of a build exactly at its floor, where what a number of turns could tell would show first."""
+    assert at_most(2 * REGRESSION.alpha, failed_as_asked(kind, pair_spread, 0.98), SESSIONS)
+
+
+@RESTLESS
+@KINDS
+def test_turns_as_asked_for_find_ten_per_cent_where_the_usual_do_not(kind, pair_spread):
+    assert at_least(0.98, failed_as_asked(kind, pair_spread, 0.90), SESSIONS)
+    if pair_spread == max(turns.PAIR_SPREADS):
+        usual = turns.drawn(kind, pair_spread, Looks.DEFAULT, SESSIONS, as_asked=False)
+        slower = rates(usual.observations + np.log(0.9), Looks.DEFAULT, REGRESSION)
+        assert not at_least(0.95, slower.count(Verdict.FAIL), SESSIONS)
+
+
+def test_a_restless_machine_takes_more_turns_and_a_quiet_one_about_the_usual():
+    taken = [
+        turns.drawn(NOISES["normal"], pair_spread, Looks.DEFAULT, 200).turns
+        for pair_spread in (0.01, *turns.PAIR_SPREADS)
+    ]
+    assert taken == sorted(taken)
+    # The first launch takes the fewest.
+    usual, fewest = turns.SAMPLING.turns_max, turns.SAMPLING.turns_min
+    assert taken[0] == pytest.approx((11 * usual + fewest) / 12, rel=0.01)
+    assert taken[-1] > 3 * usual
 
 
 # Against a proposed floor, and parity ----------------------------------------------------------
@@ -253,6 +299,14 @@ def test_the_command_prints_all_tables(capsys, monkeypatch):
     told = capsys.readouterr().out
     rows = len(NOISES) * len(MACHINES)
     assert told.count("\n| ") == 3 * (rows + 1)
+    assert "nan" not in told
+
+
+def test_the_command_prints_both_ways_to_take_turns(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["turns", "5"])
+    turns.main()
+    told = capsys.readouterr().out
+    assert told.count("\n| ") == 2 * len(turns.KINDS) * len(turns.PAIR_SPREADS) + 1
     assert "nan" not in told
 
 

@@ -51,6 +51,7 @@ class Stage:
     log: list[tuple[Arm, str, dict[str, Any]]] = field(default_factory=list)
     deadlines: list[tuple[str, int, float]] = field(default_factory=list)
     groups: list[FakeGroup] = field(default_factory=list)
+    cores: int = 8
     clock: float = 0.0
     collective_seconds: float = 0.02
     run_seconds: float = 2.0
@@ -146,6 +147,7 @@ class FakeGroup:
 def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
     starter: Any = SimpleNamespace(
         start=stage.start,
+        cores=stage.cores,
         hub=SimpleNamespace(pump=lambda s: None),
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
     )
@@ -199,6 +201,24 @@ def test_arms_start_in_random_order():
         make_runner(stage, seed).run(0, ARMS)
         orders.add(tuple(arm.label for arm, _ in stage.of("start")))
     assert len(orders) > 3
+
+
+@pytest.mark.parametrize(
+    ("cores", "most"),
+    # What starts at once, in processes: of three arms with 2, 1 and 1; one may have more than fit.
+    [(1, 2), (2, 2), (3, 3), (4, 4), (64, 4)],
+)
+def test_as_many_processes_start_at_once_as_there_are_cores(cores, most):
+    found = set()
+    for seed in range(10):
+        stage, starting, at_once = Stage(cores=cores), 0, 0
+        make_runner(stage, seed).run(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
+        for arm, what, _ in stage.log:
+            starting += arm.processes * {"start": 1, "wait_ready": -1}.get(what, 0)
+            at_once = max(at_once, starting)
+        found.add(at_once)
+        assert len(stage.of("start")) == 3
+    assert max(found) == most
 
 
 def test_the_order_is_drawn_anew_every_round(stage):
