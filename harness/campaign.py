@@ -183,7 +183,7 @@ class Campaign:
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
             f"{self.options.launcher}, schedule {self.profile.schedule.value}",
             f"looks after {'/'.join(map(str, sampling.looks))} rounds of "
-            f"{sampling.turns_min} to {sampling.turns_max} turns; budget "
+            f"{sampling.turns_min} to {sampling.turns_max} turns, more where they differ; budget "
             f"{self.profile.budget_s / 60:.3g} min",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]

@@ -20,8 +20,9 @@ _INVISIBLE = re.compile(r"\x1b\[[0-9;]*m|\x1b\].*?(?:\x07|\x1b\\)")
 
 
 def _as_under_a_shell() -> None:
-    # These tests may run in the background of a script, where Ctrl-C is ignored.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # These tests may run in the background of a script, where Ctrl-C is ignored, or under nohup.
+    for each in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
