@@ -20,7 +20,7 @@ from harness.errors import UserError
 from harness.files import write_whole
 from harness.places import ROOT
 from harness.tomlfile import shown
-from harness.trust_counts import of_newest
+from harness.trust_counts import series
 from harness.trust_log import Entry, append, entry_of, read_log
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
@@ -54,14 +54,14 @@ def main() -> None:
 
 def write_pages() -> int:
     """As the log has it; the number of sessions in it that are not counted. Raises UserError."""
-    alike, others = of_newest(read_log(LOG))
-    introduction = readme(README.read_text(), alike)
-    for path, text in ((PAGE, "\n".join(page(alike)) + "\n"), (README, introduction)):
+    newest, *before = series(read_log(LOG)) or [[]]
+    introduction = readme(README.read_text(), newest, before)
+    for path, text in ((PAGE, "\n".join(page(newest, before)) + "\n"), (README, introduction)):
         try:
             write_whole(path, text)
         except OSError as error:
             raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
-    return len(others)
+    return sum(map(len, before))
 
 
 def add_session(selected: str) -> None:

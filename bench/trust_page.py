@@ -11,7 +11,7 @@ from harness.plan import TWIN
 from harness.stats import hodges_lehmann
 from harness.tomlfile import shown
 from harness.trials import TRIALS
-from harness.trust_counts import counts_of, must, share_interval
+from harness.trust_counts import changes, counts_of, must, share_interval
 from harness.trust_log import Entry
 from harness.verdict import as_ratio
 
@@ -48,9 +48,18 @@ def share(times: int, of: int) -> str:
     return f"{times} of {of} ({100 * low:.0f}-{100 * high:.0f} %)"
 
 
-def page(entries: Sequence[Entry]) -> list[str]:
-    """docs/trust.md, whole."""
-    lines = [*HEAD.splitlines(), "", *_where(entries), "", *TABLE.splitlines()]
+def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> list[str]:
+    """docs/trust.md, whole. before: older series, the newest first; they are not counted along."""
+    lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
+    for older in before:
+        lines += ["", "## Measured otherwise, and not counted above", "", *_where(older), ""]
+        lines += [f"- {change}" for change in changes(older[-1], entries[-1])]
+        lines += ["", *_table(older)]
+    return lines
+
+
+def _table(entries: Sequence[Entry]) -> list[str]:
+    lines = TABLE.splitlines()
     for count in counts_of(entries):
         trial = TRIALS[count.trial]
         lines.append(
@@ -62,14 +71,14 @@ def page(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
-def readme(text: str, entries: Sequence[Entry]) -> str:
-    """README.md, its table as these sessions have it. text: README.md. Raises UserError where there
-    is no place for the table in it."""
+def readme(text: str, entries: Sequence[Entry], older: Sequence[Sequence[Entry]] = ()) -> str:
+    """README.md, its table as these sessions have it. text: README.md. older: series before these.
+    Raises UserError where there is no place for the table in it."""
     before, begins, rest = text.partition(BEGINS)
     _, ends, after = rest.partition(ENDS)
     if not ends:
         raise UserError(f"{shown(README)}: there must be a line {BEGINS!r}, and later {ENDS!r}")
-    return "\n".join([before + begins, *_summary(entries), ends + after])
+    return "\n".join([before + begins, *_summary(entries), *_mention(older), ends + after])
 
 
 def _summary(entries: Sequence[Entry]) -> list[str]:
@@ -88,14 +97,22 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
+def _mention(before: Sequence[Sequence[Entry]]) -> list[str]:
+    """Of older series, where they stand."""
+    sessions = sum(map(len, before))
+    told = f"Sessions that were measured otherwise, before that: {sessions}, in docs/trust.md."
+    return ["", told] if sessions else []
+
+
 def _where(entries: Sequence[Entry]) -> list[str]:
     """Of which machine and stack that is."""
     if not entries:
         return ["No session has been measured yet."]
     facts = entries[-1].fingerprint
     stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
+    sessions = f"{len(entries)} session{'s' if len(entries) > 1 else ''}"
     return [
-        f"{len(entries)} sessions on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
+        f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
         f"suite {facts['suite']}.",
     ]
 

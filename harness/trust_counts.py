@@ -36,6 +36,20 @@ def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
     return alike, [entry for entry in entries if entry not in alike]
 
 
+def series(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """All of them, the newest series first: sessions whose figures may be put together."""
+    found, left = [], list(entries)
+    while left:
+        alike, left = of_newest(left)
+        found.append(alike)
+    return found
+
+
+def changes(old: Entry, new: Entry) -> list[str]:
+    """What keeps two sessions apart, a line each."""
+    return differences(_circumstances(old), _circumstances(new))
+
+
 def _circumstances(entry: Entry) -> Mapping[str, Value]:
     """The fingerprint and the settings, without the digest of all packages, of which many are no
     part of a rank. Those that are have fields of their own."""

@@ -15,7 +15,7 @@ from harness.attribution import Blame
 from harness.errors import UserError
 from harness.outcome import Outcome
 from harness.trust import Noticed
-from harness.trust_counts import counts, of_newest
+from harness.trust_counts import counts, of_newest, series
 from harness.trust_log import Entry, append, entry_of, read_log
 from harness.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
@@ -155,6 +155,33 @@ def test_sessions_that_looked_otherwise_are_not_counted(entries):
     assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
 
 
+def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
+    settings = [{"sampling.looks": looks} for looks in ("[4]", "[6]", "[4]")]
+    log = [replace(entries[0], settings=each) for each in settings]
+    newest, *before = series([*log, *entries])
+    assert newest == entries
+    assert [[each.settings["sampling.looks"] for each in part] for part in before] == [
+        ["[4]", "[4]"],
+        ["[6]"],
+    ]
+    lines = page(newest, before)
+    assert lines[: len(page(newest))] == page(newest)
+    assert [line for line in lines if line.startswith("- ")] == [
+        "- sampling.looks: [4] -> [8, 12]",
+        "- sampling.looks: [6] -> [8, 12]",
+    ]
+    assert [line.split(" on ")[0] for line in lines if " on 2 cores" in line] == [
+        "4 sessions",
+        "2 sessions",
+        "1 session",
+    ]
+    assert sum(line.startswith("| slow10") for line in lines) == 3
+    told = readme(f"{BEGINS}\n{ENDS}", newest, before)
+    assert "before that: 3, in docs/trust.md" in told
+    assert readme(told, newest) == readme(f"{BEGINS}\n{ENDS}", newest)
+    assert series([]) == []
+
+
 def test_what_was_held_against_another_threshold_is_not_counted(entries):
     before = [
         replace(tried, threshold="<= 4") if tried.trial == "slow10" else tried
@@ -198,6 +225,6 @@ def test_a_line_that_is_none_is_named(entries, tmp_path, line):
 
 
 def test_the_log_that_ships_can_be_read():
-    alike, _ = of_newest(read_log(LOG))
-    assert page(alike) == PAGE.read_text().splitlines()
-    assert readme(README.read_text(), alike) == README.read_text()
+    newest, *before = series(read_log(LOG))
+    assert page(newest, before) == PAGE.read_text().splitlines()
+    assert readme(README.read_text(), newest, before) == README.read_text()
