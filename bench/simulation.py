@@ -125,7 +125,7 @@ def floors(
 def regression_table(sessions: int) -> list[str]:
     """Against a reference, per cent of sessions: unchanged builds, and slower ones that FAIL."""
     head = ("false FAIL", "PASS", *(f"{100 * loss:.0f} % slower FAILs" for loss in SLOWER))
-    rows = _head(
+    rows = heading(
         "noise", "spread", *(f"{name}, to {looks.value[-1]}" for looks in SHOWN for name in head)
     )
     for kind in NOISES.values():
@@ -133,11 +133,11 @@ def regression_table(sessions: int) -> list[str]:
             cells = []
             for looks in SHOWN:
                 same = rates(drawn(machine, kind, looks, sessions), looks, REGRESSION)
-                cells += [_percent(same, Verdict.FAIL, 2), _percent(same, Verdict.PASS)]
+                cells += [percent(same, Verdict.FAIL, 2), percent(same, Verdict.PASS)]
                 for loss in SLOWER:
                     slower = drawn(machine, kind, looks, sessions, 1 - loss)
-                    cells.append(_percent(rates(slower, looks, REGRESSION), Verdict.FAIL))
-            rows.append(_row(kind.name, machine.name, *cells))
+                    cells.append(percent(rates(slower, looks, REGRESSION), Verdict.FAIL))
+            rows.append(row(kind.name, machine.name, *cells))
     return rows
 
 
@@ -145,7 +145,7 @@ def efficiency_table(sessions: int) -> list[str]:
     """Against floors that one earlier session, or four, have proposed, per cent of sessions."""
     head = ("false FAIL", "PASS", "10 % slower FAILs")
     ways = [(looks, earlier) for looks in SHOWN for earlier in (1, 4)]
-    rows = _head(
+    rows = heading(
         "noise",
         "spread",
         *(
@@ -164,11 +164,11 @@ def efficiency_table(sessions: int) -> list[str]:
                     for truth in (EFFICIENCY, 0.9 * EFFICIENCY)
                 )
                 cells += [
-                    _percent(same, Verdict.FAIL, 2),
-                    _percent(same, Verdict.PASS),
-                    _percent(slower, Verdict.FAIL),
+                    percent(same, Verdict.FAIL, 2),
+                    percent(same, Verdict.PASS),
+                    percent(slower, Verdict.FAIL),
                 ]
-            rows.append(_row(kind.name, machine.name, *cells))
+            rows.append(row(kind.name, machine.name, *cells))
     return rows
 
 
@@ -181,7 +181,7 @@ def parity_table(sessions: int) -> list[str]:
         "false FAIL in 0.75",
         "EQUIVALENT in 0.75",
     )
-    rows = _head(
+    rows = heading(
         "noise", "spread", *(f"{name}, to {looks.value[-1]}" for looks in SHOWN for name in head)
     )
     for kind in NOISES.values():
@@ -192,25 +192,26 @@ def parity_table(sessions: int) -> list[str]:
                 narrow, wide = (rates(level, looks, band) for band in (PARITY_GPU, PARITY_CPU))
                 apart = rates(drawn(machine, kind, looks, sessions, 0.9), looks, PARITY_GPU)
                 cells += [
-                    _percent(narrow, Verdict.FAIL, 2),
-                    _percent(narrow, Verdict.PASS),
-                    _percent(apart, Verdict.FAIL),
-                    _percent(wide, Verdict.FAIL, 2),
-                    _percent(wide, Verdict.PASS),
+                    percent(narrow, Verdict.FAIL, 2),
+                    percent(narrow, Verdict.PASS),
+                    percent(apart, Verdict.FAIL),
+                    percent(wide, Verdict.FAIL, 2),
+                    percent(wide, Verdict.PASS),
                 ]
-            rows.append(_row(kind.name, machine.name, *cells))
+            rows.append(row(kind.name, machine.name, *cells))
     return rows
 
 
-def _head(*names: str) -> list[str]:
-    return [_row(*names), "|---" * len(names) + "|"]
+def heading(*names: str) -> list[str]:
+    """Of a table in Markdown."""
+    return [row(*names), "|---" * len(names) + "|"]
 
 
-def _row(*cells: str) -> str:
+def row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _percent(found: Rates, verdict: Verdict, digits: int = 1) -> str:
+def percent(found: Rates, verdict: Verdict, digits: int = 1) -> str:
     return f"{100 * found.share(verdict):.{digits}f}"
 
 

@@ -14,6 +14,7 @@ from harness.trials import TRIALS
 from harness.trust_counts import changes, counts_of, must, share_interval
 from harness.trust_log import Entry
 from harness.verdict import as_ratio
+from report.words import plural
 
 PAGE = ROOT / "docs" / "trust.md"
 README = ROOT / "README.md"
@@ -110,7 +111,7 @@ def _where(entries: Sequence[Entry]) -> list[str]:
         return ["No session has been measured yet."]
     facts = entries[-1].fingerprint
     stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
-    sessions = f"{len(entries)} session{'s' if len(entries) > 1 else ''}"
+    sessions = plural(len(entries), "session")
     return [
         f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
         f"suite {facts['suite']}.",

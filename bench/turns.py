@@ -17,7 +17,7 @@ from statistics import median
 import numpy as np
 
 from bench.noise import NOISES, Array, Noise
-from bench.simulation import SEED, SLOWER, Looks, rates
+from bench.simulation import SEED, SLOWER, Looks, heading, percent, rates, row
 from harness.plan import Sampling
 from harness.turns import most_turns
 from harness.verdict import REGRESSION, Verdict
@@ -56,43 +56,41 @@ def drawn(
     for session in range(sessions):
         rounds: list[list[float]] = []
         for number in range(shape[1]):
-            taken = _turns(rounds) if as_asked else _usual(rounds)
+            taken = _turns(rounds, as_asked)
             turns[session, number] = taken
             rounds.append(pairs[session, number, :taken].tolist())
             observations[session, number] += median(rounds[-1])
     return Drawn(observations, float(turns.mean()))
 
 
-def _usual(rounds: Sequence[Sequence[float]]) -> int:
-    return SAMPLING.turns_max if rounds else SAMPLING.turns_min
-
-
-def _turns(rounds: Sequence[Sequence[float]]) -> int:
+def _turns(rounds: Sequence[Sequence[float]], as_asked: bool) -> int:
     """As harness.session has it, of a single comparison."""
-    usual = _usual(rounds)
-    return min(most_turns(usual, SAMPLING.turn_spread, rounds), AFFORDABLE) if rounds else usual
+    if not rounds:
+        return SAMPLING.turns_min
+    if not as_asked:
+        return SAMPLING.turns_max
+    return min(most_turns(SAMPLING.turns_max, SAMPLING.turn_spread, rounds), AFFORDABLE)
 
 
 def table(sessions: int, looks: Looks) -> list[str]:
     head = ("turns", "false FAIL", "PASS", *(f"{100 * loss:.0f} % slower FAILs" for loss in SLOWER))
-    columns = ("noise", "pairs differ by", "turns are", *head)
-    rows = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rows = heading("noise", "pairs differ by", "turns are", *head)
     for kind in KINDS:
         for pair_spread in PAIR_SPREADS:
             for as_asked, way in ((False, "the usual"), (True, "as asked for")):
                 found = drawn(kind, pair_spread, looks, sessions, as_asked)
                 cells = (kind.name, f"{100 * pair_spread:.0f} %", way, f"{found.turns:.1f}")
-                rows.append(f"| {' | '.join((*cells, *_shares(found.observations, looks)))} |")
+                rows.append(row(*cells, *_shares(found.observations, looks)))
     return rows
 
 
 def _shares(observations: Array, looks: Looks) -> list[str]:
     same = rates(observations, looks, REGRESSION)
-    cells = [f"{100 * same.share(Verdict.FAIL):.2f}", f"{100 * same.share(Verdict.PASS):.1f}"]
+    cells = [percent(same, Verdict.FAIL, 2), percent(same, Verdict.PASS)]
     for loss in SLOWER:
         # The same noise, and so the same turns.
         slower = rates(observations + math.log1p(-loss), looks, REGRESSION)
-        cells.append(f"{100 * slower.share(Verdict.FAIL):.1f}")
+        cells.append(percent(slower, Verdict.FAIL))
     return cells
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from statistics import median
 from typing import Any
 
@@ -151,19 +152,21 @@ def back_to_back(
     candidate: Sequence[Block], reference: Sequence[Block]
 ) -> list[tuple[Block, Block]]:
     """Of every turn in which both were measured, the two blocks taken closest to each other."""
-    turns = sorted({block.turn for block in candidate} & {block.turn for block in reference})
+    ours, theirs = _by_turn(candidate), _by_turn(reference)
     return [
         min(
-            (
-                (ours, theirs)
-                for ours in candidate
-                for theirs in reference
-                if ours.turn == theirs.turn == turn
-            ),
+            product(ours[turn], theirs[turn]),
             key=lambda pair: abs(pair[0].visit - pair[1].visit),
         )
-        for turn in turns
+        for turn in sorted(ours.keys() & theirs.keys())
     ]
+
+
+def _by_turn(blocks: Iterable[Block]) -> dict[int, list[Block]]:
+    turns: dict[int, list[Block]] = {}
+    for block in blocks:
+        turns.setdefault(block.turn, []).append(block)
+    return turns
 
 
 def training(launch: Launch) -> speedup.Training:
@@ -181,13 +184,12 @@ def _of_collectives(comparison: Comparison, horovod: Launch, bare: Launch) -> fl
 def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
     """Of every turn in which a step was measured with its exchange, without it, and the exchange
     alone through the bare transport."""
-    full, local = (
-        {block.turn: block.seconds / block.steps for block in horovod.of_kind(kind)}
-        for kind in (BlockKind.FULL, BlockKind.LOCAL)
-    )
     exchange = {series.turn: series.seconds for series in bare.series if series.repeats}
-    turns = [turn for turn in full if turn in local and turn in exchange]
-    return [StepTimes(full[turn], local[turn], exchange[turn]) for turn in turns]
+    return [
+        StepTimes(full.seconds / full.steps, local.seconds / local.steps, exchange[full.turn])
+        for full, local in back_to_back(*map(horovod.of_kind, (BlockKind.FULL, BlockKind.LOCAL)))
+        if full.turn in exchange
+    ]
 
 
 def startup_seconds(comparison: Comparison, launch: Launch) -> float:

@@ -243,7 +243,8 @@ class Runner:
             while to_come and self._has_cores_for(to_come[0], starting):
                 arm = to_come.pop(0)
                 self._start_one(result, arm, groups, share_startup=len(arms) > 1)
-                starting |= {arm} & groups.keys()
+                if arm in groups:
+                    starting.add(arm)
             self.starter.hub.pump(0.1)
             for arm in list(starting):
                 if groups[arm].settled(self.sampling.startup_deadline_s):

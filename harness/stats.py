@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
+# Of a normal distribution, standard deviation / median absolute deviation.
+SD_OF_MAD = 1.4826
+
 
 class NotMeasurable(ValueError):
     """The observations contain something that is not a finite number, or there are none."""
@@ -134,4 +137,4 @@ def shift(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> Inter
 def spread(values: Sequence[float]) -> float:
     """A robust standard deviation: 1.4826 times the median absolute deviation from the median."""
     centre = median(values)
-    return 1.4826 * median(abs(value - centre) for value in values)
+    return SD_OF_MAD * median(abs(value - centre) for value in values)

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-# Of a normal distribution, standard deviation / median absolute deviation.
-SD_OF_MAD = 1.4826
+from harness.stats import SD_OF_MAD
 
 
 def most_turns(usual: int, spread: float, rounds: Sequence[Sequence[float]]) -> int:

@@ -140,7 +140,7 @@ PURE = {
         "harness.verdict",
     },
     "stats": set(),
-    "turns": set(),
+    "turns": {"harness.stats"},
     # It is given its chance.
     "walk": {"harness.plan", "random"},
     "marks": set(),
@@ -229,8 +229,8 @@ LAYERS = (
         "recipes",
         "stats",
         "straggler",
-        "turns",
     ),
+    ("turns",),
     ("plan",),
     ("planted", "runs", "speedup", "transport_tools"),
     ("verdict", "measurement", "proposal", "prediction"),
