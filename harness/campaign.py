@@ -22,6 +22,7 @@ from harness.plan import (
     Comparison,
     Profile,
     Question,
+    Schedule,
     Strategy,
     Work,
     Workload,
@@ -176,14 +177,15 @@ class Campaign:
             f"{size} (oversubscribed)" if size in self.oversubscribed_sizes() else str(size)
             for size in self.world_sizes
         ]
-        sampling = self.profile.sampling
+        sampling, schedule = self.profile.sampling, self.profile.schedule
+        more = ", more where they differ" if schedule is Schedule.ALTERNATE else ""
         return [
             f"profile {self.profile.name}: {', '.join(self.profile.models)}; "
             f"{', '.join(self.data)}, batch {self.profile.batch} per replica",
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
-            f"{self.options.launcher}, schedule {self.profile.schedule.value}",
+            f"{self.options.launcher}, schedule {schedule.value}",
             f"looks after {'/'.join(map(str, sampling.looks))} rounds of "
-            f"{sampling.turns_min} to {sampling.turns_max} turns, more where they differ; budget "
+            f"{sampling.turns_min} to {sampling.turns_max} turns{more}; budget "
             f"{self.profile.budget_s / 60:.3g} min",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]

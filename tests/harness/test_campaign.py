@@ -15,7 +15,7 @@ from harness.gpus import Gpu
 from harness.machine import Machine
 from harness.options import Options
 from harness.placement import Offer
-from harness.plan import Question
+from harness.plan import Question, Schedule
 from harness.planted import Fault
 from harness.questions import (
     at_gradient_sizes,
@@ -389,6 +389,14 @@ def test_a_campaign_describes_itself_in_a_few_lines():
     ):
         assert part in text
     assert len(planned.describe()) <= 6
+
+
+def test_turns_are_said_to_be_more_only_where_arms_take_turns():
+    planned = campaign()
+    fresh = replace(planned, profile=replace(planned.profile, schedule=Schedule.FRESH))
+    assert [
+        "turns, more where they differ;" in "\n".join(each.describe()) for each in (planned, fresh)
+    ] == [True, False]
 
 
 def test_thresholds_come_from_the_file_that_is_named(tmp_path: Path):
