@@ -45,6 +45,7 @@ TRIALS = {
     "data": Trial("data:rank=1", verdict=Verdict.INVALID, says="+data: rank 1 reads other data"),
     "leak": Trial("leak:rank=1", Question.MEMORY, term="memory"),
     "trace": Trial("longer:rank=1,phase=trace,factor=1.15", Question.STARTUP_TRACE, term="trace"),
+    "long50": Trial("longer:rank=1,phase=trace,factor=1.5", Question.STARTUP_TRACE, term="trace"),
     "bcast": Trial(
         "longer:rank=1,phase=broadcast,factor=1.5", Question.STARTUP_BROADCAST, term="broadcast"
     ),
