@@ -97,7 +97,7 @@ simulate: env ## how often verdicts err, and how to spend a session: the tables 
 	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS) && \
 	python -m bench.turns $(ARGS)
 
-trust: env data ## plant faults, in 20 more sessions of 15-25 min, and count what was noticed
+trust: env data ## plant faults, in 20 more sessions of 15-30 min, and count what was noticed
 	@$(ACTIVATE); python -m bench.trust $(ARGS)
 
 history: env ## import the sessions of results/, publish both histories, serve them
