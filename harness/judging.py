@@ -22,7 +22,7 @@ from harness.stats import NotMeasurable, hodges_lehmann
 from harness.transport_tools.figures import ToolRun
 from harness.trials import trial_of
 from harness.trust import noticed, on_trial
-from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio, judge
+from harness.verdict import ALPHA, Floor, Judgement, Rule, Verdict, as_ratio, judge
 
 NOT_THE_SAME = (
     "two groups of the same arm differ: whatever else this session compares is as doubtful; look "
@@ -144,7 +144,7 @@ class Judging:
     def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
         """A verdict that does not rest on the figure, with the figure where there is one."""
         try:
-            figure = as_ratio(hodges_lehmann(outcome.observations, alpha=0.025))
+            figure = as_ratio(hodges_lehmann(outcome.observations, ALPHA))
         except NotMeasurable:
             figure = None
         count = len(outcome.observations)

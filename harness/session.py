@@ -22,7 +22,7 @@ from harness.thresholds import Thresholds
 from harness.transport_tools.figures import ToolRun
 from harness.trials import trial_of
 from harness.turns import most_turns
-from harness.verdict import Verdict
+from harness.verdict import FEWEST_ROUNDS, Verdict
 
 # About as many starts of a process as a training run is long.
 STARTS_OF_A_RUN = 3
@@ -67,23 +67,22 @@ class Session:
         later: those of other workloads, to be measured from the same budget after these.
         """
         tools = {comparison: self._other_tools(comparison) for comparison in comparisons}
-        _Work(self, comparisons, tools, self._deadline(comparisons, later)).run()
+        _Work(self, comparisons, tools, self._share_s(comparisons, later)).run()
 
     def _other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]:
         """What they find of a sweep's operation, before its rounds, which take what is left of the
         budget. Shown, and never judged."""
-        in_time = time.monotonic() < self.began + self.profile.budget_s
+        in_time = time.monotonic() < self.budget_ends
         if self.tools is None or comparison.workload != SWEEP or not in_time:
             return ()
         collective = comparison.collective or Collective.ALLREDUCE
         return tuple(self.tools(collective, comparison.world_size))
 
-    def _deadline(self, comparisons: Sequence[Comparison], later: Sequence[Comparison]) -> float:
+    def _share_s(self, comparisons: Sequence[Comparison], later: Sequence[Comparison]) -> float:
         """What is left of the budget is shared by how long a round of each workload takes."""
-        now = time.monotonic()
-        left = self.began + self.profile.budget_s - now
+        left = self.budget_ends - time.monotonic()
         own = self._starts_of_a_round(comparisons)
-        return now + max(left, 0.0) * own / (own + self._starts_of_a_round(later))
+        return max(left, 0.0) * own / (own + self._starts_of_a_round(later))
 
     def _starts_of_a_round(self, comparisons: Sequence[Comparison]) -> int:
         """How long a round takes, in starts of a process. Past the first round, in which also what
@@ -96,6 +95,11 @@ class Session:
             for arm in comparison.arms
         }
         return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
+
+    @property
+    def budget_ends(self) -> float:
+        """By the monotonic clock."""
+        return self.began + self.profile.budget_s
 
     @property
     def rules(self) -> Rules:
@@ -111,12 +115,14 @@ class _Work:
         session: Session,
         comparisons: Sequence[Comparison],
         tools: Mapping[Comparison, tuple[ToolRun, ...]],
-        deadline: float,
+        share_s: float,
     ) -> None:
         self._session = session
         self._comparisons = comparisons
         self._tools = tools
-        self._deadline = deadline
+        self._deadline = time.monotonic() + share_s
+        # A workload whose starts take longer than others' may have as much again of what is theirs.
+        self._overtime_ends = min(self._deadline + share_s, session.budget_ends)
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
         self._decided: set[Comparison] = set()
@@ -207,10 +213,15 @@ class _Work:
         return ratios
 
     def _time_for_another(self) -> bool:
-        """Whether a round as short as may be would end within the budget."""
+        """Whether a round as short as may be would end within the share of the budget; past it,
+        whether those would end in overtime without which all that was measured bounds nothing."""
         fewest = self._sampling.turns_min
         saved = (self._runner.turns - fewest) * self._runner.turn_seconds
-        return time.monotonic() + self._seconds_of_round[-1] - saved <= self._deadline
+        round_seconds = self._seconds_of_round[-1] - saved
+        now = time.monotonic()
+        missing = FEWEST_ROUNDS - len(self._rounds)
+        in_time = now + round_seconds <= self._deadline
+        return in_time or (missing > 0 and now + missing * round_seconds <= self._overtime_ends)
 
     def _say(self, text: str) -> None:
         left = self._seconds_to_look()
@@ -222,8 +233,7 @@ class _Work:
         """What is of no interest any more once it is over."""
         left = self._seconds_to_look()
         next_look = None if left is None else self._round_began + left
-        budget_ends = self._session.began + self._session.profile.budget_s
-        self._session.doing(Doing(self._where(), text, next_look, budget_ends))
+        self._session.doing(Doing(self._where(), text, next_look, self._session.budget_ends))
 
     def _where(self) -> str:
         return f"{self._prefix}  round {len(self._rounds) + 1} of {self._next_look()}"

@@ -17,6 +17,11 @@ from harness.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehman
 # exp() of more is no number.
 LARGEST_LOGARITHM = 700.0
 
+# One-sided, to each side: of a threshold's bound, and of a figure that is only shown.
+ALPHA = 0.025
+# Without a bound nothing is passed or failed.
+FEWEST_ROUNDS = fewest_bounded(ALPHA)
+
 
 class Verdict(Enum):
     """The closed vocabulary of outcomes, in the order in which they decide the exit status."""
@@ -38,7 +43,7 @@ class Floor:
 
     fail_below: float
     pass_from: float
-    alpha: float = 0.025
+    alpha: float = ALPHA
 
     @classmethod
     def at(cls, threshold: float) -> Floor:
@@ -87,7 +92,7 @@ class Ceiling:
 
     at_most: float
     unit: str = "s"
-    alpha: float = 0.025
+    alpha: float = ALPHA
 
     def decide(self, lower: float, upper: float) -> Verdict:
         if lower > self.at_most:
