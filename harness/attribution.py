@@ -40,8 +40,8 @@ ALPHA = 0.025
 
 @dataclass(frozen=True)
 class Blame:
-    """term: what takes longer; empty if nothing does. rank: whose; None if all take longer alike.
-    share: by how much of the step, or of that phase of the start."""
+    """term: what takes longer; empty if that is not told. rank: whose; None if all take longer
+    alike. share: by how much of the step, or of that phase of the start."""
 
     term: str = ""
     rank: int | None = None
@@ -49,7 +49,7 @@ class Blame:
 
     def __str__(self) -> str:
         if not self.term:
-            return "nothing takes longer"
+            return "what these rounds do not tell"
         whose = "all ranks" if self.rank is None else f"rank {self.rank}"
         return f"{self.term} of {whose} (+{100 * self.share:.0f} %)"
 

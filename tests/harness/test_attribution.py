@@ -96,7 +96,7 @@ def test_what_takes_longer_on_all_ranks_is_nobodys_own():
 def test_where_nothing_takes_longer_nobody_is_named():
     assert blame(*USUAL) == Blame()
     assert blame(Rank(computing=0.0141), Rank(computing=0.0139)) == Blame()
-    assert str(Blame()) == "nothing takes longer"
+    assert str(Blame()) == "what these rounds do not tell"
 
 
 def test_what_only_one_of_both_tells_apart_is_not():
