@@ -67,7 +67,8 @@ class Session:
         later: those of other workloads, to be measured from the same budget after these.
         """
         tools = {comparison: self._other_tools(comparison) for comparison in comparisons}
-        _Work(self, comparisons, tools, self._share_s(comparisons, later)).run()
+        share_s = self._share_s(comparisons, later)
+        _Work(self, comparisons, tools, share_s, is_last=not later).run()
 
     def _other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]:
         """What they find of a sweep's operation, before its rounds, which take what is left of the
@@ -116,10 +117,12 @@ class _Work:
         comparisons: Sequence[Comparison],
         tools: Mapping[Comparison, tuple[ToolRun, ...]],
         share_s: float,
+        is_last: bool,
     ) -> None:
         self._session = session
         self._comparisons = comparisons
         self._tools = tools
+        self._is_last = is_last
         self._deadline = time.monotonic() + share_s
         # A workload whose starts take longer than others' may have as much again of what is theirs.
         self._overtime_ends = min(self._deadline + share_s, session.budget_ends)
@@ -213,15 +216,24 @@ class _Work:
         return ratios
 
     def _time_for_another(self) -> bool:
-        """Whether a round as short as may be would end within the share of the budget; past it,
-        whether those would end in overtime without which all that was measured bounds nothing."""
+        """Whether a round as short as may be would end within the share of the budget.
+
+        FEWEST_ROUNDS are begun even if they end in overtime: fewer bound nothing, and all would
+        have been measured for nothing. What is between them and a first look that is out of reach
+        is left to those that come after, which may lack it for either.
+        """
         fewest = self._sampling.turns_min
         saved = (self._runner.turns - fewest) * self._runner.turn_seconds
         round_seconds = self._seconds_of_round[-1] - saved
-        now = time.monotonic()
-        missing = FEWEST_ROUNDS - len(self._rounds)
+        now, done = time.monotonic(), len(self._rounds)
         in_time = now + round_seconds <= self._deadline
-        return in_time or (missing > 0 and now + missing * round_seconds <= self._overtime_ends)
+        if done < FEWEST_ROUNDS:
+            missing_s = (FEWEST_ROUNDS - done) * round_seconds
+            return in_time or now + missing_s <= self._overtime_ends
+        to_first_look = self._session.profile.sampling.looks[0] - done
+        if to_first_look > 0 and not self._is_last:
+            return now + to_first_look * round_seconds <= self._deadline
+        return in_time
 
     def _say(self, text: str) -> None:
         left = self._seconds_to_look()

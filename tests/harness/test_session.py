@@ -247,9 +247,10 @@ def test_one_round_is_measured_however_small_the_budget(stage):
 @pytest.mark.parametrize(
     ("budget_s", "rounds"),
     [
-        (2 * 92.0, 7),  # of 13 s, in half of it
-        (2 * 77.0, 6),  # 5, and the one without which they bound nothing
-        (2 * 40.0, 6),  # 3, and as much again
+        (2 * 105.0, FIRST_LOOK),  # of 13 s, in half of it
+        (2 * 103.0, FEWEST_ROUNDS),  # 7, of which the last would reach no look
+        (2 * 77.0, FEWEST_ROUNDS),  # 5, and the one without which they bound nothing
+        (2 * 40.0, FEWEST_ROUNDS),  # 3, and as much again
         (2 * 38.0, 2),  # not even twice its share would do: the rest is the other's
     ],
 )
@@ -261,6 +262,22 @@ def test_workloads_share_what_is_left_of_the_budget(stage, budget_s, rounds):
     assert len(stage.script.launched) == rounds
     passed = outcome.judgement.verdict is Verdict.PASS
     assert passed == (rounds >= FEWEST_ROUNDS)
+
+
+def test_the_last_workload_takes_what_is_left_though_no_look_is_in_reach(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=3)
+    stage.budget_s = 103.0
+    stage.measure(WEAK)
+    assert len(stage.script.launched) == 7
+
+
+def test_between_looks_a_workload_takes_the_rest_of_its_share(stage):
+    stage.sampling = Sampling(turns_min=3, turns_max=3)
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.budget_s = 2 * 10 * 13.5
+    stage.later = (weak_scaling(OTHER, 2),)
+    stage.measure(WEAK)
+    assert len(stage.script.launched) == 10
 
 
 def test_a_workload_that_starts_more_processes_gets_more_of_the_budget(stage):
