@@ -9,6 +9,7 @@ fault: if one rank is late, the others merely wait. Names of terms are the ledge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -16,7 +17,7 @@ from statistics import median
 from harness import runs
 from harness.measurement import Block, Launch
 from harness.plan import BlockKind
-from harness.stats import hodges_lehmann
+from harness.stats import Interval, hodges_lehmann, shift
 
 # Besides each phase of a start-up.
 BETWEEN, INPUT, COMPUTE, EXCHANGE = (
@@ -140,32 +141,46 @@ def _between(block: Block, rank: int) -> float:
 
 
 def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
-    """Whose fault it is that a phase of the start takes longer; pairs as in steps_blame."""
-    return _of_alone(
-        phase,
-        [
-            [
-                rank[phase] / before[phase] - 1.0
-                for rank, before in zip(slow.startup_seconds, usual.startup_seconds, strict=True)
-            ]
-            for slow, usual in pairs
-        ],
+    """Whose fault it is that a phase of the start takes longer; pairs as in steps_blame.
+
+    A start has the machine to itself: two of one round have no more in common than any two, and
+    each arm's are a sample of their own. All ranks are named only if each surely takes longer.
+    """
+    if not pairs:
+        return Blame()
+    ours, theirs = (
+        [[math.log(rank[phase]) for rank in launch.startup_seconds] for launch in arm]
+        for arm in zip(*pairs, strict=True)
     )
+    grown = _shifts(ours, theirs, ALPHA)
+    shares = [math.expm1(of_rank.estimate) for of_rank in grown]
+    # One of several is ahead by chance no more often than one of two.
+    alpha = ALPHA * 2 / max(2, len(shares))
+    ahead = _shifts([_apart(own) for own in ours], [_apart(own) for own in theirs], alpha)
+    rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
+    # Of one that takes as long as ever, it is the others that are done sooner.
+    typical = min(math.expm1(ahead[rank].estimate), shares[rank])
+    if ahead[rank].lower > 0.0 and typical >= max(WORTH_A_NAME, OWN_SHARE * max(shares)):
+        return Blame(phase, rank, shares[rank])
+    all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
+    return Blame(phase, None, min(shares)) if all_grown else Blame()
+
+
+def _shifts(
+    ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], alpha: float
+) -> list[Interval]:
+    """By how much each rank's are above those of the other arm; a row a launch."""
+    columns = zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True)
+    return [shift(own, usual, alpha) for own, usual in columns]
 
 
 def memory_blame(launches: Sequence[Launch]) -> Blame:
     """Whose resident set grows most; share: of its logarithm in 1,000 steps (harness.runs)."""
-    return _of_alone(
-        MEMORY, [[runs.growth(rank["memory"]) for rank in launch.run] for launch in launches]
-    )
-
-
-def _of_alone(term: str, rounds: Sequence[Sequence[float]]) -> Blame:
-    """Of what each rank does by itself. rounds: every rank's share, a row a round."""
-    if not rounds:
+    if not launches:
         return Blame()
+    rounds = [[runs.growth(rank["memory"]) for rank in launch.run] for launch in launches]
     # Of every rank; a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
     rank = _at_fault(rounds, max(shares))
     share = min(shares) if rank is None else shares[rank]
-    return Blame(term, rank, share) if share >= WORTH_A_NAME else Blame()
+    return Blame(MEMORY, rank, share) if share >= WORTH_A_NAME else Blame()

@@ -13,7 +13,7 @@ from harness.collectives import Collective
 from harness.outcome import Outcome
 from harness.plan import Comparison, Question
 from harness.stats import Interval
-from harness.verdict import Verdict
+from harness.verdict import Floor, Judgement, Verdict
 
 WIDTH = 80
 _NAMES = {
@@ -93,12 +93,19 @@ def figure_text(figure: Interval | None) -> str:
 def line(outcome: Outcome) -> str:
     """One case: question, model, world size, figure with interval, threshold, rounds, verdict."""
     judgement = outcome.judgement
-    rule = str(judgement.rule) if judgement.rule is not None else ""
     return (
         f"{label(outcome)} {figure_text(judgement.figure)} "
-        f"{rule:<13} {judgement.rounds:>2} {judgement.verdict.value}"
+        f"{_must_be(judgement):<13} {judgement.rounds:>2} {judgement.verdict.value}"
         f"{' *' if outcome.taken_over else ''}"
     )
+
+
+def _must_be(judgement: Judgement) -> str:
+    """What its figure is held to; where a floor has two limits, the one that decided."""
+    rule = judgement.rule
+    if isinstance(rule, Floor) and rule.limit(judgement.figure) != rule.pass_from:
+        return f"not < {rule.fail_below:.3g}"
+    return "" if rule is None else str(rule)
 
 
 def label(outcome: Outcome) -> str:
@@ -126,9 +133,10 @@ def explanation(outcome: Outcome) -> str:
     parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
     if judgement.figure is not None:
         confidence = 100 * (1 - 2 * judgement.figure.alpha)
+        held_to = f", must be {_must_be(judgement)}" if judgement.rule else ""
         parts.append(
             f"  figure {figure_text(judgement.figure).strip()} ({confidence:.0f} % interval, "
-            f"{judgement.rounds} rounds){f', must be {judgement.rule}' if judgement.rule else ''}"
+            f"{judgement.rounds} rounds){held_to}"
         )
     if judgement.reason:
         parts.append(f"  {judgement.reason}")

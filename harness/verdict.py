@@ -54,6 +54,12 @@ class Floor:
             return Verdict.FAIL
         return Verdict.PASS if lower >= self.pass_from else Verdict.INCONCLUSIVE
 
+    def limit(self, figure: Interval | None) -> float:
+        """Of the two limits the one that decides: what a figure that FAILs is surely below, or
+        what it has to reach."""
+        failed = figure is not None and figure.upper < self.fail_below
+        return self.fail_below if failed else self.pass_from
+
     def __str__(self) -> str:
         return f">= {self.pass_from:.3g}"
 

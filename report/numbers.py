@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 
 from harness.stats import Interval
-from harness.verdict import Floor
 from report.content import Value
 
 
@@ -30,13 +29,6 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
         lower: figure.lower if bounded else None,
         upper: figure.upper if bounded else None,
     }
-
-
-def limit_of(floor: Floor, figure: Interval | None) -> float:
-    """Of a floor's two limits the one that decides: what a figure that FAILs is surely below, or
-    what it has to reach."""
-    failed = figure is not None and figure.upper < floor.fail_below
-    return floor.fail_below if failed else floor.pass_from
 
 
 def is_bounded(figure: Interval) -> bool:

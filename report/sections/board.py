@@ -8,7 +8,7 @@ from harness.archive import Case
 from harness.stats import Interval
 from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 from report.content import CaseNote, Column, Figure, Row, Table
-from report.numbers import cells_of, is_bounded, limit_of
+from report.numbers import cells_of, is_bounded
 from report.plots import by_verdict, field, layered, rows_high
 from report.words import is_trial, must_be, plural, question_of, shown
 
@@ -59,7 +59,7 @@ def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
 
     def inside(value: float) -> float:
         if isinstance(rule, Floor):
-            return value / limit_of(rule, figure) - 1
+            return value / rule.limit(figure) - 1
         if isinstance(rule, Ceiling):
             return 1 - value / rule.at_most
         return min(value / rule.low - 1, 1 - value / rule.high)

@@ -8,7 +8,7 @@ from harness.archive import Case
 from harness.plan import Question
 from harness.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 from report.content import Column, Figure, Plot, Row, Section, Table
-from report.numbers import cells_of, limit_of
+from report.numbers import cells_of
 from report.plots import by_verdict, field, layered, rows_high
 from report.words import QUESTIONS, plural, several, shown, slug, workload_labels
 
@@ -144,7 +144,7 @@ def _row(case: Case, label: str) -> Row:
     if isinstance(rule, Band):
         low, high = rule.low, rule.high
     elif isinstance(rule, Floor):
-        low = limit_of(rule, case.figure)
+        low = rule.limit(case.figure)
     elif isinstance(rule, Ceiling):
         high = rule.at_most
     return {

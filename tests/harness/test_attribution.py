@@ -169,9 +169,44 @@ def test_of_a_start_that_takes_longer_on_all_ranks_none_is_named():
 
 def test_what_the_ranks_of_a_launch_have_in_common_is_not_their_own():
     usual = starting(1.0, 1.0)
-    disturbed = (starting(1.8, 1.95), usual), (usual, usual), (starting(1.1, 1.25), usual)
+    barely = starting(1.0, 1.01)
+    disturbed = (starting(1.8, 2.0), usual), (barely, usual), (starting(1.1, 1.25), usual)
     found = start_blame("trace", disturbed * 4)
     assert (found.term, found.rank) == ("trace", 1)
+
+
+# Of 16 starts on a disturbed machine, with rank 1 half as long again in every second one: what each
+# rank took over its trace, and took where nothing was planted.
+DISTURBED = [
+    ((0.84, 1.62), (0.88, 0.88)),
+    ((0.89, 1.51), (0.88, 0.94)),
+    ((1.27, 1.54), (1.44, 1.30)),
+    ((1.41, 1.51), (1.16, 1.18)),
+    ((1.25, 1.53), (1.08, 1.38)),
+    ((1.42, 2.01), (1.24, 1.38)),
+    ((1.32, 1.43), (0.86, 1.06)),
+    ((1.22, 1.92), (1.39, 1.41)),
+]
+
+
+def test_two_starts_of_a_round_have_no_more_in_common_than_any_two():
+    pairs = [(starting(*planted), starting(*usual)) for planted, usual in DISTURBED]
+    found = start_blame("trace", pairs)
+    assert (found.term, found.rank) == ("trace", 1)
+    others = [usual for _, usual in pairs]
+    again = [(planted, usual) for (planted, _), usual in zip(pairs, reversed(others), strict=True)]
+    assert start_blame("trace", again) == found
+
+
+def test_all_ranks_are_named_only_if_each_surely_takes_longer():
+    # Rank 0 does so in half of them, and less than it did in the others.
+    pairs = [
+        (starting(first, 1.3), starting(1.0 + 0.001 * number, 1.0))
+        for number, first in enumerate((1.3, 1.35, 1.4, 1.32, 0.9, 0.91, 1.31, 1.3, 0.92, 0.93))
+    ]
+    assert start_blame("trace", pairs) == Blame()
+    assert start_blame("trace", pairs[:4] * 2).rank is None
+    assert start_blame("trace", pairs[:4] * 2).share == pytest.approx(0.3, abs=0.02)
 
 
 def grown(*growth: int) -> Launch:

@@ -38,7 +38,7 @@ from harness.summary import (
     painted,
     table,
 )
-from harness.verdict import Band, Floor, Rule, Verdict
+from harness.verdict import REGRESSION, Band, Floor, Rule, Verdict
 from models.registry import NETWORKS
 from tests.support.rounds import WORKLOAD, outcome
 
@@ -245,3 +245,17 @@ def test_an_explanation_shows_cause_and_the_end_of_stderr():
 def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
     text = explanation(outcome(WEAK, RATIOS, rule, Verdict.INCONCLUSIVE))
     assert f"{confidence} % interval, 6 rounds), must be {rule}" in text
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict", "limit"),
+    [
+        ((0.90, 0.91, 0.92, 0.93, 0.94, 0.97), Verdict.FAIL, "not < 0.98"),
+        ((0.90, 0.91, 0.92, 0.93, 0.94, 0.99), Verdict.INCONCLUSIVE, ">= 0.95"),
+        ((0.96, 0.97, 0.98, 0.99, 1.00, 1.01), Verdict.PASS, ">= 0.95"),
+    ],
+)
+def test_of_two_limits_the_one_that_decided_is_shown(ratios, verdict, limit):
+    measured = outcome(WEAK, ratios, REGRESSION, verdict)
+    assert f"] {limit:<13}  6 {verdict.value}" in line(measured)
+    assert explanation(measured).splitlines()[1].endswith(f"must be {limit}")
