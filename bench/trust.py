@@ -38,6 +38,7 @@ def main() -> None:
     began = time.monotonic()
     try:
         # At first, too: what cannot be written is known before anything is measured.
+        check_log()
         others = write_pages()
         for number in range(options.sessions):
             if time.monotonic() - began >= 60 * options.minutes:
@@ -50,6 +51,15 @@ def main() -> None:
     print(PAGE.read_text())
     if others:
         print(f"{others} sessions of another machine, stack, suite or profile are not counted")
+
+
+def check_log() -> None:
+    """Raises UserError if no session could be noted."""
+    try:
+        LOG.parent.mkdir(parents=True, exist_ok=True)
+        LOG.open("a").close()
+    except OSError as error:
+        raise UserError(f"{shown(LOG)} cannot be written: {error.strerror}") from None
 
 
 def write_pages() -> int:

@@ -27,9 +27,11 @@ Written by `make trust`. A session plants each fault into one of two arms that l
 judges them as `--against` judges two stacks: FAIL if surely 2 % slower, PASS if surely not 5 %
 slower, after 8 or 12 rounds. (Memory is held against its ceiling; what makes a launch INVALID is
 found in the first round.) What is planted is a rank's among others, so one replica has twins only.
-Shares are of the sessions that came to a verdict, with 95 % intervals (Clopper and Pearson 1934).
-Figures are of all sessions: the estimate of Hodges and Lehmann with its exact 95 % interval, and
-the least and the largest. Why twins at two replicas come out low stands in measurement.md.
+Shares are of all sessions, those that came to no verdict (undecided) too, with 95 % intervals
+(Clopper and Pearson 1934); of those that called it, how many found rank and term. Figures: the
+estimate of Hodges and Lehmann with its exact 95 % interval, and the least and the largest. Each
+session is counted as it judged itself. Why twins at two replicas come out low stands in
+measurement.md.
 """
 TABLE = """\
 | planted | into | must be called | was | right rank and term | undecided | figure | from .. to |
@@ -66,7 +68,7 @@ def _table(entries: Sequence[Entry]) -> list[str]:
         lines.append(
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
             f"| {count.model}, {count.world_size} | {must(trial)} "
-            f"| {share(count.called, count.decided)} | {share(count.blamed, count.called)} "
+            f"| {share(count.called, count.sessions)} | {share(count.blamed, count.called)} "
             f"| {count.inconclusive} | {_estimate(count.figures)} | {_range(count.figures)} |"
         )
     return lines
@@ -87,12 +89,12 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     if not found:
         return _where(entries)
     twins = [count for count in found if count.trial == TWIN]
-    decided, alarms = sum(c.decided for c in twins), sum(c.alarms for c in twins)
-    lines = [*_where(entries), f"False alarms: {share(alarms, decided)}.", "", *_SHORT.splitlines()]
+    tried, alarms = sum(c.sessions for c in twins), sum(c.alarms for c in twins)
+    lines = [*_where(entries), f"False alarms: {share(alarms, tried)}.", "", *_SHORT.splitlines()]
     for count in found:
         lines.append(
             f"| {count.trial}, {count.world_size} | {must(TRIALS[count.trial])} "
-            f"| {share(count.called, count.decided)} | {count.blamed} of {count.called} "
+            f"| {share(count.called, count.sessions)} | {count.blamed} of {count.called} "
             f"| {count.inconclusive} |"
         )
     return lines

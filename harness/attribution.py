@@ -35,7 +35,8 @@ WORTH_A_NAME = 0.02
 # A rank is at fault if what it alone does is this much of what the step has grown by: what slows
 # its computing slows its part in the exchange, too.
 OWN_SHARE = 1 / 3
-# How often a rank that does no more than the others is named all the same, at most.
+# How often a given rank that does no more than the others is named all the same, at most: of two
+# ranks one or the other twice as often.
 ALPHA = 0.025
 
 

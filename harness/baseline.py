@@ -25,6 +25,16 @@ from harness.verdict import as_ratio
 
 # Of both sides: 95 % intervals where there are four rounds each or more.
 ALPHA = 0.025
+# Of what sessions were asked (harness.resume.asked), with what any figure is another one.
+_ANOTHER = (
+    "plant",
+    "against",
+    "schedule",
+    "sampling.min_block_seconds",
+    "sampling.min_block_steps",
+)
+# With what those of whole runs are, but for how long they may take.
+_RUNS, _DEADLINE = "runs.", "runs.deadline_s"
 
 
 @dataclass(frozen=True)
@@ -68,19 +78,44 @@ def direction(of: Interval) -> str:
     return "higher" if of.lower > 1 else ""
 
 
-def new_series(archive: Archive, fingerprint: Mapping[str, Any]) -> list[str]:
-    """What is otherwise than it was in that session, a line each; empty if nothing is."""
+def new_series(
+    archive: Archive, fingerprint: Mapping[str, Any], asked: Mapping[str, str]
+) -> list[str]:
+    """What is otherwise than it was in that session, a line each; empty if nothing is. asked: as
+    from harness.resume.asked."""
     earlier: Mapping[str, Any] = archive.cases[0].fingerprint
-    return differences(earlier, plain(fingerprint))
+    changed = differences(earlier, plain(fingerprint))
+    return changed + differences(_another(_asked_then(archive)), _another(asked))
 
 
-def changes(archive: Archive, outcomes: Sequence[Outcome]) -> list[Change]:
-    """Of every case that both sessions have measured soundly, asked alike."""
+def _asked_then(archive: Archive) -> Mapping[str, str]:
+    """Nothing where the session does not say."""
+    then: Mapping[str, str] = archive.session["asked"] if archive.session is not None else {}
+    return then
+
+
+def _another(asked: Mapping[str, str]) -> dict[str, str]:
+    return {name: asked[name] or "(nothing)" for name in _ANOTHER if name in asked}
+
+
+def _of_runs(asked: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value for name, value in asked.items() if name.startswith(_RUNS) and name != _DEADLINE
+    }
+
+
+def changes(
+    archive: Archive, outcomes: Sequence[Outcome], asked: Mapping[str, str]
+) -> list[Change]:
+    """Of every case that both sessions have measured soundly, asked alike. asked: as above."""
     earlier = {case.name: case for case in archive.cases if case.is_sound}
+    runs_alike = _of_runs(_asked_then(archive)) == _of_runs(asked)
     found = []
     for outcome in outcomes:
         case = earlier.get(outcome.comparison.name)
         if case is None or outcome.judgement.figure is None or not case.asks(outcome.comparison):
+            continue
+        if outcome.comparison.question.work.is_run and not runs_alike:
             continue
         changed = ratio(outcome.observations, case.document["observations"])
         if changed is not None and case.figure is not None:

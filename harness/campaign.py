@@ -139,6 +139,17 @@ class Campaign:
         one_host = nodes(self.slots, len(self.slots)) == 1
         return one_host and can_swap(self.data[dataset].directory)
 
+    def check_other_data(self, fault: Fault) -> None:
+        """Raises UserError where what it strikes cannot be given other data."""
+        for workload in self.workloads:
+            struck = fault.model in ("", workload.model)
+            if struck and not self._has_other_data(workload.dataset):
+                raise UserError(
+                    f"--plant {self.options.plant}: no two files of {workload.dataset} are equally "
+                    "large on one host, so none can take the other's place; plant it into "
+                    "--dataset cifar10, on one host"
+                )
+
     def _has_bare_transport(self) -> bool:
         """Whether Horovod runs over one that can be used without it, by mpi4py."""
         return self.options.launcher == "mpirun"
@@ -214,7 +225,7 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
     )
     every = (*workloads, *sentinels)
     data = open_data_sets(every, parse_data_dir(options.data_dir, profile.dataset))
-    return Campaign(
+    planned = Campaign(
         options=options,
         profile=profile,
         machine=machine,
@@ -229,6 +240,9 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
         ),
         fault=parse_fault(options.plant, [w.model for w in workloads], sizes),
     )
+    if planned.fault is not None and planned.fault.kind == "data":
+        planned.check_other_data(planned.fault)
+    return planned
 
 
 def _workload(name: str, profile: Profile, options: Options) -> Workload:

@@ -121,6 +121,8 @@ def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault
         (fault.model not in ("", *models), f"the networks of this session are {', '.join(models)}"),
         (fault.world_size not in (0, *sizes), f"its world sizes are {', '.join(map(str, sizes))}"),
         (not 0 <= fault.rank < ranks, f"the ranks of this session are 0 to {ranks - 1}"),
+        (fault.changes_nothing, "it would change nothing; give more"),
+        (fault.is_of_exchange and ranks == 1, "one replica alone exchanges nothing"),
     )
     for wrong, why in never:
         if wrong:

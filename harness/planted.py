@@ -81,6 +81,17 @@ class Fault:
             raise ValueError(f"factor {values['factor']} is below 1 or no number; give 1 or more")
         return cls(kind, **{"rank": 0, **values})
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether what should make it late, or its learning rate another, does not."""
+        by_how_much = {"factor", "ms"} & set(self.KINDS[self.kind])
+        return bool(by_how_much) and self.factor == 1.0 and self.ms == 0.0
+
+    @property
+    def is_of_exchange(self) -> bool:
+        """Whether it is of how all ranks exchange gradients, and not of one rank."""
+        return "rank" not in self.KINDS[self.kind]
+
     def strikes(self, arm: Arm) -> bool:
         """Whether that arm is meant: of Horovod and the session's own stack, and of the named model
         and size if any is. An arm on trial has its own."""

@@ -78,17 +78,14 @@ def probe(
     # The probe looks at what is installed, so needs no GPU.
     worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}
     cache = cache_dir / f"stack-{_key(interpreter, mpirun, worker_environment)}.json"
-    facts = _cached(cache)
-    if facts is None:
-        facts = _ask(interpreter, worker_environment, deadline_s)
-        _refuse(interpreter, facts)
-        facts["mpirun_version"] = _mpirun_version(mpirun, environment)
-        _keep(cache, facts, [interpreter, mpirun])
-    known = {field.name for field in fields(Stack)}
-    told = {name: value for name, value in facts.items() if name in known}
-    told["horovod_flags"] = tuple(facts["horovod_flags"])
-    told["packages"] = tuple(facts["packages"])
-    return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **told)
+    kept = _cached(cache, interpreter, mpirun)
+    if kept is not None:
+        return kept
+    facts = _ask(interpreter, worker_environment, deadline_s)
+    _refuse(interpreter, facts)
+    facts["mpirun_version"] = _mpirun_version(mpirun, environment)
+    _keep(cache, facts, [interpreter, mpirun])
+    return _stack(interpreter, mpirun, facts)
 
 
 def stack_differences(old: Stack, new: Stack) -> list[str]:
@@ -229,13 +226,23 @@ def _key(interpreter: Path, mpirun: Path, environment: Mapping[str, str]) -> str
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
 
 
-def _cached(cache: Path) -> dict[str, Any] | None:
-    """What an earlier probe told, unless a file that it depends on has changed since."""
+def _stack(interpreter: Path, mpirun: Path, facts: Mapping[str, Any]) -> Stack:
+    known = {field.name for field in fields(Stack)}
+    told = {name: value for name, value in facts.items() if name in known}
+    told["horovod_flags"] = tuple(facts["horovod_flags"])
+    told["packages"] = tuple(facts["packages"])
+    return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **told)
+
+
+def _cached(cache: Path, interpreter: Path, mpirun: Path) -> Stack | None:
+    """What an earlier probe told, unless a file that it depends on has changed since, or it is not
+    whole."""
     try:
         kept = json.loads(cache.read_text())
-        facts: dict[str, Any] = kept["facts"]
-        return facts if kept["stamps"] == {path: _stamp(path) for path in kept["stamps"]} else None
-    except (OSError, ValueError, LookupError, TypeError):
+        if kept["stamps"] != {path: _stamp(path) for path in kept["stamps"]}:
+            return None
+        return _stack(interpreter, mpirun, kept["facts"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

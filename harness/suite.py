@@ -25,7 +25,7 @@ from harness.placement import Offer, local_offers
 from harness.places import ROOT
 from harness.plan import AGAINST, Comparison
 from harness.proposing import check_place, propose_into
-from harness.resume import earlier_parts, resumable
+from harness.resume import asked, earlier_parts, resumable
 from harness.session import Session
 from harness.stack import probe, stack_differences
 from harness.summary import NOT_WRITTEN
@@ -127,7 +127,9 @@ class Suite:
             data_sets={name: data.identity for name, data in self.campaign.data.items()},
         )
         if self.baseline is not None:
-            self.new_series = baseline.new_series(self.baseline, facts)
+            self.new_series = baseline.new_series(
+                self.baseline, facts, asked(self.campaign, self.changed)
+            )
         if self.config.option.resume:
             # A session that still ran while this one was planned may have decided more by now.
             self.resumed = resumable(Path(self.config.option.resume))
@@ -198,7 +200,10 @@ class Suite:
             return []
         compared = []
         if self.baseline is not None:
-            found = [] if self.new_series else baseline.changes(self.baseline, self.decided)
+            found = []
+            if not self.new_series:
+                now = asked(self.campaign, self.changed)
+                found = baseline.changes(self.baseline, self.decided, now)
             compared = baseline.lines(self.baseline.directory, self.new_series, found)
         elapsed = self._journal.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed

@@ -15,13 +15,13 @@ from harness.verdict import Verdict
 
 @dataclass(frozen=True)
 class Count:
-    """Of a trial's sessions that came to a verdict, how many said what they must. alarms: how many
-    called slower what nothing was planted into."""
+    """Of a trial's sessions, how many said what they must. alarms: how many called slower what
+    nothing was planted into. inconclusive: how many came to no verdict."""
 
     trial: str
     model: str
     world_size: int
-    decided: int
+    sessions: int
     called: int
     blamed: int
     alarms: int
@@ -76,15 +76,18 @@ def counts(tried: Iterable[Tried]) -> list[Count]:
 
 
 def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
-    tried = [each for each in every if each.threshold == every[-1].threshold]
-    open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED)
-    decided = [each for each in tried if each.verdict not in open_]
+    tried = [
+        each
+        for each in every
+        if each.threshold == every[-1].threshold and each.verdict is not Verdict.NOT_JUDGED
+    ]
+    decided = [each for each in tried if each.verdict is not Verdict.INCONCLUSIVE]
     must_be = TRIALS[of[0]].verdict
     called = [each for each in decided if each.called is must_be]
     slower = [each for each in decided if each.called is Verdict.FAIL]
     return Count(
         *of,
-        decided=len(decided),
+        sessions=len(tried),
         called=len(called),
         blamed=sum(each.verdict is Verdict.PASS for each in called),
         alarms=len(slower) if must_be is Verdict.PASS else 0,

@@ -4,6 +4,7 @@ where the documents of their cases are not."""
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -78,14 +79,17 @@ def append(log: Path, entry: Entry) -> None:
 
 
 def read_log(log: Path) -> list[Entry]:
-    """In the order in which they were written; none where there is no log. Raises UserError that
-    names the line which is none of a log."""
+    """In the order in which they were written; none where there is no log. Raises UserError if it
+    cannot be read, and one that names the line which is none of a log."""
     entries = []
-    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{shown(log)}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
         try:
             entries.append(_entry(json.loads(line)))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise UserError(
                 f"{shown(log)}:{number}: no session's line ({type(error).__name__}: "
                 f"{str(error)[:60]}); take it out"
@@ -98,10 +102,13 @@ def _entry(document: Mapping[str, Any]) -> Entry:
     missing = [name for name in SHOWN if name not in fingerprint]
     if missing:
         raise KeyError(missing[0])
+    settings = dict(document["settings"])
+    if not all(isinstance(text, str) for text in settings.values()):
+        raise ValueError("a setting is no text")
     return Entry(
         str(document["session"]),
         fingerprint,
-        dict(document["settings"]),
+        settings,
         tuple(_tried_of(tried) for tried in document["tried"]),
     )
 
@@ -110,6 +117,9 @@ def _tried_of(document: Mapping[str, Any]) -> Tried:
     if document["trial"] not in TRIALS:
         raise ValueError(f"unknown trial {document['trial']!r}")
     called, figure = document["called"], document["figure"]
+    # It is a ratio, of which there are logarithms.
+    if figure is not None and not 0.0 < float(figure) < math.inf:
+        raise ValueError(f"no figure: {figure}")
     return Tried(
         document["trial"],
         str(document["model"]),

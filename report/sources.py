@@ -58,7 +58,7 @@ def read_sources(directory: Path, results: Path) -> Sources:
     trust: list[Entry] = []
     try:
         trust = read_log(results / "trust" / "sessions.jsonl")
-    except (UserError, OSError, UnicodeDecodeError) as error:
+    except UserError as error:
         refused.append(str(error))
     return Sources(
         archive, earlier, tuple(trust), tuple(history), (*archive.left_out, *unreadable, *refused)

@@ -359,7 +359,8 @@ def test_more_slots_than_cores_must_be_asked_for(tmp_path: Path) -> None:
 # mpirun kills its ranks a second after it has told them to end: the report is written by then.
 @pytest.mark.mpirun
 @pytest.mark.parametrize(
-    ("ranks", "how"), [(0, signal.SIGINT), (2, signal.SIGINT), (0, signal.SIGHUP)]
+    ("ranks", "how"),
+    [(0, signal.SIGINT), (2, signal.SIGINT), (0, signal.SIGHUP), (0, signal.SIGTERM)],
 )
 def test_an_interrupted_session_still_reports_and_leaves_nothing(
     options: list[str], ranks: int, how: signal.Signals, tmp_path: Path

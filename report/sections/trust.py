@@ -20,7 +20,7 @@ COLUMNS = (
     Column("world_size", "replicas"),
     Column("must", "must be called"),
     Column("called", "was"),
-    Column("decided", "of sessions"),
+    Column("sessions", "of sessions"),
     Column("share", "share", "%", digits=0),
     Column("lower", "lower", "%", digits=0),
     Column("upper", "upper", "%", digits=0),
@@ -85,7 +85,7 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
     if not found:
         return []
     facts = alike[-1].fingerprint
-    decided = sum(count.decided for count in found)
+    tried = sum(count.sessions for count in found)
     called = sum(count.called for count in found)
     more = f"; {len(others)} not counted, since measured otherwise" if others else ""
     return [
@@ -94,7 +94,7 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
             "What was planted, and what was said of it",
             f"{plural(len(alike), 'session')} on {facts['cores']} cores of {facts['cpu_model']}, "
             f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}{more}: {called} of "
-            f"{decided} that came to a verdict said what they must.",
+            f"{tried} trials were called what they must.",
             Table(COLUMNS, tuple(map(_row, found))),
             _plot(len(found)),
         )
@@ -103,7 +103,8 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
 
 def _row(count: Count) -> Row:
     trial = TRIALS[count.trial]
-    low, high = share_interval(count.called, count.decided) if count.decided else (None, None)
+    of = count.sessions
+    low, high = share_interval(count.called, of) if of else (None, None)
     return {
         "trial": count.trial,
         "fault": trial.fault or "nothing",
@@ -111,8 +112,8 @@ def _row(count: Count) -> Row:
         "world_size": count.world_size,
         "must": must(trial),
         "called": count.called,
-        "decided": count.decided,
-        "share": 100 * count.called / count.decided if count.decided else None,
+        "sessions": of,
+        "share": 100 * count.called / of if of else None,
         "lower": None if low is None else 100 * low,
         "upper": None if high is None else 100 * high,
         "blamed": count.blamed,
@@ -143,7 +144,7 @@ def _plot(rows: int) -> Plot:
                         field("trial", "nominal", "planted"),
                         field("must", "nominal", "must be called"),
                         field("called", "quantitative", "was"),
-                        field("decided", "quantitative", "of sessions"),
+                        field("sessions", "quantitative", "of sessions"),
                     ],
                 },
             },

@@ -81,6 +81,10 @@ def campaign(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> 
         ({"plant": "slow:model=vgg_17"}, "the networks of this session are resnet_50_s"),
         ({"plant": "longer:phase=block"}, "it strikes in init, build, input, trace, first step"),
         ({"plant": "raise:phase=ready"}, "it strikes in import, init"),
+        ({"plant": "slow:factor=1"}, "--plant slow:factor=1: it would change nothing"),
+        ({"plant": "delay:ms=0"}, "--plant delay:ms=0: it would change nothing"),
+        ({"plant": "skip", "world_sizes": "1"}, "--plant skip: one replica alone exchanges"),
+        ({"plant": "data"}, "--plant data: no two files of synthetic are equally large"),
         ({"thresholds": "/nowhere/thresholds.toml"}, "/nowhere/thresholds.toml"),
     ],
 )

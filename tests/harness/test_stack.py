@@ -186,7 +186,20 @@ class TestCache:
         probe(installed, cache, {**environment, "TF_ENABLE_ONEDNN_OPTS": "0"})
         assert runs() == 2
 
-    @pytest.mark.parametrize("damage", ["", "{", "[]", '{"stamps": {}}'])
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            "",
+            "{",
+            "[]",
+            '{"stamps": {}}',
+            '{"stamps": {}, "facts": {}}',
+            '{"stamps": {}, "facts": []}',
+            '{"stamps": {}, "facts": {"horovod_flags": [], "packages": 1}}',
+            '{"stamps": {}, "facts": {"horovod_flags": [], "packages": []}}',
+            "[" * 100_000,
+        ],
+    )
     def test_a_damaged_cache_is_probed_again(self, installed, cache, environment, runs, damage):
         first = probe(installed, cache, environment)
         (file,) = cache.iterdir()

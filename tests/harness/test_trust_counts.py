@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bench.trust import LOG
 from bench.trust_page import BEGINS, ENDS, PAGE, README, page, readme, share
@@ -16,13 +19,34 @@ from harness.errors import UserError
 from harness.outcome import Outcome
 from harness.trust import Noticed
 from harness.trust_counts import counts, of_newest, series
-from harness.trust_log import Entry, append, entry_of, read_log
+from harness.trust_log import SHOWN, Entry, append, entry_of, read_log
 from harness.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store, session_document
 
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
 RIGHT = Blame("between steps", 1, 0.1)
+FACTS = dict.fromkeys(SHOWN, "1")
+# World size and figure are left to be said.
+TRIED_LINE = json.dumps(
+    {
+        "session": "s",
+        "fingerprint": FACTS,
+        "settings": {},
+        "tried": [
+            {
+                "trial": "slow10",
+                "model": "vgg_16_s",
+                "world_size": "%s",
+                "verdict": "PASS",
+                "called": "FAIL",
+                "threshold": ">= 0.95",
+                "figure": "%s",
+            }
+        ],
+    }
+).replace('"%s"', "%s")
 RULE = Floor(0.98, 0.95)
 
 
@@ -60,13 +84,13 @@ def entries(tmp_path: Path) -> list[Entry]:
 
 def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
     nothing, slow = counts(tried for each in entries for tried in each.tried)
-    assert (nothing.trial, nothing.decided, nothing.called, nothing.inconclusive) == (
+    assert (nothing.trial, nothing.sessions, nothing.called, nothing.inconclusive) == (
         "twin",
         4,
         3,
         0,
     )
-    assert (slow.trial, slow.decided, slow.called, slow.blamed) == ("slow10", 3, 2, 1)
+    assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 4, 2, 1)
     assert slow.inconclusive == 1
     assert slow.figures == pytest.approx([0.9] * 4)
 
@@ -75,7 +99,7 @@ def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
     failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
     alike = outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
     (slow,) = counts(entry(tmp_path, "session", failed, alike).tried)
-    assert (slow.trial, slow.decided, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
+    assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
 
 
 def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
@@ -118,7 +142,7 @@ def test_the_page_has_a_line_for_each_trial(entries):
     lines = page(entries)
     (slow,) = [line for line in lines if line.startswith("| slow10")]
     assert "FAIL, for between steps of rank 1" in slow
-    assert "2 of 3" in slow
+    assert "2 of 4" in slow
     assert "1 of 2" in slow
     assert slow.endswith("| 0.900 | 0.900 .. 0.900 |")
     assert "| 0.900 [0.900, 0.900] |" in page([*entries, *entries])[-1]
@@ -131,7 +155,7 @@ def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
     assert told.startswith(f"before\n{BEGINS}\n4 sessions on")
     assert told.endswith(f"\n{ENDS}\nafter\n")
     assert "False alarms: 1 of 4 (1-81 %)." in told
-    assert "| slow10, 2 | FAIL, for between steps of rank 1 | 2 of 3 (9-99 %) | 1 of 2" in told
+    assert "| slow10, 2 | FAIL, for between steps of rank 1 | 2 of 4 (7-93 %) | 1 of 2" in told
     assert "old" not in told
     assert readme(told, entries) == told
     assert "No session has been measured yet." in readme(told, [])
@@ -188,7 +212,7 @@ def test_what_was_held_against_another_threshold_is_not_counted(entries):
         for tried in entries[0].tried
     ]
     nothing, slow = counts([*before, *entries[1].tried])
-    assert (nothing.decided, slow.decided) == (2, 1)
+    assert (nothing.sessions, slow.sessions) == (2, 1)
     assert entries[0].tried[0].threshold == ">= 0.95"
 
 
@@ -212,6 +236,12 @@ def test_entries_are_read_as_they_were_written(entries, tmp_path):
         '{"session": "s", "fingerprint": {}, "tried": [{"trial": "slow11"}]}',
         '{"session": "s", "fingerprint": {"cores": 2}, "settings": {}, "tried": []}',
         "[" * 100_000,
+        TRIED_LINE % ("Infinity", 0.9),
+        TRIED_LINE % ("1e400", 0.9),
+        TRIED_LINE % (2, "NaN"),
+        TRIED_LINE % (2, "Infinity"),
+        TRIED_LINE % (2, -0.9),
+        TRIED_LINE % (2, 0),
     ],
 )
 def test_a_line_that_is_none_is_named(entries, tmp_path, line):
@@ -222,6 +252,37 @@ def test_a_line_that_is_none_is_named(entries, tmp_path, line):
     with pytest.raises(UserError, match=r"sessions\.jsonl:2: no session's line") as refused:
         read_log(log)
     assert "\n" not in str(refused.value)
+
+
+def test_a_log_that_is_no_text_or_no_file_is_one_line(tmp_path):
+    log = tmp_path / "sessions.jsonl"
+    log.write_bytes(b"\xff\xfe{}\n")
+    with pytest.raises(UserError, match=r"sessions\.jsonl: cannot be read: .*utf-8"):
+        read_log(log)
+    with pytest.raises(UserError, match=r"cannot be read: .*directory"):
+        read_log(tmp_path)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_stands_in_the_log_it_is_counted_or_named(tmp_path, data):
+    log = tmp_path / "fuzzed.jsonl"
+    whole = bytearray((TRIED_LINE % (2, 0.9)).encode())
+    for at, byte in data.draw(
+        st.lists(st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255)), max_size=4)
+    ):
+        whole[at] = byte
+    strange = data.draw(st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2)))
+    key = data.draw(st.sampled_from(["session", "fingerprint", "settings", "tried"]))
+    replaced = json.dumps({**json.loads(TRIED_LINE % (2, 0.9)), key: strange}).encode()
+    log.write_bytes(data.draw(st.sampled_from([bytes(whole), replaced])) + b"\n")
+    try:
+        newest, *before = series(read_log(log)) or [[]]
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert page(newest, before)
+        assert readme(f"{BEGINS}\n{ENDS}", newest, before)
 
 
 def test_the_log_that_ships_can_be_read():

@@ -96,6 +96,15 @@ def test_a_log_that_cannot_be_written_is_a_line(sessions):
         trust.add_session("test_planted")
 
 
+def test_and_is_known_before_anything_is_measured(sessions):
+    trust.check_log()
+    assert read_log(sessions.log) == []
+    sessions.log.unlink()
+    sessions.log.mkdir()
+    with pytest.raises(UserError, match=r"sessions\.jsonl cannot be written: Is a directory"):
+        trust.check_log()
+
+
 WAITS = """
 import signal, sys, time
 def end(number, frame):

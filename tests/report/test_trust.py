@@ -29,19 +29,19 @@ OPEN = tried("slow10", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
 QUIET = tried("twin", Verdict.PASS, Verdict.PASS)
 
 
-def test_shares_are_of_what_came_to_a_verdict():
+def test_shares_are_of_all_sessions():
     log = [entry("a", CAUGHT, QUIET), entry("b", CAUGHT), entry("c", MISSED), entry("d", OPEN)]
     section = trust.section([], log)
     assert_sound(section)
     (figure,) = section.figures
     twin, slow = figure.table.rows
-    assert (twin["called"], twin["decided"], twin["must"]) == (1, 1, "PASS")
-    assert (slow["called"], slow["decided"], slow["inconclusive"]) == (2, 3, 1)
-    assert slow["share"] == pytest.approx(200 / 3)
-    # Clopper and Pearson, 2 of 3: their figures, from a table of the F distribution.
-    assert slow["lower"] == pytest.approx(9.43, abs=0.01)
-    assert slow["upper"] == pytest.approx(99.16, abs=0.01)
-    assert "3 of 4 that came to a verdict" in figure.says
+    assert (twin["called"], twin["sessions"], twin["must"]) == (1, 1, "PASS")
+    assert (slow["called"], slow["sessions"], slow["inconclusive"]) == (2, 4, 1)
+    assert slow["share"] == pytest.approx(50)
+    # Clopper and Pearson, 2 of 4: their figures, from a table of the F distribution.
+    assert slow["lower"] == pytest.approx(6.76, abs=0.01)
+    assert slow["upper"] == pytest.approx(93.24, abs=0.01)
+    assert ": 3 of 5 trials were called" in figure.says
 
 
 def test_another_machine_is_not_counted():
@@ -50,11 +50,16 @@ def test_another_machine_is_not_counted():
     assert "; 1 not counted, since measured otherwise" in figure.says
 
 
-def test_where_nothing_was_decided_there_is_no_share():
+def test_what_came_to_no_verdict_was_not_called():
     section = trust.section([], [entry("a", OPEN)])
     assert_sound(section)
     (row,) = section.figures[0].table.rows
-    assert row["share"] is row["lower"] is row["upper"] is None
+    assert (row["called"], row["sessions"], row["share"]) == (0, 1, 0)
+    not_judged = tried("slow10", Verdict.NOT_JUDGED, Verdict.NOT_JUDGED)
+    section = trust.section([], [entry("a", not_judged)])
+    assert_sound(section)
+    (row,) = section.figures[0].table.rows
+    assert (row["sessions"], row["share"], row["lower"]) == (0, None, None)
 
 
 def test_tonights_noise_is_shown(tmp_path):
