@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from harness import runs
-from harness.measurement import Block, Launch
-from harness.plan import BlockKind
+from harness.measurement import Block, Launch, Round
+from harness.plan import BlockKind, Comparison, Work
 from harness.stats import Interval, hodges_lehmann, shift
 
 # Besides each phase of a start-up.
@@ -26,6 +26,8 @@ BETWEEN, INPUT, COMPUTE, EXCHANGE = (
     "compute",
     "exposed communication",
 )
+# What they are together where nothing tells them apart.
+INSIDE = "compute or communication"
 # What takes no time.
 MEMORY = "memory"
 # Terms that only blocks without exchange tell apart.
@@ -56,12 +58,27 @@ class Blame:
         return f"{self.term} of {whose} (+{100 * self.share:.0f} %)"
 
 
+def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
+    """What, and who, makes the candidate slower than the reference, another launch of the same arm;
+    of memory, what makes it grow."""
+    pairs = [
+        (measured.launches[comparison.candidate.arm], measured.launches[comparison.reference.arm])
+        for measured in rounds
+    ]
+    if comparison.question.is_startup:
+        return start_blame(comparison.question.phase, pairs)
+    if comparison.question.work is Work.ENDURANCE:
+        return memory_blame([faulty for faulty, _ in pairs])
+    return steps_blame(pairs)
+
+
 def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     """Why steps of one launch take longer than those of another of the same arm beside it, of such
     pairs, one a round."""
     if not pairs:
         return Blame()
-    rounds = [_grown(slow, usual) for slow, usual in pairs]
+    told_apart = all(launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair)
+    rounds = [_grown(slow, usual, told_apart) for slow, usual in pairs]
     # Of every rank and term what is typical: a round alone is noisy.
     grown = [
         {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
@@ -78,15 +95,19 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
         return Blame(term, rank, ours[term])
     alike = {term: min(each[term] for each in grown) for term in grown[0]}
     term = max(alike, key=alike.__getitem__)
-    return Blame(term, None, alike[term]) if alike[term] >= WORTH_A_NAME else Blame()
+    if alike[term] < WORTH_A_NAME:
+        return Blame()
+    return Blame(term if told_apart or term != EXCHANGE else INSIDE, None, alike[term])
 
 
 def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
-    """The rank that does by itself what takes longer; None if no rank surely stands out, as none
-    does in fewer rounds than bound anything (harness.stats). rounds: what each rank does longer, a
-    row a round; longer: by how much the whole takes longer."""
+    """The rank that does by itself what takes longer; None if it is the only one, or none surely
+    stands out, as none does in fewer rounds than bound anything (harness.stats). rounds: what each
+    rank does longer, a row a round; longer: by how much the whole takes longer."""
     # Within each round: what the ranks of a launch have in common is the machine's.
     apart = list(zip(*(_apart(own) for own in rounds), strict=True))
+    if len(apart) == 1:
+        return None
     rank = max(range(len(apart)), key=lambda rank: median(apart[rank]))
     # Of one that takes as long as ever, it is the others that are done sooner.
     typical = min(median(apart[rank]), median(own[rank] for own in rounds))
@@ -102,9 +123,8 @@ def _apart(own: Sequence[float]) -> list[float]:
     ]
 
 
-def _grown(slow: Launch, usual: Launch) -> list[dict[str, float]]:
+def _grown(slow: Launch, usual: Launch, told_apart: bool) -> list[dict[str, float]]:
     """By what share of a step each term of each rank is longer."""
-    told_apart = all(launch.of_kind(BlockKind.LOCAL) for launch in (slow, usual))
     ours, theirs = (of_steps(launch, told_apart) for launch in (slow, usual))
     whole = median(sum(rank.values()) for rank in theirs)
     return [
@@ -161,7 +181,8 @@ def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
     # Of one that takes as long as ever, it is the others that are done sooner.
     typical = min(math.expm1(ahead[rank].estimate), shares[rank])
-    if ahead[rank].lower > 0.0 and typical >= max(WORTH_A_NAME, OWN_SHARE * max(shares)):
+    stands_out = len(shares) > 1 and ahead[rank].lower > 0.0
+    if stands_out and typical >= max(WORTH_A_NAME, OWN_SHARE * max(shares)):
         return Blame(phase, rank, shares[rank])
     all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
     return Blame(phase, None, min(shares)) if all_grown else Blame()

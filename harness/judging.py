@@ -11,11 +11,12 @@ import numpy as np
 
 from harness import evidence
 from harness.account import account
+from harness.attribution import blamed
 from harness.collectives import other_library
 from harness.launch.group import GroupFailed
 from harness.measurement import Launch, Round, observation, step_times, training
 from harness.outcome import Outcome
-from harness.plan import Arm, Comparison, Question, Work
+from harness.plan import Arm, BlockKind, Comparison, Question, Work
 from harness.rules import Rules
 from harness.speedup import refusal
 from harness.stats import NotMeasurable, hodges_lehmann
@@ -78,14 +79,17 @@ class Judging:
     def _judged(self, outcome: Outcome, at_look: bool) -> Outcome:
         """What is planted on purpose is judged as anything else is, and then whether it should."""
         called = self._called(outcome, at_look)
-        trial, question = trial_of(outcome.comparison), outcome.comparison.question
+        comparison = outcome.comparison
+        trial, question = trial_of(comparison), comparison.question
         judgement = called.judgement
         if trial is not None:
-            found = noticed(outcome.comparison, judgement, outcome.rounds)
+            found = noticed(comparison, judgement, outcome.rounds)
             called = replace(called, noticed=found)
             judgement = on_trial(trial, judgement, found)
         elif question is Question.SAME and at_look and judgement.verdict is Verdict.FAIL:
             judgement = replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
+        elif comparison.reference.arm.stack and judgement.verdict is Verdict.FAIL:
+            judgement = replace(judgement, reason=_cause(outcome))
         return replace(called, judgement=judgement)
 
     def _called(self, outcome: Outcome, at_look: bool) -> Outcome:
@@ -197,3 +201,14 @@ class Judging:
         )
         names = " and ".join(arm.label for arm in comparison.arms)
         return [f"{names} trained different weights: {difference}"] if difference else []
+
+
+def _cause(outcome: Outcome) -> str:
+    """In words, what takes longer than under the other stack, and on which rank; empty where the
+    rounds do not tell."""
+    comparison, question = outcome.comparison, outcome.comparison.question
+    of_steps = question.work is Work.BLOCKS and comparison.candidate.kind is BlockKind.FULL
+    if not of_steps and not question.is_startup:
+        return ""
+    blame = blamed(comparison, outcome.rounds)
+    return f"for {blame}" if blame.term else ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from harness.attribution import Blame, memory_blame, start_blame, steps_blame
+from harness.attribution import Blame, blamed
 from harness.measurement import Round
-from harness.plan import Comparison, Work
+from harness.plan import Comparison
 from harness.trials import Trial
 from harness.verdict import Judgement, Verdict
 
@@ -46,16 +46,3 @@ def on_trial(trial: Trial, called: Judgement, found: Noticed) -> Judgement:
         right = trial.says in called.reason
         said = f"{said}: {called.reason}" if called.reason else said
     return replace(called, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)
-
-
-def blamed(comparison: Comparison, rounds: tuple[Round, ...]) -> Blame:
-    """What, and who, makes the candidate worse than the reference."""
-    pairs = [
-        (measured.launches[comparison.candidate.arm], measured.launches[comparison.reference.arm])
-        for measured in rounds
-    ]
-    if comparison.question.is_startup:
-        return start_blame(comparison.question.phase, pairs)
-    if comparison.question.work is Work.ENDURANCE:
-        return memory_blame([faulty for faulty, _ in pairs])
-    return steps_blame(pairs)

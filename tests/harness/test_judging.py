@@ -17,8 +17,10 @@ from harness.questions import (
     memory,
     same,
     startup,
+    strong_scaling,
     sweep,
     wall_time,
+    weak_scaling,
 )
 from harness.thresholds import Line
 from harness.verdict import Band, Ceiling, Floor, Verdict
@@ -227,6 +229,44 @@ def test_another_stack_is_held_against_margins_that_need_no_threshold(stage, rat
     assert outcome.judgement.figure.estimate == pytest.approx(ratio, rel=0.01)
 
 
+def between_steps_of_rank_1(launched: Any) -> None:
+    """A tenth of its step, under the session's own stack."""
+    for block in launched.blocks if not launched.arm.stack else ():
+        block.ranks[1]["inside_seconds"] *= 0.9
+
+
+@pytest.mark.parametrize(
+    ("ask", "spoil", "said"),
+    [
+        (weak_scaling, None, "for compute or communication of all ranks (+10 %)"),
+        (weak_scaling, between_steps_of_rank_1, "for between steps of rank 1 (+10 %)"),
+        # Its blocks divide a batch: of those there are none that tell terms apart.
+        (strong_scaling, None, ""),
+    ],
+)
+def test_what_is_slower_than_under_the_other_stack_is_told_with_its_cause(stage, ask, spoil, said):
+    asked = against(ask(WORKLOAD, 2))
+    assert asked is not None
+    stage.script.speed = struck(asked.candidate.arm, 0.9)
+    stage.script.spoil = spoil or stage.script.spoil
+    judgement = stage.measure(asked)[asked].judgement
+    assert (judgement.verdict, judgement.reason) == (Verdict.FAIL, said)
+
+
+def test_so_is_a_start(stage):
+    asked = [against(each) for each in startup(WORKLOAD, 2)]
+    trace = next(each for each in asked if each is not None and each.question.phase == "trace")
+
+    def longer(launched: Any) -> None:
+        for rank in launched.startup_seconds if not launched.arm.stack else ():
+            rank["trace"] *= 1.2
+
+    stage.script.spoil = longer
+    judgement = stage.measure(trace)[trace].judgement
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.reason == "for trace of all ranks (+20 %)"
+
+
 # Wall time -------------------------------------------------------------------------------------
 
 WALL_WEAK, WALL_STRONG = wall_time(WORKLOAD, 2)
@@ -351,7 +391,8 @@ def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
     # All ranks are slower here, and not rank 1.
     assert outcome.judgement.verdict is Verdict.FAIL
     assert outcome.noticed.called is Verdict.FAIL
-    assert outcome.judgement.reason.startswith("planted slow:rank=1,factor=1.10: FAIL, for exposed")
+    said = "planted slow:rank=1,factor=1.10: FAIL, for compute or communication of all ranks"
+    assert outcome.judgement.reason.startswith(said)
 
 
 def test_what_is_planted_and_blamed_on_the_right_rank_has_passed(stage):

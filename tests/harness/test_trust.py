@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from harness import questions
-from harness.attribution import Blame
+from harness.attribution import Blame, blamed
 from harness.ledger import TERMS
 from harness.plan import TWIN, Arm, Question
 from harness.stats import Interval
 from harness.trials import TRIALS, trial_of
-from harness.trust import Noticed, blamed, noticed, on_trial
+from harness.trust import Noticed, noticed, on_trial
 from harness.verdict import Floor, Judgement, Verdict
 from harness.wire import STARTUP
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round, run_report
@@ -144,7 +144,7 @@ def test_blame_is_laid_only_where_something_takes_longer():
     assert noticed(comparison, called(Verdict.PASS), measured).blame == Blame()
     # Slower on all ranks alike.
     found = noticed(comparison, called(Verdict.FAIL), measured)
-    assert (found.blame.term, found.blame.rank) == ("exposed communication", None)
+    assert (found.blame.term, found.blame.rank) == ("compute or communication", None)
 
 
 def test_a_start_is_blamed_by_its_phase():
