@@ -78,7 +78,7 @@ def change_points(
         return [
             tuple(_change_point(line, each) for each in told[test]) for test, line in tests.items()
         ]
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise _unexpected(f"a change point: {type(error).__name__}: {error}") from None
 
 
@@ -150,13 +150,13 @@ def _read(printed: str) -> dict[str, Any]:
     for text in printed.splitlines():
         try:
             told.update(json.loads(text))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise _unexpected(f"it printed {text[:60]!r}") from None
     return told
 
 
 def _change_point(line: Line, told: Mapping[str, Any]) -> ChangePoint:
-    """Raises LookupError, TypeError or ValueError if it is none."""
+    """Raises LookupError, TypeError, ValueError or OverflowError if it is none."""
     (change,) = told["changes"]
     index = int(change["index"])
     before, after, p_value = (float(change[key]) for key in ("mean_before", "mean_after", "pvalue"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import archive as archives
@@ -24,6 +24,7 @@ from harness.outcome import Outcome
 from harness.plan import Question
 from harness.questions import parity, weak_scaling
 from harness.verdict import Band, Verdict
+from tests.support.damage import FUZZ, edited_blindly, spots, with_something_strange
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
 from tests.support.stores import SESSION, make_store, session_document
 
@@ -249,36 +250,6 @@ def damaged(content: bytes) -> Archive:
     return found
 
 
-def spots(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all values of a document."""
-    children = node.items() if isinstance(node, dict) else enumerate(node)
-    for key, child in children:
-        yield (*path, key)
-        if isinstance(child, dict | list):
-            yield from spots(child, (*path, key))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=4,
-)
-
-
-def with_something_strange(data: st.DataObject) -> dict[str, Any]:
-    """A document that has any JSON in one of its places."""
-    document: dict[str, Any] = json.loads(documents()[WEAK_FILE])
-    *parents, field = data.draw(st.sampled_from(list(spots(document))))
-    node = document
-    for key in parents:
-        node = node[key]
-    node[field] = data.draw(JSON)
-    return document
-
-
-FUZZ = settings(deadline=None, max_examples=60)
-
-
 @FUZZ
 @given(st.data())
 def test_a_text_that_ends_early_is_left_out(data):
@@ -307,14 +278,33 @@ def test_a_field_that_is_missing_is_left_out(data):
 @FUZZ
 @given(st.data())
 def test_whatever_stands_in_a_document_it_is_read_or_named(data):
-    document = with_something_strange(data)
+    document = with_something_strange(data, json.loads(documents()[WEAK_FILE]))
     damaged(json.dumps(document).encode())
 
 
 @FUZZ
 @given(st.data())
+def test_whatever_stands_in_what_a_session_says_of_itself_it_is_read_or_named(data):
+    with TemporaryDirectory() as scratch:
+        store = make_store(Path(scratch))
+        (store.directory / WEAK_FILE).write_text(documents()[WEAK_FILE])
+        written = store.write_session(
+            session_document("weak_scaling[resnet_50_s-np2]", Verdict.PASS)
+        )
+        whole = written.read_text()
+        document = with_something_strange(data, json.loads(whole))
+        blindly = edited_blindly(data, whole)
+        written.write_text(data.draw(st.sampled_from([json.dumps(document), blindly])))
+        found = read_session(store.directory)
+    assert names(found) == [WEAK.name]
+    assert (found.session is None) == bool(found.left_out)
+    assert not any("\n" in line for line in found.left_out)
+
+
+@FUZZ
+@given(st.data())
 def test_both_validators_refuse_the_same(data):
-    document = with_something_strange(data)
+    document = with_something_strange(data, json.loads(documents()[WEAK_FILE]))
     fast, thorough = archives._fast_validator("case"), archives._validator("case")
     try:
         valid = fast.is_valid(document)

@@ -21,10 +21,10 @@ from harness.trust import Noticed
 from harness.trust_counts import counts, of_newest, series
 from harness.trust_log import SHOWN, Entry, append, entry_of, read_log
 from harness.verdict import Band, Floor, Verdict
+from tests.support.damage import FUZZ, edited_blindly, with_something_strange
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store, session_document
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
 RIGHT = Blame("between steps", 1, 0.1)
 FACTS = dict.fromkeys(SHOWN, "1")
@@ -263,19 +263,13 @@ def test_a_log_that_is_no_text_or_no_file_is_one_line(tmp_path):
         read_log(tmp_path)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(FUZZ, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_stands_in_the_log_it_is_counted_or_named(tmp_path, data):
     log = tmp_path / "fuzzed.jsonl"
-    whole = bytearray((TRIED_LINE % (2, 0.9)).encode())
-    for at, byte in data.draw(
-        st.lists(st.tuples(st.integers(0, len(whole) - 1), st.integers(0, 255)), max_size=4)
-    ):
-        whole[at] = byte
-    strange = data.draw(st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2)))
-    key = data.draw(st.sampled_from(["session", "fingerprint", "settings", "tried"]))
-    replaced = json.dumps({**json.loads(TRIED_LINE % (2, 0.9)), key: strange}).encode()
-    log.write_bytes(data.draw(st.sampled_from([bytes(whole), replaced])) + b"\n")
+    whole = TRIED_LINE % (2, 0.9)
+    strange = json.dumps(with_something_strange(data, json.loads(whole)))
+    log.write_text(data.draw(st.sampled_from([strange, edited_blindly(data, whole)])) + "\n")
     try:
         newest, *before = series(read_log(log)) or [[]]
     except UserError as error:

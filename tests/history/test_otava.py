@@ -9,12 +9,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.change_points import RELEASES, Machine, made_line
 from harness.errors import UserError
-from history import places
+from history import otava, places
 from history.changes import change_of
 from history.otava import COMMAND, VERSION, Settings, change_points
+from tests.support.damage import FUZZ, edited_blindly, with_something_strange
 
 INSTALL = places.ROOT / "ci" / "otava.sh"
 QUIET = Machine(noise=0.01)
@@ -118,6 +121,26 @@ def test_an_otava_that_fails_or_prints_something_else_is_one_line(tmp_path, scri
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o755)
     assert said in refusal(command)
+
+
+CHANGE = {"index": 9, "mean_before": "1", "mean_after": "2", "pvalue": "0"}
+
+
+@FUZZ
+@given(st.data())
+def test_whatever_it_prints_is_a_change_or_one_line(data):
+    told = {"line0": [{"time": 1, "changes": [{"metric": "speed", **CHANGE}]}]}
+    strange = json.dumps(with_something_strange(data, told))
+    text = data.draw(st.sampled_from([strange, edited_blindly(data, json.dumps(told))]))
+    line = made_line(QUIET)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(otava, "_run", lambda *_: text)
+        try:
+            (points,) = change_points([line])
+        except UserError as error:
+            assert "\n" not in str(error)
+        else:
+            assert all(0 < point.index < len(line.points) for point in points)
 
 
 @pytest.mark.usefixtures("otava")

@@ -1,0 +1,51 @@
+"""Files as they may be found: with anything in one of their places, or edited by a blind hand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+FUZZ = settings(deadline=None, max_examples=60)
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=4,
+)
+
+
+def spots(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all values of a document."""
+    children = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, child in children:
+        yield (*path, key)
+        if isinstance(child, dict | list):
+            yield from spots(child, (*path, key))
+
+
+def with_something_strange(data: st.DataObject, document: Any) -> Any:
+    """A copy of the document that has any JSON in one of its places."""
+    changed = copy.deepcopy(document)
+    *parents, field = data.draw(st.sampled_from(list(spots(changed))))
+    node = changed
+    for key in parents:
+        node = node[key]
+    node[field] = data.draw(JSON)
+    return changed
+
+
+def edited_blindly(data: st.DataObject, text: str) -> str:
+    """The text, of which up to three pieces were cut out, or others put in their place."""
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 40)))
+        piece = data.draw(
+            st.sampled_from(["", "nan", "inf", "-1", "1e999", "0", "#", "\n", "9" * 5000, "\x00"])
+            | st.text(max_size=5)
+        )
+        text = text[:start] + piece + text[end:]
+    return text
