@@ -39,6 +39,21 @@ def open_store(campaign: Campaign, fingerprint: Fingerprint, earlier: Earlier) -
     return Store(directory, name, fingerprint, campaign.slots)
 
 
+def clock_problem(directory: Path) -> str:
+    """In words, where a session beside this new one is of a later time; empty where none is.
+    Sessions are told apart, and put in order, by the time at which they began."""
+    began = directory.name.partition("-")[0]
+    later = [
+        path.name for path in directory.parent.glob("*T*Z-*") if path.name[: len(began)] > began
+    ]
+    if not later:
+        return ""
+    return (
+        f"the clock was set back: {shown(directory.parent / max(later))} is of a later time, so "
+        "what asks for the newest session takes that one; move it, or name the session"
+    )
+
+
 def session_document(campaign: Campaign, seed: int, changed: Sequence[str]) -> Document:
     """What of session.json is known from the beginning."""
     return {

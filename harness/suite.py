@@ -15,7 +15,7 @@ from harness.archive import read_session
 from harness.campaign import plan_campaign
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
-from harness.journal import Journal, open_store, session_document
+from harness.journal import Journal, clock_problem, open_store, session_document
 from harness.launch.slots import Slots
 from harness.machine import local_machine
 from harness.opening import dispose, make_starter, make_tool_runner
@@ -155,6 +155,9 @@ class Suite:
         told = session_document(self.campaign, session.seed, self.changed)
         store = open_store(self.campaign, facts, earlier)
         self._journal = Journal(store, session, told, earlier, self.began)
+        problem = "" if earlier.session else clock_problem(store.directory)
+        if problem:
+            self._telling.say(problem)
         return session
 
     def taken_over_unasked(self) -> list[Verdict]:

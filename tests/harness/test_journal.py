@@ -14,7 +14,7 @@ import pytest
 
 from harness.archive import read_session
 from harness.errors import UserError
-from harness.journal import Journal
+from harness.journal import Journal, clock_problem
 from harness.questions import parity, weak_scaling
 from harness.resume import Earlier
 from harness.summary import NOT_WRITTEN
@@ -149,6 +149,17 @@ def test_a_directory_is_written_by_one_session_at_a_time(tmp_path):
     assert b"BlockingIOError" in subprocess.run(command, capture_output=True, check=False).stderr
     kept.close()
     assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_a_clock_that_was_set_back_is_told(tmp_path):
+    here = tmp_path / "20260131T120000Z-4711"
+    for name in (here.name, "20260131T115959Z-9", "20260131T120000Z-9999", "notes"):
+        (tmp_path / name).mkdir()
+    assert clock_problem(here) == ""
+    (tmp_path / "20260201T000000Z-1").mkdir()
+    said = clock_problem(here)
+    assert said.startswith("the clock was set back: ")
+    assert "20260201T000000Z-1 is of a later time" in said
 
 
 def test_how_to_go_on_is_told(tmp_path):
