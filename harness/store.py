@@ -179,9 +179,10 @@ def _tool_run(run: ToolRun) -> Document:
 
 
 def _visible_change(outcome: Outcome) -> float | None:
-    """None below two rounds."""
-    usable = [value for value in outcome.observations if math.isfinite(value)]
-    return smallest_visible_change(usable) if len(usable) > 1 else None
+    """None where the rounds bound nothing."""
+    figure = outcome.judgement.figure
+    visible = math.inf if figure is None else smallest_visible_change(figure)
+    return visible if math.isfinite(visible) else None
 
 
 def _side(side: Side) -> Document:

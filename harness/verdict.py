@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehmann, spread
-
-# exp() of more is no number.
-LARGEST_LOGARITHM = 700.0
+from harness.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehmann
 
 # One-sided, to each side: of a threshold's bound, and of a figure that is only shown.
 ALPHA = 0.025
@@ -139,11 +136,12 @@ def as_ratio(interval: Interval) -> Interval:
     return Interval(estimate, lower, upper, interval.alpha, interval.observations)
 
 
-def smallest_visible_change(observations: Sequence[float]) -> float:
-    """What a round's figure has to move by to stand out from the others of tonight: 1.4826 times
-    the median absolute deviation of the observations (measurement.md, A/A), as a share."""
-    moved = spread(observations)
-    return math.expm1(moved) if moved < LARGEST_LOGARITHM else math.inf
+def smallest_visible_change(figure: Interval) -> float:
+    """How far from its limit, as a share, the figure has to be for these rounds to tell on which
+    side it is: the longer side of its interval. Infinite where they bound nothing."""
+    if figure.lower <= 0 or math.isinf(figure.upper):
+        return math.inf
+    return max(figure.estimate / figure.lower, figure.upper / figure.estimate) - 1
 
 
 def judge(observations: Sequence[float], rule: Rule) -> Judgement:
@@ -160,7 +158,7 @@ def judge(observations: Sequence[float], rule: Rule) -> Judgement:
             f"{fewest_bounded(rule.alpha)} would: give it more time (--budget)"
         )
     elif verdict is Verdict.INCONCLUSIVE:
-        seen = 100 * smallest_visible_change(observations)
+        seen = 100 * smallest_visible_change(figure)
         reason = f"the smallest change that could be seen in these rounds is {seen:.1f} %"
     return Judgement(verdict, figure, rule, len(observations), reason)
 

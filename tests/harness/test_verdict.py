@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from harness.stats import Interval
+from harness.stats import Interval, hodges_lehmann
 from harness.verdict import (
     REGRESSION,
     Band,
@@ -199,7 +199,21 @@ def test_who_cannot_decide_says_what_could_have_been_seen():
     values = [math.log(ratio) for ratio in (0.90, 0.96, 0.99, 1.02, 1.05, 0.93)]
     undecided = judge(values, Floor.at(0.97))
     assert undecided.verdict is Verdict.INCONCLUSIVE
-    assert smallest_visible_change(values) == pytest.approx(0.0705, abs=0.001)
-    assert "that could be seen in these rounds is 7.1 %" in undecided.reason
-    assert smallest_visible_change([0.01, 0.01, 0.01]) == 0.0
-    assert smallest_visible_change([-710.0, -710.0, 710.0, 710.0]) == math.inf
+    # 0.975 [0.900, 1.050] of six rounds, whose bounds are the extremes.
+    assert undecided.figure is not None
+    seen = smallest_visible_change(undecided.figure)
+    assert seen == pytest.approx(undecided.figure.estimate / 0.90 - 1)
+    assert f"that could be seen in these rounds is {100 * seen:.1f} %" in undecided.reason
+    assert smallest_visible_change(Interval(0.9, 0.0, math.inf, 0.025, 5)) == math.inf
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_farther_from_its_limit_than_could_be_seen_is_decided(seed):
+    noise = random.Random(seed)
+    values = [noise.gauss(0, 0.05) for _ in range(8)]
+    figure = as_ratio(hodges_lehmann(values, 0.025))
+    seen = smallest_visible_change(figure)
+    assert judge(values, Floor.at(figure.estimate * (1 + 1.001 * seen))).verdict is Verdict.FAIL
+    assert judge(values, Floor.at(figure.estimate / (1 + 1.001 * seen))).verdict is Verdict.PASS
+    nearer = (figure.estimate * (1 + 0.999 * seen), figure.estimate / (1 + 0.999 * seen))
+    assert Verdict.INCONCLUSIVE in {judge(values, Floor.at(limit)).verdict for limit in nearer}
