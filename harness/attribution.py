@@ -109,10 +109,14 @@ def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
     if len(apart) == 1:
         return None
     rank = max(range(len(apart)), key=lambda rank: median(apart[rank]))
-    # Of one that takes as long as ever, it is the others that are done sooner.
-    typical = min(median(apart[rank]), median(own[rank] for own in rounds))
-    far = typical >= max(WORTH_A_NAME, OWN_SHARE * longer)
+    far = _outweighs(median(apart[rank]), median(own[rank] for own in rounds), longer)
     return rank if far and hodges_lehmann(apart[rank], ALPHA).lower > 0.0 else None
+
+
+def _outweighs(ahead: float, own: float, longer: float) -> bool:
+    """Whether a rank is so far ahead of the others that it is at fault. own: what it does longer;
+    of one that takes as long as ever, it is the others that are done sooner. longer: as above."""
+    return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
 def _apart(own: Sequence[float]) -> list[float]:
@@ -179,10 +183,8 @@ def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     alpha = ALPHA * 2 / max(2, len(shares))
     ahead = _shifts([_apart(own) for own in ours], [_apart(own) for own in theirs], alpha)
     rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
-    # Of one that takes as long as ever, it is the others that are done sooner.
-    typical = min(math.expm1(ahead[rank].estimate), shares[rank])
-    stands_out = len(shares) > 1 and ahead[rank].lower > 0.0
-    if stands_out and typical >= max(WORTH_A_NAME, OWN_SHARE * max(shares)):
+    far = _outweighs(math.expm1(ahead[rank].estimate), shares[rank], max(shares))
+    if len(shares) > 1 and far and ahead[rank].lower > 0.0:
         return Blame(phase, rank, shares[rank])
     all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
     return Blame(phase, None, min(shares)) if all_grown else Blame()

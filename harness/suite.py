@@ -53,7 +53,8 @@ class Suite:
         )
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
         self.reported: list[Outcome] = []
-        # Under --baseline: what is otherwise than it was in that session.
+        # Under --baseline: what this session is asked, and what is otherwise than in that one.
+        self._asked: dict[str, str] = {}
         self.new_series: list[str] = []
         # Under --against: what the session's own stack has otherwise, a line each.
         self.changed: list[str] = []
@@ -127,9 +128,8 @@ class Suite:
             data_sets={name: data.identity for name, data in self.campaign.data.items()},
         )
         if self.baseline is not None:
-            self.new_series = baseline.new_series(
-                self.baseline, facts, asked(self.campaign, self.changed)
-            )
+            self._asked = asked(self.campaign, self.changed)
+            self.new_series = baseline.new_series(self.baseline, facts, self._asked)
         if self.config.option.resume:
             # A session that still ran while this one was planned may have decided more by now.
             self.resumed = resumable(Path(self.config.option.resume))
@@ -203,10 +203,11 @@ class Suite:
             return []
         compared = []
         if self.baseline is not None:
-            found = []
-            if not self.new_series:
-                now = asked(self.campaign, self.changed)
-                found = baseline.changes(self.baseline, self.decided, now)
+            found = (
+                []
+                if self.new_series
+                else baseline.changes(self.baseline, self.decided, self._asked)
+            )
             compared = baseline.lines(self.baseline.directory, self.new_series, found)
         elapsed = self._journal.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed

@@ -136,10 +136,15 @@ def as_ratio(interval: Interval) -> Interval:
     return Interval(estimate, lower, upper, interval.alpha, interval.observations)
 
 
+def is_bounded(figure: Interval) -> bool:
+    """Whether there were rounds enough for the bounds of a ratio."""
+    return figure.lower > 0 and math.isfinite(figure.upper)
+
+
 def smallest_visible_change(figure: Interval) -> float:
     """How far from its limit, as a share, the figure has to be for these rounds to tell on which
     side it is: the longer side of its interval. Infinite where they bound nothing."""
-    if figure.lower <= 0 or math.isinf(figure.upper):
+    if not is_bounded(figure):
         return math.inf
     return max(figure.estimate / figure.lower, figure.upper / figure.estimate) - 1
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from harness.stats import Interval
+from harness.verdict import is_bounded
 from report.content import Value
 
 
@@ -29,11 +30,6 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
         lower: figure.lower if bounded else None,
         upper: figure.upper if bounded else None,
     }
-
-
-def is_bounded(figure: Interval) -> bool:
-    """Whether there were rounds enough for its bounds."""
-    return figure.lower > 0 and math.isfinite(figure.upper)
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.archive import Case
 from harness.plan import SWEEP, Question, Workload
 from harness.stats import Interval
-from harness.verdict import Floor, Rule
-from report.numbers import is_bounded
+from harness.verdict import Floor, Rule, is_bounded
 
 QUESTIONS = {
     Question.WEAK_SCALING: "weak scaling",

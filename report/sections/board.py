@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from harness.archive import Case
 from harness.stats import Interval
-from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
+from harness.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded
 from report.content import CaseNote, Column, Figure, Row, Table
-from report.numbers import cells_of, is_bounded
+from report.numbers import cells_of
 from report.plots import by_verdict, field, layered, rows_high
 from report.words import is_trial, must_be, plural, question_of, shown
 

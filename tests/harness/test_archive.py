@@ -24,7 +24,7 @@ from harness.outcome import Outcome
 from harness.plan import Question
 from harness.questions import parity, weak_scaling
 from harness.verdict import Band, Verdict
-from tests.support.damage import FUZZ, edited_blindly, spots, with_something_strange
+from tests.support.damage import FUZZ, damaged_json, spots, with_something_strange
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
 from tests.support.stores import SESSION, make_store, session_document
 
@@ -288,13 +288,8 @@ def test_whatever_stands_in_what_a_session_says_of_itself_it_is_read_or_named(da
     with TemporaryDirectory() as scratch:
         store = make_store(Path(scratch))
         (store.directory / WEAK_FILE).write_text(documents()[WEAK_FILE])
-        written = store.write_session(
-            session_document("weak_scaling[resnet_50_s-np2]", Verdict.PASS)
-        )
-        whole = written.read_text()
-        document = with_something_strange(data, json.loads(whole))
-        blindly = edited_blindly(data, whole)
-        written.write_text(data.draw(st.sampled_from([json.dumps(document), blindly])))
+        written = store.write_session(session_document(WEAK.name, Verdict.PASS))
+        written.write_text(damaged_json(data, written.read_text()))
         found = read_session(store.directory)
     assert names(found) == [WEAK.name]
     assert (found.session is None) == bool(found.left_out)

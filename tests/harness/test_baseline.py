@@ -35,12 +35,12 @@ THEN = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 def earlier(tmp_path: Path):
     """A session that measured weak scaling; other: further outcomes."""
 
-    def session(*other, **session_says):
+    def session(*other):
         store = make_store(tmp_path)
         for measured in (outcome(WEAK, THEN), *other):
             store.write_case(measured)
         said = session_document(WEAK.name, Verdict.PASS)
-        store.write_session({**said, "asked": dict(ASKED), **session_says})
+        store.write_session({**said, "asked": ASKED})
         return baseline.baseline_session(read_session(store.directory))
 
     return session

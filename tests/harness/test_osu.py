@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.collectives import SWEEP_BYTES, Collective
 from harness.transport_tools.figures import NotUnderstood
 from harness.transport_tools.osu import PROGRAMS, arguments, parse
-from tests.support.damage import FUZZ, edited_blindly
 
 RECORDED = Path(__file__).parent / "recorded"
 BROADCAST = (RECORDED / "osu_bcast_7.3.txt").read_text()
@@ -116,14 +113,3 @@ def test_the_sizes_asked_for_are_those_of_the_sweep(collective, world_size, size
     given = arguments(collective, world_size)
     assert given[given.index("-m") + 1] == sizes
     assert PROGRAMS.keys() == set(Collective)
-
-
-@FUZZ
-@given(st.data())
-def test_whatever_is_printed_is_read_or_not_understood_in_a_line(data):
-    try:
-        figures = parse(edited_blindly(data, BROADCAST), Collective.BROADCAST, 128)
-    except NotUnderstood as error:
-        assert len(str(error).splitlines()) == 1
-    else:
-        assert all(figure.seconds > 0 and figure.size_bytes > 0 for figure in figures)

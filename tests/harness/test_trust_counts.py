@@ -21,18 +21,17 @@ from harness.trust import Noticed
 from harness.trust_counts import counts, of_newest, series
 from harness.trust_log import SHOWN, Entry, append, entry_of, read_log
 from harness.verdict import Band, Floor, Verdict
-from tests.support.damage import FUZZ, edited_blindly, with_something_strange
+from tests.support.damage import FUZZ, damaged_json
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store, session_document
 
 TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
 RIGHT = Blame("between steps", 1, 0.1)
-FACTS = dict.fromkeys(SHOWN, "1")
 # World size and figure are left to be said.
 TRIED_LINE = json.dumps(
     {
         "session": "s",
-        "fingerprint": FACTS,
+        "fingerprint": dict.fromkeys(SHOWN, "1"),
         "settings": {},
         "tried": [
             {
@@ -267,9 +266,7 @@ def test_a_log_that_is_no_text_or_no_file_is_one_line(tmp_path):
 @given(data=st.data())
 def test_whatever_stands_in_the_log_it_is_counted_or_named(tmp_path, data):
     log = tmp_path / "fuzzed.jsonl"
-    whole = TRIED_LINE % (2, 0.9)
-    strange = json.dumps(with_something_strange(data, json.loads(whole)))
-    log.write_text(data.draw(st.sampled_from([strange, edited_blindly(data, whole)])) + "\n")
+    log.write_text(damaged_json(data, TRIED_LINE % (2, 0.9)) + "\n")
     try:
         newest, *before = series(read_log(log)) or [[]]
     except UserError as error:

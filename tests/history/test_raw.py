@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from history.raw import Refused, read_history, read_raw, write_raw
-from tests.support.damage import FUZZ, edited_blindly, with_something_strange
+from tests.support.damage import FUZZ, damaged_json
 from tests.support.histories import MACHINE_LABEL, raw_result
 
 
@@ -92,9 +92,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
 @given(data=st.data())
 def test_whatever_stands_in_a_result_it_is_read_or_refused(tmp_path, data):
     path = write_raw(tmp_path, raw_result())
-    whole = path.read_text()
-    strange = json.dumps(with_something_strange(data, json.loads(whole)))
-    path.write_text(data.draw(st.sampled_from([strange, edited_blindly(data, whole)])))
+    path.write_text(damaged_json(data, path.read_text()))
     results, refused = read_history(tmp_path)
     assert len(results) + len(refused) == 1
     assert not any("\n" in line for line in refused)

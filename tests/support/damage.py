@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,3 +50,10 @@ def edited_blindly(data: st.DataObject, text: str) -> str:
         )
         text = text[:start] + piece + text[end:]
     return text
+
+
+def damaged_json(data: st.DataObject, text: str) -> str:
+    """The text of a document, with anything in one of its places, or edited by a blind hand."""
+    if data.draw(st.booleans()):
+        return json.dumps(with_something_strange(data, json.loads(text)))
+    return edited_blindly(data, text)
