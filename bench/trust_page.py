@@ -114,9 +114,10 @@ def _where(entries: Sequence[Entry]) -> list[str]:
     facts = entries[-1].fingerprint
     stack = f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}, {facts['mpi_library']}"
     sessions = plural(len(entries), "session")
+    every = all(count.sessions == len(entries) for count in counts_of(entries))
     return [
         f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
-        f"suite {facts['suite']}.",
+        f"suite {facts['suite']}." + ("" if every else " Not all of them planted every fault."),
     ]
 
 

@@ -160,6 +160,14 @@ def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
     assert "No session has been measured yet." in readme(told, [])
 
 
+def test_sessions_that_planted_a_part_are_told(entries, tmp_path):
+    told = "Not all of them planted every fault."
+    assert not any(told in line for line in [*page(entries), *page([])])
+    alone = entry(tmp_path, "alone", CAUGHT)
+    assert any(told in line for line in page([*entries, alone]))
+    assert told in readme(f"{BEGINS}\n{ENDS}", [alone, *entries])
+
+
 @pytest.mark.parametrize("text", ["", BEGINS, ENDS, f"{ENDS} {BEGINS}"])
 def test_a_readme_without_a_place_for_it_is_refused(entries, text):
     with pytest.raises(UserError, match=r"README\.md: there must be a line"):
