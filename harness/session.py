@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median_high
@@ -86,16 +86,10 @@ class Session:
         return max(left, 0.0) * own / (own + self._starts_of_a_round(later))
 
     def _starts_of_a_round(self, comparisons: Sequence[Comparison]) -> int:
-        """How long a round takes, in starts of a process. Past the first round, in which also what
-        is only shown is launched."""
+        """Past the first round, in which also what is only shown is launched."""
         rules = self.rules
         judged = [comparison for comparison in comparisons if rules.judged(comparison)]
-        launches = {
-            (arm, comparison.rounds)
-            for comparison in judged or comparisons
-            for arm in comparison.arms
-        }
-        return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
+        return starts_of(judged or comparisons)
 
     @property
     def budget_ends(self) -> float:
@@ -106,6 +100,12 @@ class Session:
     def rules(self) -> Rules:
         """What the cases are held against."""
         return Rules(self.profile, self.thresholds, self.starter.slots)
+
+
+def starts_of(comparisons: Iterable[Comparison]) -> int:
+    """How long a round of these takes, in starts of a process."""
+    launches = {(arm, comparison.rounds) for comparison in comparisons for arm in comparison.arms}
+    return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
 
 
 class _Work:
@@ -130,6 +130,7 @@ class _Work:
         self._rounds: list[Round] = []
         self._decided: set[Comparison] = set()
         self._seconds_of_round: list[float] = []
+        self._starts_of_round: list[int] = []
         self._round_began = time.monotonic()
         self._rules = session.rules
         workload, work = comparisons[0].workload, comparisons[0].question.work
@@ -162,7 +163,7 @@ class _Work:
         looks = self._session.profile.sampling.looks
         for number in range(looks[-1]):
             wanted = self._wanted(number)
-            if not wanted or (number > 0 and not self._time_for_another()):
+            if not wanted or (number > 0 and not self._time_for_another(wanted)):
                 break
             arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
             self._runner.pairs = [each.sides for each in wanted]
@@ -170,6 +171,7 @@ class _Work:
             self._round_began = time.monotonic()
             measured = self._runner.run(number, arms)
             self._seconds_of_round.append(time.monotonic() - self._round_began)
+            self._starts_of_round.append(starts_of(wanted))
             self._session.timed_seconds += sum(
                 launch.timed_seconds for launch in measured.launches.values()
             )
@@ -194,8 +196,8 @@ class _Work:
             return sampling.turns_min
         rounds_left = self._next_look() - number
         per_round = (self._deadline - time.monotonic()) / rounds_left
-        turn_seconds = max(self._runner.turn_seconds, 1e-3)
-        apart_from_turns = self._seconds_of_round[-1] - self._runner.turns * turn_seconds
+        turn_seconds = max(self._turn_seconds(wanted), 1e-3)
+        apart_from_turns = self._round_seconds(wanted) - self._runner.turns * turn_seconds
         affordable = int((per_round - apart_from_turns) / turn_seconds)
         return min(max(affordable, sampling.turns_min), self._most_turns(wanted))
 
@@ -215,7 +217,18 @@ class _Work:
                 ratios.append(turn_ratios(comparison, measured))
         return ratios
 
-    def _time_for_another(self) -> bool:
+    def _round_seconds(self, wanted: Sequence[Comparison]) -> float:
+        """Of one with these, and as many turns as the last one had."""
+        return self._seconds_of_round[-1] * self._part_of_last(wanted)
+
+    def _turn_seconds(self, wanted: Sequence[Comparison]) -> float:
+        return self._runner.turn_seconds * self._part_of_last(wanted)
+
+    def _part_of_last(self, wanted: Sequence[Comparison]) -> float:
+        """The first round also has what is only shown, and a look decides some."""
+        return starts_of(wanted) / self._starts_of_round[-1]
+
+    def _time_for_another(self, wanted: Sequence[Comparison]) -> bool:
         """Whether a round as short as may be would end within the share of the budget.
 
         FEWEST_ROUNDS are begun even if they end in overtime: fewer bound nothing, and all would
@@ -223,8 +236,8 @@ class _Work:
         is left to those that come after, which may lack it for either.
         """
         fewest = self._sampling.turns_min
-        saved = (self._runner.turns - fewest) * self._runner.turn_seconds
-        round_seconds = self._seconds_of_round[-1] - saved
+        saved = (self._runner.turns - fewest) * self._turn_seconds(wanted)
+        round_seconds = self._round_seconds(wanted) - saved
         now, done = time.monotonic(), len(self._rounds)
         in_time = now + round_seconds <= self._deadline
         if done < FEWEST_ROUNDS:
@@ -260,8 +273,9 @@ class _Work:
         first is over."""
         if not self._seconds_of_round:
             return None
-        average = sum(self._seconds_of_round) / len(self._seconds_of_round)
-        return (self._next_look() - len(self._rounds)) * average
+        of_a_start = sum(self._seconds_of_round) / sum(self._starts_of_round)
+        next_round = starts_of(self._wanted(len(self._rounds)))
+        return (self._next_look() - len(self._rounds)) * of_a_start * next_round
 
     # Verdicts ------------------------------------------------------------------------------
 

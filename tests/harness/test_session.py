@@ -306,6 +306,19 @@ def test_what_is_only_shown_takes_nothing_of_the_budget(stage):
     assert len(stage.script.launched) == 6
 
 
+def test_a_first_round_that_also_has_what_is_only_shown_tells_how_long_others_are(stage):
+    stage.slots = 4  # on two cores
+    script = stage.script
+    script.round_seconds, script.turn_seconds, script.start_seconds = 0.0, 0.0, 5.0
+    stage.budget_s = 120.0
+    stage.later = (weak_scaling(OTHER, 2),)
+    shown = weak_scaling(WORKLOAD, 4)
+    assert verdicts(stage.measure(WEAK, shown)) == {WEAK: Verdict.PASS, shown: Verdict.NOT_JUDGED}
+    # 7 processes, then 3: as long as the first, six would not end in twice the share.
+    assert len(script.launched) == FEWEST_ROUNDS
+    assert "round 2 of 8, about 105 s to the next look" in stage.said[1]
+
+
 @pytest.mark.parametrize(
     ("budget_s", "expected"),
     [

@@ -86,6 +86,7 @@ class Script:
     scratch: Path
     speed: Speed = level
     round_seconds: float = 10.0
+    start_seconds: float = 0.0
     turn_seconds: float = 1.0
     failing: dict[Arm, int] = field(default_factory=dict)
     spoil: Callable[[Launch], None] = lambda launched: None
@@ -124,6 +125,7 @@ class MadeUpRunner:
         script.launched.append(living)
         script.turns.append(self.turns)
         script.clock += script.round_seconds + self.turns * script.turn_seconds
+        script.clock += script.start_seconds * sum(arm.processes for arm in living)
         self.turn_seconds = script.turn_seconds
         return Round(number, self.schedule, {a: self._launch(a, number) for a in living})
 
@@ -169,6 +171,7 @@ class Stage:
 
     script: Script
     cores: int = 2
+    slots: int = 2
     gpus: tuple[str, ...] = ()
     budget_s: float = ENOUGH
     sampling: Sampling = field(default_factory=Sampling)
@@ -183,7 +186,7 @@ class Stage:
 
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
         cores = tuple(range(self.cores))
-        offers = [Offer(rank, "host", cores, self.gpus) for rank in range(2)]
+        offers = [Offer(rank, "host", cores, self.gpus) for rank in range(self.slots)]
         starter: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
         kept: dict[Comparison, Outcome] = {}
         self.session = Session(
