@@ -1,9 +1,9 @@
 """Where the time went that one launch takes longer than another of the same arm, and whose it is.
 
 From blocks: of every rank's step the time between steps, the wait for its batch, and the rest.
-Where blocks without exchange were taken too, the rest is told apart into computing (with applying)
-and the exchange, in which the ranks wait for each other. What a rank does by itself tells who is at
-fault: if one rank is late, the others merely wait. Names of terms are the ledger's
+Where blocks without exchange were taken of as large a batch, the rest is told apart into computing
+(with applying) and the exchange, in which the ranks wait for each other. What a rank does by itself
+tells who is at fault: if one rank is late, the others merely wait. Names of terms are the ledger's
 (harness.ledger.TERMS).
 """
 
@@ -32,6 +32,9 @@ INSIDE = "compute or communication"
 MEMORY = "memory"
 # Terms that only blocks without exchange tell apart.
 TOLD_APART = (COMPUTE, EXCHANGE)
+# Blocks that compute as much as those of a kind, and exchange nothing. Of a divided batch there are
+# none.
+WITHOUT_EXCHANGE = {BlockKind.FULL: BlockKind.LOCAL, BlockKind.LOCAL: BlockKind.LOCAL}
 # Growth below this share of a step, or of a phase of a start, is nobody's fault.
 WORTH_A_NAME = 0.02
 # A rank is at fault if what it alone does is this much of what the step has grown by: what slows
@@ -69,16 +72,18 @@ def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
         return start_blame(comparison.question.phase, pairs)
     if comparison.question.work is Work.ENDURANCE:
         return memory_blame([faulty for faulty, _ in pairs])
-    return steps_blame(pairs)
+    return steps_blame(pairs, comparison.candidate.kind)
 
 
-def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
-    """Why steps of one launch take longer than those of another of the same arm beside it, of such
-    pairs, one a round."""
+def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL) -> Blame:
+    """Why steps of one launch, in its blocks of that kind, take longer than those of another of the
+    same arm beside it, of such pairs, one a round."""
     if not pairs:
         return Blame()
-    told_apart = all(launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair)
-    rounds = [_grown(slow, usual, told_apart) for slow, usual in pairs]
+    alone = WITHOUT_EXCHANGE.get(kind)
+    if alone and not all(launch.of_kind(alone) for pair in pairs for launch in pair):
+        alone = None
+    rounds = [_grown(slow, usual, kind, alone) for slow, usual in pairs]
     # Of every rank and term what is typical: a round alone is noisy.
     grown = [
         {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
@@ -97,7 +102,7 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     term = max(alike, key=alike.__getitem__)
     if alike[term] < WORTH_A_NAME:
         return Blame()
-    return Blame(term if told_apart or term != EXCHANGE else INSIDE, None, alike[term])
+    return Blame(term if alone or term != EXCHANGE else INSIDE, None, alike[term])
 
 
 def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
@@ -127,9 +132,11 @@ def _apart(own: Sequence[float]) -> list[float]:
     ]
 
 
-def _grown(slow: Launch, usual: Launch, told_apart: bool) -> list[dict[str, float]]:
+def _grown(
+    slow: Launch, usual: Launch, kind: BlockKind, alone: BlockKind | None
+) -> list[dict[str, float]]:
     """By what share of a step each term of each rank is longer."""
-    ours, theirs = (of_steps(launch, told_apart) for launch in (slow, usual))
+    ours, theirs = (of_steps(launch, kind, alone) for launch in (slow, usual))
     whole = median(sum(rank.values()) for rank in theirs)
     return [
         {term: (rank[term] - before[term]) / whole for term in rank}
@@ -137,18 +144,18 @@ def _grown(slow: Launch, usual: Launch, told_apart: bool) -> list[dict[str, floa
     ]
 
 
-def of_steps(launch: Launch, told_apart: bool) -> list[dict[str, float]]:
-    """Seconds of a typical step's terms, by rank. told_apart: by blocks without exchange, computing
-    from the exchange; otherwise the latter holds both."""
-    full, local = launch.of_kind(BlockKind.FULL), launch.of_kind(BlockKind.LOCAL)
+def of_steps(launch: Launch, kind: BlockKind, alone: BlockKind | None) -> list[dict[str, float]]:
+    """Seconds of a typical step's terms, by rank, of blocks of that kind. alone: those that tell
+    computing from the exchange; without any the latter holds both."""
+    blocks, computed = launch.of_kind(kind), launch.of_kind(alone) if alone else []
     result = []
-    for rank in range(len(full[0].ranks)):
-        computing = median(block.inside_seconds(rank) for block in local) if told_apart else 0.0
-        inside = median(block.inside_seconds(rank) for block in full)
+    for rank in range(len(blocks[0].ranks)):
+        computing = median(block.inside_seconds(rank) for block in computed) if computed else 0.0
+        inside = median(block.inside_seconds(rank) for block in blocks)
         result.append(
             {
-                BETWEEN: median(_between(block, rank) for block in full),
-                INPUT: median(_waiting(block, rank) for block in full),
+                BETWEEN: median(_between(block, rank) for block in blocks),
+                INPUT: median(_waiting(block, rank) for block in blocks),
                 COMPUTE: computing,
                 EXCHANGE: inside - computing,
             }

@@ -16,7 +16,7 @@ from harness.collectives import other_library
 from harness.launch.group import GroupFailed
 from harness.measurement import Launch, Round, observation, step_times, training
 from harness.outcome import Outcome
-from harness.plan import Arm, BlockKind, Comparison, Question, Work
+from harness.plan import Arm, Comparison, Question, Work
 from harness.rules import Rules
 from harness.speedup import refusal
 from harness.stats import NotMeasurable, hodges_lehmann
@@ -204,11 +204,9 @@ class Judging:
 
 
 def _cause(outcome: Outcome) -> str:
-    """In words, what takes longer than under the other stack, and on which rank; empty where the
-    rounds do not tell."""
-    comparison, question = outcome.comparison, outcome.comparison.question
-    of_steps = question.work is Work.BLOCKS and comparison.candidate.kind is BlockKind.FULL
-    if not of_steps and not question.is_startup:
+    """In words, what takes longer than under the other stack, and on which rank; empty where it is
+    no step and no start."""
+    question = outcome.comparison.question
+    if question.work is not Work.BLOCKS and not question.is_startup:
         return ""
-    blame = blamed(comparison, outcome.rounds)
-    return f"for {blame}" if blame.term else ""
+    return f"for {blamed(outcome.comparison, outcome.rounds)}"

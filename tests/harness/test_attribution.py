@@ -55,7 +55,7 @@ def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Blame:
 
 
 def test_the_terms_of_a_step_add_up_to_it():
-    (first, second) = of_steps(launched(USUAL, BOTH), told_apart=True)
+    (first, second) = of_steps(launched(USUAL, BOTH), BlockKind.FULL, BlockKind.LOCAL)
     assert first == second
     assert first == pytest.approx(
         {
@@ -65,7 +65,7 @@ def test_the_terms_of_a_step_add_up_to_it():
             "exposed communication": 0.004,
         }
     )
-    (told, _) = of_steps(launched(USUAL), told_apart=False)
+    (told, _) = of_steps(launched(USUAL), BlockKind.FULL, None)
     assert told["compute"] == 0
     assert sum(told.values()) == pytest.approx(sum(first.values()))
 
@@ -104,6 +104,29 @@ def test_what_only_one_of_both_tells_apart_is_not():
     found = steps_blame([(late, launched(USUAL, BOTH))] * ROUNDS)
     assert (found.term, found.rank) == ("between steps", 1)
     assert steps_blame([(launched(USUAL), launched(USUAL, BOTH))]) == Blame()
+
+
+def test_steps_of_a_divided_batch_have_terms_of_their_own():
+    kinds = (*BOTH, BlockKind.SPLIT)
+    late, alike = launched([Rank(), Rank(between=0.0021)], kinds), launched(USUAL, kinds)
+    # What blocks of a whole batch say of another kind is not held against them.
+    late.blocks = [
+        block if block.kind is BlockKind.SPLIT else usual
+        for block, usual in zip(late.blocks, alike.blocks, strict=True)
+    ]
+    assert steps_blame([(late, alike)] * ROUNDS) == Blame()
+    found = steps_blame([(late, alike)] * ROUNDS, BlockKind.SPLIT)
+    assert (found.term, found.rank) == ("between steps", 1)
+    longer = launched([Rank(computing=0.016)] * 2, kinds)
+    found = steps_blame([(longer, alike)] * ROUNDS, BlockKind.SPLIT)
+    assert (found.term, found.rank) == ("compute or communication", None)
+
+
+def test_steps_that_exchange_nothing_take_longer_to_compute():
+    slower = launched([Rank(computing=0.016, exchanging=0.002)] * 2, BOTH)
+    found = steps_blame([(slower, launched(USUAL, BOTH))] * ROUNDS, BlockKind.LOCAL)
+    assert (found.term, found.rank) == ("compute", None)
+    assert found.share == pytest.approx(0.002 / 0.0145)
 
 
 def test_a_round_in_which_the_machine_was_disturbed_changes_nothing():

@@ -235,13 +235,25 @@ def between_steps_of_rank_1(launched: Any) -> None:
         block.ranks[1]["inside_seconds"] *= 0.9
 
 
+def nowhere(launched: Any) -> None:
+    """Blocks last longer, and the steps in them do not."""
+    for block in launched.blocks if not launched.arm.stack else ():
+        for rank in block.ranks:
+            rank["step_seconds"] = [0.9 * seconds for seconds in rank["step_seconds"]]
+            rank["inside_seconds"] *= 0.9
+
+
 @pytest.mark.parametrize(
     ("ask", "spoil", "said"),
     [
+        (weak_scaling, nowhere, "for what these rounds do not tell"),
         (weak_scaling, None, "for compute or communication of all ranks (+10 %)"),
         (weak_scaling, between_steps_of_rank_1, "for between steps of rank 1 (+10 %)"),
         # Its blocks divide a batch: of those there are none that tell terms apart.
-        (strong_scaling, None, ""),
+        (strong_scaling, None, "for compute or communication of all ranks (+10 %)"),
+        (strong_scaling, between_steps_of_rank_1, "for between steps of rank 1 (+10 %)"),
+        # Its blocks exchange nothing.
+        (communication, None, "for compute of all ranks (+10 %)"),
     ],
 )
 def test_what_is_slower_than_under_the_other_stack_is_told_with_its_cause(stage, ask, spoil, said):
