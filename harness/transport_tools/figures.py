@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 from harness.collectives import Collective, algbw, busbw
 
+# What a 64-bit machine can address.
+_MOST_BYTES = 2**64
+
 
 class Figure(NamedTuple):
     """One size. size_bytes: of the whole buffer, as harness.collectives has it, whatever the tool
@@ -59,6 +62,14 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
     for row, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if line:
             yield row, line
+
+
+def size(text: str) -> int:
+    """Bytes of a buffer, at least one, and no more than any machine has. Raises ValueError."""
+    value = int(text)
+    if not 0 < value <= _MOST_BYTES:
+        raise ValueError(text[:20])
+    return value
 
 
 def number(text: str) -> float:

@@ -16,6 +16,7 @@ from harness.transport_tools.figures import (
     not_understood,
     number,
     numbered,
+    size,
 )
 
 # The build for MPI has a name of its own in some packages, beside one that is without.
@@ -28,7 +29,7 @@ PROGRAMS = {
 WARM_UP, REPEATS = 5, 20
 
 _STARTING = re.compile(r"# Collective test starting: (\S+)")
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\s.*")
+_RANK = re.compile(r"#\s+Rank\s+(\d{1,9})\s.*")
 # Below the table; after it may stand what NCCL last had to say.
 _SUMS = re.compile(r"# Out of bounds values\s*:\s*\d+ (\w+)")
 # Printed with two digits after the point, or three in all.
@@ -90,14 +91,14 @@ def _figure(
     # Of two of a name the first is out of place.
     cells = dict(zip(reversed(columns), reversed(values), strict=True))
     try:
-        size_bytes, microseconds = int(cells["size"]), number(cells["time"])
+        size_bytes, microseconds = size(cells["size"]), number(cells["time"])
         printed = [number(cells[name]) for name in ("algbw", "busbw")]
         wrong = cells.get("#wrong", "N/A")
         wrong_numbers = 0.0 if wrong == "N/A" else number(wrong)
     except (KeyError, ValueError):
         raise not_understood(row, line, "not a size with its time and bandwidths") from None
-    if size_bytes <= 0 or microseconds == 0:
-        raise not_understood(row, line, "a size or a time that is none")
+    if microseconds == 0:
+        raise not_understood(row, line, "a time that is none")
     if wrong_numbers:
         raise not_understood(row, line, "the numbers that came out are wrong")
     result = figure(collective, world_size, size_bytes, microseconds * 1e-6)

@@ -17,6 +17,7 @@ from harness.transport_tools.figures import (
     not_understood,
     number,
     numbered,
+    size,
 )
 
 PROGRAMS = {
@@ -69,11 +70,11 @@ def parse(text: str, collective: Collective, world_size: int) -> list[Figure]:
         if len(values) != len(columns):
             raise not_understood(row, line, f"not the {len(columns)} columns of the table")
         try:
-            size_bytes, microseconds = int(values[0]), number(values[time])
+            size_bytes, microseconds = size(values[0]), number(values[time])
         except ValueError:
             raise not_understood(row, line, "not a size and its latencies") from None
-        if size_bytes <= 0 or microseconds == 0:
-            raise not_understood(row, line, "a size or a time that is none")
+        if microseconds == 0:
+            raise not_understood(row, line, "a time that is none")
         found.append(figure(collective, world_size, size_bytes * share, microseconds * 1e-6))
     if not found:
         raise NotUnderstood("a table without rows")

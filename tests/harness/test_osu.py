@@ -81,7 +81,8 @@ def test_greetings_before_the_title_are_left_out():
         (BROADCAST.replace("986.45", "986.45  7"), "line 9 .*not the 2 columns"),
         (BROADCAST.replace("986.45", "nan"), "line 9 .*not a size and its latencies"),
         (BROADCAST.replace("986.45", "-986.45"), "line 9 .*not a size and its latencies"),
-        (BROADCAST.replace("986.45", "0.00"), "line 9 .*a size or a time that is none"),
+        (BROADCAST.replace("986.45", "0.00"), "line 9 .*a time that is none"),
+        (BROADCAST.replace("1048576", "9" * 400), "line 9 .*not a size and its latencies"),
         (BROADCAST.replace("1048576", "1M"), "line 9 .*not a size and its latencies"),
     ],
 )

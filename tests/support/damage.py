@@ -45,7 +45,9 @@ def edited_blindly(data: st.DataObject, text: str) -> str:
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 40)))
         piece = data.draw(
-            st.sampled_from(["", "nan", "inf", "-1", "1e999", "0", "#", "\n", "9" * 5000, "\x00"])
+            st.sampled_from(
+                ["", "nan", "inf", "-1", "1e999", "0", "#", "\n", "9" * 400, "9" * 5000, "\x00"]
+            )
             | st.text(max_size=5)
         )
         text = text[:start] + piece + text[end:]
