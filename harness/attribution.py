@@ -32,9 +32,6 @@ INSIDE = "compute or communication"
 MEMORY = "memory"
 # Terms that only blocks without exchange tell apart.
 TOLD_APART = (COMPUTE, EXCHANGE)
-# Blocks that compute as much as those of a kind, and exchange nothing. Of a divided batch there are
-# none.
-WITHOUT_EXCHANGE = {BlockKind.FULL: BlockKind.LOCAL, BlockKind.LOCAL: BlockKind.LOCAL}
 # Growth below this share of a step, or of a phase of a start, is nobody's fault.
 WORTH_A_NAME = 0.02
 # A rank is at fault if what it alone does is this much of what the step has grown by: what slows
@@ -80,10 +77,11 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockK
     same arm beside it, of such pairs, one a round."""
     if not pairs:
         return Blame()
-    alone = WITHOUT_EXCHANGE.get(kind)
-    if alone and not all(launch.of_kind(alone) for pair in pairs for launch in pair):
-        alone = None
-    rounds = [_grown(slow, usual, kind, alone) for slow, usual in pairs]
+    # Blocks without exchange take a whole batch.
+    told_apart = kind is not BlockKind.SPLIT and all(
+        launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair
+    )
+    rounds = [_grown(slow, usual, kind, told_apart) for slow, usual in pairs]
     # Of every rank and term what is typical: a round alone is noisy.
     grown = [
         {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
@@ -102,7 +100,7 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockK
     term = max(alike, key=alike.__getitem__)
     if alike[term] < WORTH_A_NAME:
         return Blame()
-    return Blame(term if alone or term != EXCHANGE else INSIDE, None, alike[term])
+    return Blame(term if told_apart or term != EXCHANGE else INSIDE, None, alike[term])
 
 
 def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
@@ -133,10 +131,10 @@ def _apart(own: Sequence[float]) -> list[float]:
 
 
 def _grown(
-    slow: Launch, usual: Launch, kind: BlockKind, alone: BlockKind | None
+    slow: Launch, usual: Launch, kind: BlockKind, told_apart: bool
 ) -> list[dict[str, float]]:
     """By what share of a step each term of each rank is longer."""
-    ours, theirs = (of_steps(launch, kind, alone) for launch in (slow, usual))
+    ours, theirs = (of_steps(launch, kind, told_apart) for launch in (slow, usual))
     whole = median(sum(rank.values()) for rank in theirs)
     return [
         {term: (rank[term] - before[term]) / whole for term in rank}
@@ -144,13 +142,13 @@ def _grown(
     ]
 
 
-def of_steps(launch: Launch, kind: BlockKind, alone: BlockKind | None) -> list[dict[str, float]]:
-    """Seconds of a typical step's terms, by rank, of blocks of that kind. alone: those that tell
-    computing from the exchange; without any the latter holds both."""
-    blocks, computed = launch.of_kind(kind), launch.of_kind(alone) if alone else []
+def of_steps(launch: Launch, kind: BlockKind, told_apart: bool) -> list[dict[str, float]]:
+    """Seconds of a typical step's terms, by rank, of blocks of that kind. told_apart: by blocks
+    without exchange, computing from the exchange; otherwise the latter holds both."""
+    blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
     result = []
     for rank in range(len(blocks[0].ranks)):
-        computing = median(block.inside_seconds(rank) for block in computed) if computed else 0.0
+        computing = median(block.inside_seconds(rank) for block in local) if told_apart else 0.0
         inside = median(block.inside_seconds(rank) for block in blocks)
         result.append(
             {
