@@ -1,17 +1,18 @@
 """From observations to a word: PASS, FAIL, INCONCLUSIVE, INVALID or NOT JUDGED.
 
 An observation is ln(speed_candidate / speed_reference / ideal) of one launch, or the logarithm of
-another ratio or of a time in seconds. The rules and their error rates are those of
-docs/measurement.md.
+another ratio or of a time in seconds. When a verdict may be tried is in harness/interim.py; the
+rules and their error rates are those of docs/measurement.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from harness.scatter import Noise
 from harness.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehmann
 
 # One-sided, to each side: of a threshold's bound, and of a figure that is only shown.
@@ -46,10 +47,15 @@ class Floor:
     def at(cls, threshold: float) -> Floor:
         return cls(threshold, threshold)
 
-    def decide(self, lower: float, upper: float) -> Verdict:
-        if upper < self.fail_below:
-            return Verdict.FAIL
-        return Verdict.PASS if lower >= self.pass_from else Verdict.INCONCLUSIVE
+    def passes(self, figure: Interval) -> bool:
+        return figure.lower >= self.pass_from
+
+    def fails(self, figure: Interval) -> bool:
+        return figure.upper < self.fail_below
+
+    def shown(self, to_pass: Interval, to_fail: Interval) -> Interval:
+        """Returns the interval of which each bound is the one that may decide."""
+        return replace(to_pass, upper=to_fail.upper)
 
     def limit(self, figure: Interval | None) -> float:
         """Of the two limits the one that decides: what a figure that FAILs is surely below, or
@@ -76,11 +82,15 @@ class Band:
     high: float
     alpha: float = 0.05
 
-    def decide(self, lower: float, upper: float) -> Verdict:
-        if upper < self.low or lower > self.high:
-            return Verdict.FAIL
-        inside = self.low <= lower and upper <= self.high
-        return Verdict.PASS if inside else Verdict.INCONCLUSIVE
+    def passes(self, figure: Interval) -> bool:
+        return self.low <= figure.lower and figure.upper <= self.high
+
+    def fails(self, figure: Interval) -> bool:
+        return figure.upper < self.low or figure.lower > self.high
+
+    def shown(self, to_pass: Interval, to_fail: Interval) -> Interval:
+        """Returns the interval that decides: either end may pass or fail the figure."""
+        return to_pass if self.passes(to_pass) else to_fail
 
     def __str__(self) -> str:
         return f"in {self.low:.3g}..{self.high:.3g}"
@@ -97,10 +107,15 @@ class Ceiling:
     unit: str = "s"
     alpha: float = ALPHA
 
-    def decide(self, lower: float, upper: float) -> Verdict:
-        if lower > self.at_most:
-            return Verdict.FAIL
-        return Verdict.PASS if upper <= self.at_most else Verdict.INCONCLUSIVE
+    def passes(self, figure: Interval) -> bool:
+        return figure.upper <= self.at_most
+
+    def fails(self, figure: Interval) -> bool:
+        return figure.lower > self.at_most
+
+    def shown(self, to_pass: Interval, to_fail: Interval) -> Interval:
+        """Returns the interval of which each bound is the one that may decide."""
+        return replace(to_pass, lower=to_fail.lower)
 
     def __str__(self) -> str:
         return f"<= {self.at_most:.3g} {self.unit}".rstrip()
@@ -114,7 +129,10 @@ class Judgement:
     """A verdict with the figure it rests on.
 
     figure is on the scale of ratios or seconds, not of logarithms; None where nothing could be
-    measured. reason says why, for every verdict that the figure alone does not explain.
+    measured. Its alpha is that of the bound which may pass it, fail_alpha that of the bound which
+    may fail it; None where it could not FAIL. early: of a PASS, or of bounds that are shown, after
+    so few rounds that they rest on what is known of the machine's noise. reason says why, for every
+    verdict that the figure alone does not explain.
     """
 
     verdict: Verdict
@@ -122,6 +140,8 @@ class Judgement:
     rule: Rule | None
     rounds: int
     reason: str = ""
+    fail_alpha: float | None = None
+    early: Noise | None = None
 
 
 def as_ratio(interval: Interval) -> Interval:
@@ -149,23 +169,41 @@ def smallest_visible_change(figure: Interval) -> float:
     return max(figure.estimate / figure.lower, figure.upper / figure.estimate) - 1
 
 
-def judge(observations: Sequence[float], rule: Rule) -> Judgement:
-    """Hold the observations (one natural logarithm of a ratio per launch) against a rule."""
+def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = None) -> Judgement:
+    """Compare the observations (one natural logarithm of a ratio per launch) with a rule, by exact
+    bounds. fail_alpha: of the bound that may FAIL it, where that is not the rule's own."""
+    count = len(observations)
+    fail_alpha = rule.alpha if fail_alpha is None else fail_alpha
     try:
-        figure = as_ratio(hodges_lehmann(observations, rule.alpha))
-    except NotMeasurable as error:
-        return Judgement(Verdict.INVALID, None, rule, len(observations), str(error))
-    verdict = rule.decide(figure.lower, figure.upper)
-    reason = ""
-    if math.isinf(figure.upper):
-        reason = (
-            f"{len(observations)} rounds bound nothing at a one-sided {rule.alpha}, "
-            f"{fewest_bounded(rule.alpha)} would: give it more time (--budget)"
+        to_pass, to_fail = (
+            as_ratio(hodges_lehmann(observations, alpha)) for alpha in (rule.alpha, fail_alpha)
         )
-    elif verdict is Verdict.INCONCLUSIVE:
-        seen = 100 * smallest_visible_change(figure)
-        reason = f"the smallest change that could be seen in these rounds is {seen:.1f} %"
-    return Judgement(verdict, figure, rule, len(observations), reason)
+    except NotMeasurable as error:
+        return Judgement(Verdict.INVALID, None, rule, count, str(error))
+    figure = rule.shown(to_pass, to_fail)
+    if math.isinf(to_pass.upper):
+        reason = (
+            f"only {count} rounds: an interval of {100 * (1 - 2 * rule.alpha):.0f} % needs "
+            f"{fewest_bounded(rule.alpha)} at least; raise --budget"
+        )
+        return Judgement(Verdict.INCONCLUSIVE, figure, rule, count, reason)
+    verdict = decide(rule, to_pass, to_fail)
+    reason = undecided(figure) if verdict is Verdict.INCONCLUSIVE else ""
+    return Judgement(verdict, figure, rule, count, reason, fail_alpha=fail_alpha)
+
+
+def decide(rule: Rule, to_pass: Interval, to_fail: Interval) -> Verdict:
+    """Returns the verdict on a figure with bounds at the level that may PASS it, and at the level
+    that may FAIL it."""
+    if rule.fails(to_fail):
+        return Verdict.FAIL
+    return Verdict.PASS if rule.passes(to_pass) else Verdict.INCONCLUSIVE
+
+
+def undecided(figure: Interval) -> str:
+    """Returns why a figure has no verdict, in words."""
+    seen = 100 * smallest_visible_change(figure)
+    return f"the smallest change that could be seen in these rounds is {seen:.1f} %"
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:

@@ -1,0 +1,130 @@
+"""Interim analyses: after how many rounds a comparison may be judged, and by which bounds.
+
+After three to six rounds a comparison can PASS and no more, by bounds that also rest on how far
+turns of a launch differ and on what launches of this machine are known to differ by. It FAILs only
+at the full looks of a profile (8, 12, ...), by the exact bounds of the signed-rank test. The error
+rates of both together are simulated (docs/measurement.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from statistics import fmean, median
+
+from harness.scatter import (
+    Noise,
+    Row,
+    mean_of_inverse,
+    round_variance,
+    turn_variance,
+    turns_freedom,
+)
+from harness.stats import Interval, hodges_lehmann
+from harness.verdict import (
+    FEWEST_ROUNDS,
+    Judgement,
+    Rule,
+    Verdict,
+    as_ratio,
+    judge,
+    undecided,
+)
+
+# Rounds after which a verdict is tried that can only be PASS.
+EARLY_LOOKS = (3, 4, 5, 6)
+# A full look of fewer rounds could not FAIL anything at FIRST_FAIL.
+FEWEST_FULL = 8
+# What a bound's level is multiplied by: at an early look, and, of the bound that may FAIL a
+# comparison, at all but the later full looks (0.025 becomes 0.0118, three of 256 sign patterns).
+EARLY, FIRST_FAIL = 0.2, 0.472
+# Degrees of freedom within launches without which the noise of turns is not known.
+FEWEST_FREEDOM = 6
+# What the floor of the variance counts for beside the rounds' own, in rounds.
+PRIOR_ROUNDS = 4
+
+
+def next_look(rounds: int, looks: Sequence[int]) -> int:
+    """Returns after how many rounds a verdict is tried next; the last look past the last one."""
+    early = (look for look in EARLY_LOOKS if look < looks[0])
+    return next((look for look in (*early, *looks) if look > rounds), looks[-1])
+
+
+def judge_rounds(
+    rows: Sequence[Row], rule: Rule, looks: Sequence[int], noise: Noise, forced: bool = False
+) -> Judgement:
+    """Judge a comparison after so many rounds.
+
+    rows: a row a round, the ln ratios of its turns; of what has one value a launch, that value.
+    looks: the full ones. forced: whether there will be no further round. Between looks, and at a
+    look that leaves it open, the verdict is INCONCLUSIVE.
+    """
+    values, count = [median(row) for row in rows], len(rows)
+    if count in looks or (forced and count >= looks[0]):
+        return judge(values, rule, fail_alpha=_fail_alpha(count, rule, looks))
+    exact = judge(values, rule)
+    if exact.verdict is Verdict.INVALID or count > looks[0]:
+        return _left_open(exact)
+    early = early_interval(rows, EARLY * rule.alpha, noise)
+    if forced and count >= FEWEST_ROUNDS and exact.verdict is Verdict.PASS:
+        return exact
+    if early is None:
+        return _left_open(exact)
+    if (forced or count in EARLY_LOOKS) and rule.passes(early):
+        return Judgement(Verdict.PASS, early, rule, count, early=noise)
+    if count < FEWEST_ROUNDS:
+        exact = replace(exact, figure=early, early=noise)
+    return _left_open(exact)
+
+
+def _left_open(judgement: Judgement) -> Judgement:
+    """Returns it without a verdict on the figure, which these rounds may not give."""
+    if judgement.verdict is Verdict.INVALID or judgement.figure is None:
+        return judgement
+    return replace(
+        judgement,
+        verdict=Verdict.INCONCLUSIVE,
+        reason=judgement.reason or undecided(judgement.figure),
+        fail_alpha=None,
+    )
+
+
+def _fail_alpha(count: int, rule: Rule, looks: Sequence[int]) -> float:
+    """Returns the level of the bound that may FAIL: the rule's own at the later full looks."""
+    return rule.alpha if count in looks[1:] else FIRST_FAIL * rule.alpha
+
+
+def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval | None:
+    """Returns the figure with bounds from few rounds, as a ratio; None where there are too few
+    turns to tell their noise.
+
+    The variance of a round is at least what launches of this machine are known to vary by and what
+    its turns explain, twice over, since few turns tell that poorly; the rounds' own variance is
+    pooled with it as if it were known from PRIOR_ROUNDS rounds.
+
+    Raises NotMeasurable for a ratio that is more than a number can hold.
+    """
+    count = len(rows)
+    if count < EARLY_LOOKS[0] or turns_freedom(rows) < FEWEST_FREEDOM:
+        return None
+    correlated = (1 + noise.correlation) / (1 - noise.correlation)
+    of_turns = max(2.0, 1.25 * correlated) * turn_variance(rows) * mean_of_inverse(rows)
+    floor = noise.launch_sd**2 + of_turns
+    pooled = (PRIOR_ROUNDS * floor + (count - 1) * round_variance(rows)) / (
+        PRIOR_ROUNDS + count - 1
+    )
+    values = [median(row) for row in rows]
+    half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * math.sqrt(max(floor, pooled) / count)
+    centre = fmean(values)
+    estimate = hodges_lehmann(values, alpha).estimate
+    return as_ratio(Interval(estimate, centre - half, centre + half, alpha, count))
+
+
+@cache
+def _quantile(probability: float, freedom: int) -> float:
+    """Returns that quantile of Student's t."""
+    from scipy.special import stdtrit  # late: it takes a while to import
+
+    return float(stdtrit(freedom, probability))

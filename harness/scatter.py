@@ -1,0 +1,98 @@
+"""What the figures of one comparison scatter by: within a launch, and from launch to launch.
+
+Numbers in, numbers out. A row holds the ln ratios of the turns of one round, in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median, variance
+
+Row = Sequence[float]
+
+# What launches of one machine differ by (standard deviation of ln ratio) where nothing is known.
+UNKNOWN_LAUNCH_SD = 0.05
+# No correlation of turns above this is believed: it would ask for more rounds than there are.
+MOST_CORRELATED = 0.6
+# The variance of a median is 1.25 times that of a mean, of so many turns as a launch has.
+OF_A_MEDIAN = 1.25
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What an early look has to know of the machine beside its own rounds.
+
+    launch_sd: the standard deviation of ln ratio from launch to launch, beyond that of turns.
+    correlation: between a turn and the next one of the same launch. source: where launch_sd is
+    from, in words.
+    """
+
+    launch_sd: float = UNKNOWN_LAUNCH_SD
+    correlation: float = 0.0
+    source: str = "assumed, for a machine of which too few sessions are known"
+
+
+def turns_freedom(rows: Sequence[Row]) -> int:
+    """Returns the degrees of freedom that the variance of turns within launches has."""
+    return sum(len(row) - 1 for row in rows)
+
+
+def turn_variance(rows: Sequence[Row]) -> float:
+    """Returns the variance of a turn about the mean of its launch, pooled; 0 without freedom."""
+    freedom = turns_freedom(rows)
+    return sum(_squares(row) for row in rows) / freedom if freedom > 0 else 0.0
+
+
+def mean_of_inverse(rows: Sequence[Row]) -> float:
+    """Returns the mean of 1 / (number of turns) over the rounds."""
+    return fmean(1 / len(row) for row in rows)
+
+
+def round_variance(rows: Sequence[Row]) -> float:
+    """Returns the variance of the rounds' medians; needs two rounds at least."""
+    return variance(median(row) for row in rows)
+
+
+def launch_variance(rows: Sequence[Row]) -> float:
+    """Returns by how much rounds vary beyond what their turns explain: an unbiased estimate of the
+    variance between launches, which can be negative."""
+    explained = OF_A_MEDIAN * turn_variance(rows) * mean_of_inverse(rows)
+    return round_variance(rows) - explained
+
+
+def turn_correlation(comparisons: Sequence[Sequence[Row]]) -> float:
+    """Returns the correlation of consecutive turns, pooled over comparisons, within 0 and
+    MOST_CORRELATED.
+
+    Deviations from the mean of T turns correlate by -1/T where the turns do not, which is added.
+    """
+    rows = [row for comparison in comparisons for row in comparison if len(row) > 1]
+    squares = sum(map(_squares, rows))
+    if squares == 0:
+        return 0.0
+    products = sum(
+        (one - mean) * (other - mean)
+        for row in rows
+        for mean in [fmean(row)]
+        for one, other in pairwise(row)
+    )
+    unbiased = products / squares + 1 / fmean(map(len, rows))
+    return min(max(unbiased, 0.0), MOST_CORRELATED)
+
+
+def turns_worth(
+    turn_sd: float, launch_sd: float, apart_seconds: float, turn_seconds: float, most: int
+) -> int:
+    """Returns how many turns a launch should take, up to `most`, so that a verdict takes the least
+    time: the cheaper a turn beside the rest of a round, and the more turns vary beside launches,
+    the more. apart_seconds: what a round takes apart from its turns."""
+    worth = 1.12 * turn_sd / launch_sd * math.sqrt(max(apart_seconds, 0.0) / turn_seconds)
+    return min(most, round(worth))
+
+
+def _squares(row: Row) -> float:
+    mean = fmean(row)
+    return sum((value - mean) ** 2 for value in row)
