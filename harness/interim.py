@@ -22,7 +22,7 @@ from harness.scatter import (
     turn_variance,
     turns_freedom,
 )
-from harness.stats import Interval, hodges_lehmann
+from harness.stats import Interval, NotMeasurable, hodges_lehmann
 from harness.verdict import (
     FEWEST_ROUNDS,
     Judgement,
@@ -53,13 +53,18 @@ def next_look(rounds: int, looks: Sequence[int]) -> int:
 
 
 def judge_rounds(
-    rows: Sequence[Row], rule: Rule, looks: Sequence[int], noise: Noise, forced: bool = False
+    rows: Sequence[Row],
+    rule: Rule,
+    looks: Sequence[int],
+    noise: Noise | None,
+    forced: bool = False,
 ) -> Judgement:
     """Judge a comparison after so many rounds.
 
     rows: a row a round, the ln ratios of its turns; of what has one value a launch, that value.
-    looks: the full ones. forced: whether there will be no further round. Between looks, and at a
-    look that leaves it open, the verdict is INCONCLUSIVE.
+    looks: the full ones. noise: what early looks rest on; None for none of them. forced: whether
+    there will be no further round. Between looks, and at a look that leaves it open, the verdict is
+    INCONCLUSIVE.
     """
     values, count = [median(row) for row in rows], len(rows)
     if count in looks or (forced and count >= looks[0]):
@@ -67,7 +72,7 @@ def judge_rounds(
     exact = judge(values, rule)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
-    early = early_interval(rows, EARLY * rule.alpha, noise)
+    early = None if noise is None else early_interval(rows, EARLY * rule.alpha, noise)
     if forced and count >= FEWEST_ROUNDS and exact.verdict is Verdict.PASS:
         return exact
     if early is None:
@@ -98,13 +103,11 @@ def _fail_alpha(count: int, rule: Rule, looks: Sequence[int]) -> float:
 
 def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval | None:
     """Returns the figure with bounds from few rounds, as a ratio; None where there are too few
-    turns to tell their noise.
+    turns to tell their noise, or the bounds are beyond what a number can hold.
 
     The variance of a round is at least what launches of this machine are known to vary by and what
     its turns explain, twice over, since few turns tell that poorly; the rounds' own variance is
     pooled with it as if it were known from PRIOR_ROUNDS rounds.
-
-    Raises NotMeasurable for a ratio that is more than a number can hold.
     """
     count = len(rows)
     if count < EARLY_LOOKS[0] or turns_freedom(rows) < FEWEST_FREEDOM:
@@ -119,7 +122,10 @@ def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval 
     half = _quantile(1 - alpha, PRIOR_ROUNDS + count - 1) * math.sqrt(max(floor, pooled) / count)
     centre = fmean(values)
     estimate = hodges_lehmann(values, alpha).estimate
-    return as_ratio(Interval(estimate, centre - half, centre + half, alpha, count))
+    try:
+        return as_ratio(Interval(estimate, centre - half, centre + half, alpha, count))
+    except NotMeasurable:
+        return None
 
 
 @cache

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -13,17 +14,28 @@ from harness import evidence
 from harness.account import account
 from harness.attribution import blamed
 from harness.collectives import other_library
+from harness.interim import judge_rounds
 from harness.launch.group import GroupFailed
-from harness.measurement import Launch, Round, observation, step_times, training
+from harness.measurement import Launch, Round, observed, step_times, training
 from harness.outcome import Outcome
 from harness.plan import Arm, Comparison, Question, Work
 from harness.rules import Rules
+from harness.scatter import Noise, Row
 from harness.speedup import refusal
 from harness.stats import NotMeasurable, hodges_lehmann
 from harness.transport_tools.figures import ToolRun
 from harness.trials import trial_of
 from harness.trust import noticed, on_trial
-from harness.verdict import ALPHA, Floor, Judgement, Rule, Verdict, as_ratio, judge
+from harness.verdict import (
+    ALPHA,
+    Floor,
+    Judgement,
+    Rule,
+    Verdict,
+    as_ratio,
+    is_bounded,
+    smallest_visible_change,
+)
 
 NOT_THE_SAME = (
     "two groups of the same arm differ: whatever else this session compares is as doubtful; look "
@@ -40,14 +52,16 @@ class Judging:
         failures: Mapping[Arm, GroupFailed],
         correctness: Mapping[Arm, Launch],
         weights: Callable[[Arm], Path],
+        noise: Callable[[Comparison], Noise | None],
     ) -> None:
         """failures: of launches so far. correctness: of every arm that was checked, the launch that
         was trained reproducibly; weights: where its weights then are. All as a Runner keeps them,
-        and so as they are by then."""
+        and so as they are by then. noise: what early looks rest on; None for none of them."""
         self._rules = rules
         self._failures = failures
         self._correctness = correctness
         self._weights = weights
+        self._noise = noise
         self._compared: dict[Comparison, list[str]] = {}
 
     def outcome(
@@ -55,10 +69,10 @@ class Judging:
         comparison: Comparison,
         measured: Sequence[Round],
         tools: tuple[ToolRun, ...] = (),
-        at_look: bool = True,
+        final: bool = False,
     ) -> Outcome:
         """measured: all rounds so far; those with all of its arms count. tools: what others found
-        of a sweep. at_look: whether verdicts are tried after so many rounds. If not, nothing is
+        of a sweep. final: whether there will be no further round. Between full looks nothing is
         INVALID that is so by its figures, which would err more often the more often it is tried;
         what a launch shows by itself is."""
         rounds = tuple(
@@ -73,12 +87,20 @@ class Judging:
                 judgement = replace(outcome.judgement, verdict=Verdict.FAIL, reason=str(failure))
                 return replace(outcome, judgement=judgement, failure=failure)
         if not rounds:
-            return outcome
-        return self._judged(outcome, at_look)
+            return self._not_reached(outcome)
+        return self._judged(outcome, final)
 
-    def _judged(self, outcome: Outcome, at_look: bool) -> Outcome:
-        """What is planted on purpose is judged as anything else is, and then whether it should."""
-        called = self._called(outcome, at_look)
+    def _not_reached(self, outcome: Outcome) -> Outcome:
+        """What is only shown is neutral, also where no time was left to show it."""
+        unjudged = self._rules.unjudged(outcome.comparison)
+        if not unjudged and outcome.comparison.question is not Question.SAME:
+            return outcome
+        reason = unjudged or "no time was left to compare two identical groups"
+        return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
+
+    def _judged(self, outcome: Outcome, final: bool) -> Outcome:
+        """Judge a fault case like any other, then check that the verdict is the expected one."""
+        called = self._called(outcome, final)
         comparison = outcome.comparison
         trial, question = trial_of(comparison), comparison.question
         judgement = called.judgement
@@ -86,25 +108,37 @@ class Judging:
             found = noticed(comparison, judgement, outcome.rounds)
             called = replace(called, noticed=found)
             judgement = on_trial(trial, judgement, found)
-        elif question is Question.SAME and at_look and judgement.verdict is Verdict.FAIL:
-            judgement = replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
+        elif question is Question.SAME:
+            judgement = self._of_identical_groups(judgement)
         elif comparison.reference.arm.stack and judgement.verdict is Verdict.FAIL:
             judgement = replace(judgement, reason=_cause(outcome))
         return replace(called, judgement=judgement)
 
-    def _called(self, outcome: Outcome, at_look: bool) -> Outcome:
+    def _of_identical_groups(self, judgement: Judgement) -> Judgement:
+        """An A/A test that is undecided says what cannot be seen, and is nobody's fault; one that
+        is outside of its band after a full look's rounds makes the session's comparisons void."""
+        looks = self._rules.profile.sampling.looks
+        if judgement.verdict is Verdict.FAIL and judgement.rounds in looks:
+            return replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
+        if judgement.verdict is Verdict.INVALID:
+            return judgement
+        return replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_cannot_be_seen(judgement))
+
+    def _called(self, outcome: Outcome, final: bool) -> Outcome:
         comparison = outcome.comparison
         unjudged = self._rules.unjudged(comparison)
-        problems = self._problems(outcome, at_look)
-        observations = []
+        rows: list[Row] = []
+        problems = []
         try:
-            observations = [observation(comparison, measured) for measured in outcome.rounds]
+            rows = [observed(comparison, measured) for measured in outcome.rounds]
         except (KeyError, ValueError, ZeroDivisionError) as error:
             if not unjudged:
                 problems.append(f"no figure: {error}")
-        outcome = replace(outcome, observations=tuple(observations))
+        outcome = replace(outcome, observations=tuple(map(median, rows)))
         rule = self._rules.rule(comparison)
-        count = len(observations)
+        count = len(rows)
+        looks = self._rules.profile.sampling.looks
+        problems = self._problems(outcome, final or count in looks) + problems
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return self._with(outcome, Verdict.INVALID, rule, text)
@@ -117,16 +151,16 @@ class Judging:
                 outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"
             )
         if rule is None:
-            line = self._rules.pasteable_line(comparison, observations)
+            line = self._rules.pasteable_line(comparison, outcome.observations)
             outcome = replace(outcome, threshold_line=line)
             reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
-            enough = count >= self._rules.profile.sampling.looks[0]
-            verdict = Verdict.INVALID if enough else Verdict.INCONCLUSIVE
+            verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
             return self._with(outcome, verdict, None, reason)
         refusal = self._refusal(outcome, rule)
         if refusal:
             return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
-        return replace(outcome, judgement=judge(observations, rule))
+        noise = self._noise(comparison)
+        return replace(outcome, judgement=judge_rounds(rows, rule, looks, noise, forced=final))
 
     def _refusal(self, outcome: Outcome, rule: Rule) -> str:
         """Why runs of that length say nothing on the rule, in words; empty if they do."""
@@ -201,6 +235,18 @@ class Judging:
         )
         names = " and ".join(arm.label for arm in comparison.arms)
         return [f"{names} trained different weights: {difference}"] if difference else []
+
+
+def _cannot_be_seen(judgement: Judgement) -> str:
+    figure = judgement.figure
+    if figure is None or not is_bounded(figure):
+        return "too few rounds to say by how much two identical groups may differ"
+    by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
+    unseen = 100 * smallest_visible_change(figure)
+    return (
+        f"two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f}): changes below "
+        f"{unseen:.0f} % cannot be seen now"
+    )
 
 
 def _cause(outcome: Outcome) -> str:

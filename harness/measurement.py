@@ -101,41 +101,48 @@ def observation(comparison: Comparison, measured: Round) -> float:
     ln(seconds); of a run what harness.runs says; of collective operations, and of a step's bound,
     what harness.collectives does.
 
-    Where the arms took turns, the median over the turns' own ratios, of the blocks taken closest to
-    each other, so that what slowed both cancels; otherwise the ratio of the two launches' medians.
-    Raises KeyError if a side was not measured in that round, ValueError if it has no figure.
+    Where the arms took turns, the median over the turns' own ratios, so that what slowed both
+    cancels; otherwise the ratio of the two launches' medians. Raises KeyError if a side was not
+    measured in that round, ValueError if it has no figure.
     """
-    if comparison.question.is_wall:
-        return speedup.observation(
-            comparison,
-            training(measured.launches[comparison.candidate.arm]),
-            training(measured.launches[comparison.reference.arm]),
-        )
-    if comparison.question.work.is_run:
-        reports = (measured.launches[side.arm].run for side in comparison.sides)
-        return runs.observation(comparison, *reports)
-    if comparison.question.work is Work.STARTUP:
-        ours = startup_seconds(comparison, measured.launches[comparison.candidate.arm])
-        if not comparison.is_against:
-            return math.log(ours)
-        theirs = startup_seconds(comparison, measured.launches[comparison.reference.arm])
-        return math.log(theirs / ours)  # a speed
-    if comparison.question.work is Work.COLLECTIVES:
-        launches = (measured.launches[side.arm] for side in comparison.sides)
-        return _of_collectives(comparison, *launches)
-    together = (
-        measured.schedule is Schedule.ALTERNATE
-        or comparison.candidate.arm == comparison.reference.arm
-    )
-    if together:
+    return median(observed(comparison, measured))
+
+
+def observed(comparison: Comparison, measured: Round) -> list[float]:
+    """Returns the round's observation turn by turn, where arms took turns; otherwise the one value.
+    Raises as `observation` does."""
+    if takes_turns(comparison, measured.schedule):
         logs = turn_ratios(comparison, measured)
         if not logs:
             raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
-        ratio = median(logs)
-    else:
-        speeds = [median_speed(_blocks(side, measured)) for side in comparison.sides]
-        ratio = math.log(speeds[0] / speeds[1])
-    return ratio - math.log(comparison.ideal_ratio)
+        return [log - math.log(comparison.ideal_ratio) for log in logs]
+    return [_single_value(comparison, measured)]
+
+
+def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
+    """Returns whether a round has a ratio for every turn: its two sides are timed block by block,
+    one right after the other."""
+    together = (
+        schedule is Schedule.ALTERNATE or comparison.candidate.arm == comparison.reference.arm
+    )
+    return comparison.question.work is Work.BLOCKS and together
+
+
+def _single_value(comparison: Comparison, measured: Round) -> float:
+    question = comparison.question
+    launches = [measured.launches[side.arm] for side in comparison.sides]
+    if question.is_wall:
+        return speedup.observation(comparison, *map(training, launches))
+    if question.work.is_run:
+        return runs.observation(comparison, *(launch.run for launch in launches))
+    if question.work is Work.STARTUP:
+        ours, theirs = (startup_seconds(comparison, launch) for launch in launches)
+        # Of two stacks a speed.
+        return math.log(theirs / ours) if comparison.is_against else math.log(ours)
+    if question.work is Work.COLLECTIVES:
+        return _of_collectives(comparison, *launches)
+    speeds = [median_speed(_blocks(side, measured)) for side in comparison.sides]
+    return math.log(speeds[0] / speeds[1]) - math.log(comparison.ideal_ratio)
 
 
 def turn_ratios(comparison: Comparison, measured: Round) -> list[float]:

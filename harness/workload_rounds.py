@@ -1,0 +1,276 @@
+"""The rounds of one workload and one kind of work: which comparisons the next one is for, how long
+it will take, and what has been decided."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import sqrt
+from statistics import median
+from typing import TYPE_CHECKING
+
+from harness.interim import EARLY_LOOKS, next_look
+from harness.judging import Judging
+from harness.measurement import Round, observed, takes_turns
+from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
+from harness.outcome import Outcome
+from harness.plan import Comparison, Question, Work
+from harness.rounds import Runner
+from harness.scatter import UNKNOWN_LAUNCH_SD, Row, turn_variance, turns_worth
+from harness.transport_tools.figures import ToolRun
+from harness.verdict import Verdict
+
+if TYPE_CHECKING:
+    from harness.session import Session
+
+# About as many starts of a process as a training run is long.
+STARTS_OF_A_RUN = 3
+# Of a round of what is only shown.
+TURNS_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a session is at. where: which network, and which round of how many until verdicts are
+    tried. next_look: when that will be, by the monotonic clock, as far as the rounds before tell;
+    None where there was none. budget_ends: after which no round is begun."""
+
+    where: str
+    what: str
+    next_look: float | None
+    budget_ends: float
+
+
+def starts_of(comparisons: Iterable[Comparison]) -> int:
+    """Returns how long a round of these takes, in starts of a process."""
+    launches = {(arm, comparison.rounds) for comparison in comparisons for arm in comparison.arms}
+    return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
+
+
+class WorkloadRounds:
+    """The comparisons of one workload and one kind of work, judged from common rounds.
+
+    comparisons: all of them; left: those that have not been handed to the session's `decided`.
+    rows: of those with turns, a row a round, the ln ratios of its turns.
+    """
+
+    def __init__(self, session: Session, comparisons: Sequence[Comparison]) -> None:
+        self.comparisons = tuple(comparisons)
+        self.left = list(comparisons)
+        self.rows: dict[Comparison, list[Row]] = {}
+        self._session, self._rules = session, session.rules
+        workload, work = comparisons[0].workload, comparisons[0].question.work
+        self._prefix = workload.model + ("" if work is Work.BLOCKS else f" {work.value}")
+        self._sampling = sampling_of(comparisons, session.profile.sampling)
+        self._tools: dict[Comparison, tuple[ToolRun, ...]] = {}
+        self._rounds: list[Round] = []
+        self._seconds, self._starts = 0.0, 1
+        self._round_began = time.monotonic()
+        self._runner = Runner(
+            starter=session.starter,
+            sampling=session.profile.sampling,
+            schedule=schedule_of(work, session.profile),
+            work=work,
+            seed=session.seed,
+            last_phase=last_phase(comparisons),
+            runs=session.profile.runs,
+            kinds=kinds_of(comparisons, self._rules.judged),
+            transfers=transfers_of(comparisons),
+            check=[
+                arm
+                for comparison in comparisons
+                if comparison.tolerance is not None
+                for arm in comparison.arms
+            ],
+            weights_directory=session.starter.scratch,
+            progress=self._say,
+            doing=self._note,
+            order=random.Random(f"{session.seed} {workload.name} {work.value}"),
+        )
+        runner = self._runner
+        self._judging = Judging(
+            self._rules, runner.failures, runner.correctness, runner.weights, session.noise
+        )
+
+    # What the session asks ---------------------------------------------------------------------
+
+    @property
+    def done(self) -> int:
+        return len(self._rounds)
+
+    @property
+    def undecided(self) -> list[Comparison]:
+        """Those for which rounds are taken. An A/A test alone asks for the first few; beside others
+        it comes along."""
+        judged = [c for c in self.left if self._rules.judged(c)]
+        others = [c for c in judged if c.question is not Question.SAME]
+        if others or self.done >= EARLY_LOOKS[0]:
+            return others
+        return [] if self._failed_or_alone_no_more else judged
+
+    @property
+    def _failed_or_alone_no_more(self) -> bool:
+        """Whether an A/A test is left of a workload whose other cases are all decided."""
+        return self.done > 0 and any(
+            c.question is not Question.SAME and self._rules.judged(c) for c in self.comparisons
+        )
+
+    @property
+    def has_to_show(self) -> bool:
+        """Whether a case that is not judged has not been measured yet."""
+        return any(not self._rules.judged(comparison) for comparison in self.left)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs spoilt every one of its first rounds."""
+        return False
+
+    @property
+    def ends_in_time(self) -> bool:
+        """Whether another round would end within the budget; of the first nobody knows."""
+        return time.monotonic() + self._round_seconds() <= self._session.budget_ends
+
+    @property
+    def seconds_to_look(self) -> float:
+        """Until something undecided may be decided, if rounds take as long as the last one."""
+        return (self._next_look() - self.done) * self._round_seconds()
+
+    @property
+    def reaches_look(self) -> bool:
+        return time.monotonic() + self.seconds_to_look <= self._session.budget_ends
+
+    def take_round(self) -> None:
+        """Measure one more round of what is undecided, or of what is only shown, and judge."""
+        wanted, turns = self._wanted(), self._turns()
+        if not self._rounds:
+            self._tools = {each: self._session.other_tools(each) for each in self.comparisons}
+        self._runner.pairs = [each.sides for each in wanted]
+        self._runner.turns = turns
+        self._round_began = time.monotonic()
+        arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
+        measured = self._runner.run(len(self._rounds), arms)
+        self._seconds = time.monotonic() - self._round_began
+        self._starts = starts_of(wanted)
+        self._session.timed_seconds += sum(
+            launch.timed_seconds for launch in measured.launches.values()
+        )
+        self._rounds.append(measured)
+        self._keep_rows(wanted, measured)
+        self._look(wanted)
+
+    def finish(self) -> None:
+        """Decide what is left from the rounds that there are."""
+        for comparison in list(self.left):
+            self._decide(self._outcome(comparison, final=True))
+
+    # The next round ----------------------------------------------------------------------------
+
+    def _wanted(self) -> list[Comparison]:
+        """What is undecided, with the A/A test where it costs little; else what is only shown."""
+        undecided = self.undecided
+        if not undecided:
+            return [c for c in self.left if not self._rules.judged(c)]
+        arms = {arm for comparison in undecided for arm in comparison.arms}
+        companions = [
+            comparison
+            for comparison in self.left
+            if comparison.question is Question.SAME
+            and comparison not in undecided
+            and (self.done < EARLY_LOOKS[0] or comparison.reference.arm in arms)
+        ]
+        return undecided + companions
+
+    def _turns(self) -> int:
+        """The fewest of the profile in the first rounds, then as many as undecided comparisons are
+        worth; two of what is only shown."""
+        sampling, undecided = self._sampling, self.undecided
+        if not undecided:
+            return min(TURNS_SHOWN, sampling.turns_min)
+        rows = [self.rows[each] for each in undecided if each in self.rows]
+        turn_seconds = self._runner.turn_seconds
+        if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
+            return sampling.turns_min
+        apart = max(self._seconds - self._runner.turns * turn_seconds, 0.0)
+        turn_sd = sqrt(median(map(turn_variance, rows)))
+        noise = self._session.noise(undecided[0])
+        launch_sd = noise.launch_sd if noise is not None else UNKNOWN_LAUNCH_SD
+        worth = turns_worth(turn_sd, launch_sd, apart, turn_seconds, sampling.turns_max)
+        return max(sampling.turns_min, worth)
+
+    def _round_seconds(self) -> float:
+        """Of the next one, in proportion to the processes that it starts; 0 before the first."""
+        return self._seconds * starts_of(self._wanted()) / self._starts
+
+    def _next_look(self) -> int:
+        """The number of rounds after which verdicts are tried next."""
+        return next_look(self.done, self._looks)
+
+    @property
+    def _looks(self) -> tuple[int, ...]:
+        return self._session.profile.sampling.looks
+
+    # Verdicts ----------------------------------------------------------------------------------
+
+    def _keep_rows(self, wanted: Sequence[Comparison], measured: Round) -> None:
+        for comparison in wanted:
+            if not takes_turns(comparison, measured.schedule):
+                continue
+            with suppress(KeyError, ValueError, ZeroDivisionError):
+                row = observed(comparison, measured)
+                self.rows.setdefault(comparison, []).append(row)
+
+    def _look(self, wanted: Sequence[Comparison]) -> None:
+        """Decide what these rounds decide."""
+        for comparison in wanted:
+            if comparison.question is Question.SAME and comparison not in self.undecided:
+                continue
+            outcome = self._outcome(comparison)
+            if self._settles(outcome):
+                self._decide(outcome)
+            else:
+                self._session.open_(outcome)
+        if not self.undecided:
+            for comparison in [c for c in self.left if c.question is Question.SAME]:
+                self._decide(self._outcome(comparison, final=True))
+
+    def _settles(self, outcome: Outcome) -> bool:
+        """Whether no more rounds are wanted for it. None make an invalid case sound, which is what
+        a fault that makes a launch invalid waits for."""
+        if outcome.failure is not None or outcome.called is Verdict.INVALID:
+            return True
+        return outcome.judgement.verdict is not Verdict.INCONCLUSIVE or self.done >= self._looks[-1]
+
+    def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
+        tools = self._tools.get(comparison, ())
+        return self._judging.outcome(comparison, self._rounds, tools, final)
+
+    def _decide(self, outcome: Outcome) -> None:
+        self.left.remove(outcome.comparison)
+        self._session.decided(outcome)
+
+    # What people are told ----------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        left = self._seconds_left()
+        told = f", about {left:.0f} s to the next look" if left is not None else ""
+        self._session.progress(f"{self._where()}{told}: {text}")
+        self._note(text)
+
+    def _note(self, text: str) -> None:
+        """What is of no interest any more once it is over."""
+        left = self._seconds_left()
+        next_look_at = None if left is None else self._round_began + left
+        self._session.doing(Doing(self._where(), text, next_look_at, self._session.budget_ends))
+
+    def _where(self) -> str:
+        if not self.undecided:
+            return f"{self._prefix}  only shown"
+        return f"{self._prefix}  round {self.done + 1} of {self._next_look()}"
+
+    def _seconds_left(self) -> float | None:
+        """From the beginning of this round on, if rounds take as long as the last one; None before
+        the first is over, and where nothing is judged."""
+        return self.seconds_to_look if self._rounds and self.undecided else None
