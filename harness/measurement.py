@@ -12,8 +12,9 @@ from itertools import product
 from statistics import median
 from typing import Any
 
-from harness import collectives, runs, speedup
+from harness import collectives, disturbance, runs, speedup
 from harness.collectives import Series, StepTimes
+from harness.disturbance import Usage
 from harness.marks import Marks
 from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side, Work
 
@@ -24,7 +25,8 @@ class Block:
 
     turn numbers the sets of a launch, visit the places in which the arms of a round take theirs
     (harness.walk), so that blocks of different arms taken back to back can be paired. ranks holds
-    harness.worker.loop.run_block's result, by process rank.
+    harness.worker.loop.run_block's result, by process rank. usage: of the host's CPUs meanwhile;
+    None where it was not read.
     """
 
     kind: BlockKind
@@ -32,6 +34,7 @@ class Block:
     steps: int
     ranks: Sequence[Mapping[str, Any]]
     visit: int = 0
+    usage: Usage | None = None
 
     @property
     def seconds(self) -> float:
@@ -167,6 +170,12 @@ def back_to_back(
         )
         for turn in sorted(ours.keys() & theirs.keys())
     ]
+
+
+def is_disturbed(blocks: Sequence[Block]) -> bool:
+    """Whether other programs took so much of the cores during these blocks, usually a pair, that
+    they cannot be compared."""
+    return disturbance.is_disturbed([block.usage for block in blocks])
 
 
 def _by_turn(blocks: Iterable[Block]) -> dict[int, list[Block]]:

@@ -144,6 +144,7 @@ PURE = {
     # It is given its chance.
     "walk": {"harness.plan", "random"},
     "marks": set(),
+    "disturbance": set(),
     "straggler": set(),
     "speedup": {"harness.plan"},
     "ledger": {"harness.marks", "harness.measurement", "harness.plan", "harness.straggler"},
@@ -172,6 +173,7 @@ PURE = {
     "runs": {"harness.plan"},
     "measurement": {
         "harness.collectives",
+        "harness.disturbance",
         "harness.marks",
         "harness.plan",
         "harness.runs",
@@ -220,6 +222,7 @@ LAYERS = (
         "collectives",
         "commands",
         "dataset_id",
+        "disturbance",
         "exchanges",
         "files",
         "live",
@@ -240,7 +243,7 @@ LAYERS = (
     ("waterfall",),
     ("wire",),
     ("worker",),
-    ("cores", "gpus", "machine", "placement", "environment", "stack", "fingerprint"),
+    ("cores", "cpu_usage", "gpus", "machine", "placement", "environment", "stack", "fingerprint"),
     ("tomlfile", "thresholds", "profiles"),
     ("launch",),
     ("starter",),
