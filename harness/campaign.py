@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.data_sets import dataset_of, open_data_sets, parse_data_dir
 from harness.errors import UserError
+from harness.interim import EARLY_LOOKS
 from harness.machine import Machine
 from harness.options import Options, known_model, parse_fault, resolve_profile
 from harness.other_data import can_swap
@@ -22,7 +23,6 @@ from harness.plan import (
     Comparison,
     Profile,
     Question,
-    Schedule,
     Strategy,
     Work,
     Workload,
@@ -189,15 +189,15 @@ class Campaign:
             for size in self.world_sizes
         ]
         sampling, schedule = self.profile.sampling, self.profile.schedule
-        more = ", more where they differ" if schedule is Schedule.ALTERNATE else ""
+        first = EARLY_LOOKS[0] if sampling.early else sampling.looks[0]
         return [
             f"profile {self.profile.name}: {', '.join(self.profile.models)}; "
             f"{', '.join(self.data)}, batch {self.profile.batch} per replica",
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
             f"{self.options.launcher}, schedule {schedule.value}",
-            f"looks after {'/'.join(map(str, sampling.looks))} rounds of "
-            f"{sampling.turns_min} to {sampling.turns_max} turns{more}; budget "
-            f"{self.profile.budget_s / 60:.3g} min",
+            f"PASS after {first} rounds or more, FAIL after "
+            f"{' or '.join(map(str, sampling.looks))}; {sampling.turns_min} to "
+            f"{sampling.turns_max} turns a round; budget {self.profile.budget_s / 60:.3g} min",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]
 

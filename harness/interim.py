@@ -80,7 +80,8 @@ def judge_rounds(
     if (forced or count in EARLY_LOOKS) and rule.passes(early):
         return Judgement(Verdict.PASS, early, rule, count, early=noise)
     if count < FEWEST_ROUNDS:
-        exact = replace(exact, figure=early, early=noise)
+        too_few = f"only {count} rounds: they could not FAIL it, {looks[0]} could; raise --budget"
+        exact = replace(exact, figure=early, early=noise, reason=too_few)
     return _left_open(exact)
 
 

@@ -130,7 +130,8 @@ class Judging:
         rows: list[Row] = []
         problems = []
         try:
-            rows = [observed(comparison, measured) for measured in outcome.rounds]
+            found = [observed(comparison, measured) for measured in outcome.rounds]
+            rows = [row for row in found if row]
         except (KeyError, ValueError, ZeroDivisionError) as error:
             if not unjudged:
                 problems.append(f"no figure: {error}")

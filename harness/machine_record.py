@@ -102,7 +102,7 @@ def machine_name(machine: Machine) -> str:
 def _variances(found: Mapping[str, object]) -> dict[Load, float]:
     variances = {}
     for name, value in found.items():
-        if not is_number(value) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not is_number(value):
             raise ValueError(f"{value!r} is no variance")
         variances[Load(name)] = float(value)
     return variances

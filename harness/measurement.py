@@ -18,6 +18,9 @@ from harness.disturbance import Usage
 from harness.marks import Marks
 from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side, Work
 
+# Turns that a round needs beside those that other programs disturbed.
+FEWEST_SOUND = 2
+
 
 @dataclass(frozen=True)
 class Block:
@@ -112,14 +115,18 @@ def observation(comparison: Comparison, measured: Round) -> float:
 
 
 def observed(comparison: Comparison, measured: Round) -> list[float]:
-    """Returns the round's observation turn by turn, where arms took turns; otherwise the one value.
-    Raises as `observation` does."""
-    if takes_turns(comparison, measured.schedule):
-        logs = turn_ratios(comparison, measured)
-        if not logs:
-            raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
-        return [log - math.log(comparison.ideal_ratio) for log in logs]
-    return [_single_value(comparison, measured)]
+    """Returns the round's observation turn by turn, where arms took turns, without the turns that
+    other programs disturbed; nothing where that leaves too few. Otherwise the one value. Raises as
+    `observation` does."""
+    if not takes_turns(comparison, measured.schedule):
+        return [_single_value(comparison, measured)]
+    pairs = _pairs(comparison, measured)
+    if not pairs:
+        raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
+    sound = [pair for pair in pairs if not is_disturbed(pair)]
+    if len(sound) < min(FEWEST_SOUND, len(pairs)):
+        return []
+    return [_log_ratio(pair) - math.log(comparison.ideal_ratio) for pair in sound]
 
 
 def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
@@ -148,14 +155,15 @@ def _single_value(comparison: Comparison, measured: Round) -> float:
     return math.log(speeds[0] / speeds[1]) - math.log(comparison.ideal_ratio)
 
 
-def turn_ratios(comparison: Comparison, measured: Round) -> list[float]:
-    """ln(speed of the candidate / speed of the reference), a turn each. Raises KeyError if a side
-    was not measured in that round."""
-    candidate, reference = (_blocks(side, measured) for side in comparison.sides)
-    return [
-        math.log(ours.samples_per_second / theirs.samples_per_second)
-        for ours, theirs in back_to_back(candidate, reference)
-    ]
+def _pairs(comparison: Comparison, measured: Round) -> list[tuple[Block, Block]]:
+    """Returns the candidate's block and the reference's, a turn each. Raises KeyError if a side was
+    not measured in that round."""
+    return back_to_back(*(_blocks(side, measured) for side in comparison.sides))
+
+
+def _log_ratio(pair: tuple[Block, Block]) -> float:
+    ours, theirs = pair
+    return math.log(ours.samples_per_second / theirs.samples_per_second)
 
 
 def back_to_back(

@@ -360,19 +360,19 @@ class Comparison:
 class Sampling:
     """How much evidence is taken, and how long one may wait for it.
 
-    looks: numbers of rounds after which a verdict is tried, ascending; a round is one launch of
-    every arm. turns_min, turns_max: how often the arms take turns within a launch: as often as
-    the budget allows, within these; where pairs of blocks differ by more than turn_spread (standard
-    deviation of their ln ratio), turns_max is as much more as makes up for it (harness.turns).
+    looks: numbers of rounds after which a case may PASS or FAIL, ascending; a round is one launch
+    of every arm. early: whether a case may PASS before, after three rounds or more
+    (harness.interim). turns_min, turns_max: how often the arms take turns within a launch: as often
+    as is worth it, within these (harness.scatter.turns_worth).
     min_block_seconds, at the pace of the warm-up, and min_block_steps bound a block from below.
     Deadlines are in seconds, an order each; a block of a launch that is known to be slow gets
     longer (harness.rounds).
     """
 
     looks: tuple[int, ...] = (8, 12, 24)
-    turns_min: int = 3
-    turns_max: int = 6
-    turn_spread: float = 0.04
+    early: bool = True
+    turns_min: int = 4
+    turns_max: int = 8
     min_block_seconds: float = 0.3
     min_block_steps: int = 10
     startup_deadline_s: float = 240.0

@@ -130,10 +130,13 @@ def _settings(table: Table, kind: type[Sampling | Runs]) -> dict[str, Any]:
 
 
 def _setting(table: Table, name: str, kind: object) -> Any:
-    """Looks, seconds or a whole number; kind: the type that the field is annotated with."""
+    """Looks, yes or no, seconds or a whole number; kind: the type that the field is annotated
+    with."""
     if name == "looks":
         looks = table.integers(name)
         if not looks:
             raise table.error("must name one number of rounds at least", name)
         return looks
+    if kind == "bool":
+        return table.boolean(name)
     return table.positive(name) if kind == "float" else table.integer(name)

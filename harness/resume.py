@@ -35,7 +35,8 @@ class Earlier:
     """What the parts of a session so far have left; of one that begins, nothing but a seed.
 
     Times are in seconds, as in session.json. verdicts: of every case with a document, by its name.
-    outcomes: of those of them that are asked again. directory, session: where the documents are,
+    outcomes: of those of them that are decided and asked again; undecided: of those that are asked
+    again and go on from the rounds that they have. directory, session: where the documents are,
     and the session's name. told: lines for people.
     """
 
@@ -48,6 +49,7 @@ class Earlier:
     resumed_at: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
+    undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
     told: tuple[str, ...] = ()
 
 
@@ -123,6 +125,8 @@ def earlier_parts(
             f"{'; '.join(other[:_TOLD])}{more}. Ask for the same on the same stack, or "
             f"{_BEGIN_ANEW}"
         )
+    recalled = {comparison: _recalled(comparison, cases, archive) for comparison in again}
+    decided = {c: o for c, o in recalled.items() if not _goes_on(o)}
     return Earlier(
         seed=document["seed"],
         directory=archive.directory,
@@ -132,6 +136,12 @@ def earlier_parts(
         budget_spent_seconds=document["budget_spent_seconds"],
         resumed_at=(*document["resumed_at"], now()),
         verdicts={name: case.verdict for name, case in cases.items()},
-        outcomes={comparison: _recalled(comparison, cases, archive) for comparison in again},
-        told=(*archive.left_out, f"{len(again)} of {len(selected)} cases had been decided"),
+        outcomes=decided,
+        undecided={c: o for c, o in recalled.items() if c not in decided},
+        told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases had been decided"),
     )
+
+
+def _goes_on(outcome: Outcome) -> bool:
+    """Whether more rounds may decide it."""
+    return outcome.judgement.verdict is Verdict.INCONCLUSIVE and outcome.failure is None

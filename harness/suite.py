@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from harness.fingerprint import fingerprint
 from harness.journal import Journal, clock_problem, open_store, session_document
 from harness.launch.slots import Slots
 from harness.machine import local_machine
+from harness.machine_record import MachineRecord, read_record
 from harness.opening import dispose, make_starter, make_tool_runner
 from harness.options import Options
 from harness.outcome import Outcome
@@ -25,7 +26,7 @@ from harness.placement import Offer, local_offers
 from harness.places import ROOT
 from harness.plan import AGAINST, Comparison
 from harness.proposing import check_place, propose_into
-from harness.resume import asked, earlier_parts, resumable
+from harness.resume import Earlier, asked, earlier_parts, resumable
 from harness.session import Session
 from harness.stack import probe, stack_differences
 from harness.summary import NOT_WRITTEN
@@ -60,6 +61,7 @@ class Suite:
         self.changed: list[str] = []
         self.began = time.monotonic()
         self._session: Session | None = None
+        self._record = MachineRecord(Path(), {})
         self._journal: Journal | None = None
         # What became of --propose-thresholds, in a line.
         self._proposed = ""
@@ -78,13 +80,12 @@ class Suite:
     # Measuring -----------------------------------------------------------------------------
 
     def outcome(self, comparison: Comparison) -> Outcome:
-        """Measured together with all other selected cases of the same rounds."""
+        """Measured in rounds that it shares with other selected cases."""
         if comparison not in self.outcomes:
             session = self.prepare()
             missing = [c for c in self.selected if c not in self.outcomes]
-            together = [c for c in missing if c.rounds == comparison.rounds] or [comparison]
             with self._telling.long_work():
-                session.measure(together, [c for c in missing if c not in together])
+                session.measure(comparison, dict.fromkeys([*missing, comparison]))
         outcome = self.outcomes[comparison]
         self.reported.append(outcome)
         return outcome
@@ -98,8 +99,12 @@ class Suite:
         return [*self.reported, *(self.outcomes[comparison] for comparison in others)]
 
     def _decided(self, outcome: Outcome) -> None:
-        """Keep it at once: an end of the session loses what is in flight, and no more."""
         self.outcomes[outcome.comparison] = outcome
+        self._keep(outcome)
+
+    def _keep(self, outcome: Outcome) -> None:
+        """Write it at once, an undecided one too: an end of the session loses what is in flight,
+        and no more."""
         if self._journal is not None:
             problem = self._journal.keep(outcome)
             if problem:
@@ -113,8 +118,11 @@ class Suite:
             return self._prepared()
 
     def _prepared(self) -> Session:
+        profile = self.campaign.profile
         if self.config.option.propose_thresholds:
             check_place(Path(self.config.option.propose_thresholds))
+            # A threshold from three rounds would be a guess.
+            profile = replace(profile, sampling=replace(profile.sampling, early=False))
         self._telling.say("probe the installed stack")
         stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
         if self.options.against:
@@ -138,18 +146,23 @@ class Suite:
         for text in earlier.told:
             self._telling.say(text)
         starter = make_starter(self.campaign, stacks, self.slots)
-        budget_s = self.campaign.profile.budget_s
-        tools = make_tool_runner(starter, budget_s, self._telling.say)
+        tools = make_tool_runner(starter, profile.budget_s, self._telling.say)
+        self._record = read_record(Path(self.options.results), self.machine)
+        if self._record.problem:
+            self._telling.say(self._record.problem)
         self._session = session = Session(
             starter=starter,
             tools=None if tools is None else tools.run,
-            profile=self.campaign.profile,
+            profile=profile,
             thresholds=self.campaign.thresholds,
             progress=self._telling.say,
             doing=self._telling.note,
             seed=earlier.seed,
             decided=self._decided,
-            began=time.monotonic() - earlier.budget_spent_seconds,
+            open_=self._keep,
+            record=self._record,
+            earlier=tuple(earlier.undecided.values()),
+            began=time.monotonic() - self._budget_spent(earlier),
             timed_seconds=earlier.timed_seconds,
         )
         told = session_document(self.campaign, session.seed, self.changed)
@@ -159,6 +172,11 @@ class Suite:
         if problem:
             self._telling.say(problem)
         return session
+
+    def _budget_spent(self, earlier: Earlier) -> float:
+        """In seconds, by the earlier parts of the session. A budget that is given anew counts from
+        now."""
+        return earlier.budget_spent_seconds if self.options.budget_minutes is None else 0.0
 
     def taken_over_unasked(self) -> list[Verdict]:
         """Of a session that is resumed, the verdicts on cases that are not selected now."""
@@ -179,7 +197,18 @@ class Suite:
         """Write the session's document; the status with which the session ends."""
         if self._journal is None:
             return exit_status
+        self._add_to_record()
         return self._journal.end(self._propose(exit_status))
+
+    def _add_to_record(self) -> None:
+        """Write down by how much launches differed, unless something was made to go wrong."""
+        injected = self.options.plant or any(c.is_trial for c in self.selected)
+        if self._session is None or self._journal is None or injected:
+            return
+        try:
+            self._record.add(self._journal.directory.name, self._session.launch_variances())
+        except OSError as error:
+            self._telling.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 
     def _propose(self, exit_status: int) -> int:
         """Write the thresholds that were asked for; the status with which the session ends."""

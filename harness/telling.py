@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import live
 from harness.launch.slots import shown_by
-from harness.session import Doing
+from harness.workload_rounds import Doing
 
 
 def until(doing: Doing, now: float) -> str:

@@ -72,6 +72,12 @@ class Table:
             raise self._wrong(key, "a list of one string at least")
         return values
 
+    def boolean(self, key: str) -> bool:
+        value = self._value(key)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "true or false")
+        return value
+
     def integer(self, key: str) -> int:
         """A whole number from 1."""
         value = self._value(key)

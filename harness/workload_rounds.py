@@ -67,6 +67,7 @@ class WorkloadRounds:
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._tools: dict[Comparison, tuple[ToolRun, ...]] = {}
         self._rounds: list[Round] = []
+        self._disturbed = 0
         self._seconds, self._starts = 0.0, 1
         self._round_began = time.monotonic()
         self._runner = Runner(
@@ -94,6 +95,25 @@ class WorkloadRounds:
         self._judging = Judging(
             self._rules, runner.failures, runner.correctness, runner.weights, session.noise
         )
+        # Of a session that is resumed.
+        self._earlier = {o.comparison: o for o in session.earlier if o.comparison in self.left}
+        self._go_on_from([*self._earlier.values()])
+        self._resumed_at = self.done
+
+    def _go_on_from(self, earlier: Sequence[Outcome]) -> None:
+        """Take over the rounds that outcomes of an earlier part rest on. A round's launches are
+        spread over the documents of the cases that needed them."""
+        by_number: dict[int, Round] = {}
+        for outcome in earlier:
+            for each in outcome.rounds:
+                known = by_number.setdefault(each.number, Round(each.number, each.schedule))
+                known.launches.update(each.launches)
+        self._rounds = [by_number[number] for number in sorted(by_number)]
+        for measured in self._rounds:
+            self._keep_rows([outcome.comparison for outcome in earlier], measured)
+            for arm, launch in measured.launches.items():
+                for block in launch.blocks:
+                    self._runner.steps.setdefault((arm, block.kind), block.steps)
 
     # What the session asks ---------------------------------------------------------------------
 
@@ -103,20 +123,13 @@ class WorkloadRounds:
 
     @property
     def undecided(self) -> list[Comparison]:
-        """Those for which rounds are taken. An A/A test alone asks for the first few; beside others
-        it comes along."""
-        judged = [c for c in self.left if self._rules.judged(c)]
-        others = [c for c in judged if c.question is not Question.SAME]
-        if others or self.done >= EARLY_LOOKS[0]:
-            return others
-        return [] if self._failed_or_alone_no_more else judged
-
-    @property
-    def _failed_or_alone_no_more(self) -> bool:
-        """Whether an A/A test is left of a workload whose other cases are all decided."""
-        return self.done > 0 and any(
-            c.question is not Question.SAME and self._rules.judged(c) for c in self.comparisons
-        )
+        """Those for which rounds are taken. An A/A test comes along with others; alone it asks for
+        the first few rounds."""
+        judged = [c for c in self.comparisons if self._rules.judged(c)]
+        asking = [c for c in judged if c.question is not Question.SAME]
+        if not asking and self.done < EARLY_LOOKS[0]:
+            asking = judged
+        return [comparison for comparison in asking if comparison in self.left]
 
     @property
     def has_to_show(self) -> bool:
@@ -125,8 +138,8 @@ class WorkloadRounds:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other programs spoilt every one of its first rounds."""
-        return False
+        """Whether other programs disturbed three of its rounds, and more than half of them."""
+        return self._disturbed >= EARLY_LOOKS[0] and 2 * self._disturbed > self.done
 
     @property
     def ends_in_time(self) -> bool:
@@ -136,7 +149,7 @@ class WorkloadRounds:
     @property
     def seconds_to_look(self) -> float:
         """Until something undecided may be decided, if rounds take as long as the last one."""
-        return (self._next_look() - self.done) * self._round_seconds()
+        return (self._next_look() - self._count()) * self._round_seconds()
 
     @property
     def reaches_look(self) -> bool:
@@ -145,13 +158,14 @@ class WorkloadRounds:
     def take_round(self) -> None:
         """Measure one more round of what is undecided, or of what is only shown, and judge."""
         wanted, turns = self._wanted(), self._turns()
-        if not self._rounds:
+        if not self._tools:
             self._tools = {each: self._session.other_tools(each) for each in self.comparisons}
         self._runner.pairs = [each.sides for each in wanted]
         self._runner.turns = turns
         self._round_began = time.monotonic()
         arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
-        measured = self._runner.run(len(self._rounds), arms)
+        number = self._rounds[-1].number + 1 if self._rounds else 0
+        measured = self._runner.run(number, arms)
         self._seconds = time.monotonic() - self._round_began
         self._starts = starts_of(wanted)
         self._session.timed_seconds += sum(
@@ -205,8 +219,13 @@ class WorkloadRounds:
         return self._seconds * starts_of(self._wanted()) / self._starts
 
     def _next_look(self) -> int:
-        """The number of rounds after which verdicts are tried next."""
-        return next_look(self.done, self._looks)
+        """The number of undisturbed rounds after which verdicts are tried next."""
+        return next_look(self._count(), self._looks)
+
+    def _count(self) -> int:
+        """How many rounds the undecided have: those that other programs disturbed do not count."""
+        counts = [len(self.rows[each]) for each in self.undecided if each in self.rows]
+        return max(counts, default=self.done)
 
     @property
     def _looks(self) -> tuple[int, ...]:
@@ -215,19 +234,23 @@ class WorkloadRounds:
     # Verdicts ----------------------------------------------------------------------------------
 
     def _keep_rows(self, wanted: Sequence[Comparison], measured: Round) -> None:
+        disturbed = []
         for comparison in wanted:
-            if not takes_turns(comparison, measured.schedule):
-                continue
-            with suppress(KeyError, ValueError, ZeroDivisionError):
-                row = observed(comparison, measured)
-                self.rows.setdefault(comparison, []).append(row)
+            if takes_turns(comparison, measured.schedule):
+                # A side that was not measured, or has no figure: judging says so.
+                with suppress(KeyError, ValueError, ZeroDivisionError):
+                    row = observed(comparison, measured)
+                    rows = self.rows.setdefault(comparison, [])
+                    disturbed.append(not row)
+                    rows += [row] if row else []
+        self._disturbed += 2 * sum(disturbed) > len(disturbed)
 
     def _look(self, wanted: Sequence[Comparison]) -> None:
         """Decide what these rounds decide."""
         for comparison in wanted:
             if comparison.question is Question.SAME and comparison not in self.undecided:
                 continue
-            outcome = self._outcome(comparison)
+            outcome = self._outcome(comparison, final=self.done >= self._looks[-1])
             if self._settles(outcome):
                 self._decide(outcome)
             else:
@@ -244,6 +267,8 @@ class WorkloadRounds:
         return outcome.judgement.verdict is not Verdict.INCONCLUSIVE or self.done >= self._looks[-1]
 
     def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
+        if self.done == self._resumed_at and comparison in self._earlier:
+            return self._earlier[comparison]
         tools = self._tools.get(comparison, ())
         return self._judging.outcome(comparison, self._rounds, tools, final)
 
@@ -268,7 +293,7 @@ class WorkloadRounds:
     def _where(self) -> str:
         if not self.undecided:
             return f"{self._prefix}  only shown"
-        return f"{self._prefix}  round {self.done + 1} of {self._next_look()}"
+        return f"{self._prefix}  round {self._count() + 1} of {self._next_look()}"
 
     def _seconds_left(self) -> float | None:
         """From the beginning of this round on, if rounds take as long as the last one; None before
