@@ -11,7 +11,6 @@ from harness.archive import read_session
 from harness.commands import REFUSED, complain, run
 from harness.errors import UserError
 from harness.forecast import forecast
-from harness.options import parse_world_sizes
 from harness.tables import PRINTED, REQUIRED, explain, lines, read_table
 
 
@@ -25,11 +24,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     add = commands.add_parser(
         "predict",
-        help="efficiency at larger world sizes, by a model",
-        description="Efficiency of weak scaling at larger world sizes, by a model.",
+        help="efficiency at more nodes, by a model",
+        description="Efficiency of weak scaling at twice and four times the nodes, by a model: the "
+        "trend of the largest size and of half of it. Nothing where all was measured on one node.",
     )
     add.add_argument("session", type=Path, metavar="SESSION", help="such as results/runs/...")
-    add.add_argument("--sizes", default="", metavar="N,N", help="default: 2 and 4 times the nodes")
     add.set_defaults(command=predict)
     add = commands.add_parser(
         "explain",
@@ -44,9 +43,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def predict(arguments: argparse.Namespace) -> int:
-    sizes = parse_world_sizes(arguments.sizes, "--sizes") if arguments.sizes else ()
     archive = read_session(arguments.session)
-    found = forecast(archive, sizes)
+    found = forecast(archive)
     for line in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
         complain(line)
     for line in found.lines:

@@ -95,14 +95,14 @@ def positive(option: str, value: float) -> None:
         raise UserError(f"{option} {value:g}: must be above zero")
 
 
-def parse_world_sizes(text: str, option: str = "--world-sizes") -> tuple[int, ...]:
-    """From `1,3,7`. Raises UserError that names the option."""
+def parse_world_sizes(text: str) -> tuple[int, ...]:
+    """From `1,3,7`. Raises UserError."""
     try:
         sizes = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:
         sizes = []
     if not sizes or sizes[0] < 1:
-        raise UserError(f"{option} {text}: give positive whole numbers, such as 1,2,4")
+        raise UserError(f"--world-sizes {text}: give positive whole numbers, such as 1,2,4")
     return tuple(sizes)
 
 

@@ -1,39 +1,25 @@
-"""Efficiencies at more nodes than were measured. A model, not a measurement.
+"""Efficiencies of weak scaling at twice and four times the nodes. A model, not a measurement.
 
-The step time of a replica is fitted over the number of nodes N, all equally full, and not over the
-number of replicas: what is within a node stays as it is, and what is between nodes grows. The
-central model is Hockney's (1994) alpha-beta for a tree, with stragglers:
+The clipped trend: the last decline goes on, but of what the last doubling of the nodes lost, more
+than 6 to 8 % was the step over a border, such as that out of a node, and not the trend.
 
-    t(N) = t1 + alpha ceil(log2 N) + beta 2 (N - 1) / N + sigma (M(n) - M(n / N))
+    E(2N) = E(N) exp(-0.9 d),  d = min(max(ln E(N / 2) - ln E(N), 0), 0.06)
+    E(4N) = E(N) exp(-1.5 d),  the same d, but no more than 0.08
 
-t1 is the step time on one full node, alpha the latency of a level of the tree, beta the time in
-which the gradients cross a node's link once; an allreduce moves 2 (N - 1) / N times that (Thakur,
-Rabenseifner and Gropp, 2005). M(n) is the expected maximum of n standard normal values: n replicas
-whose step times vary by sigma wait for the slowest one. Two simpler models stand around it: one
-that levels off, t1 + b (1 - 1 / N), and a ring, t1 + alpha (N - 1) + beta 2 (N - 1) / N.
+Shares, clips and intervals are those of 35 curves of one published study, 1 to 8 nodes of 4 GPUs:
+the intervals are the 5 to 95 % residuals of ln E. docs/measurement.md has the errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
-
-import numpy as np
-from scipy.optimize import nnls
 
 from harness.errors import UserError
 
-# The furthest that is predicted, in times of the nodes measured, and what it has to rest on.
-FURTHEST = 4
-FEWEST_MULTI_NODE = 2
 # Below and above no efficiency of weak scaling is to be believed.
 PLAUSIBLE = (1e-3, 10.0)
-# Where there are fewer points than terms, many fits are as good. This makes the shortest the best,
-# which takes from every term; it is too little to be seen where the points decide.
-_SHORTEST = 1e-6
-
-Terms = Callable[[int, int], tuple[float, ...]]
 
 
 class NotPredictable(UserError):
@@ -44,8 +30,8 @@ class NotPredictable(UserError):
 class Point:
     """A measured efficiency of weak scaling.
 
-    replicas: of all nodes, as many on each. efficiency: S_n / (n S_1), which is the step time of
-    one replica alone over that of n. Raises ValueError for what cannot be one.
+    nodes: known ones; replicas never stand for them. replicas: of all nodes, as many on each.
+    efficiency: S_n / (n S_1). Raises ValueError for what cannot be one.
     """
 
     nodes: int
@@ -62,155 +48,95 @@ class Point:
             raise ValueError(f"{self.efficiency:g} is no efficiency of weak scaling")
 
     @property
-    def step_time(self) -> float:
-        """In units of that of one replica alone."""
-        return 1 / self.efficiency
-
-    @property
     def replicas_per_node(self) -> int:
         return self.replicas // self.nodes
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How the trend goes on to `times` the nodes: what share of the last decline is lost again,
+    the decline counted up to most, and how far ln E was below and above that."""
+
+    times: int
+    share: float
+    most: float
+    below: float
+    above: float
+
+
+REACHES = (
+    Reach(times=2, share=0.9, most=0.06, below=0.09, above=0.08),
+    Reach(times=4, share=1.5, most=0.08, below=0.23, above=0.03),
+)
+
+
+@dataclass(frozen=True)
 class Estimate:
-    """Predicted efficiencies: the central model's, the lowest and the highest of all models, and
-    that of the largest measured size, which is what to expect if nothing changes any more."""
+    """A predicted efficiency with its interval."""
 
     nodes: int
     replicas: int
+    efficiency: float
     low: float
-    central: float
     high: float
-    keep_last: float
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """points: what it rests on, ascending. model_error, keep_last_error: by what part of it the
-    efficiency of the largest point is missed when it is left out, above zero if too high."""
+    """half, last: the two points that it rests on, N / 2 and N nodes."""
 
-    points: tuple[Point, ...]
+    half: Point
+    last: Point
     estimates: tuple[Estimate, ...]
-    model_error: float
-    keep_last_error: float
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A model with its parameters: t1, then a factor a term, in step times of one replica."""
-
-    terms: Terms
-    parameters: tuple[float, ...]
-
-    def efficiency(self, nodes: int, replicas: int) -> float:
-        factors = (1.0, *self.terms(nodes, replicas))
-        return 1 / sum(a * b for a, b in zip(self.parameters, factors, strict=True))
+def predict(points: Sequence[Point]) -> Prediction:
+    """Efficiencies at twice and four times the nodes. Raises NotPredictable where no two points
+    show a trend, ValueError if two are of one size."""
+    half, last = trend(points)
+    decline = max(math.log(half.efficiency / last.efficiency), 0.0)
+    return Prediction(half, last, tuple(_estimate(last, decline, reach) for reach in REACHES))
 
 
-def tree(nodes: int, replicas: int) -> tuple[float, ...]:
-    """The terms of the central model; (nodes - 1).bit_length() is ceil(log2(nodes))."""
-    stragglers = expected_maximum(replicas) - expected_maximum(replicas // nodes)
-    return (nodes - 1).bit_length(), 2 * (nodes - 1) / nodes, stragglers
+def _estimate(last: Point, decline: float, reach: Reach) -> Estimate:
+    efficiency = last.efficiency * math.exp(-reach.share * min(decline, reach.most))
+    return Estimate(
+        last.nodes * reach.times,
+        last.replicas * reach.times,
+        efficiency,
+        efficiency * math.exp(-reach.below),
+        efficiency * math.exp(reach.above),
+    )
 
 
-def levelling(nodes: int, replicas: int) -> tuple[float, ...]:
-    return (1 - 1 / nodes,)
-
-
-def ring(nodes: int, replicas: int) -> tuple[float, ...]:
-    return nodes - 1, 2 * (nodes - 1) / nodes
-
-
-CENTRAL = tree
-ENVELOPE = (tree, levelling, ring)
-
-
-def expected_maximum(n: int) -> float:
-    """Of n independent standard normal values, by Blom (1958); within 0.03 of the exact value.
-
-    sqrt(2 ln n) bounds it, but is twice as large at n = 2 and so grows too slowly.
-    """
-    return NormalDist().inv_cdf((n - 0.375) / (n + 0.25))
-
-
-def fit(terms: Terms, points: Sequence[Point]) -> Fit:
-    """Least squares of the relative residuals of the step times, no parameter below zero."""
-    rows = [
-        [factor / point.step_time for factor in (1.0, *terms(point.nodes, point.replicas))]
-        for point in points
-    ]
-    shortest = _SHORTEST * np.eye(len(rows[0]))[1:]
-    wanted = [1.0] * len(rows) + [0.0] * len(shortest)
-    parameters, _ = nnls(np.vstack([rows, shortest]), np.array(wanted))
-    return Fit(terms, tuple(float(value) for value in parameters))
-
-
-def predict(points: Sequence[Point], sizes: Sequence[int] = ()) -> Prediction:
-    """Efficiencies at larger world sizes; sizes: empty for two and four times the nodes measured.
-
-    Of points whose nodes are differently full, those with the fullest nodes are taken that are
-    enough. Where it is not stated what a node is, replicas can be taken for nodes: give as many of
-    both. Raises NotPredictable if there are too few points, a size is too large, or the model does
-    not beat "keep the last efficiency" at the largest point, left out of the fit.
-    """
-    chosen = comparable(points)
-    *smaller, last = chosen
-    per_node = last.replicas_per_node
-    wanted = tuple(sizes) or tuple(last.replicas * factor for factor in (2, FURTHEST))
-    _refuse_sizes(wanted, last)
-    guess = fit(CENTRAL, smaller).efficiency(last.nodes, last.replicas)
-    model_error = guess / last.efficiency - 1
-    keep_last_error = smaller[-1].efficiency / last.efficiency - 1
-    if abs(model_error) >= abs(keep_last_error):
-        raise NotPredictable(
-            f"left out of the fit, np {last.replicas} is missed by {model_error:+.1%}, and by "
-            f"{keep_last_error:+.1%} if the last efficiency is kept: the model is no better, so "
-            f"keep {last.efficiency:.3f}"
-        )
-    fits = [fit(terms, chosen) for terms in ENVELOPE]
-    estimates = tuple(_estimate(fits, size // per_node, size, last) for size in wanted)
-    return Prediction(chosen, estimates, model_error, keep_last_error)
-
-
-def _estimate(fits: Sequence[Fit], nodes: int, replicas: int, last: Point) -> Estimate:
-    by_model = {each.terms: each.efficiency(nodes, replicas) for each in fits}
-    low, high = min(by_model.values()), max(by_model.values())
-    return Estimate(nodes, replicas, low, by_model[CENTRAL], high, last.efficiency)
-
-
-def comparable(points: Sequence[Point]) -> tuple[Point, ...]:
-    """The points to fit: of the fullest nodes that were measured on one and on two more numbers of
-    nodes, ascending. Raises NotPredictable if there are none, ValueError if two are of one size."""
-    if len({(point.nodes, point.replicas) for point in points}) < len(points):
+def trend(points: Sequence[Point]) -> tuple[Point, Point]:
+    """The points of N / 2 and N nodes that are equally full: of the fullest nodes, the largest N,
+    if twice as many nodes have not been measured. Raises as predict does."""
+    by_size = {(point.replicas_per_node, point.nodes): point for point in points}
+    if len(by_size) < len(points):
         raise ValueError("two points of one size")
-    by_fullness: dict[int, list[Point]] = {}
-    for point in sorted(points, key=lambda point: point.nodes):
-        by_fullness.setdefault(point.replicas_per_node, []).append(point)
-    for _, alike in sorted(by_fullness.items(), reverse=True):
-        multi_node = sum(point.nodes > 1 for point in alike)
-        if multi_node >= FEWEST_MULTI_NODE and alike[0].nodes == 1:
-            return tuple(alike)
+    if all(point.nodes == 1 for point in points):
+        raise NotPredictable(
+            "all was measured on one node, and replicas do not stand for nodes; measure on 1 and 2"
+        )
+    # The largest number of nodes at each fullness: of ascending sizes, the last one stays.
+    furthest = dict(sorted(by_size))
+    pairs = [
+        (by_size[per_node, nodes // 2], by_size[per_node, nodes])
+        for per_node, nodes in sorted(by_size)
+        if nodes % 2 == 0 and (per_node, nodes // 2) in by_size and 2 * nodes > furthest[per_node]
+    ]
+    if not pairs:
+        raise NotPredictable(_lacking(points))
+    return pairs[-1]
+
+
+def _lacking(points: Sequence[Point]) -> str:
     measured = ", ".join(
         f"np {point.replicas} on {point.nodes}"
         for point in sorted(points, key=lambda point: (point.replicas, point.nodes))
     )
-    raise NotPredictable(
-        f"needs {FEWEST_MULTI_NODE} multi-node points at least, and one node, all nodes equally "
-        f"full; there are: {measured or 'none'}; measure on 1, 2 and 4 nodes"
+    return (
+        "needs N nodes and N / 2, all equally full, with N more than half of the most nodes; there "
+        f"are: {measured}; choose sizes with --world-sizes"
     )
-
-
-def _refuse_sizes(sizes: Sequence[int], last: Point) -> None:
-    per_node = last.replicas_per_node
-    for size in sizes:
-        if size % per_node:
-            raise NotPredictable(
-                f"np {size} is no whole number of nodes: {per_node} replicas are on each"
-            )
-        if size <= last.replicas:
-            raise NotPredictable(f"np {size} is not above np {last.replicas}, which was measured")
-        if size > FURTHEST * last.replicas:
-            raise NotPredictable(
-                f"np {size} is {size / last.replicas:.3g} times the {last.nodes} nodes measured, "
-                f"and {FURTHEST} times is the most; ask for np {FURTHEST * last.replicas} or less"
-            )

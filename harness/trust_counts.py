@@ -12,6 +12,10 @@ from harness.trials import TRIALS, Trial
 from harness.trust_log import Entry, Tried
 from harness.verdict import Verdict
 
+# What differs in fingerprints of one machine and stack: the cases decide what data is read and
+# which cores have ranks, and many packages are no part of a rank. Those that are have own fields.
+_OF_THE_CASES = ("packages_sha256", "data_sets", "rank_cores")
+
 
 @dataclass(frozen=True)
 class Count:
@@ -27,6 +31,16 @@ class Count:
     alarms: int
     inconclusive: int
     figures: tuple[float, ...]
+
+
+def measured_here(entries: Sequence[Entry], fingerprint: Mapping[str, Value]) -> list[Entry]:
+    """Those of the machine and the stack that a session was measured on. fingerprint: its own."""
+    here = _place(fingerprint)
+    return [entry for entry in entries if not differences(here, _place(entry.fingerprint))]
+
+
+def _place(fingerprint: Mapping[str, Value]) -> Mapping[str, Value]:
+    return {name: value for name, value in fingerprint.items() if name not in _OF_THE_CASES}
 
 
 def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:

@@ -47,7 +47,7 @@ def session_report(sources: Sources) -> Report:
         convergence.section(cases),
         memory.section(cases),
         comparisons.others(cases),
-        trust.section(cases, sources.trust),
+        trust.section(cases, sources.trust, fingerprint),
         releases.section(fingerprint, sources.history) if fingerprint else None,
         machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
     ]

@@ -188,7 +188,7 @@ PURE = {
         "harness.stats",
         "numpy",
     },
-    "prediction": {"harness.errors", "numpy", "scipy"},
+    "prediction": {"harness.errors"},
     "proposal": {"harness.plan", "harness.stats", "harness.verdict", "random"},
     "placement": {"harness.errors", "harness.machine", "harness.plan"},
     "needs": {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from harness.archive import Case
 from harness.plan import Question
 from harness.trials import TRIALS
-from harness.trust_counts import Count, counts_of, must, of_newest, share_interval
+from harness.trust_counts import Count, counts_of, measured_here, must, of_newest, share_interval
 from harness.trust_log import Entry
 from report.content import Column, Figure, Plot, Row, Section, Table
 from report.plots import field, layered, rows_high
@@ -28,18 +29,24 @@ COLUMNS = (
     Column("inconclusive", "undecided"),
 )
 
+_NOTHING = (
+    "No A/A case in this session, and no session of make trust on this machine with this stack."
+)
 
-def section(cases: Sequence[Case], log: Sequence[Entry]) -> Section:
-    """cases: of the session. log: of all sessions of `make trust`."""
-    figures = [*_same(cases), *_caught(log)]
+
+def section(cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, Any]) -> Section:
+    """cases, fingerprint: of the session. log: of all sessions of `make trust`, those that were
+    measured on other machines and ship with the suite among them."""
+    figures = [*_same(cases), *_caught(measured_here(log, fingerprint))]
     return Section(
         "trust",
         "Trust",
-        "A/A holds an arm against itself: what differs there is this night's noise. The other "
-        "table counts, over sessions of make trust, how often what was planted on purpose was "
-        "called by its name, with 95 % intervals (Clopper and Pearson 1934).",
+        "A/A holds an arm against itself: what differs there is this night's noise. Where make "
+        "trust has measured on this machine with this stack, the other table counts how often "
+        "what was planted on purpose was called by its name, with 95 % intervals (Clopper and "
+        "Pearson 1934).",
         tuple(figures),
-        "" if figures else "No A/A case in this session, and no session of make trust.",
+        "" if figures else _NOTHING,
     )
 
 

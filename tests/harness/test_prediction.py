@@ -1,223 +1,114 @@
-"""A known model is recovered, and what cannot be predicted is refused."""
+"""The clipped trend is the formula's, and what cannot be predicted is refused."""
 
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import pytest
-import scipy.integrate
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UserError
-from harness.prediction import (
-    ENVELOPE,
-    FURTHEST,
-    PLAUSIBLE,
-    NotPredictable,
-    Point,
-    comparable,
-    expected_maximum,
-    fit,
-    levelling,
-    predict,
-    ring,
-    tree,
-)
-
-NODES = (1, 2, 4, 8)
+from harness.prediction import PLAUSIBLE, NotPredictable, Point, predict, trend
 
 
-def points_of(terms, parameters, nodes=NODES, per_node=1):
-    """What would be measured, exactly, if the model were true."""
-    return [
-        Point(n, n * per_node, 1 / true_step_time(terms, parameters, n, per_node)) for n in nodes
-    ]
+def points_of(*efficiencies: float, per_node: int = 1) -> list[Point]:
+    """Of one node, of two, of four and so on."""
+    return [Point(2**i, 2**i * per_node, value) for i, value in enumerate(efficiencies)]
 
 
-def true_step_time(terms, parameters, nodes, per_node=1):
-    """By hand from the formulas in the module's text."""
-    base, *factors = parameters
-    stragglers = expected_maximum(nodes * per_node) - expected_maximum(per_node)
-    volume = 2 * (nodes - 1) / nodes
-    grows = {
-        tree: (math.ceil(math.log2(nodes)), volume, stragglers),
-        levelling: (1 - 1 / nodes,),
-        ring: (nodes - 1, volume),
-    }[terms]
-    return base + sum(a * b for a, b in zip(factors, grows, strict=True))
-
-
-# Recovery --------------------------------------------------------------------------------------
+# The trend -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_node", [1, 4])
 @pytest.mark.parametrize(
-    ("terms", "parameters"),
+    ("half", "last", "twice", "four_times"),
     [
-        (tree, (1.1, 0.03, 0.0, 0.0)),
-        (tree, (1.0, 0.0, 0.05, 0.0)),
-        (tree, (1.0, 0.02, 0.04, 0.03)),
-        (levelling, (1.05, 0.2)),
-        (ring, (1.0, 0.01, 0.03)),
+        # A decline of 4 %, of 7 % and of 50 % in ln E: kept, clipped at one, clipped at both.
+        (0.9, 0.9 * math.exp(-0.04), -0.036, -0.06),
+        (0.9, 0.9 * math.exp(-0.07), -0.054, -0.105),
+        (0.9, 0.9 * math.exp(-0.5), -0.054, -0.12),
+        # What gets no worse, or better, stays.
+        (0.9, 0.9, 0.0, 0.0),
+        (0.8, 0.9, 0.0, 0.0),
     ],
 )
-def test_a_known_model_is_recovered(terms, parameters, per_node):
-    nodes = (1, 2, 3, 4, 6, 8)
-    found = fit(terms, points_of(terms, parameters, nodes, per_node))
-    assert found.parameters == pytest.approx(parameters, abs=1e-6)
-    expected = 1 / true_step_time(terms, parameters, 32, per_node)
-    assert found.efficiency(32, 32 * per_node) == pytest.approx(expected, rel=1e-6)
+def test_the_last_decline_goes_on_and_is_clipped(per_node, half, last, twice, four_times):
+    prediction = predict(points_of(1.0, half, last, per_node=per_node))
+    assert (prediction.half.nodes, prediction.last.nodes) == (2, 4)
+    sizes = [(each.nodes, each.replicas) for each in prediction.estimates]
+    assert sizes == [(8, 8 * per_node), (16, 16 * per_node)]
+    lost = [math.log(each.efficiency / last) for each in prediction.estimates]
+    assert lost == pytest.approx([twice, four_times])
 
 
-@pytest.mark.parametrize("per_node", [1, 4, 8])
-def test_a_tree_is_predicted_four_times_further(per_node):
-    parameters = (1.02, 0.02, 0.03, 0.04)
-    prediction = predict(points_of(tree, parameters, per_node=per_node))
-    assert [(each.nodes, each.replicas) for each in prediction.estimates] == [
-        (16, 16 * per_node),
-        (32, 32 * per_node),
-    ]
+def test_the_intervals_are_the_residuals_of_the_published_curves():
+    twice, four_times = predict(points_of(1.0, 0.95)).estimates
+    assert math.log(twice.low / twice.efficiency) == pytest.approx(-0.09)
+    assert math.log(twice.high / twice.efficiency) == pytest.approx(0.08)
+    assert math.log(four_times.low / four_times.efficiency) == pytest.approx(-0.23)
+    assert math.log(four_times.high / four_times.efficiency) == pytest.approx(0.03)
+
+
+def test_one_multi_node_point_is_enough():
+    prediction = predict(points_of(0.95, 0.9, per_node=4))
+    assert [each.replicas for each in prediction.estimates] == [16, 32]
+
+
+@given(st.lists(st.floats(*PLAUSIBLE), min_size=2, max_size=6), st.sampled_from([1, 2, 8]))
+def test_whatever_is_measured_a_prediction_is_not_above_the_last_one(efficiencies, per_node):
+    prediction = predict(points_of(*efficiencies, per_node=per_node))
     for each in prediction.estimates:
-        expected = 1 / true_step_time(tree, parameters, each.nodes, per_node)
-        assert each.central == pytest.approx(expected, rel=1e-5)
-        assert each.low < each.central < min(each.high, each.keep_last)
+        assert 0 < each.low < each.efficiency < each.high
+        assert 0.88 * efficiencies[-1] < each.efficiency <= efficiencies[-1]
 
 
-def test_the_envelope_is_the_lowest_and_the_highest_of_the_models():
-    points = points_of(ring, (1.0, 0.02, 0.03))
-    (estimate,) = predict(points, [32]).estimates
-    models = [fit(terms, points).efficiency(32, 32) for terms in ENVELOPE]
-    assert len(set(models)) == 3
-    assert (estimate.low, estimate.high) == (min(models), max(models))
-    assert estimate.low == pytest.approx(1 / true_step_time(ring, (1.0, 0.02, 0.03), 32), rel=1e-6)
+# What it rests on ------------------------------------------------------------------------------
 
 
-def test_residuals_are_relative_to_the_step_time():
-    """Of a constant c the relative residuals (c - t) / t of t = 1 and t = 2 are least at 1.2, and
-    absolute ones would be at 1.5. Terms of no effect leave the constant alone."""
-    points = [Point(1, 1, 1.0), Point(2, 2, 0.5)]
-    assert fit(lambda nodes, replicas: (0.0,), points).parameters[0] == pytest.approx(1.2)
+def test_of_differently_full_nodes_the_fullest_with_a_trend_are_taken():
+    single = points_of(1.0, 0.99, 0.98)
+    full = points_of(0.95, 0.9, per_node=4)
+    assert trend([*single, *full, Point(1, 2, 0.99)]) == tuple(full)
+    assert trend([*single, full[0]]) == tuple(single[1:])
 
 
-def test_no_parameter_is_below_zero_where_efficiency_rises():
-    points = [Point(n, n, 0.8 + 0.02 * n) for n in NODES]
-    for terms in ENVELOPE:
-        assert min(fit(terms, points).parameters) >= 0
-
-
-def test_two_points_do_not_leave_the_fit_open():
-    """Three terms through one multi-node point: every term takes its part, the same each time."""
-    points = points_of(tree, (1.0, 0.06, 0.0, 0.0), nodes=(1, 2))
-    found = fit(tree, points)
-    assert min(found.parameters) > 0.01
-    assert found.efficiency(2, 2) == pytest.approx(1 / 1.06, rel=1e-6)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 64, 1024])
-def test_the_expected_maximum_of_normal_values(n):
-    """Against its integral, n x phi(x) Phi(x)^(n - 1)."""
-    normal = NormalDist()
-    exact, _ = scipy.integrate.quad(
-        lambda x: n * x * normal.pdf(x) * normal.cdf(x) ** (n - 1), -9, 9, limit=200
-    )
-    assert expected_maximum(n) == pytest.approx(exact, abs=0.03)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.floats(*PLAUSIBLE), min_size=3, max_size=6),
-    st.sampled_from([1, 2, 8]),
-)
-def test_whatever_is_measured_a_prediction_is_one_or_is_refused(efficiencies, per_node):
-    points = [Point(2**i, 2**i * per_node, value) for i, value in enumerate(efficiencies)]
-    try:
-        prediction = predict(points)
-    except NotPredictable as error:
-        assert "\n" not in str(error)
-        return
-    assert abs(prediction.model_error) < abs(prediction.keep_last_error)
-    for each in prediction.estimates:
-        assert 0 < each.low <= each.central <= each.high < math.inf
-        assert each.keep_last == efficiencies[-1]
-
-
-# The better of two ways ------------------------------------------------------------------------
-
-
-def test_a_model_that_does_not_beat_the_last_efficiency_is_not_shown():
-    """From 2 nodes on nothing changes, so the last efficiency is right and growth is not."""
-    points = [Point(1, 1, 1.0), *(Point(n, n, 0.8) for n in (2, 4))]
-    with pytest.raises(NotPredictable, match=r"np 4 is missed by -.*%, and by \+0.0% if .* 0.800$"):
-        predict(points)
-
-
-def test_perfect_scaling_needs_no_model():
-    with pytest.raises(NotPredictable, match=r"the model is no better, so keep 1\.000"):
-        predict([Point(n, n, 1.0) for n in NODES])
-
-
-def test_what_the_largest_point_is_missed_by_is_told():
-    points = points_of(tree, (1.0, 0.1, 0.0, 0.0))
-    prediction = predict(points)
-    guess = fit(tree, points[:-1]).efficiency(8, 8)
-    assert prediction.model_error == pytest.approx(guess * 1.3 - 1)
-    assert prediction.keep_last_error == pytest.approx(1.3 / 1.2 - 1)
-
-
-def test_the_largest_point_does_not_help_to_predict_itself():
-    points = points_of(tree, (1.0, 0.1, 0.0, 0.0))
-    guesses = [
-        (1 + predict([*points[:-1], Point(8, 8, last)]).model_error) * last for last in (0.76, 0.7)
-    ]
-    assert guesses[0] == pytest.approx(guesses[1])
+def test_all_slots_beyond_a_power_of_two_do_not_hide_the_trend():
+    """Six nodes: 1, 2, 4 and 6 are measured, and 8 and 16 are still to come."""
+    points = points_of(1.0, 0.95, 0.9)
+    prediction = predict([*points, Point(6, 6, 0.88)])
+    assert (prediction.half, prediction.last) == (points[1], points[2])
+    assert [each.nodes for each in prediction.estimates] == [8, 16]
 
 
 # Refusals --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("points", "told"),
-    [
-        ([], "there are: none"),
-        ([Point(1, 1, 1.0), Point(1, 2, 0.9)], "np 1 on 1, np 2 on 1"),
-        ([Point(1, 4, 0.9), Point(2, 8, 0.8)], "np 4 on 1, np 8 on 2"),
-        ([Point(2, 8, 0.9), Point(4, 16, 0.8)], "np 8 on 2, np 16 on 4"),
-        # Two numbers of nodes, but differently full.
-        ([Point(1, 1, 1.0), Point(2, 2, 0.9), Point(1, 4, 0.9), Point(4, 16, 0.8)], "np 16 on 4"),
-    ],
+    "points", [[], [Point(1, 1, 1.0)], [Point(1, n, 0.9) for n in (1, 2, 4, 8)]]
 )
-def test_too_few_points_are_refused(points, told):
-    with pytest.raises(NotPredictable, match="needs 2 multi-node points at least") as raised:
+def test_replicas_of_one_node_do_not_stand_for_nodes(points):
+    with pytest.raises(NotPredictable, match="replicas do not stand for nodes") as raised:
         predict(points)
-    assert told in str(raised.value)
+    assert "\n" not in str(raised.value)
     assert isinstance(raised.value, UserError)
 
 
-def test_four_times_the_nodes_is_the_most():
-    points = points_of(tree, (1.0, 0.03, 0.02, 0.0), per_node=4)
-    most = FURTHEST * 8 * 4
-    (estimate,) = predict(points, [most]).estimates
-    assert estimate.nodes == 32
-    with pytest.raises(NotPredictable, match=r"np 132 is 4\.12 times .* np 128 or less"):
-        predict(points, [most + 4])
-
-
 @pytest.mark.parametrize(
-    ("size", "told"), [(34, "no whole number of nodes: 4"), (32, "not above np 32"), (4, "above")]
+    ("points", "told"),
+    [
+        ([Point(2, 8, 0.9)], "np 8 on 2"),
+        ([Point(1, 1, 1.0), Point(4, 4, 0.9)], "np 1 on 1, np 4 on 4"),
+        # Half of the nodes, but differently full.
+        ([Point(1, 1, 1.0), Point(1, 2, 1.0), Point(2, 8, 0.9)], "np 1 on 1, np 2 on 1, np 8 on 2"),
+        # Twice of two is measured already.
+        ([Point(1, 1, 1.0), Point(2, 2, 0.9), Point(8, 8, 0.8)], "np 8 on 8"),
+    ],
 )
-def test_sizes_that_are_no_prediction_are_refused(size, told):
-    points = points_of(tree, (1.0, 0.03, 0.02, 0.0), per_node=4)
-    with pytest.raises(NotPredictable, match=told):
-        predict(points, [64, size])
-
-
-def test_of_differently_full_nodes_the_fullest_that_are_enough_are_taken():
-    full = points_of(tree, (1.0, 0.03, 0.02, 0.0), per_node=4)
-    single = points_of(tree, (1.0, 0.01, 0.0, 0.0))
-    assert comparable([*single, *full, Point(1, 2, 0.99)]) == tuple(full)
-    assert comparable([*full[:2], *single]) == tuple(single)
+def test_sizes_without_a_trend_are_refused(points, told):
+    with pytest.raises(NotPredictable, match="needs N nodes and N / 2, all equally") as raised:
+        predict(points)
+    assert told in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +130,5 @@ def test_what_is_no_efficiency_is_no_point(nodes, replicas, efficiency):
 
 
 def test_two_points_of_one_size_are_not_told_apart():
-    points = points_of(tree, (1.0, 0.03, 0.02, 0.0))
     with pytest.raises(ValueError, match="two points of one size"):
-        predict([*points, Point(8, 8, 0.5)])
+        predict([*points_of(1.0, 0.9), Point(2, 2, 0.5)])

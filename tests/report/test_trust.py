@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from harness.questions import same
@@ -31,7 +33,7 @@ QUIET = tried("twin", Verdict.PASS, Verdict.PASS)
 
 def test_shares_are_of_all_sessions():
     log = [entry("a", CAUGHT, QUIET), entry("b", CAUGHT), entry("c", MISSED), entry("d", OPEN)]
-    section = trust.section([], log)
+    section = trust.section([], log, FINGERPRINT)
     assert_sound(section)
     (figure,) = section.figures
     twin, slow = figure.table.rows
@@ -44,19 +46,36 @@ def test_shares_are_of_all_sessions():
     assert ": 3 of 5 trials were called" in figure.says
 
 
-def test_another_machine_is_not_counted():
-    (figure,) = trust.section([], [entry("a", MISSED, cores=4), entry("b", CAUGHT)]).figures
+def test_what_was_measured_otherwise_is_not_counted():
+    log = [replace(entry("a", MISSED), settings={"batch": "64"}), entry("b", CAUGHT)]
+    (figure,) = trust.section([], log, FINGERPRINT).figures
     assert [row["called"] for row in figure.table.rows] == [1]
     assert "; 1 not counted, since measured otherwise" in figure.says
 
 
+def test_counts_of_another_machine_are_not_on_the_page():
+    """The suite ships with those of one: they say nothing of the user's."""
+    log = [entry("a", CAUGHT), entry("b", MISSED, cores=4)]
+    (figure,) = trust.section([], log, FINGERPRINT).figures
+    assert [(row["called"], row["sessions"]) for row in figure.table.rows] == [(1, 1)]
+    section = trust.section([], log, {**FINGERPRINT, "cpu_model": "another"})
+    assert section.figures == ()
+    assert "no session of make trust on this machine" in section.missing
+
+
+def test_what_only_the_cases_differ_in_is_the_same_machine():
+    log = [entry("a", CAUGHT, data_sets=["cifar10: 6 files"], rank_cores=["0: 0", "1: 1"])]
+    session = {**FINGERPRINT, "data_sets": [], "rank_cores": ["0: 0"]}
+    assert trust.section([], log, session).figures != ()
+
+
 def test_what_came_to_no_verdict_was_not_called():
-    section = trust.section([], [entry("a", OPEN)])
+    section = trust.section([], [entry("a", OPEN)], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
     assert (row["called"], row["sessions"], row["share"]) == (0, 1, 0)
     not_judged = tried("slow10", Verdict.NOT_JUDGED, Verdict.NOT_JUDGED)
-    section = trust.section([], [entry("a", not_judged)])
+    section = trust.section([], [entry("a", not_judged)], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
     assert (row["sessions"], row["share"], row["lower"]) == (0, None, None)
@@ -65,7 +84,7 @@ def test_what_came_to_no_verdict_was_not_called():
 def test_tonights_noise_is_shown(tmp_path):
     ratios = [0.99, 1.01, 1.0, 0.98, 1.02, 1.0]
     cases = cases_of(tmp_path, outcome(same(WORKLOAD, 2), ratios, Band(0.9, 1.1)))
-    section = trust.section(cases, [])
+    section = trust.section(cases, [], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
     assert row["visible_change"] == 100 * cases[0].document["verdict"]["visible_change"]
@@ -73,10 +92,10 @@ def test_tonights_noise_is_shown(tmp_path):
 
 def test_an_a_a_case_that_differs_is_called_so(tmp_path):
     noisy = outcome(same(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
-    (figure,) = trust.section(cases_of(tmp_path, noisy), []).figures
+    (figure,) = trust.section(cases_of(tmp_path, noisy), [], FINGERPRINT).figures
     assert figure.says.endswith("0.800 [0.800, 0.800] INVALID.")
     assert "do not differ" not in figure.says
 
 
 def test_nothing_says_what_would_tell():
-    assert "make trust" in trust.section([], []).missing
+    assert "make trust" in trust.section([], [], FINGERPRINT).missing
