@@ -46,10 +46,11 @@ FEWEST_FREEDOM = 6
 PRIOR_ROUNDS = 4
 
 
-def next_look(rounds: int, looks: Sequence[int]) -> int:
-    """Returns after how many rounds a verdict is tried next; the last look past the last one."""
-    early = (look for look in EARLY_LOOKS if look < looks[0])
-    return next((look for look in (*early, *looks) if look > rounds), looks[-1])
+def next_look(rounds: int, looks: Sequence[int], early: bool) -> int:
+    """Returns after how many rounds a verdict is tried next; past the last look that one. early:
+    whether that may be an early look."""
+    before = [look for look in EARLY_LOOKS if early and look < looks[0]]
+    return next((look for look in (*before, *looks) if look > rounds), looks[-1])
 
 
 def judge_rounds(

@@ -42,6 +42,8 @@ NOT_THE_SAME = (
     "for what favours one of them, and measure again"
 )
 
+ALL_DISTURBED = "other programs disturbed every round"
+
 
 class Judging:
     """Judges comparisons of one workload and one kind of work, as rounds come in."""
@@ -147,6 +149,8 @@ class Judging:
             outcome = replace(outcome, account=account(comparison, outcome.rounds))
         if unjudged:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
+        if not rows:
+            return self._with(outcome, Verdict.INCONCLUSIVE, rule, ALL_DISTURBED)
         if rule is None and comparison.is_trial:
             return self._with(
                 outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"

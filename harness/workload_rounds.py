@@ -92,6 +92,9 @@ class WorkloadRounds:
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
         )
         runner = self._runner
+        self._may_pass_early = self._sampling.early and any(
+            takes_turns(comparison, runner.schedule) for comparison in comparisons
+        )
         self._judging = Judging(
             self._rules, runner.failures, runner.correctness, runner.weights, session.noise
         )
@@ -220,7 +223,7 @@ class WorkloadRounds:
 
     def _next_look(self) -> int:
         """The number of undisturbed rounds after which verdicts are tried next."""
-        return next_look(self._count(), self._looks)
+        return next_look(self._count(), self._looks, self._may_pass_early)
 
     def _count(self) -> int:
         """How many rounds the undecided have: those that other programs disturbed do not count."""
@@ -248,12 +251,10 @@ class WorkloadRounds:
     def _look(self, wanted: Sequence[Comparison]) -> None:
         """Decide what these rounds decide."""
         for comparison in wanted:
-            if comparison.question is Question.SAME and comparison not in self.undecided:
-                continue
             outcome = self._outcome(comparison, final=self.done >= self._looks[-1])
             if self._settles(outcome):
                 self._decide(outcome)
-            else:
+            elif self._count() >= EARLY_LOOKS[0]:
                 self._session.open_(outcome)
         if not self.undecided:
             for comparison in [c for c in self.left if c.question is Question.SAME]:
@@ -261,9 +262,12 @@ class WorkloadRounds:
 
     def _settles(self, outcome: Outcome) -> bool:
         """Whether no more rounds are wanted for it. None make an invalid case sound, which is what
-        a fault that makes a launch invalid waits for."""
+        a fault that makes a launch invalid waits for. An A/A test ends with what it comes along
+        with."""
         if outcome.failure is not None or outcome.called is Verdict.INVALID:
             return True
+        if outcome.comparison.question is Question.SAME:
+            return False
         return outcome.judgement.verdict is not Verdict.INCONCLUSIVE or self.done >= self._looks[-1]
 
     def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:

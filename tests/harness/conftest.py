@@ -12,6 +12,8 @@ from tests.support.sessions import MadeUpRunner, Script, Stage
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     script = Script(tmp_path)
-    monkeypatch.setattr("harness.session.Runner", lambda **given: MadeUpRunner(script, **given))
+    runner = "harness.workload_rounds.Runner"
+    monkeypatch.setattr(runner, lambda **given: MadeUpRunner(script, **given))
+    monkeypatch.setattr("harness.workload_rounds.time", script)
     monkeypatch.setattr("harness.session.time", script)
     return Stage(script)

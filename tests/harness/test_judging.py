@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,7 @@ from tests.support.sessions import (
     COMMUNICATION,
     FIRST_LOOK,
     GRADIENTS_OF,
+    LINES,
     OTHER,
     PARITY,
     STRONG,
@@ -47,6 +49,7 @@ from tests.support.sessions import (
     WEAK,
     exchanged,
     noisy,
+    restless,
     struck,
     verdicts,
 )
@@ -66,9 +69,10 @@ def test_replicas_that_share_a_core_are_judged_by_communication_alone(stage):
     assert outcomes[WEAK].judgement.figure is not None
     assert outcomes[WEAK].judgement.rounds == 1
     assert outcomes[STRONG].judgement.figure is None
-    assert set(stage.script.launched[0]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
-    assert all(arms == [HOROVOD_2] for arms in stage.script.launched[1:])
-    assert len(stage.script.launched) == FIRST_LOOK
+    *judged, shown = stage.script.launched
+    assert judged == [[HOROVOD_2]] * FIRST_LOOK
+    assert set(shown) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
+    assert stage.script.turns[-1] == 2
 
 
 def test_a_profile_may_name_whose_communication_is_judged_where_replicas_share_a_core(stage):
@@ -221,7 +225,7 @@ def test_another_stack_is_held_against_margins_that_need_no_threshold(stage, rat
     asked = against(WEAK)
     assert asked is not None
     stage.script.speed = noisy(ratio, 0.04)
-    stage.sampling = Sampling(looks=(6,))
+    stage.sampling = Sampling(looks=(8,), early=False)
     stage.lines = ()
     outcome = stage.measure(asked)[asked]
     assert outcome.judgement.verdict is verdict
@@ -446,21 +450,39 @@ def test_nothing_is_planted_and_nothing_is_found(stage):
     assert verdicts(stage.measure(nothing)) == {nothing: Verdict.FAIL}, "a false alarm"
 
 
-def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
+def test_an_a_a_test_says_what_cannot_be_seen_and_is_neutral(stage):
     stage.lines = (Line(("same", "*", "*", "*"), Band(0.9, 1.1)),)
-    assert verdicts(stage.measure(SAME)) == {SAME: Verdict.PASS}
-    stage.script.speed = struck(SAME.candidate.arm, 1.3)
+    stage.sampling = Sampling()
+    stage.script.spoil = restless
     outcome = stage.measure(SAME)[SAME]
-    assert outcome.judgement.verdict is Verdict.INVALID
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.NOT_JUDGED, 3)
+    said = r"two identical groups differ by [+-]\d+ % \(-\d+ to \+\d+\): changes below \d+ % cannot"
+    assert re.match(said, outcome.judgement.reason)
+
+
+def test_an_a_a_test_comes_along_with_what_is_undecided(stage):
+    stage.lines = (*LINES, Line(("same", "*", "*", "*"), Band(0.9, 1.1)))
+    outcomes = stage.measure(WEAK, SAME)
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, SAME: Verdict.NOT_JUDGED}
+    assert outcomes[SAME].judgement.rounds == outcomes[WEAK].judgement.rounds == FIRST_LOOK
+
+
+def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
+    stage.lines = (*LINES, Line(("same", "*", "*", "*"), Band(0.9, 1.1)))
+    # Weak scaling goes on past the first look, and the A/A test with it.
+    speed = noisy(0.9, 0.05)
+    twin = struck(SAME.candidate.arm, 1.3)
+    stage.script.speed = lambda side, number: (
+        twin(side, number) if side.arm == SAME.candidate.arm else speed(side, number)
+    )
+    outcome = stage.measure(WEAK, SAME)[SAME]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, FIRST_LOOK)
     assert outcome.judgement.reason.startswith("two groups of the same arm differ")
     assert outcome.noticed is None
 
 
 def test_what_is_invalid_by_its_figures_is_so_at_looks_only(stage):
-    # Both would say so before: a band after 5 rounds, a bound after 6.
-    stage.lines = (Line(("same", "*", "*", "*"), Band(0.9, 1.1)),)
-    stage.script.speed = struck(SAME.candidate.arm, 1.3)
-    assert stage.measure(SAME)[SAME].judgement.rounds == FIRST_LOOK == 8
+    # It would be so after 6 rounds.
     stage.lines = CEILINGS
     stage.script.spoil = exchanged(BOUND, 0.65)
     outcome = stage.measure(BOUND)[BOUND]
