@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from harness.turns import most_turns
 
 from bench.noise import NOISES, Array, Noise
 from bench.simulation import SEED, SLOWER, Looks, heading, percent, rates, row
 from harness.plan import Sampling
-from harness.turns import most_turns
 from harness.verdict import REGRESSION, Verdict
 
 SESSIONS = 2000

@@ -18,6 +18,7 @@ from harness.marks import Asked, Mark, Marks
 from harness.measurement import Block, Launch, Round
 from harness.outcome import Outcome
 from harness.plan import SWEEP, Arm, BlockKind, Comparison, Schedule
+from harness.scatter import Noise
 from harness.store import Document
 from harness.transport_tools.figures import Figure, ToolRun
 from harness.trust import Noticed
@@ -42,6 +43,9 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
             case.rule,
             verdict["rounds"],
             case.reason,
+            # Documents of older sessions have neither.
+            verdict.get("fail_alpha"),
+            Noise(**verdict["early"]) if verdict.get("early") else None,
         ),
         observations=tuple(map(_float, document["observations"])),
         rounds=rounds,

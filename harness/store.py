@@ -113,6 +113,8 @@ def case_document(outcome: Outcome) -> Document:
         "verdict": {
             "word": judgement.verdict,
             "figure": _interval(judgement.figure),
+            "fail_alpha": judgement.fail_alpha,
+            "early": None if judgement.early is None else asdict(judgement.early),
             "threshold": _rule(judgement.rule),
             "rounds": judgement.rounds,
             "visible_change": _visible_change(outcome),

@@ -5,26 +5,25 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import sqrt
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from harness.interim import EARLY_LOOKS, next_look
 from harness.judging import Judging
 from harness.measurement import Round, observed, takes_turns
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
 from harness.outcome import Outcome
-from harness.plan import Comparison, Question, Work
+from harness.plan import Comparison, Profile, Question, Work
 from harness.rounds import Runner
-from harness.scatter import UNKNOWN_LAUNCH_SD, Row, turn_variance, turns_worth
+from harness.rules import Rules
+from harness.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
+from harness.starter import Starter
 from harness.transport_tools.figures import ToolRun
 from harness.verdict import Verdict
-
-if TYPE_CHECKING:
-    from harness.session import Session
 
 # About as many starts of a process as a training run is long.
 STARTS_OF_A_RUN = 3
@@ -44,6 +43,38 @@ class Doing:
     budget_ends: float
 
 
+class Shared(Protocol):
+    """What the workloads of a session have in common (harness.session.Session)."""
+
+    starter: Starter
+    profile: Profile
+    seed: int
+    timed_seconds: float
+    earlier: Sequence[Outcome]
+
+    @property
+    def progress(self) -> Callable[[str], None]: ...
+
+    @property
+    def doing(self) -> Callable[[Doing], None]: ...
+
+    @property
+    def decided(self) -> Callable[[Outcome], None]: ...
+
+    @property
+    def open_(self) -> Callable[[Outcome], None]: ...
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def budget_ends(self) -> float: ...
+
+    def noise(self, comparison: Comparison) -> Noise | None: ...
+
+    def other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]: ...
+
+
 def starts_of(comparisons: Iterable[Comparison]) -> int:
     """Returns how long a round of these takes, in starts of a process."""
     launches = {(arm, comparison.rounds) for comparison in comparisons for arm in comparison.arms}
@@ -57,7 +88,7 @@ class WorkloadRounds:
     rows: of those with turns, a row a round, the ln ratios of its turns.
     """
 
-    def __init__(self, session: Session, comparisons: Sequence[Comparison]) -> None:
+    def __init__(self, session: Shared, comparisons: Sequence[Comparison]) -> None:
         self.comparisons = tuple(comparisons)
         self.left = list(comparisons)
         self.rows: dict[Comparison, list[Row]] = {}

@@ -26,7 +26,7 @@ from harness.questions import parity, weak_scaling
 from harness.verdict import Band, Verdict
 from tests.support.damage import FUZZ, damaged_json, spots, with_something_strange
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
-from tests.support.stores import SESSION, make_store, session_document
+from tests.support.stores import LATER, SESSION, make_store, session_document
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 WEAK = weak_scaling(WORKLOAD, 2)
@@ -261,11 +261,11 @@ def test_a_text_that_ends_early_is_left_out(data):
 @given(st.data())
 def test_a_field_that_is_missing_is_left_out(data):
     document = json.loads(documents()[WEAK_FILE])
-    # What a rank reports of its start is not always the same; older documents have no visits.
+    # What a rank reports of its start is not always the same.
     fields = [
         path
         for path in spots(document)
-        if isinstance(path[-1], str) and not {"startup_seconds", "facts", "visit"} & set(path)
+        if isinstance(path[-1], str) and not {"startup_seconds", "facts", *LATER} & set(path)
     ]
     *parents, field = data.draw(st.sampled_from(fields))
     node = document

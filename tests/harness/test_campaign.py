@@ -15,7 +15,7 @@ from harness.gpus import Gpu
 from harness.machine import Machine
 from harness.options import Options
 from harness.placement import Offer
-from harness.plan import Question, Schedule
+from harness.plan import Question
 from harness.planted import Fault
 from harness.questions import (
     at_gradient_sizes,
@@ -395,12 +395,12 @@ def test_a_campaign_describes_itself_in_a_few_lines():
     assert len(planned.describe()) <= 6
 
 
-def test_turns_are_said_to_be_more_only_where_arms_take_turns():
+def test_it_is_said_after_how_many_rounds_cases_may_pass_or_fail():
     planned = campaign()
-    fresh = replace(planned, profile=replace(planned.profile, schedule=Schedule.FRESH))
-    assert [
-        "turns, more where they differ;" in "\n".join(each.describe()) for each in (planned, fresh)
-    ] == [True, False]
+    patient = replace(planned.profile.sampling, early=False)
+    full = replace(planned, profile=replace(planned.profile, sampling=patient))
+    for each, said in ((planned, "PASS after 3 rounds"), (full, "PASS after 8 rounds")):
+        assert f"{said} or more, FAIL after 8 or 12; 4 to 8 turns" in "\n".join(each.describe())
 
 
 def test_thresholds_come_from_the_file_that_is_named(tmp_path: Path):
