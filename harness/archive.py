@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.places import ROOT
 from harness.plan import Comparison, Question, Workload
 from harness.stats import Interval
-from harness.store import SESSION_FILE, Document, plain, plan_document
+from harness.store import SESSION_FILE, SUMMARY_FILE, Document, plain, plan_document
 from harness.tomlfile import shown
 from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 
@@ -113,7 +113,8 @@ def read_session(directory: Path) -> Archive:
     Raises UserError if there is no such directory.
     """
     try:
-        files = sorted(directory.iterdir())
+        # What is in the summary is read from the documents that it sums up.
+        files = sorted(path for path in directory.iterdir() if path.name != SUMMARY_FILE)
     except OSError as error:
         raise UserError(
             f"{shown(directory)}: {error.strerror}; give the directory of a session, such as "

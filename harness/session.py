@@ -285,7 +285,8 @@ class _Work:
                 continue
             tools = self._tools[comparison]
             outcome = self._judging.outcome(comparison, self._rounds, tools, at_look)
-            settled = outcome.judgement.verdict is not Verdict.INCONCLUSIVE
+            verdict = outcome.judgement.verdict
+            settled = verdict not in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
             # No more rounds make an invalid one sound, which is what such a trial waits for.
             hopeless = outcome.failure is not None or outcome.called is Verdict.INVALID
             trial = trial_of(comparison)

@@ -61,6 +61,8 @@ def interval(estimate, lower, upper):
         ([Verdict.PASS, Verdict.NOT_JUDGED], 0),
         ([Verdict.INCONCLUSIVE, Verdict.PASS], 6),
         ([Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 7),
+        ([Verdict.NOT_RUN, Verdict.INCONCLUSIVE, Verdict.PASS], 10),
+        ([Verdict.INVALID, Verdict.NOT_RUN, Verdict.PASS], 7),
         ([Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 1),
         ([], NOTHING_MEASURED),
         ([Verdict.NOT_JUDGED], NOTHING_MEASURED),
@@ -218,8 +220,8 @@ def test_verdicts_have_their_colours_and_nothing_else_has():
     words = " ".join(verdict.value for verdict in Verdict)
     text = painted(f"{words} of FAILED PASSes", writer(True).markup)
     assert text == (
-        "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mINCONCLUSIVE\x1b[0m "
-        "\x1b[32mPASS\x1b[0m NOT JUDGED of FAILED PASSes"
+        "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mNOT RUN\x1b[0m "
+        "\x1b[33mINCONCLUSIVE\x1b[0m \x1b[32mPASS\x1b[0m NOT JUDGED of FAILED PASSes"
     )
 
 
