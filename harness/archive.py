@@ -75,7 +75,8 @@ class Case:
     def is_sound(self) -> bool:
         """Whether the figure is one that was measured, be it good or bad. An INVALID one is where
         nothing but a threshold was missing."""
-        if self.figure is None or self.failed or self.verdict is Verdict.NOT_JUDGED:
+        shown_only = self.verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
+        if self.figure is None or self.failed or shown_only:
             return False
         return self.verdict is not Verdict.INVALID or bool(
             self.document["verdict"]["threshold_line"]

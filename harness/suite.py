@@ -33,6 +33,7 @@ from harness.session import Session
 from harness.stack import probe, stack_differences
 from harness.summary import NOT_WRITTEN
 from harness.telling import Telling
+from harness.tomlfile import shown
 from harness.verdict import Verdict
 
 
@@ -231,7 +232,7 @@ class Suite:
         """What to type next. node: of a case, as pytest names it."""
         if self._journal is None or self._session is None:
             return []
-        directory = os.path.relpath(self._journal.directory)
+        directory = shown(self._journal.directory)
         own = math.ceil(self.campaign.profile.budget_s / 60)
         return next_steps.lines(
             self.decided,

@@ -75,7 +75,7 @@ _STATUSES = {
     1: "something besides the verdicts failed (see above)",
     2: "interrupted; what was decided by then is kept",
     NOTHING_MEASURED: "nothing was measured that is judged",
-    NOT_WRITTEN: "nothing worse than PASS, but not all of it was written (see above)",
+    NOT_WRITTEN: "all PASS, but not all of it was written (see above)",
 }
 
 
@@ -184,14 +184,15 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """The whole table, then a line for each verdict that the figure does not explain."""
+    """The whole table, then each reason for verdicts that the figure does not explain."""
     lines = [_HEADER, *(line(outcome) for outcome in outcomes)]
-    notes = dict.fromkeys(
-        f"{outcome.judgement.verdict.value} {outcome.comparison.name}: {outcome.judgement.reason}"
-        for outcome in outcomes
-        if outcome.judgement.reason and outcome.judgement.verdict is not Verdict.NOT_JUDGED
-    )
-    for note in notes:
+    notes: dict[tuple[Verdict, str], dict[str, None]] = {}
+    for outcome in outcomes:
+        verdict, reason = outcome.judgement.verdict, outcome.judgement.reason
+        if reason and verdict is not Verdict.NOT_JUDGED:
+            notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
+    for (verdict, reason), names in notes.items():
+        note = f"{verdict.value} {', '.join(names)}: {reason}"
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
     lines += _accounts(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
