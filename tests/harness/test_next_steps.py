@@ -169,7 +169,7 @@ LINE = CommandLine(
 
 def words(command: Sequence[str]) -> list[str]:
     """As a shell reads them."""
-    return shlex.split("\n".join(command))
+    return shlex.split("\n".join(command).replace("\\\n", " "))
 
 
 def test_a_session_goes_on_with_the_options_of_before():
