@@ -39,6 +39,8 @@ endif
 
 READY    := $(VENV)/.ready
 SAMPLES  := data/samples
+# What pytest ended with in `make perf`; none while it runs.
+STATUS   := results/exit_status
 DATA     := $(if $(DATA_DIR), --data-dir '$(DATA_DIR)')
 ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
@@ -64,12 +66,17 @@ $(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
 data: env ## write small files of every data set to data/samples, where there are none
 	@$(ACTIVATE); python -m models.inputs.sample_sets $(SAMPLES)
 
-perf: env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/
+# make returns 2 whatever failed, and calls pytest's status an error of its own: scripts read the file.
+perf: .forget-status env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/
 	@$(ACTIVATE); status=0; \
 	echo "perf: pytest perf/ --profile $(PROFILE)$(DATA) $(ARGS)"; \
 	pytest perf/ --profile '$(PROFILE)'$(DATA) $(ARGS) || status=$$?; \
-	echo "perf: pytest ended with status $$status"; \
+	mkdir -p results; echo $$status > $(STATUS); \
+	echo "perf: pytest ended with status $$status, now in $(STATUS); where that is not 0 make returns 2"; \
 	exit $$status
+
+.forget-status:
+	@rm -f $(STATUS)
 
 report: env ## the newest session, or ARGS=results/runs/..., as one page; ARGS="compare A B"
 	@$(ACTIVATE); python -m report $(ARGS)

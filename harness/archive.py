@@ -19,7 +19,7 @@ from harness.errors import UserError
 from harness.places import ROOT
 from harness.plan import Comparison, Question, Workload
 from harness.stats import Interval
-from harness.store import SESSION_FILE, Document, plain, plan_document
+from harness.store import SESSION_FILE, SUMMARY_FILE, Document, plain, plan_document
 from harness.tomlfile import shown
 from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
 
@@ -75,7 +75,8 @@ class Case:
     def is_sound(self) -> bool:
         """Whether the figure is one that was measured, be it good or bad. An INVALID one is where
         nothing but a threshold was missing."""
-        if self.figure is None or self.failed or self.verdict is Verdict.NOT_JUDGED:
+        shown_only = self.verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
+        if self.figure is None or self.failed or shown_only:
             return False
         return self.verdict is not Verdict.INVALID or bool(
             self.document["verdict"]["threshold_line"]
@@ -113,7 +114,8 @@ def read_session(directory: Path) -> Archive:
     Raises UserError if there is no such directory.
     """
     try:
-        files = sorted(directory.iterdir())
+        # What is in the summary is read from the documents that it sums up.
+        files = sorted(path for path in directory.iterdir() if path.name != SUMMARY_FILE)
     except OSError as error:
         raise UserError(
             f"{shown(directory)}: {error.strerror}; give the directory of a session, such as "

@@ -1,8 +1,9 @@
 """What of a session is on disk while it runs: enough to read it, and to go on with it, whenever it
 ends.
 
-Every case is written the moment that it is decided, and session.json with it. What cannot be
-written then is tried again at the end, and told; the figures are in the summary all the same.
+Every case is written the moment that it is decided, and session.json and summary.json with it. What
+cannot be written then is tried again at the end, and told; the figures are on the terminal all the
+same.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from harness.errors import UserError
 from harness.fingerprint import Fingerprint
 from harness.outcome import Outcome
 from harness.resume import Earlier, asked
+from harness.rows import row_of
 from harness.session import Session
-from harness.store import SESSION_FILE, Document, Store, session_name
+from harness.store import SESSION_FILE, SUMMARY_FILE, Document, Store, session_name
 from harness.summary import NOT_WRITTEN
 from harness.tomlfile import shown
 from harness.verdict import Verdict
@@ -79,7 +81,7 @@ def _unwritable(directory: Path, error: OSError) -> UserError:
 class Journal:
     """Keeps the results of one session, and its directory for itself.
 
-    problems: what could not be written, and why, by the name of the case, or of session.json.
+    problems: what could not be written, and why, by the name of the case, or of the file.
     verdicts: on all cases so far, by name.
     """
 
@@ -94,6 +96,7 @@ class Journal:
         self._began = began
         self._budget_spent = earlier.budget_spent_seconds
         self.verdicts: dict[str, Verdict] = dict(earlier.verdicts)
+        self._rows: dict[str, Document] = dict(earlier.rows)
         self._owed: dict[str, Outcome] = {}
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
@@ -125,9 +128,11 @@ class Journal:
         name = outcome.comparison.name
         self._budget_spent = time.monotonic() - self._session.began
         self.verdicts[name] = outcome.judgement.verdict
+        self._rows[name] = row_of(outcome)
         self._owed[name] = outcome
         self._pay(name)
         self._attempt(SESSION_FILE, lambda: self._write_session(None))
+        self._attempt(SUMMARY_FILE, lambda: self._write_summary(None))
         problem = self.problems.get(name, "")
         return f"NOT WRITTEN {name}: {problem}; measuring goes on" if problem else ""
 
@@ -135,7 +140,9 @@ class Journal:
         """Write all that is left, and the status; the status that the session has then."""
         for name in list(self._owed):
             self._pay(name)
-        if self.problems.keys() - {SESSION_FILE}:
+        if self.problems.keys() - {SESSION_FILE, SUMMARY_FILE}:
+            exit_status = exit_status or NOT_WRITTEN
+        if not self._attempt(SUMMARY_FILE, lambda: self._write_summary(exit_status)):
             exit_status = exit_status or NOT_WRITTEN
         self._attempt(SESSION_FILE, lambda: self._write_session(exit_status))
         return exit_status or (NOT_WRITTEN if self.problems else 0)
@@ -175,5 +182,14 @@ class Journal:
                 "resumed_at": self._earlier.resumed_at,
                 "taken_over": list(self._earlier.verdicts),
                 "verdicts": self.verdicts,
+            }
+        )
+
+    def _write_summary(self, exit_status: int | None) -> None:
+        self._store.write_summary(
+            {
+                "exit_status": exit_status,
+                "disturbance": getattr(self._session, "disturbance", None),
+                "cases": [self._rows[name] for name in sorted(self._rows)],
             }
         )

@@ -15,7 +15,7 @@ from harness.account import account
 from harness.attribution import blamed
 from harness.collectives import other_library
 from harness.interim import judge_rounds
-from harness.launch.group import GroupFailed
+from harness.launch.group import GroupFailed, NotStarted
 from harness.measurement import Launch, Round, observed, step_times, training
 from harness.outcome import Outcome
 from harness.plan import Arm, Comparison, Question, Work
@@ -81,12 +81,13 @@ class Judging:
             each for each in measured if all(arm in each.launches for arm in comparison.arms)
         )
         rule = self._rules.rule(comparison)
-        nothing = Judgement(Verdict.INCONCLUSIVE, None, rule, 0, "no round was completed in time")
+        nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
         outcome = Outcome(comparison, nothing, rounds=rounds, tools=tools)
         for arm in comparison.arms:
             failure = self._failures.get(arm)
             if failure is not None:
-                judgement = replace(outcome.judgement, verdict=Verdict.FAIL, reason=str(failure))
+                word = Verdict.NOT_RUN if isinstance(failure, NotStarted) else Verdict.FAIL
+                judgement = replace(outcome.judgement, verdict=word, reason=str(failure))
                 return replace(outcome, judgement=judgement, failure=failure)
         if not rounds:
             return self._not_reached(outcome)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.errors import UserError
 from harness.plan import Profile, Schedule
@@ -14,6 +15,8 @@ from harness.wire import STARTUP, Phase
 from models import registry
 
 LAUNCHERS = ("mpirun", "agents")
+# Rather a slip of the pen than a session.
+LEAST_BUDGET_MINUTES = 0.1
 # Where a rank can be struck by a fault (harness.planted), and what can take longer.
 STRIKING = tuple(
     phase.value
@@ -48,6 +51,19 @@ class Options:
     against: str = ""
 
 
+def from_command_line(given: Mapping[str, Any]) -> Options:
+    """By name, as pytest parsed it: what may be said several times is a list. Raises UserError."""
+    faults = given["plant"]
+    if len(faults) > 1:
+        raise UserError(
+            f"--plant: given {len(faults)} times, {' and '.join(faults)}; a session plants one "
+            "fault, leave out the others"
+        )
+    return Options(
+        **{**given, "models": ",".join(given["models"]), "plant": faults[0] if faults else ""}
+    )
+
+
 def resolve_profile(options: Options) -> Profile:
     """The named profile with what the command line changes about it."""
     profile = load_profile(options.profile)
@@ -79,6 +95,11 @@ def resolve_profile(options: Options) -> Profile:
         profile = replace(profile, schedule=Schedule(options.schedule))
     if options.budget_minutes is not None:
         positive("--budget", options.budget_minutes)
+        if options.budget_minutes < LEAST_BUDGET_MINUTES:
+            raise UserError(
+                f"--budget {options.budget_minutes:g}: is {60 * options.budget_minutes:.2g} s, in "
+                "which no rank starts; give minutes, such as 5"
+            )
         profile = replace(profile, budget_s=60 * options.budget_minutes)
     return profile
 

@@ -9,6 +9,22 @@ from typing import Any, ClassVar
 
 from harness.plan import TWIN, Arm, Strategy
 
+_NUMBERS: Mapping[str, type[int] | type[float]] = {
+    "rank": int,
+    "world_size": int,
+    "factor": float,
+    "ms": float,
+}
+
+
+def _number(key: str, value: str) -> float:
+    """Raises ValueError, which says what to give."""
+    try:
+        return _NUMBERS[key](value)
+    except ValueError:
+        kind = "a whole number" if _NUMBERS[key] is int else "a number"
+        raise ValueError(f"{key}={value} is no number; give {kind}, such as {key}=1") from None
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -56,21 +72,13 @@ class Fault:
         kind, _, rest = text.partition(":")
         if kind not in cls.KINDS:
             raise ValueError(f"unknown fault {kind!r}; known: {', '.join(cls.KINDS)}")
-        types = {
-            "rank": int,
-            "phase": str,
-            "factor": float,
-            "ms": float,
-            "model": str,
-            "world_size": int,
-        }
         given: dict[str, Any] = {}
         for item in filter(None, rest.split(",")):
             key, _, value = item.partition("=")
             known = (*cls.KINDS[kind], "model", "world_size")
             if key not in known:
                 raise ValueError(f"unknown key {key!r} of {kind}; known: {', '.join(known)}")
-            given[key] = types[key](value)
+            given[key] = _number(key, value) if key in _NUMBERS else value
         # A lateness that is given is all there is of it.
         late = {"factor", "ms"} & set(given)
         defaults = cls.DEFAULTS.get(kind, {})

@@ -14,12 +14,14 @@ import pytest
 from harness import bandwidths, live, overview, summary
 from harness.errors import UserError
 from harness.launch.slots import Slots, outer_size, shown_by, tasks_without_mpirun
+from harness.next_steps import CommandLine
 from harness.options import LAUNCHERS
 from harness.outcome import Outcome
 from harness.places import ROOT
 from harness.plan import Comparison, Schedule
 from harness.recipes import PRECISIONS
 from harness.replay import ReplayedClock, record
+from harness.rows import properties
 from harness.suite import Suite
 from harness.verdict import Verdict, worst
 from models.inputs import INPUTS
@@ -29,6 +31,29 @@ _slots = pytest.StashKey[Slots]()
 _outcome = pytest.StashKey[Outcome]()
 _status = pytest.StashKey[int]()
 _clock = pytest.StashKey[ReplayedClock]()
+_nodes = pytest.StashKey[dict[Comparison, str]]()
+
+# Of pytest-benchmark, what asks for something to be shown: else its tables, which compare networks
+# with each other, are left out.
+_TABLES = tuple(
+    f"--benchmark-{name}"
+    for name in (
+        *("columns", "sort", "group-by", "name", "time-unit", "verbose", "compare"),
+        *("histogram", "cprofile"),
+    )
+)
+
+
+class Hooks:
+    """What other plugins may add to."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
+        """Make something of a session's documents at its end; a line about it."""
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(Hooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,7 +63,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--np", type=int, metavar="N", help="slots to use without mpirun (default: all)")
     add("--oversubscribe", action="store_true", help="allow --np above the cores or devices")
     add("--world-sizes", default="", metavar="1,2,4", help="instead of powers of two and all")
-    add("--models", default="", metavar="A,B", help="networks, instead of the profile's")
+    add(
+        "--models",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="networks, instead of the profile's",
+    )
     add("--dataset", default="", choices=["", *INPUTS], help="input")
     add(
         "--data-dir", default=os.environ.get("HVDPERF_DATA_DIR", ""), help="or ptb=DIR,imagenet=DIR"
@@ -51,14 +82,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--budget", type=float, dest="budget_minutes", metavar="MIN", help="begin no round after")
     add("--thresholds", default="", metavar="FILE", help="instead of the machine class's")
     add("--propose-thresholds", metavar="FILE", help="write thresholds from what is measured")
-    add("--allow-inconclusive", action="store_true", help="-x goes on past INVALID, INCONCLUSIVE")
+    add(
+        "--inconclusive",
+        default="fail",
+        choices=("fail", "ok"),
+        help="ok: INCONCLUSIVE neither stops -x nor makes the exit status other than 0",
+    )
     add("--results", default="results", metavar="DIR", help="where results go")
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
     add("--stack", default="", metavar="PYTHON", help="measure that stack instead of pytest's own")
     add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
     add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
     add("--resume", default="", metavar="DIR", help="go on with an interrupted session")
-    add("--plant", default="", metavar="FAULT", help="such as slow:rank=1,factor=2")
+    add(
+        "--plant", action="append", default=[], metavar="FAULT", help="such as slow:rank=1,factor=2"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,6 +125,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if shown_by() != os.getpid() and not live.ends_at_a_terminal(shown_by()):
         without_colours(config)
     if any(map(holds_cases, config.args)):
+        if not any(each.startswith(_TABLES) for each in config.invocation_params.args):
+            config.option.benchmark_quiet = True
         # Its plugin imports all of hypothesis for the summary. That takes a second, and after
         # Ctrl-C mpirun gives no more than that to everything.
         config.pluginmanager.set_blocked("hypothesispytest")
@@ -194,6 +234,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     selected = [c for c in map(comparison_of, session.items) if c is not None]
     if selected:
         suite_of(session.config).selected = selected
+    session.config.stash[_nodes] = {
+        comparison: item.nodeid
+        for item in session.items
+        if (comparison := comparison_of(item)) is not None
+    }
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -230,13 +275,23 @@ def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Compari
         outcome = suite_of(request.config).outcome(comparison)
         request.node.stash[_outcome] = outcome
         record(request.node.stash[_clock], outcome, benchmark)
+        request.node.user_properties += properties(outcome)
         verdict = outcome.judgement.verdict
-        neutral = verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE)
-        if verdict is Verdict.NOT_JUDGED or (neutral and request.config.option.allow_inconclusive):
+        if verdict not in _stopping(request.config) and verdict is not Verdict.PASS:
             pytest.skip(f"{verdict.value}: {outcome.judgement.reason}")
         return outcome
 
     return measured
+
+
+def _stopping(config: pytest.Config) -> tuple[Verdict, ...]:
+    """The verdicts that fail a case for pytest, and end a session under -x."""
+    bad = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN)
+    return bad if inconclusive_is_ok(config) else (*bad, Verdict.INCONCLUSIVE)
+
+
+def inconclusive_is_ok(config: pytest.Config) -> bool:
+    return bool(config.option.inconclusive == "ok")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -248,7 +303,6 @@ def pytest_runtest_makereport(
     if outcome is not None and report.when == "call":
         word = outcome.judgement.verdict.value
         report.verdict = word  # type: ignore[attr-defined]
-        report.user_properties.append(("verdict", word))
         if report.failed and isinstance(call.excinfo and call.excinfo.value, AssertionError):
             report.longrepr = summary.explanation(outcome)
     return report
@@ -277,18 +331,25 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 def _exit_status(session: pytest.Session, suite: Suite) -> int:
     if session.config.option.collectonly:
         return int(session.exitstatus)
-    words = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+    words = _stopping(session.config)
     if session.testsfailed > sum(o.judgement.verdict in words for o in suite.reported):
         return 1  # something besides the verdicts failed
     if not suite.selected:
         return int(session.exitstatus)
-    verdicts = [outcome.judgement.verdict for outcome in suite.decided]
-    return summary.exit_status(verdicts + suite.taken_over_unasked())
+    return summary.exit_status(suite.verdicts, inconclusive_is_ok(session.config))
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if _suite not in config.stash or config.option.collectonly:
-        return
+# Around all others, so that verdicts come last, below tracebacks and warnings.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        if _suite in config.stash and not config.option.collectonly:
+            _summarize(terminalreporter, config)
+
+
+def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     suite = config.stash[_suite]
     decided = suite.decided
     verdict = worst([outcome.judgement.verdict for outcome in decided])
@@ -300,15 +361,28 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         *([*lines_of_networks, ""] if lines_of_networks else []),
         *summary.table(decided),
         *bandwidths.table(decided),
+        *summary.visible_changes(decided),
     ]
     markup = config.get_terminal_writer().markup
-    for text in [*tables, *suite.lines()]:
+    lines = [*tables, *suite.lines(), *suite.next_steps(_command_line(config), _node_of(config))]
+    for text in lines:
         terminalreporter.write_line(summary.painted(text, markup))
+    if suite.directory is not None:
+        hook = config.hook.pytest_hvdperf_written
+        written = hook(directory=suite.directory.resolve(), config=config)
+        if written is not None:
+            terminalreporter.write_line(written)
+    status = config.stash.get(_status, int(pytest.ExitCode.INTERNAL_ERROR))
+    terminalreporter.write_line(summary.painted(summary.ending(status, suite.verdicts), markup))
 
 
-def session_directory(config: pytest.Config) -> Path | None:
-    """Where the results of this pytest session are; None where there are none."""
-    return config.stash[_suite].directory if _suite in config.stash else None
+def _command_line(config: pytest.Config) -> CommandLine:
+    before = ["mpirun", "-np", str(outer_size())] if outer_size() > 1 else []
+    return CommandLine(config.invocation_params.args, config.args, before)
+
+
+def _node_of(config: pytest.Config) -> Callable[[Comparison], str]:
+    return config.stash[_nodes].__getitem__
 
 
 # Before pytest's own, which fails where the terminal has been closed.

@@ -13,7 +13,7 @@ from harness.account import account
 from harness.archive import Case
 from harness.attribution import Blame
 from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
-from harness.launch.group import GroupFailed
+from harness.launch.group import GroupFailed, NotStarted
 from harness.marks import Asked, Mark, Marks
 from harness.measurement import Block, Launch, Round
 from harness.outcome import Outcome
@@ -51,7 +51,7 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
         rounds=rounds,
         failure=None
         if failure is None
-        else GroupFailed(
+        else (NotStarted if case.verdict is Verdict.NOT_RUN else GroupFailed)(
             failure["arm"],
             failure["rank"],
             failure["phase"],

@@ -21,7 +21,8 @@ from harness.outcome import Outcome
 from harness.placement import replicas_per_node
 from harness.plan import Comparison
 from harness.recall import recall
-from harness.store import now, plain
+from harness.rows import row_of_case
+from harness.store import Document, now, plain
 from harness.tomlfile import shown
 from harness.verdict import Verdict
 
@@ -34,10 +35,10 @@ _BEGIN_ANEW = "leave out --resume to begin a new session"
 class Earlier:
     """What the parts of a session so far have left; of one that begins, nothing but a seed.
 
-    Times are in seconds, as in session.json. verdicts: of every case with a document, by its name.
-    outcomes: of those of them that are decided and asked again; undecided: of those that are asked
-    again and go on from the rounds that they have. directory, session: where the documents are,
-    and the session's name. told: lines for people.
+    Times are in seconds, as in session.json. verdicts: of every case with a document, by its name;
+    rows: what summary.json says of it. outcomes: of those of them that are decided and asked again;
+    undecided: of those that are asked again and go on from the rounds that they have. directory,
+    session: where the documents are, and the session's name. told: lines for people.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class Earlier:
     budget_spent_seconds: float = 0.0
     resumed_at: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    rows: Mapping[str, Document] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
     told: tuple[str, ...] = ()
@@ -136,6 +138,7 @@ def earlier_parts(
         budget_spent_seconds=document["budget_spent_seconds"],
         resumed_at=(*document["resumed_at"], now()),
         verdicts={name: case.verdict for name, case in cases.items()},
+        rows={name: row_of_case(case) for name, case in cases.items()},
         outcomes=decided,
         undecided={c: o for c, o in recalled.items() if c not in decided},
         told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases had been decided"),
@@ -144,4 +147,4 @@ def earlier_parts(
 
 def _goes_on(outcome: Outcome) -> bool:
     """Whether more rounds may decide it."""
-    return outcome.judgement.verdict is Verdict.INCONCLUSIVE and outcome.failure is None
+    return outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)

@@ -13,8 +13,8 @@ from statistics import median
 from typing import TypeVar
 
 from harness.collectives import Series, Transfer, affordable_repeats
-from harness.launch.group import Group, GroupFailed
-from harness.launch.job import LaunchError
+from harness.launch.group import Group, GroupFailed, NotStarted
+from harness.launch.job import LaunchError, is_of_a_slot
 from harness.measurement import Block, Launch, Round, settled
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
 from harness.starter import SEED, Starter
@@ -276,7 +276,8 @@ class Runner:
                 **options,
             )
         except (LaunchError, DataError, OSError) as error:
-            self._failed(arm, GroupFailed(arm.name, None, "launch", str(error), []))
+            kind = NotStarted if is_of_a_slot(error) else GroupFailed
+            self._failed(arm, kind(arm.name, None, Phase.LAUNCH.value, str(error), []))
 
     def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]

@@ -23,6 +23,8 @@ from harness.plan import Comparison, Question
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")
+# How the reason begins where only a longer run says something.
+TOO_SHORT = "too short a run"
 
 
 class Training(NamedTuple):
@@ -140,11 +142,11 @@ def refusal(efficiency: float, candidate: Training, reference: Training, world_s
     if work >= needed:
         return ""
     if math.isinf(needed):
-        return "no run is long enough for an efficiency by time of 1"
+        return f"{TOO_SHORT}, as any is for an efficiency by time of 1"
     steps = math.ceil(needed / theirs.b_seconds)
     seconds = candidate.seconds(steps_of_each(reference.steps, world_size))
     return (
-        f"too short a run: of {seconds:.1f} s "
+        f"{TOO_SHORT}: of {seconds:.1f} s "
         f"{ours.a_seconds:.1f} s are fixed, so that even perfect scaling would not reach "
         f"{efficiency:.3g}; it takes {steps} steps ({needed:.0f} s on one replica) instead of "
         f"{reference.steps}"

@@ -28,6 +28,7 @@ from harness.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
 FORMAT = 1
 SESSION_FILE = "session.json"
+SUMMARY_FILE = "summary.json"
 
 Document = dict[str, Any]
 
@@ -70,6 +71,13 @@ class Store:
                 "fingerprint": dict(self._fingerprint),
                 **document,
             },
+        )
+
+    def write_summary(self, document: Document) -> Path:
+        """What is said of all cases, in one document."""
+        return write_json(
+            self.directory / SUMMARY_FILE,
+            {"format": FORMAT, "session": self._session, "written_at": now(), **document},
         )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
-from harness import baseline
+from harness import baseline, next_steps
 from harness.archive import read_session
 from harness.campaign import plan_campaign
 from harness.errors import UserError
@@ -19,8 +21,9 @@ from harness.journal import Journal, clock_problem, open_store, session_document
 from harness.launch.slots import Slots
 from harness.machine import local_machine
 from harness.machine_record import MachineRecord, read_record
+from harness.next_steps import CommandLine
 from harness.opening import dispose, make_starter, make_tool_runner
-from harness.options import Options
+from harness.options import Options, from_command_line
 from harness.outcome import Outcome
 from harness.placement import Offer, local_offers
 from harness.places import ROOT
@@ -31,6 +34,7 @@ from harness.session import Session
 from harness.stack import probe, stack_differences
 from harness.summary import NOT_WRITTEN
 from harness.telling import Telling
+from harness.tomlfile import shown
 from harness.verdict import Verdict
 
 
@@ -41,7 +45,7 @@ class Suite:
         """slots: what an outer mpirun gives; None without one. Raises UserError for bad input."""
         self.config = config
         names = {field.name for field in fields(Options)}
-        self.options = Options(**{name: getattr(config.option, name) for name in names})
+        self.options = from_command_line({name: getattr(config.option, name) for name in names})
         self.machine = local_machine()
         self.slots = slots
         self.campaign = plan_campaign(self.options, self.machine, self._offers())
@@ -178,12 +182,16 @@ class Suite:
         now."""
         return earlier.budget_spent_seconds if self.options.budget_minutes is None else 0.0
 
-    def taken_over_unasked(self) -> list[Verdict]:
-        """Of a session that is resumed, the verdicts on cases that are not selected now."""
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """On all cases of the session; of one that is resumed, those that are not selected now,
+        too."""
+        decided = [outcome.judgement.verdict for outcome in self.decided]
         if self._journal is None:
-            return []
+            return decided
         asked = {comparison.name for comparison in self.selected}
-        return [verdict for name, verdict in self._journal.verdicts.items() if name not in asked]
+        others = [word for name, word in self._journal.verdicts.items() if name not in asked]
+        return decided + others
 
     # Ending --------------------------------------------------------------------------------
 
@@ -248,6 +256,20 @@ class Suite:
             *self._journal.lines(left),
             *([self._proposed] if self._proposed else []),
         ]
+
+    def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
+        """What to type next. node: of a case, as pytest names it."""
+        if self._journal is None or self._session is None:
+            return []
+        directory = shown(self._journal.directory)
+        own = math.ceil(self.campaign.profile.budget_s / 60)
+        return next_steps.lines(
+            self.decided,
+            self.campaign.profile.sampling.looks,
+            time.monotonic() - self._session.began,
+            resumed=lambda minutes: command.resumed(directory, minutes or own),
+            alone=lambda comparison: command.alone(node(comparison)),
+        )
 
     def close(self) -> None:
         """Close what was opened."""

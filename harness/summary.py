@@ -13,7 +13,7 @@ from harness.collectives import Collective
 from harness.outcome import Outcome
 from harness.plan import Comparison, Question
 from harness.stats import Interval
-from harness.verdict import Floor, Judgement, Verdict
+from harness.verdict import Floor, Judgement, Verdict, is_bounded, smallest_visible_change
 
 WIDTH = 80
 _NAMES = {
@@ -47,6 +47,7 @@ _HEADER += f"{'must be':<13} {'n':>2} verdict"
 MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
     Verdict.FAIL: {"red": True, "bold": True},
     Verdict.INVALID: {"yellow": True},
+    Verdict.NOT_RUN: {"yellow": True},
     Verdict.INCONCLUSIVE: {"yellow": True},
     Verdict.PASS: {"green": True},
     Verdict.NOT_JUDGED: {},
@@ -54,18 +55,36 @@ MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
 _WORDS = re.compile(rf"\b({'|'.join(verdict.value for verdict in MARKUP)})\b")
 
 # Exit statuses; the worst verdict of a session decides, in the order of harness.verdict.Verdict.
-EXIT_STATUS = {Verdict.FAIL: 1, Verdict.INVALID: 7, Verdict.INCONCLUSIVE: 6, Verdict.PASS: 0}
+EXIT_STATUS = {
+    Verdict.FAIL: 1,
+    Verdict.INVALID: 7,
+    Verdict.NOT_RUN: 10,
+    Verdict.INCONCLUSIVE: 6,
+    Verdict.PASS: 0,
+}
 NOTHING_MEASURED = 5
 # Where all else is well.
 NOT_WRITTEN = 8
+_MEANINGS = {
+    Verdict.FAIL: "missed their limit or broke",
+    Verdict.INVALID: "cannot be trusted",
+    Verdict.NOT_RUN: "could not be started",
+    Verdict.INCONCLUSIVE: "could not be decided",
+}
+_STATUSES = {
+    1: "something besides the verdicts failed (see above)",
+    2: "interrupted; what was decided by then is kept",
+    NOTHING_MEASURED: "nothing was measured that is judged",
+    NOT_WRITTEN: "all PASS, but not all of it was written (see above)",
+}
 
 
-def exit_status(verdicts: Sequence[Verdict]) -> int:
-    """0 only if something was measured and all of it passed; what is not judged counts for
-    nothing."""
+def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -> int:
+    """0 only if something was measured and all of it passed, or may be left undecided; what is not
+    judged counts for nothing."""
     for verdict, status in EXIT_STATUS.items():
         if verdict in verdicts:
-            return status
+            return 0 if inconclusive_is_ok and verdict is Verdict.INCONCLUSIVE else status
     return NOTHING_MEASURED
 
 
@@ -95,12 +114,12 @@ def line(outcome: Outcome) -> str:
     judgement = outcome.judgement
     return (
         f"{label(outcome)} {figure_text(judgement.figure)} "
-        f"{_must_be(judgement):<13} {judgement.rounds:>2} {judgement.verdict.value}"
+        f"{must_be(judgement):<13} {judgement.rounds:>2} {judgement.verdict.value}"
         f"{' *' if outcome.taken_over else ''}"
     )
 
 
-def _must_be(judgement: Judgement) -> str:
+def must_be(judgement: Judgement) -> str:
     """What its figure is held to; where a floor has two limits, the one that decided."""
     rule = judgement.rule
     if isinstance(rule, Floor) and rule.limit(judgement.figure) != rule.pass_from:
@@ -133,7 +152,7 @@ def explanation(outcome: Outcome) -> str:
     parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
     if judgement.figure is not None:
         confidence = 100 * (1 - 2 * judgement.figure.alpha)
-        held_to = f", must be {_must_be(judgement)}" if judgement.rule else ""
+        held_to = f", must be {must_be(judgement)}" if judgement.rule else ""
         parts.append(
             f"  figure {figure_text(judgement.figure).strip()} ({confidence:.0f} % interval, "
             f"{judgement.rounds} rounds){held_to}"
@@ -165,14 +184,15 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """The whole table, then a line for each verdict that the figure does not explain."""
+    """The whole table, then each reason for verdicts that the figure does not explain."""
     lines = [_HEADER, *(line(outcome) for outcome in outcomes)]
-    notes = dict.fromkeys(
-        f"{outcome.judgement.verdict.value} {outcome.comparison.name}: {outcome.judgement.reason}"
-        for outcome in outcomes
-        if outcome.judgement.reason and outcome.judgement.verdict is not Verdict.NOT_JUDGED
-    )
-    for note in notes:
+    notes: dict[tuple[Verdict, str], dict[str, None]] = {}
+    for outcome in outcomes:
+        verdict, reason = outcome.judgement.verdict, outcome.judgement.reason
+        if reason and verdict is not Verdict.NOT_JUDGED:
+            notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
+    for (verdict, reason), names in notes.items():
+        note = f"{verdict.value} {', '.join(names)}: {reason}"
         lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
     lines += _accounts(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
@@ -182,6 +202,43 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     if any(outcome.taken_over for outcome in outcomes):
         lines.append("*: measured before the session was resumed")
     return lines
+
+
+def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
+    """How small a change the PASSes could have seen, in a sentence; nothing where there are none.
+    What is planted passes by being seen."""
+    seen = {
+        smallest_visible_change(figure): " ".join(label(outcome).split())
+        for outcome in outcomes
+        if outcome.judgement.verdict is Verdict.PASS
+        and not outcome.comparison.is_trial
+        and (figure := outcome.judgement.figure) is not None
+        and is_bounded(figure)
+    }
+    ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
+    told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)
+    text = f"Smallest change these PASSes could have seen: {told}"
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ") if told else []
+
+
+def _percent(share: float) -> str:
+    """Two digits of it."""
+    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def ending(status: int, verdicts: Sequence[Verdict]) -> str:
+    """What the session's exit status means, in a line. verdicts: on all of its cases."""
+    count = Counter(verdicts)
+    word = next((word for word, each in EXIT_STATUS.items() if each == status), None)
+    told = _STATUSES.get(status, "pytest itself failed")
+    if status == 0:
+        told = f"{count[Verdict.PASS]} PASS"
+        if count[Verdict.INCONCLUSIVE]:
+            told += f", {count[Verdict.INCONCLUSIVE]} INCONCLUSIVE, which --inconclusive=ok allows"
+    elif word is not None and count[word]:
+        judged = sum(count[each] for each in EXIT_STATUS)
+        told = f"{word.value}, {count[word]} of {judged} cases {_MEANINGS[word]} (see above)"
+    return f"exit status {status}: {told}"
 
 
 def _accounts(outcomes: Sequence[Outcome]) -> list[str]:

@@ -95,7 +95,8 @@ def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
         for each in every
         if each.threshold == every[-1].threshold and each.verdict is not Verdict.NOT_JUDGED
     ]
-    decided = [each for each in tried if each.verdict is not Verdict.INCONCLUSIVE]
+    open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+    decided = [each for each in tried if each.verdict not in open_]
     must_be = TRIALS[of[0]].verdict
     called = [each for each in decided if each.called is must_be]
     slower = [each for each in decided if each.called is Verdict.FAIL]

@@ -1,4 +1,4 @@
-"""From observations to a word: PASS, FAIL, INCONCLUSIVE, INVALID or NOT JUDGED.
+"""From observations to a word: PASS, FAIL, INCONCLUSIVE or INVALID; or NOT RUN, NOT JUDGED.
 
 An observation is ln(speed_candidate / speed_reference / ideal) of one launch, or the logarithm of
 another ratio or of a time in seconds. When a verdict may be tried is in harness/interim.py; the
@@ -26,6 +26,7 @@ class Verdict(Enum):
 
     FAIL = "FAIL"
     INVALID = "INVALID"
+    NOT_RUN = "NOT RUN"
     INCONCLUSIVE = "INCONCLUSIVE"
     PASS = "PASS"
     NOT_JUDGED = "NOT JUDGED"

@@ -299,7 +299,8 @@ class WorkloadRounds:
             return True
         if outcome.comparison.question is Question.SAME:
             return False
-        return outcome.judgement.verdict is not Verdict.INCONCLUSIVE or self.done >= self._looks[-1]
+        undecided = outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+        return not undecided or self.done >= self._looks[-1]
 
     def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:

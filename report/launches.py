@@ -11,6 +11,8 @@ from harness.plan import Schedule
 from harness.verdict import Verdict
 
 # What tells the arms of a workload apart, as harness.store writes them.
+# What evidence is against, and what came to no end.
+_NOT_TO_BE_USED = (Verdict.INVALID, Verdict.NOT_RUN)
 _ARM = ("strategy", "world_size", "exchange", "passes", "batch", "precision", "learning_rate")
 
 
@@ -57,7 +59,7 @@ def trusted(cases: Iterable[Case]) -> list[Case]:
     return [
         case
         for case in cases
-        if case.verdict is not Verdict.INVALID or case.document["verdict"]["threshold_line"]
+        if case.verdict not in _NOT_TO_BE_USED or case.document["verdict"]["threshold_line"]
     ]
 
 

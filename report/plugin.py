@@ -9,21 +9,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.places import ROOT
-from harness.plugin import session_directory
 
 LONGEST_S = 120
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    directory = session_directory(config)
-    if directory is not None:
-        terminalreporter.write_line(_written(directory.resolve(), config.invocation_params.dir))
+def pytest_hvdperf_written(directory: Path, config: pytest.Config) -> str:
+    return _written(directory, config.invocation_params.dir)
 
 
 def _written(directory: Path, here: Path) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.archive import schema_problem
 from harness.environment import rank_environment
 from harness.launch.mpirun import is_running
 from harness.stack import find_mpirun
@@ -94,8 +95,22 @@ def sit_before(options: list[str]) -> Callable[..., Terminal]:
 
 
 def documents(tmp_path: Path) -> dict[str, dict]:
+    """What the session knows, without its summary."""
     paths = (tmp_path / "results" / "runs").glob("*/*.json")
-    return {path.name: json.loads(path.read_text()) for path in paths}
+    return {p.name: json.loads(p.read_text()) for p in paths if p.name != "summary.json"}
+
+
+def summary(tmp_path: Path) -> dict:
+    (path,) = (tmp_path / "results" / "runs").glob("*/summary.json")
+    document: dict = json.loads(path.read_text())
+    assert schema_problem("summary", document) == ""
+    return document
+
+
+def last_words(output: str) -> str:
+    """The last line before pytest's own."""
+    *_, said, _ = output.strip().splitlines()
+    return said
 
 
 @pytest.mark.mpirun
@@ -120,6 +135,19 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
     suite = ET.parse(junit).getroot().find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("3", "3")
+    told = {
+        case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
+        for case in suite.iter("testcase")
+    }
+    assert told["test_parity[alexnet_s-np2]"] == {"verdict": "FAIL", "limit": "in 0.75..1.33"}
+    assert told["test_parity[alexnet_s-np1]"].keys() == {"verdict", "figure", "limit"}
+    assert last_words(done.stdout) == (
+        "exit status 1: FAIL, 2 of 3 cases missed their limit or broke (see above)"
+    )
+    assert "To measure what is FAIL again, alone (the first of 2):" in done.stdout
+    assert "pytest 'perf/test_parity.py::test_parity[alexnet_s-np2]' \\" in done.stdout
+    assert "To decide 1 INCONCLUSIVE (up to " in done.stdout
+    assert "Benchmark" not in done.stdout + done.stderr, "there was nothing to record"
 
 
 @pytest.mark.mpirun
@@ -134,16 +162,29 @@ def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -
     recorded = next(b for b in benchmarks if "communication" in b["name"])
     assert recorded["stats"]["data"] == pytest.approx([b["seconds"] for b in blocks])
     assert recorded["extra_info"]["word"] == "INCONCLUSIVE"
+    assert "benchmark 'communication'" not in done.stdout, "its tables are shown on request"
+    assert last_words(done.stdout).startswith("exit status 6: INCONCLUSIVE, 2 of 2 cases could not")
+    told = summary(tmp_path)
+    assert (told["exit_status"], len(told["cases"])) == (6, 2)
+    assert [told["cases"][0][key] for key in ("name", "figure", "limit")] == [
+        "communication[alexnet_s-np2]",
+        case["verdict"]["figure"]["estimate"],
+        {"at_least": case["verdict"]["threshold"]["pass_from"], "at_most": None},
+    ]
 
 
 @pytest.mark.mpirun
 def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
-    stopped = run("-x", "-k", "efficiency or strong_scaling")
+    stopped = run("-x", "-k", "efficiency or strong_scaling", "--benchmark-columns=median")
     assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 2)
     assert " 1 inconclusive in " in stopped.stdout
-    allowed = run("-x", "-k", "efficiency or strong_scaling", "--allow-inconclusive")
-    assert (allowed.returncode, cases_in_table(allowed.stdout)) == (6, 2)
+    assert 0 < stopped.stdout.find("benchmark 'strong_scaling'") < stopped.stdout.find("hvdperf:")
+    allowed = run("-x", "-k", "efficiency or strong_scaling", "--inconclusive=ok")
+    assert (allowed.returncode, cases_in_table(allowed.stdout)) == (0, 2)
     assert " 2 inconclusive in " in allowed.stdout
+    assert last_words(allowed.stdout) == (
+        "exit status 0: 0 PASS, 2 INCONCLUSIVE, which --inconclusive=ok allows"
+    )
 
 
 @pytest.mark.mpirun
@@ -222,6 +263,33 @@ def test_sizes_above_the_cores_are_marked(run: Run) -> None:
     assert done.returncode == 0, done.stdout
     assert f"world sizes 1, {ranks} (oversubscribed)" in done.stdout
     assert done.stdout.count(f"test_weak_scaling[alexnet_s-np{ranks}]") == 1
+
+
+def test_pytest_alone_measures_and_collects_none_of_the_suites_own_tests() -> None:
+    done = subprocess.run(
+        [
+            str(BIN / "pytest"),
+            "--collect-only",
+            "-q",
+            "--np=2",
+            "--oversubscribe",
+            "--models=lstm_s",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    cases = [line for line in done.stdout.splitlines() if "::" in line]
+    assert cases
+    assert all(case.startswith("perf/") and "lstm_s" in case for case in cases)
+
+
+def test_networks_of_several_options_are_added_up(run: Run) -> None:
+    done = run("--collect-only", "-q", "--models=lstm_s", "--models=vgg_16_s", "-k", "weak_scaling")
+    found = re.findall(r"test_weak_scaling\[(\w+)-np2\]", done.stdout)
+    assert found == ["lstm_s", "vgg_16_s"]
 
 
 def test_a_question_that_is_not_asked_has_no_case(run: Run, tmp_path: Path) -> None:
@@ -311,6 +379,9 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["--np=-1"], "--np -1: a session needs one slot at least"),
         (["--batch-size=0"], "--batch-size 0"),
         (["--plant=tickle"], "unknown fault 'tickle'"),
+        (["--plant=slow:rank=x"], "rank=x is no number; give a whole number"),
+        (["--plant=kill", "--plant=hang"], "--plant: given 2 times, kill and hang"),
+        (["--budget=0.01"], "--budget 0.01: is 0.6 s"),
         (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
         (["-n2"], "leave out -n"),
         (["--plant=kill:phase=lunch"], "it strikes in import, init, build,"),
@@ -390,6 +461,8 @@ def test_an_interrupted_session_still_reports_and_leaves_nothing(
     assert process.returncode != 0
     assert "KeyboardInterrupt" in output
     assert "hvdperf:" in output, "no summary was written"
+    assert "exit status 2: interrupted" in output
+    assert "Benchmark" not in output, "there was nothing to record"
     assert documents(tmp_path)["session.json"]["exit_status"] == 2
     deadline = time.monotonic() + 10
     while any(map(is_running, workers)) and time.monotonic() < deadline:
@@ -551,8 +624,8 @@ def test_results_that_cannot_be_written_are_one_line_before_anything_is_launched
 
 @pytest.mark.mpirun
 def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -> None:
-    # Room for the session's document, and not for that of a sweep.
-    with small_disk(tmp_path / "disk", "12k") as disk:
+    # Room for the session's documents, and not for that of a sweep.
+    with small_disk(tmp_path / "disk", "20k") as disk:
         done = run("-k", "test_sweep and broadcast", f"--results={disk}")
         left = sorted(path.name for path in disk.glob("runs/*/*"))
     name = "framework_tax[broadcast-sweep-np2]"
@@ -561,7 +634,7 @@ def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -
     assert done.returncode == 6
     assert any(text.startswith("tax/bc") for text in done.stdout.splitlines())
     assert "Traceback" not in done.stderr + done.stdout
-    assert left == ["session.json"]
+    assert left == ["session.json", "summary.json"]
 
 
 def workers_below(pid: int) -> list[int]:

@@ -47,6 +47,13 @@ class GroupFailed(Exception):
         super().__init__(f"{arm}: {who} failed in phase '{phase}': {cause}")
 
 
+class NotStarted(GroupFailed):
+    """The launch was not begun, for want of something that is not the stack's: a slot is gone."""
+
+    def __str__(self) -> str:
+        return f"{self.arm}: could not be started: {self.cause}"
+
+
 @dataclass
 class Rank:
     """What the driver knows of one rank."""

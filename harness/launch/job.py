@@ -76,3 +76,8 @@ class SlotGone(OSError):
             f"the slot of rank {rank} did not answer {asked!r} within {seconds:.0f} s: its process "
             "is stopped, or its host is gone"
         )
+
+
+def is_of_a_slot(error: BaseException) -> bool:
+    """Whether a slot that is gone is why something could not be started."""
+    return isinstance(error, SlotGone) or isinstance(error.__cause__, SlotGone)

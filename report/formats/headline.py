@@ -11,12 +11,13 @@ from report.content import CaseNote, Report
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.FAIL: "outside what is allowed, or failed",
     Verdict.INVALID: "the evidence cannot be trusted",
+    Verdict.NOT_RUN: "could not be started",
     Verdict.INCONCLUSIVE: "the evidence does not decide",
     Verdict.PASS: "within what is allowed",
     Verdict.NOT_JUDGED: "shown, and held against nothing",
 }
 # A person is to be told of each of these.
-_NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+_NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
     const VERDICTS = {
         'FAIL': {colour: 'fail', shape: 'cross'},
         'INVALID': {colour: 'invalid', shape: 'triangle-up'},
+        'NOT RUN': {colour: 'not_run', shape: 'triangle-down'},
         'INCONCLUSIVE': {colour: 'inconclusive', shape: 'diamond'},
         'PASS': {colour: 'pass', shape: 'circle'},
         'NOT JUDGED': {colour: 'not_judged', shape: 'square'},

@@ -15,7 +15,11 @@ from report.words import is_trial, must_be, plural, question_of, shown
 # A plot of more rows than these shows those that are nearest to their threshold.
 ROWS = 40
 # Whoever has such a verdict keeps nothing and misses nothing, wherever the figure lies.
-_NOT_BY_THE_FIGURE = (Verdict.INVALID.value, Verdict.NOT_JUDGED.value)
+_NOT_BY_THE_FIGURE = (
+    Verdict.INVALID.value,
+    Verdict.NOT_RUN.value,
+    Verdict.NOT_JUDGED.value,
+)
 
 COLUMNS = (
     Column("verdict", "verdict"),

@@ -208,6 +208,13 @@ def test_other_files_are_named(directory):
     assert not any("\n" in line for line in archive.left_out)
 
 
+def test_the_summary_of_the_documents_is_none_of_them(directory):
+    (directory / "summary.json").write_text("{}")
+    archive = read_session(directory)
+    assert archive.left_out == ()
+    assert archive.cases
+
+
 def test_a_broken_session_document_leaves_the_cases(directory):
     (directory / "session.json").write_text('{"format": 1}')
     archive = read_session(directory)

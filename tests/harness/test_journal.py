@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from harness.archive import read_session
+from harness.archive import read_session, schema_problem
 from harness.errors import UserError
 from harness.journal import Journal, clock_problem
 from harness.questions import parity, weak_scaling
 from harness.resume import Earlier
+from harness.rows import row_of
+from harness.store import plain
 from harness.summary import NOT_WRITTEN
 from harness.verdict import Band, Verdict
 from tests.support.filesystems import fill, make_read_only, small_disk
@@ -66,6 +68,31 @@ def test_a_case_is_on_disk_the_moment_it_is_decided(tmp_path):
     assert kept.end(0) == 0
     assert written(kept)["exit_status"] == 0
     assert read_session(kept.directory).unfinished == ""
+
+
+def summary(kept: Journal) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((kept.directory / "summary.json").read_text())
+    assert schema_problem("summary", document) == ""
+    return document
+
+
+def test_the_summary_has_every_case_of_all_parts_and_the_status(tmp_path):
+    kept = journal(tmp_path, Earlier(seed=1, rows={PARITY.name: plain(row_of(OTHER))}))
+    kept.keep(ONE)
+    document = summary(kept)
+    assert [case["name"] for case in document["cases"]] == [PARITY.name, WEAK.name]
+    assert document["exit_status"] is None
+    assert document["disturbance"] is None
+    assert document["session"] == kept.directory.name
+    kept.end(0)
+    assert summary(kept)["exit_status"] == 0
+
+
+def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
+    session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbance={"rounds": 3})
+    kept = Journal(make_store(tmp_path), session, TOLD, NOTHING_EARLIER, began=0.0)
+    kept.end(0)
+    assert summary(kept)["disturbance"] == {"rounds": 3}
 
 
 def test_the_parts_of_a_session_are_added_up(tmp_path):

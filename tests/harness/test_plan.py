@@ -225,7 +225,7 @@ def test_a_fault_strikes_rank_0_in_a_block_unless_it_says_otherwise():
         ("explode:rank=1", "unknown fault 'explode'; known: raise, exit, kill, hang, longer"),
         ("kill:rnak=1", "unknown key 'rnak'"),
         ("kill:rank=one", "one"),
-        ("kill:rank", "invalid literal"),
+        ("kill:rank", "rank= is no number"),
         ("slow:factor=fast", "fast"),
         ("skip:rank=1", "unknown key 'rank' of skip; known: model, world_size"),
         ("stray:ms=5", "unknown key 'ms' of stray; known: rank, factor"),

@@ -17,7 +17,7 @@ from harness.account import account
 from harness.archive import Case, read_session
 from harness.attribution import Blame
 from harness.collectives import Collective
-from harness.launch.group import GroupFailed
+from harness.launch.group import GroupFailed, NotStarted
 from harness.measurement import observation
 from harness.outcome import Outcome
 from harness.questions import (
@@ -154,6 +154,12 @@ def test_a_failed_launch_is_told_again():
     recalled = again(outcome(WEAK, RATIOS, verdict=Verdict.FAIL, failure=failure))
     assert str(recalled.failure) == str(failure)
     assert "last words" in summary.explanation(recalled)
+
+
+def test_what_could_not_be_started_is_told_again():
+    failure = NotStarted(HOROVOD_2.name, None, "launch", "the slot of rank 1 is gone", [])
+    recalled = again(outcome(WEAK, (), verdict=Verdict.NOT_RUN, failure=failure))
+    assert str(recalled.failure) == str(failure)
 
 
 def test_a_missing_threshold_is_missing_again():

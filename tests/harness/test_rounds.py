@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from harness.collectives import Collective, Transfer
-from harness.launch.group import GroupFailed
-from harness.launch.job import LaunchError
+from harness.launch.group import GroupFailed, NotStarted
+from harness.launch.job import LaunchError, SlotGone
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
 from harness.rounds import (
     CORRECTNESS_STEPS,
@@ -423,7 +423,17 @@ def test_an_arm_that_cannot_be_started_fails_and_says_why(stage):
     measured = runner.run(0, ARMS)
     assert "no such file: mpirun" in str(runner.failures[MIRRORED_2])
     assert runner.failures[MIRRORED_2].phase == "launch"
+    assert not isinstance(runner.failures[MIRRORED_2], NotStarted)
     assert set(measured.launches) == {HOROVOD_1, HOROVOD_2}
+
+
+def test_a_slot_that_is_gone_is_no_failure_of_the_launch(stage):
+    error = LaunchError("rank 1 could not be started")
+    error.__cause__ = SlotGone(1, "start", 30.0)
+    stage.raises[MIRRORED_2, "start"] = error
+    runner = make_runner(stage)
+    runner.run(0, ARMS)
+    assert isinstance(runner.failures[MIRRORED_2], NotStarted)
 
 
 def test_an_arm_that_has_failed_is_never_started_again(stage):

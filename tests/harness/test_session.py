@@ -12,6 +12,7 @@ import pytest
 from bench.simulation import Looks, session_verdict
 from harness.collectives import Collective
 from harness.disturbance import Usage
+from harness.launch.group import NotStarted
 from harness.machine_record import Load
 from harness.needs import (
     SWEEP_TURNS,
@@ -405,6 +406,14 @@ def test_a_launch_that_fails_fails_what_needs_it_and_nothing_else(stage, arm, hu
         else:
             assert outcome.judgement.verdict is Verdict.PASS
             assert outcome.failure is None
+
+
+def test_what_could_not_be_started_is_not_run_and_no_fault_of_the_stack(stage):
+    stage.script.failing[MIRRORED_2] = 2
+    stage.script.failure = NotStarted
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes) == {**dict.fromkeys(ALL, Verdict.PASS), PARITY: Verdict.NOT_RUN}
+    assert outcomes[PARITY].judgement.reason.endswith("mirrored@2: could not be started: it broke")
 
 
 def test_other_arms_of_what_has_failed_are_not_launched_again(stage):

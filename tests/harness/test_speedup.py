@@ -83,7 +83,7 @@ def test_a_run_that_is_too_short_is_refused_with_the_length_it_needs():
     assert said.endswith("instead of 40")
     long = [training(marked(arm, steps=needed)) for arm in (HOROVOD_2, HOROVOD_1)]
     assert refusal(0.8, long[0], long[1], world_size=2) == ""
-    assert "no run is long enough" in refusal(1.0, ours, theirs, world_size=2)
+    assert "too short a run, as any is" in refusal(1.0, ours, theirs, world_size=2)
 
 
 def test_a_fixed_cost_is_found_from_several_world_sizes():

@@ -31,12 +31,14 @@ from harness.summary import (
     NOTHING_MEASURED,
     WIDTH,
     counts,
+    ending,
     exit_status,
     explanation,
     figure_text,
     line,
     painted,
     table,
+    visible_changes,
 )
 from harness.verdict import REGRESSION, Band, Floor, Rule, Verdict
 from models.registry import NETWORKS
@@ -61,6 +63,8 @@ def interval(estimate, lower, upper):
         ([Verdict.PASS, Verdict.NOT_JUDGED], 0),
         ([Verdict.INCONCLUSIVE, Verdict.PASS], 6),
         ([Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 7),
+        ([Verdict.NOT_RUN, Verdict.INCONCLUSIVE, Verdict.PASS], 10),
+        ([Verdict.INVALID, Verdict.NOT_RUN, Verdict.PASS], 7),
         ([Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE, Verdict.PASS], 1),
         ([], NOTHING_MEASURED),
         ([Verdict.NOT_JUDGED], NOTHING_MEASURED),
@@ -205,6 +209,79 @@ def test_counts_are_in_the_order_of_severity():
     assert counts([]) == "nothing measured"
 
 
+def test_a_reason_that_cases_share_is_given_once():
+    reason = "no round was completed in time"
+    cases = [
+        outcome(ask(WORKLOAD, 2), (), None, Verdict.NOT_RUN, reason)
+        for ask in (weak_scaling, parity)
+    ]
+    notes = " ".join(text.strip() for text in table(cases)[3:])
+    assert notes == (
+        "NOT RUN weak_scaling[resnet_50_s-np2], parity[resnet_50_s-np2]: no round was completed in "
+        "time"
+    )
+
+
+# The end -----------------------------------------------------------------------------------------
+
+
+def seen(ask, change, verdict=Verdict.PASS):
+    measured = outcome(ask(WORKLOAD, 2), RATIOS, None, verdict)
+    figure = interval(1.0, 1 / (1 + change), 1.01)
+    return replace(measured, judgement=replace(measured.judgement, figure=figure))
+
+
+def test_how_small_a_change_passes_could_have_seen_is_told_from_the_best_to_the_worst():
+    passes = [seen(weak_scaling, 0.28), seen(parity, 0.1), seen(communication, 0.041)]
+    (line_, more) = visible_changes([*passes, seen(strong_scaling, 0.5, Verdict.INCONCLUSIVE)])
+    assert f"{line_} {more.strip()}" == (
+        "Smallest change these PASSes could have seen: 4.1 % (comm. resnet_50_s 2) to 28 % (weak "
+        "resnet_50_s 2)"
+    )
+    assert visible_changes([seen(parity, 0.1)])[0].endswith("seen: 10 % (parity resnet_50_s 2)")
+    assert visible_changes([seen(parity, 0.1, Verdict.FAIL)]) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "told"),
+    [
+        (0, [Verdict.PASS] * 3, "3 PASS"),
+        (
+            0,
+            [Verdict.PASS, Verdict.INCONCLUSIVE],
+            "1 PASS, 1 INCONCLUSIVE, which --inconclusive=ok allows",
+        ),
+        (
+            6,
+            [*[Verdict.INCONCLUSIVE] * 2, *[Verdict.PASS] * 14, Verdict.NOT_JUDGED],
+            "INCONCLUSIVE, 2 of 16 cases could not be decided (see above)",
+        ),
+        (10, [Verdict.NOT_RUN], "NOT RUN, 1 of 1 cases could not be started (see above)"),
+        (
+            1,
+            [Verdict.FAIL, Verdict.PASS],
+            "FAIL, 1 of 2 cases missed their limit or broke (see above)",
+        ),
+        (1, [Verdict.PASS], "something besides the verdicts failed (see above)"),
+        (2, [Verdict.FAIL], "interrupted; what was decided by then is kept"),
+        (5, [Verdict.NOT_JUDGED], "nothing was measured that is judged"),
+        (8, [Verdict.PASS], "all PASS, but not all of it was written (see above)"),
+        (3, [], "pytest itself failed"),
+    ],
+)
+def test_the_exit_status_is_told_in_words(status, words, told):
+    assert ending(status, words) == f"exit status {status}: {told}"
+    many = ending(status, words * 100)
+    assert len(many) <= WIDTH
+
+
+def test_undecided_may_be_allowed_and_nothing_else():
+    allowed = [Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED]
+    assert exit_status(allowed, inconclusive_is_ok=True) == 0
+    assert exit_status([*allowed, Verdict.NOT_RUN], inconclusive_is_ok=True) == 10
+    assert exit_status([Verdict.NOT_JUDGED], inconclusive_is_ok=True) == NOTHING_MEASURED
+
+
 # Colours ---------------------------------------------------------------------------------------
 
 
@@ -218,8 +295,8 @@ def test_verdicts_have_their_colours_and_nothing_else_has():
     words = " ".join(verdict.value for verdict in Verdict)
     text = painted(f"{words} of FAILED PASSes", writer(True).markup)
     assert text == (
-        "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mINCONCLUSIVE\x1b[0m "
-        "\x1b[32mPASS\x1b[0m NOT JUDGED of FAILED PASSes"
+        "\x1b[31m\x1b[1mFAIL\x1b[0m \x1b[33mINVALID\x1b[0m \x1b[33mNOT RUN\x1b[0m "
+        "\x1b[33mINCONCLUSIVE\x1b[0m \x1b[32mPASS\x1b[0m NOT JUDGED of FAILED PASSes"
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.session import Doing
 from harness.telling import until
+from harness.workload_rounds import Doing
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,10 @@ def test_what_is_not_horovod_as_it_is_does_not_count(tmp_path, changed):
     assert set(speeds(extract(session(tmp_path, case)).series)) == {1}
 
 
-def test_cases_whose_evidence_is_not_sound_are_left_out(tmp_path):
+@pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.NOT_RUN])
+def test_cases_whose_evidence_is_not_sound_are_left_out(tmp_path, verdict):
     with pytest.raises(Refused, match="no case that measured a throughput soundly"):
-        extract(session(tmp_path, WEAK, verdict=Verdict.INVALID))
+        extract(session(tmp_path, WEAK, verdict=verdict))
 
 
 def test_a_verdict_against_the_stack_is_no_matter(tmp_path):

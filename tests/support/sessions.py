@@ -102,6 +102,7 @@ class Script:
     start_seconds: float = 0.0
     turn_seconds: float = 1.0
     failing: dict[Arm, int] = field(default_factory=dict)
+    failure: type[GroupFailed] = GroupFailed
     spoil: Callable[[Launch], None] = lambda launched: None
     trained: dict[Arm, list[float]] = field(default_factory=dict)
     digests: dict[Arm, list[str]] = field(default_factory=dict)
@@ -146,7 +147,7 @@ class MadeUpRunner:
     def _launch(self, arm: Arm, number: int) -> Launch:
         script = self._script
         if script.failing.get(arm) == number:
-            self.failures[arm] = GroupFailed(arm.name, 1, "block", "it broke", ["last words"])
+            self.failures[arm] = script.failure(arm.name, 1, "block", "it broke", ["last words"])
             broken: Launch = launch(arm, {}, number)
             return broken
         speeds = {kind: script.speed(Side(arm, kind), number) for kind in self.kinds[arm]}
