@@ -13,6 +13,7 @@ from harness.account import account
 from harness.archive import Case
 from harness.attribution import Blame
 from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
+from harness.disturbance import Usage
 from harness.launch.group import GroupFailed
 from harness.marks import Asked, Mark, Marks
 from harness.measurement import Block, Launch, Round
@@ -136,6 +137,8 @@ def _block(document: Document) -> Block:
         _reports(document["ranks"]),
         # In older documents an arm took its blocks in one place of a turn.
         document.get("visit", 0),
+        # In older documents it was not read.
+        Usage(**usage) if (usage := document.get("usage")) else None,
     )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from statistics import median_high
 
 from harness.collectives import Collective
+from harness.cpu_usage import CpuMeter
+from harness.disturbance import Disturbance
 from harness.judging import Judging
 from harness.measurement import Round, turn_ratios
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
@@ -59,6 +61,8 @@ class Session:
     tools: Callable[[Collective, int], Sequence[ToolRun]] | None = None
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
+    meter: CpuMeter | None = None
+    disturbances: list[Disturbance] = field(default_factory=list)
 
     def measure(self, comparisons: Sequence[Comparison], later: Sequence[Comparison] = ()) -> None:
         """Judge all comparisons of one workload and one kind of work from common rounds, and hand
@@ -152,6 +156,7 @@ class _Work:
                 for arm in comparison.arms
             ],
             weights_directory=session.starter.scratch,
+            meter=session.meter,
             progress=self._say,
             doing=self._note,
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
@@ -176,6 +181,8 @@ class _Work:
                 launch.timed_seconds for launch in measured.launches.values()
             )
             self._rounds.append(measured)
+            if measured.disturbance is not None:
+                self._session.disturbances.append(measured.disturbance)
             self._look(final=False, at_look=number + 1 in looks)
         self._look(final=True, at_look=True)
 

@@ -257,6 +257,7 @@ def _block(block: Block) -> Document:
         "seconds": block.seconds,
         "samples": block.samples,
         "samples_per_second": block.samples_per_second if block.seconds > 0 else None,
+        "usage": None if block.usage is None else asdict(block.usage),
         "ranks": [dict(rank) for rank in block.ranks],
     }
 

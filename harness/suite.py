@@ -13,6 +13,7 @@ import pytest
 from harness import baseline
 from harness.archive import read_session
 from harness.campaign import plan_campaign
+from harness.cpu_usage import make_meter
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.journal import Journal, clock_problem, open_store, session_document
@@ -151,6 +152,7 @@ class Suite:
             decided=self._decided,
             began=time.monotonic() - earlier.budget_spent_seconds,
             timed_seconds=earlier.timed_seconds,
+            meter=make_meter(self.campaign.slots),
         )
         told = session_document(self.campaign, session.seed, self.changed)
         store = open_store(self.campaign, facts, earlier)
