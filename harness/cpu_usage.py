@@ -18,7 +18,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from harness.cores import cpu_groups, launcher_pid
-from harness.disturbance import Culprit, Usage
+from harness.disturbance import Culprit, Disturbance, Usage, total
 from harness.placement import Slot, cores_of
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -131,17 +131,18 @@ class CpuMeter:
     """Reads the usage of this host's cores, and watches which other programs use them.
 
     cores: the session's. roots: processes that are the session's own with all that they start.
-    root: where /proc and /sys are mounted.
+    began: when the session did, by the monotonic clock. root: where /proc and /sys are mounted.
     """
 
     cores: Sequence[int]
     roots: Collection[int]
+    began: float = field(default_factory=time.monotonic)
     root: Path = Path("/")
     _own: set[int] = field(default_factory=set)
     _seen: dict[int, Process] = field(default_factory=dict)
     _seen_at: float = 0.0
     _spent: dict[tuple[int, int], Culprit] = field(default_factory=dict)
-    _watched_seconds: float = 0.0
+    _watch_began: float = 0.0
 
     def __post_init__(self) -> None:
         self._throttling = [
@@ -173,8 +174,8 @@ class CpuMeter:
 
     def begin_watch(self) -> None:
         """Forgets what other programs have used so far, and looks which processes there are."""
-        self._spent, self._watched_seconds = {}, 0.0
-        self._seen, self._seen_at = self._processes(), time.monotonic()
+        self._spent, self._seen = {}, self._processes()
+        self._watch_began = self._seen_at = time.monotonic()
 
     def watch(self) -> None:
         """Looks which processes there are now, and what others have used since the last look."""
@@ -185,18 +186,14 @@ class CpuMeter:
             spent = process.cpu_seconds - (earlier.cpu_seconds if earlier and same else 0.0)
             if spent > 0 and pid not in self._own:
                 self._charge(process, spent)
-        at = time.monotonic()
-        self._watched_seconds += at - self._seen_at
-        self._seen, self._seen_at = now, at
+        self._seen, self._seen_at = now, time.monotonic()
 
-    def culprits(self) -> tuple[Culprit, ...]:
-        """Returns the others that used the CPU since begin_watch, those that used most first."""
-        return tuple(sorted(self._spent.values(), key=lambda each: -each.cpu_seconds))
-
-    @property
-    def watched_seconds(self) -> float:
-        """How long the others were watched."""
-        return self._watched_seconds
+    def disturbance(self, usages: Iterable[Usage]) -> Disturbance:
+        """Returns what others did since begin_watch. usages: of what was timed meanwhile."""
+        culprits = sorted(self._spent.values(), key=lambda each: -each.cpu_seconds)
+        at = self._watch_began - self.began
+        seconds = self._seen_at - self._watch_began
+        return Disturbance(at, total(usages), seconds, tuple(culprits), self._mhz())
 
     def _charge(self, process: Process, seconds: float) -> None:
         key = (process.pid, process.started)
@@ -213,7 +210,7 @@ class CpuMeter:
         self._own = descendants(self.roots, found.values()) & found.keys()
         return found
 
-    def mhz(self) -> float | None:
+    def _mhz(self) -> float | None:
         """Returns the mean frequency of the cores now; None if the kernel does not tell."""
         files = (
             f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in self.cores
@@ -222,15 +219,15 @@ class CpuMeter:
         return fmean(int(text) / 1000 for text in texts) if all(texts) and texts else None
 
 
-def make_meter(slots: Sequence[Slot]) -> CpuMeter | None:
-    """Returns the meter of this host; None where none of the session's slots is, or its kernel does
-    not tell."""
+def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
+    """Returns the meter of this host; None where it has none of the session's slots, or its kernel
+    does not tell. began: when the session did, by the monotonic clock."""
     here = [slot for slot in slots if slot.host == socket.gethostname()]
     if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
         return None
     # Under an outer mpirun, the other ranks of this host and what they start.
     launcher = launcher_pid() if "OMPI_COMM_WORLD_RANK" in os.environ else None
-    return CpuMeter(cores_of(here), {launcher or os.getpid()})
+    return CpuMeter(cores_of(here), {launcher or os.getpid()}, began)
 
 
 def user_seconds(pid: int) -> float | None:

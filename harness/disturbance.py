@@ -68,9 +68,9 @@ class Culprit:
 class Disturbance:
     """What others did to the session's cores during a round's timed part, or several.
 
-    at: when it began, by the monotonic clock. usage: of all timed blocks together. culprits: those
-    that used the CPU most first; they were watched for watched_seconds, pauses between blocks
-    included. mhz: the cores' mean frequency; None where the kernel does not tell.
+    at: when it began, in seconds since the session did. usage: of all timed blocks together.
+    culprits: those that used the CPU most first; they were watched for watched_seconds, pauses
+    between blocks included. mhz: the cores' mean frequency; None where the kernel does not tell.
     """
 
     at: float

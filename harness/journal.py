@@ -21,7 +21,7 @@ from harness.fingerprint import Fingerprint
 from harness.outcome import Outcome
 from harness.resume import Earlier, asked
 from harness.session import Session
-from harness.store import SESSION_FILE, Document, Store, session_name
+from harness.store import SESSION_FILE, Document, Store, disturbance_document, session_name
 from harness.summary import NOT_WRITTEN
 from harness.tomlfile import shown
 from harness.verdict import Verdict
@@ -175,5 +175,6 @@ class Journal:
                 "resumed_at": self._earlier.resumed_at,
                 "taken_over": list(self._earlier.verdicts),
                 "verdicts": self.verdicts,
+                "disturbance": disturbance_document(self._session.disturbances),
             }
         )

@@ -15,12 +15,13 @@ from typing import Any
 
 from harness.archive import Archive, Case, read_session
 from harness.campaign import Campaign
+from harness.disturbance import Disturbance
 from harness.errors import UserError
 from harness.fingerprint import differences
 from harness.outcome import Outcome
 from harness.placement import replicas_per_node
 from harness.plan import Comparison
-from harness.recall import recall
+from harness.recall import disturbances, recall
 from harness.store import now, plain
 from harness.tomlfile import shown
 from harness.verdict import Verdict
@@ -35,8 +36,8 @@ class Earlier:
     """What the parts of a session so far have left; of one that begins, nothing but a seed.
 
     Times are in seconds, as in session.json. verdicts: of every case with a document, by its name.
-    outcomes: of those of them that are asked again. directory, session: where the documents are,
-    and the session's name. told: lines for people.
+    outcomes: of those of them that are asked again. disturbances: of the rounds so far. directory,
+    session: where the documents are, and the session's name. told: lines for people.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class Earlier:
     resumed_at: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
+    disturbances: tuple[Disturbance, ...] = ()
     told: tuple[str, ...] = ()
 
 
@@ -133,5 +135,6 @@ def earlier_parts(
         resumed_at=(*document["resumed_at"], now()),
         verdicts={name: case.verdict for name, case in cases.items()},
         outcomes={comparison: _recalled(comparison, cases, archive) for comparison in again},
+        disturbances=tuple(disturbances(document)),
         told=(*archive.left_out, f"{len(again)} of {len(selected)} cases had been decided"),
     )

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from harness.collectives import Series, Transfer, affordable_repeats
 from harness.cpu_usage import CpuMeter, Reading, used
-from harness.disturbance import Disturbance, together, total
+from harness.disturbance import together
 from harness.launch.group import Group, GroupFailed
 from harness.launch.job import LaunchError
 from harness.measurement import Block, Launch, Round, back_to_back, is_disturbed, settled
@@ -152,7 +152,7 @@ class Runner:
                 self.meter.watch()
         self.turn_seconds += (time.monotonic() - began) / turn
         taken = [block for arm in arms for block in result.launches[arm].blocks]
-        self._keep_disturbance(result, taken, began)
+        self._keep_disturbance(result, taken)
 
     def _take_turn(
         self, result: Round, groups: dict[Arm, Group], way: Sequence[Visit], turn: int
@@ -178,14 +178,12 @@ class Runner:
         )
         return any(map(is_disturbed, pairs))
 
-    def _keep_disturbance(self, result: Round, blocks: Iterable[Block], began: float) -> None:
+    def _keep_disturbance(self, result: Round, blocks: Iterable[Block]) -> None:
         """Add what others did during these blocks to what the round knows of it."""
         usages = [block.usage for block in blocks if block.usage is not None]
-        if self.meter is None or not usages:
-            return
-        culprits, mhz = self.meter.culprits(), self.meter.mhz()
-        found = Disturbance(began, total(usages), self.meter.watched_seconds, culprits, mhz)
-        result.disturbance = together([result.disturbance, found])
+        if self.meter is not None and usages:
+            found = self.meter.disturbance(usages)
+            result.disturbance = together([result.disturbance, found])
 
     def _train(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]

@@ -141,6 +141,7 @@ class Suite:
         starter = make_starter(self.campaign, stacks, self.slots)
         budget_s = self.campaign.profile.budget_s
         tools = make_tool_runner(starter, budget_s, self._telling.say)
+        began = time.monotonic() - earlier.budget_spent_seconds
         self._session = session = Session(
             starter=starter,
             tools=None if tools is None else tools.run,
@@ -150,9 +151,10 @@ class Suite:
             doing=self._telling.note,
             seed=earlier.seed,
             decided=self._decided,
-            began=time.monotonic() - earlier.budget_spent_seconds,
+            began=began,
             timed_seconds=earlier.timed_seconds,
-            meter=make_meter(self.campaign.slots),
+            meter=make_meter(self.campaign.slots, began),
+            disturbances=list(earlier.disturbances),
         )
         told = session_document(self.campaign, session.seed, self.changed)
         store = open_store(self.campaign, facts, earlier)

@@ -370,7 +370,7 @@ def test_a_missing_field_is_refused_wherever_it_is(store):
                 continue  # of a network that is only traced, or of none
             if path[-2:] == ("facts", 0) and name in MODEL_FACTS:
                 continue  # where nothing is trained
-            if name == "visit":
+            if name in ("visit", "usage", "disturbance"):
                 continue  # older documents lack it
             broken = copy.deepcopy(document)
             del at(broken, path)[name]
