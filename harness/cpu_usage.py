@@ -166,7 +166,7 @@ class CpuMeter:
         tasks = self.root / f"proc/{pid}/task"
         with suppress(OSError):
             for thread in os.listdir(tasks):
-                columns = _text(tasks / thread / "schedstat").split()
+                columns = _text(f"{tasks}/{thread}/schedstat").split()
                 if len(columns) > 1:
                     yield thread, int(columns[1]) / 1e9
 
@@ -205,7 +205,7 @@ class CpuMeter:
         """All there are; tells which are the session's own."""
         found = {}
         for name in os.listdir(self.root / "proc"):
-            if name.isdecimal() and (text := _text(self.root / "proc" / name / "stat")):
+            if name.isdecimal() and (text := _text(f"{self.root}/proc/{name}/stat")):
                 found[int(name)] = parse_process(text)
         self._own = descendants(self.roots, found.values()) & found.keys()
         return found
@@ -247,9 +247,11 @@ def _growth(before: Mapping[Key, float], after: Mapping[Key, float]) -> float:
     return sum(seconds - before.get(key, 0.0) for key, seconds in after.items())
 
 
-def _text(path: Path) -> str:
-    """Returns the file's text; '' if it is not there, or not any more."""
+def _text(path: Path | str) -> str:
+    """Returns the file's text; '' if it is not there, or not any more. Path.read_text takes three
+    times as long."""
     try:
-        return path.read_text(errors="replace")
+        with open(path, "rb", buffering=0) as file:
+            return file.read().decode(errors="replace")
     except OSError:
         return ""
