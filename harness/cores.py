@@ -37,11 +37,11 @@ def available_cores(
 
 
 def _affinity(environment: Mapping[str, str]) -> set[int]:
-    launcher = _launcher_pid() if "OMPI_COMM_WORLD_RANK" in environment else None
+    launcher = launcher_pid() if "OMPI_COMM_WORLD_RANK" in environment else None
     return os.sched_getaffinity(launcher or 0)
 
 
-def _launcher_pid() -> int | None:
+def launcher_pid() -> int | None:
     """The nearest ancestor that starts ranks; it need not be the parent (sh, time, uv run)."""
     pid = os.getppid()
     while pid > 1:
@@ -83,18 +83,16 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     The tightest limit on the way up to the root of the mounted hierarchy counts; version 2 keeps
     it in cpu.max, version 1 in cpu.cfs_quota_us and cpu.cfs_period_us.
     """
-    groups = _read(root / "proc/self/cgroup") or ""
-    mounts = _read(root / "proc/self/mountinfo") or ""
     quotas = [
-        quota
-        for directory in _cpu_groups(groups, mounts, root)
-        if (quota := _quota_of(directory)) is not None
+        quota for directory in cpu_groups(root) if (quota := _quota_of(directory)) is not None
     ]
     return min(quotas, default=None)
 
 
-def _cpu_groups(groups: str, mounts: str, root: Path) -> list[Path]:
+def cpu_groups(root: Path = Path("/")) -> list[Path]:
     """The directories of this process's CPU cgroups, in both versions, and all above them."""
+    groups = _read(root / "proc/self/cgroup") or ""
+    mounts = _read(root / "proc/self/mountinfo") or ""
     paths = {}
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)

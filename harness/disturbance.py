@@ -5,11 +5,15 @@ Plain data with its arithmetic; harness.cpu_usage reads the figures. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from statistics import fmean
 
 # A pair of blocks is disturbed if others took a larger share of the cores than this.
 DISTURBED_ABOVE = 0.08
+# Of the other programs, those named: with at least so much of a core, and how many.
+CULPRIT_FROM = 0.05
+CULPRITS_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,100 @@ def is_disturbed(usages: Sequence[Usage | None]) -> bool:
     """
     known = [usage for usage in usages if usage is not None]
     return foreign_share(known) > DISTURBED_ABOVE
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """A program of others: what it used of the CPU (user and system time), and where it was seen.
+    name: the kernel's, of 15 characters; a command line may hold secrets."""
+
+    name: str
+    pid: int
+    cpu_seconds: float
+    cores: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What others did to the session's cores during a round's timed part, or several.
+
+    at: when it began, in seconds since the session did. usage: of all timed blocks together.
+    culprits: those that used the CPU most first; they were watched for watched_seconds, pauses
+    between blocks included. mhz: the cores' mean frequency; None where the kernel does not tell.
+    """
+
+    at: float
+    usage: Usage
+    watched_seconds: float
+    culprits: tuple[Culprit, ...] = ()
+    mhz: float | None = None
+
+    @property
+    def foreign_share(self) -> float:
+        return foreign_share([self.usage])
+
+    @property
+    def wait_share(self) -> float:
+        return _share([self.usage], [self.usage.wait_seconds])
+
+    @property
+    def steal_share(self) -> float:
+        return _share([self.usage], [self.usage.steal_seconds])
+
+    @property
+    def is_disturbed(self) -> bool:
+        return is_disturbed([self.usage])
+
+    def core_share(self, culprit: Culprit) -> float:
+        """Returns how much of one core it used; of a program of several threads, of several."""
+        return culprit.cpu_seconds / self.watched_seconds if self.watched_seconds > 0 else 0.0
+
+    def reason(self) -> str:
+        """Says in words what others took, who they are, and what to do."""
+        took = f"other programs took {self.foreign_share:.0%} of the cores during the measurement"
+        took = took.replace("%", " %")
+        if self.steal_share > self.foreign_share / 2:
+            return f"{took} (most of it stolen by the hypervisor for other machines): wait"
+        named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]
+        told = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
+        return f"{took} ({told or 'none that can be seen from here'}): stop them or wait"
+
+    def _named(self, culprit: Culprit) -> str:
+        share = f"{100 * self.core_share(culprit):.0f} %"
+        core = f"core {culprit.cores[0]}" if len(culprit.cores) == 1 else "a core"
+        return f"{culprit.name}, pid {culprit.pid}: {share} of {core}"
+
+
+def together(disturbances: Iterable[Disturbance | None]) -> Disturbance | None:
+    """Returns several as one, of a workload's rounds or of a session's; None if none is known."""
+    known = [each for each in disturbances if each is not None]
+    if not known:
+        return None
+    spent: dict[tuple[str, int], Culprit] = {}
+    for found in (culprit for each in known for culprit in each.culprits):
+        so_far = spent.get((found.name, found.pid), Culprit(found.name, found.pid, 0.0))
+        spent[found.name, found.pid] = Culprit(
+            found.name,
+            found.pid,
+            so_far.cpu_seconds + found.cpu_seconds,
+            tuple(sorted({*so_far.cores, *found.cores})),
+        )
+    told = [each.mhz for each in known if each.mhz is not None]
+    return Disturbance(
+        known[0].at,
+        total(each.usage for each in known),
+        sum(each.watched_seconds for each in known),
+        tuple(sorted(spent.values(), key=lambda culprit: -culprit.cpu_seconds)),
+        fmean(told) if told else None,
+    )
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """Returns the sums of all figures, with the cores of one of them: a session's do not change."""
+    usages = list(usages)
+    names = [field.name for field in fields(Usage)]
+    sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}
+    return Usage(**{**sums, "cores": usages[0].cores})
 
 
 def _share(usages: Sequence[Usage], seconds: Sequence[float]) -> float:

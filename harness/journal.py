@@ -23,7 +23,14 @@ from harness.outcome import Outcome
 from harness.resume import Earlier, asked
 from harness.rows import row_of
 from harness.session import Session
-from harness.store import SESSION_FILE, SUMMARY_FILE, Document, Store, session_name
+from harness.store import (
+    SESSION_FILE,
+    SUMMARY_FILE,
+    Document,
+    Store,
+    disturbance_document,
+    session_name,
+)
 from harness.summary import NOT_WRITTEN
 from harness.tomlfile import shown
 from harness.verdict import Verdict
@@ -182,6 +189,7 @@ class Journal:
                 "resumed_at": self._earlier.resumed_at,
                 "taken_over": list(self._earlier.verdicts),
                 "verdicts": self.verdicts,
+                "disturbance": disturbance_document(self._session.disturbances),
             }
         )
 
@@ -189,7 +197,7 @@ class Journal:
         self._store.write_summary(
             {
                 "exit_status": exit_status,
-                "disturbance": getattr(self._session, "disturbance", None),
+                "disturbance": disturbance_document(self._session.disturbances),
                 "cases": [self._rows[name] for name in sorted(self._rows)],
             }
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness import collectives, disturbance, runs, speedup
 from harness.collectives import Series, StepTimes
-from harness.disturbance import Usage
+from harness.disturbance import Disturbance, Usage
 from harness.marks import Marks
 from harness.plan import Arm, BlockKind, Comparison, Question, Schedule, Side, Work
 
@@ -95,11 +95,13 @@ class Launch:
 
 @dataclass
 class Round:
-    """Every arm of a workload once, under like conditions."""
+    """Every arm of a workload once, under like conditions. disturbance: what others did meanwhile;
+    None where no blocks were timed, or nothing was read."""
 
     number: int
     schedule: Schedule
     launches: dict[Arm, Launch] = field(default_factory=dict)
+    disturbance: Disturbance | None = None
 
 
 def observation(comparison: Comparison, measured: Round) -> float:

@@ -13,6 +13,7 @@ from harness.account import account
 from harness.archive import Case
 from harness.attribution import Blame
 from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
+from harness.disturbance import Culprit, Disturbance, Usage
 from harness.launch.group import GroupFailed, NotStarted
 from harness.marks import Asked, Mark, Marks
 from harness.measurement import Block, Launch, Round
@@ -64,6 +65,21 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
         tools=tuple(_tool_run(run, comparison.world_size) for run in document["tools"]),
         taken_over=True,
     )
+
+
+def disturbances(session: Document) -> list[Disturbance]:
+    """What others did in the rounds of a session, by its session.json; older ones do not say."""
+    told = session.get("disturbance") or {"rounds": []}
+    return [
+        Disturbance(
+            each["at"],
+            Usage(**each["usage"]),
+            each["watched_seconds"],
+            tuple(Culprit(**{**c, "cores": tuple(c["cores"])}) for c in each["culprits"]),
+            each["mhz"],
+        )
+        for each in told["rounds"]
+    ]
 
 
 def _float(value: float | None) -> float:
@@ -140,6 +156,8 @@ def _block(document: Document) -> Block:
         _reports(document["ranks"]),
         # In older documents an arm took its blocks in one place of a turn.
         document.get("visit", 0),
+        # In older documents it was not read.
+        Usage(**usage) if (usage := document.get("usage")) else None,
     )
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 from harness.archive import Archive, Case, read_session
 from harness.campaign import Campaign
+from harness.disturbance import Disturbance
 from harness.errors import UserError
 from harness.fingerprint import differences
 from harness.outcome import Outcome
 from harness.placement import replicas_per_node
 from harness.plan import Comparison
-from harness.recall import recall
+from harness.recall import disturbances, recall
 from harness.rows import row_of_case
 from harness.store import Document, now, plain
 from harness.tomlfile import shown
@@ -37,7 +38,8 @@ class Earlier:
 
     Times are in seconds, as in session.json. verdicts: of every case with a document, by its name;
     rows: what summary.json says of it. outcomes: of those of them that are decided and asked again;
-    undecided: of those that are asked again and go on from the rounds that they have. directory,
+    undecided: of those that are asked again and go on from the rounds that they have.
+    disturbances: of the rounds so far. directory,
     session: where the documents are, and the session's name. told: lines for people.
     """
 
@@ -52,6 +54,7 @@ class Earlier:
     rows: Mapping[str, Document] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
+    disturbances: tuple[Disturbance, ...] = ()
     told: tuple[str, ...] = ()
 
 
@@ -141,6 +144,7 @@ def earlier_parts(
         rows={name: row_of_case(case) for name, case in cases.items()},
         outcomes=decided,
         undecided={c: o for c, o in recalled.items() if c not in decided},
+        disturbances=tuple(disturbances(document)),
         told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases had been decided"),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,12 @@ from statistics import median
 from typing import TypeVar
 
 from harness.collectives import Series, Transfer, affordable_repeats
+from harness.cpu_usage import CpuMeter, Reading, used
+from harness.disturbance import together
 from harness.launch.group import Group, GroupFailed, NotStarted
 from harness.launch.job import LaunchError, is_of_a_slot
-from harness.measurement import Block, Launch, Round, settled
-from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Strategy, Work
+from harness.measurement import Block, Launch, Round, back_to_back, is_disturbed, settled
+from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
 from harness.starter import SEED, Starter
 from harness.walk import Pair, Visit, walk
 from harness.wire import Phase
@@ -50,8 +53,9 @@ class Runner:
     long such a turn of all arms took last; pairs: what is compared, and so measured one right after
     the other. work: what the launches do. last_phase: of a start-up,
     if that is all they do. seed, runs: what training runs begin with, and how long they are.
-    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often. progress is
-    told what is going on, a line at a time; doing, what passes between two lines.
+    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often. meter: reads
+    the CPU usage of blocks; None where the kernel does not tell. progress is told what is going on,
+    a line at a time; doing, what passes between two lines.
     """
 
     starter: Starter
@@ -75,6 +79,7 @@ class Runner:
     runs: Runs = field(default_factory=Runs)
     transfers: Mapping[Arm, Sequence[Transfer]] = field(default_factory=dict)
     repeats: dict[tuple[Arm, Transfer], int] = field(default_factory=dict)
+    meter: CpuMeter | None = None
 
     def run(self, number: int, arms: Sequence[Arm]) -> Round:
         """Launch every arm that has not failed; number counts from 0."""
@@ -129,26 +134,56 @@ class Runner:
                 group.end()
 
     def _take_blocks(self, result: Round, groups: dict[Arm, Group]) -> None:
-        for arm in list(groups):
+        arms = list(groups)
+        for arm in arms:
             self._guarded(groups, arm, partial(self._warm_up, groups, result, arm))
         self._settle_steps(result)
         visits = walk({arm: self.kinds[arm] for arm in groups}, self.pairs, self.order)
-        began = time.monotonic()
-        for turn in range(self.turns):
-            self.doing(f"turn {turn + 1} of {self.turns}")
-            way = visits if turn % 2 == 0 else visits[::-1]
-            for number, visit in enumerate(way, turn * len(way)):
-                act = partial(self._visit, groups, result, visit, turn, number)
-                self._guarded(groups, visit.arm, act)
-            order = list(dict.fromkeys(visit.arm for visit in way))
-            # Each through one arm and the other, back to back.
-            for transfer in self._in_random_order(self._all_transfers()):
-                for arm in order:
-                    if transfer not in self.transfers.get(arm, ()):
-                        continue
-                    act = partial(self._exchange, groups, result, arm, transfer, turn)
-                    self._guarded(groups, arm, act)
-        self.turn_seconds += (time.monotonic() - began) / self.turns
+        began, turn, wanted = time.monotonic(), 0, self.turns
+        if self.meter is not None:
+            self.meter.begin_watch()
+        # One that others disturbed is taken again, at most as many as there are to be.
+        while wanted > 0 and turn < 2 * self.turns:
+            self.doing(f"turn {turn + 1} of {turn + wanted}")
+            self._take_turn(result, groups, visits if turn % 2 == 0 else visits[::-1], turn)
+            wanted -= not self._was_disturbed(result, turn)
+            turn += 1
+            if self.meter is not None:
+                self.meter.watch()
+        self.turn_seconds += (time.monotonic() - began) / turn
+        taken = [block for arm in arms for block in result.launches[arm].blocks]
+        self._keep_disturbance(result, taken)
+
+    def _take_turn(
+        self, result: Round, groups: dict[Arm, Group], way: Sequence[Visit], turn: int
+    ) -> None:
+        for number, visit in enumerate(way, turn * len(way)):
+            act = partial(self._visit, groups, result, visit, turn, number)
+            self._guarded(groups, visit.arm, act)
+        order = list(dict.fromkeys(visit.arm for visit in way))
+        # Each through one arm and the other, back to back.
+        for transfer in self._in_random_order(self._all_transfers()):
+            for arm in order:
+                if transfer not in self.transfers.get(arm, ()):
+                    continue
+                act = partial(self._exchange, groups, result, arm, transfer, turn)
+                self._guarded(groups, arm, act)
+
+    def _was_disturbed(self, result: Round, turn: int) -> bool:
+        """Whether others disturbed a pair of blocks of that turn which is to be compared."""
+        pairs = (
+            pair
+            for sides in self.pairs
+            for pair in back_to_back(*(_blocks_of_turn(result, side, turn) for side in sides))
+        )
+        return any(map(is_disturbed, pairs))
+
+    def _keep_disturbance(self, result: Round, blocks: Iterable[Block]) -> None:
+        """Add what others did during these blocks to what the round knows of it."""
+        usages = [block.usage for block in blocks if block.usage is not None]
+        if self.meter is not None and usages:
+            found = self.meter.disturbance(usages)
+            result.disturbance = together([result.disturbance, found])
 
     def _train(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]
@@ -330,9 +365,17 @@ class Runner:
         group, launch = groups[visit.arm], result.launches[visit.arm]
         group.resume()
         for kind in self._shuffled(visit.kinds):
+            before = self._reading(group)
             block = self._block(group, launch, kind, turn, self.steps[visit.arm, kind])
-            launch.blocks.append(replace(block, visit=number))
+            usage = used(before, self._reading(group))
+            launch.blocks.append(replace(block, visit=number, usage=usage))
         group.pause()
+
+    def _reading(self, group: Group) -> Reading | None:
+        if self.meter is None:
+            return None
+        here = socket.gethostname()
+        return self.meter.read(rank.pid for rank in group.ranks if rank.host == here)
 
     def _exchange(
         self,
@@ -426,6 +469,11 @@ class Runner:
         shuffled = list(things)
         self.order.shuffle(shuffled)
         return shuffled
+
+
+def _blocks_of_turn(result: Round, side: Side, turn: int) -> list[Block]:
+    launch = result.launches.get(side.arm)
+    return [b for b in launch.of_kind(side.kind) if b.turn == turn] if launch else []
 
 
 def _start_of(arms: Iterable[Arm]) -> str:

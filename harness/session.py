@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from harness.collectives import Collective
+from harness.cpu_usage import CpuMeter
+from harness.disturbance import Disturbance
 from harness.interim import EARLY_LOOKS
 from harness.machine_record import Load, MachineRecord, load_of
 from harness.outcome import Outcome
@@ -49,6 +51,8 @@ class Session:
     earlier: Sequence[Outcome] = ()
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
+    meter: CpuMeter | None = None
+    disturbances: list[Disturbance] = field(default_factory=list)
     _workloads: list[WorkloadRounds] = field(default_factory=list)
 
     def measure(self, wanted: Comparison, selected: Iterable[Comparison]) -> None:

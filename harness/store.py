@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.account import Account
 from harness.collectives import Series, algbw, busbw
+from harness.disturbance import Disturbance, together
 from harness.files import write_whole
 from harness.measurement import Block, Launch, Round
 from harness.outcome import Outcome
@@ -27,6 +28,8 @@ from harness.transport_tools.figures import ToolRun
 from harness.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
 FORMAT = 1
+# Other programs of a round, and of a session, that used the CPU most.
+CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"
 SUMMARY_FILE = "summary.json"
 
@@ -143,6 +146,29 @@ def case_document(outcome: Outcome) -> Document:
         "noticed": None if outcome.noticed is None else asdict(outcome.noticed),
         "tools": [_tool_run(run) for run in outcome.tools],
         "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
+    }
+
+
+def disturbance_document(disturbances: Sequence[Disturbance]) -> Document | None:
+    """What others did to the session's cores, and who; None where nothing was read."""
+    whole = together(disturbances)
+    if whole is None:
+        return None
+    return {
+        "foreign_share": whole.foreign_share,
+        "wait_share": whole.wait_share,
+        "steal_share": whole.steal_share,
+        "throttled_seconds": whole.usage.throttled_seconds,
+        "mhz": whole.mhz,
+        "reason": whole.reason() if whole.is_disturbed else "",
+        "culprits": [
+            {**asdict(culprit), "core_share": whole.core_share(culprit)}
+            for culprit in whole.culprits[:CULPRITS_KEPT]
+        ],
+        "rounds": [
+            {**asdict(each), "culprits": [asdict(c) for c in each.culprits[:CULPRITS_KEPT]]}
+            for each in disturbances
+        ],
     }
 
 
@@ -267,6 +293,7 @@ def _block(block: Block) -> Document:
         "seconds": block.seconds,
         "samples": block.samples,
         "samples_per_second": block.samples_per_second if block.seconds > 0 else None,
+        "usage": None if block.usage is None else asdict(block.usage),
         "ranks": [dict(rank) for rank in block.ranks],
     }
 

@@ -15,6 +15,7 @@ import pytest
 from harness import baseline, next_steps
 from harness.archive import read_session
 from harness.campaign import plan_campaign
+from harness.cpu_usage import make_meter
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.journal import Journal, clock_problem, open_store, session_document
@@ -154,6 +155,7 @@ class Suite:
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._telling.say(self._record.problem)
+        began = time.monotonic() - self._budget_spent(earlier)
         self._session = session = Session(
             starter=starter,
             tools=None if tools is None else tools.run,
@@ -166,8 +168,10 @@ class Suite:
             open_=self._keep,
             record=self._record,
             earlier=tuple(earlier.undecided.values()),
-            began=time.monotonic() - self._budget_spent(earlier),
+            began=began,
             timed_seconds=earlier.timed_seconds,
+            meter=make_meter(self.campaign.slots, began),
+            disturbances=list(earlier.disturbances),
         )
         told = session_document(self.campaign, session.seed, self.changed)
         store = open_store(self.campaign, facts, earlier)

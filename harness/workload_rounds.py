@@ -7,11 +7,13 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import median
 from typing import Protocol
 
+from harness.cpu_usage import CpuMeter
+from harness.disturbance import Disturbance, together
 from harness.interim import EARLY_LOOKS, next_look
 from harness.judging import Judging
 from harness.measurement import Round, observed, takes_turns
@@ -50,6 +52,8 @@ class Shared(Protocol):
     profile: Profile
     seed: int
     timed_seconds: float
+    meter: CpuMeter | None
+    disturbances: list[Disturbance]
     earlier: Sequence[Outcome]
 
     @property
@@ -118,6 +122,7 @@ class WorkloadRounds:
                 for arm in comparison.arms
             ],
             weights_directory=session.starter.scratch,
+            meter=session.meter,
             progress=self._say,
             doing=self._note,
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
@@ -206,6 +211,8 @@ class WorkloadRounds:
             launch.timed_seconds for launch in measured.launches.values()
         )
         self._rounds.append(measured)
+        if measured.disturbance is not None:
+            self._session.disturbances.append(measured.disturbance)
         self._keep_rows(wanted, measured)
         self._look(wanted)
 
@@ -306,7 +313,12 @@ class WorkloadRounds:
         if self.done == self._resumed_at and comparison in self._earlier:
             return self._earlier[comparison]
         tools = self._tools.get(comparison, ())
-        return self._judging.outcome(comparison, self._rounds, tools, final)
+        outcome = self._judging.outcome(comparison, self._rounds, tools, final)
+        disturbance = together(measured.disturbance for measured in self._rounds)
+        blamed = outcome.judgement.verdict is Verdict.INCONCLUSIVE and self.is_disturbed
+        if disturbance is None or not blamed:
+            return outcome
+        return replace(outcome, judgement=replace(outcome.judgement, reason=disturbance.reason()))
 
     def _decide(self, outcome: Outcome) -> None:
         self.left.remove(outcome.comparison)

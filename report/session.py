@@ -14,6 +14,7 @@ from report.sections import (
     collectives,
     comparisons,
     convergence,
+    disturbance,
     machine,
     memory,
     nodes,
@@ -49,6 +50,7 @@ def session_report(sources: Sources) -> Report:
         comparisons.others(cases),
         trust.section(cases, sources.trust, fingerprint),
         releases.section(fingerprint, sources.history) if fingerprint else None,
+        disturbance.section(session),
         machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
     ]
     return Report(

@@ -39,7 +39,7 @@ NOTHING_EARLIER = Earlier(seed=1)
 
 
 def journal(runs: Path, earlier: Earlier = NOTHING_EARLIER) -> Journal:
-    session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5)
+    session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbances=[])
     return Journal(make_store(runs), session, TOLD, earlier, began=0.0)
 
 

@@ -40,7 +40,7 @@ from harness.transport_tools.figures import ToolRun, figure
 from harness.trust import Noticed
 from harness.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.marked import marked_round
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, outcome, run_report
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, outcome, run_report, usage
 from tests.support.stores import make_store
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
@@ -125,6 +125,23 @@ def test_whatever_was_asked_is_as_it_was(measured):
     assert [each.launches.keys() for each in recalled.rounds] == [
         each.launches.keys() for each in measured.rounds
     ]
+
+
+def test_what_else_the_cores_did_is_as_it_was():
+    measured = outcome(WEAK, RATIOS)
+    blocks = measured.rounds[0].launches[HOROVOD_2].blocks
+    blocks[0] = replace(blocks[0], usage=usage(0.3))
+    (first, *_) = again(measured).rounds[0].launches[HOROVOD_2].blocks
+    assert first.usage == usage(0.3)
+
+
+def test_older_blocks_do_not_say_what_else_the_cores_did():
+    case = stored(outcome(WEAK, RATIOS))
+    for launch in (each for measured in case.document["rounds"] for each in measured["launches"]):
+        for block in launch["blocks"]:
+            del block["usage"]
+    recalled = recall(WEAK, case)
+    assert recalled.rounds[0].launches[HOROVOD_2].blocks[0].usage is None
 
 
 def test_its_tables_are_the_same_but_for_a_mark():

@@ -18,7 +18,7 @@ from harness.placement import Offer
 from harness.questions import parity, weak_scaling
 from harness.resume import Earlier, asked, earlier_parts, resumable
 from harness.verdict import Band, Verdict
-from tests.support.rounds import WORKLOAD, outcome
+from tests.support.rounds import WORKLOAD, disturbance, outcome
 from tests.support.stores import MACHINE, STACK
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
@@ -52,6 +52,7 @@ def facts(stack=STACK):
 
 class FakeSession:
     began, timed_seconds, seed = 0.0, 1.5, 4711
+    disturbances = (disturbance(0.3),)
 
 
 @pytest.fixture
@@ -76,6 +77,7 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
     assert earlier.verdicts == {WEAK.name: Verdict.PASS}
     assert earlier.seed == 4711
     assert earlier.timed_seconds == 1.5
+    assert earlier.disturbances == FakeSession.disturbances
     assert earlier.budget_spent_seconds > 0
     assert len(earlier.resumed_at) == 1
     assert earlier.told == ("1 of 2 cases had been decided",)

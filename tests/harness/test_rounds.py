@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from harness.collectives import Collective, Transfer
+from harness.cpu_usage import Reading
+from harness.disturbance import Disturbance, Usage, total
 from harness.launch.group import GroupFailed, NotStarted
 from harness.launch.job import LaunchError, SlotGone
+from harness.measurement import Block, back_to_back, is_disturbed
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
 from harness.rounds import (
     CORRECTNESS_STEPS,
@@ -83,7 +86,9 @@ class FakeGroup:
 
     def __init__(self, arm: Arm, stage: Stage) -> None:
         self.arm = arm
-        self.ranks = [SimpleNamespace(facts={"rank": i}) for i in range(arm.processes)]
+        self.ranks = [
+            SimpleNamespace(facts={"rank": i}, host="", pid=0) for i in range(arm.processes)
+        ]
         self.paused = False
         self.ended = False
         self._stage = stage
@@ -144,6 +149,29 @@ class FakeGroup:
         self.ended = True
 
 
+class FakeMeter:
+    """Blocks of which others took a share: of these places in the session, and of no others."""
+
+    def __init__(self, *disturbed: int) -> None:
+        self.watched = 0
+        self._disturbed, self._readings, self._busy = disturbed, 0, 0.0
+
+    def begin_watch(self) -> None:
+        self.watched = 0
+
+    def watch(self) -> None:
+        self.watched += 1
+
+    def read(self, ranks: object) -> Reading:
+        block, is_end = divmod(self._readings, 2)
+        self._readings += 1
+        self._busy += 0.5 if is_end and block in self._disturbed else 0.0
+        return Reading(self._readings / 2, 2, self._busy, 0.0, {}, {"1": self._busy}, 0.0)
+
+    def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
+        return Disturbance(0.0, total(usages), 1.0)
+
+
 def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
     starter: Any = SimpleNamespace(
         start=stage.start,
@@ -175,6 +203,10 @@ def failure(arm: Arm) -> GroupFailed:
     return GroupFailed(arm.name, 0, "block", "it broke", [])
 
 
+def blocks_of(measured: Any) -> list[list[Block]]:
+    return [launch.blocks for launch in measured.launches.values()]
+
+
 def turns(measured: Any) -> dict[Arm, list[int]]:
     return {a: [b.turn for b in launch.blocks] for a, launch in measured.launches.items()}
 
@@ -192,6 +224,39 @@ def test_arms_take_turns_forwards_and_backwards(stage):
     first, second = timed(stage)[:2]
     assert first != second
     assert timed(stage) == [first, second, second, first, first, second, second, first]
+
+
+def test_a_turn_that_others_disturbed_is_taken_again(stage):
+    sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
+    meter = FakeMeter(2)  # the first block of the second turn
+    runner = make_runner(stage, turns=3, pairs=[sides], meter=meter)
+    measured = runner.run(0, [HOROVOD_2, MIRRORED_2])
+    assert set(map(tuple, turns(measured).values())) == {(0, 1, 2, 3)}
+    assert meter.watched == 4
+    found = [is_disturbed(pair) for pair in back_to_back(*blocks_of(measured))]
+    assert found == [False, True, False, False]
+    assert measured.disturbance is not None
+    assert measured.disturbance.foreign_share == pytest.approx(0.5 / (8 * 2 * 0.5))
+
+
+def test_a_turn_is_not_taken_again_for_what_is_not_compared(stage):
+    sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
+    runner = make_runner(stage, turns=3, pairs=[], meter=FakeMeter(*range(9)))
+    measured = runner.run(0, [each.arm for each in sides])
+    assert set(map(tuple, turns(measured).values())) == {(0, 1, 2)}
+
+
+def test_as_many_turns_are_taken_again_as_there_are_to_be(stage):
+    sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
+    runner = make_runner(stage, turns=3, pairs=[sides], meter=FakeMeter(*range(99)))
+    measured = runner.run(0, [each.arm for each in sides])
+    assert set(map(tuple, turns(measured).values())) == {tuple(range(6))}
+
+
+def test_without_a_meter_nothing_is_told_of_others(stage):
+    measured = make_runner(stage).run(0, [HOROVOD_2])
+    assert measured.disturbance is None
+    assert measured.launches[HOROVOD_2].blocks[0].usage is None
 
 
 def test_arms_start_in_random_order():

@@ -15,6 +15,7 @@ import pytest
 
 from harness.account import account
 from harness.collectives import Collective, Series
+from harness.disturbance import Culprit
 from harness.launch.group import GroupFailed
 from harness.outcome import Outcome
 from harness.plan import BlockKind, Comparison, Question, Strategy
@@ -29,7 +30,7 @@ from harness.questions import (
     wall_time,
     weak_scaling,
 )
-from harness.store import Store, plain, session_name, write_json
+from harness.store import Store, disturbance_document, plain, session_name, write_json
 from harness.transport_tools.figures import ToolRun, figure
 from harness.verdict import Band, Ceiling, Judgement, Verdict, judge
 from tests.support.marked import marked_round
@@ -40,12 +41,14 @@ from tests.support.rounds import (
     MIRRORED_2,
     MODEL_FACTS,
     WORKLOAD,
+    disturbance,
     launch,
     one_round,
     outcome,
     run_report,
     series,
     series_report,
+    usage,
 )
 from tests.support.stores import LATER, make_store, session_document
 
@@ -385,6 +388,7 @@ def checked() -> Outcome:
     sound.correctness = [{"loss": 0.5, "digests": ["c0de"]} for _ in range(2)]
     sound.run = [run_report() for _ in range(2)]
     sound.series = [series(0.01)]
+    sound.blocks[0] = replace(sound.blocks[0], usage=usage(0.1))
     return measured
 
 
@@ -412,6 +416,30 @@ def test_a_session_with_another_field_or_one_less_is_refused(store):
     assert not SESSION.is_valid({**document, "surprise": 1})
     for name in document:
         assert not SESSION.is_valid({key: document[key] for key in document if key != name})
+
+
+def test_a_session_tells_who_disturbed_it(store):
+    culprits = [Culprit("cc1", pid, 4.0) for pid in range(9)]
+    rounds = [disturbance(0.0, 5.0), disturbance(0.4, 30.0, *culprits)]
+    told = disturbance_document(rounds)
+    document = {**session_document(WEAK.name, Verdict.INCONCLUSIVE), "disturbance": told}
+    written_ = json.loads(store.write_session(document).read_text())
+    assert SESSION.is_valid(written_)
+    assert written_["disturbance"]["foreign_share"] == pytest.approx(0.2)
+    assert "cc1, pid 0" in written_["disturbance"]["reason"]
+    assert [len(each["culprits"]) for each in written_["disturbance"]["rounds"]] == [0, 5]
+    for path in places(written_["disturbance"], ("disturbance",)):
+        for name in at(written_, path):
+            broken = copy.deepcopy(written_)
+            del at(broken, path)[name]
+            assert not SESSION.is_valid(broken), f"{path} may lack {name}"
+
+
+def test_a_session_of_a_quiet_machine_blames_nobody():
+    told = disturbance_document([disturbance(0.01)])
+    assert told is not None
+    assert told["reason"] == ""
+    assert disturbance_document([]) is None
 
 
 # Writing ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
+from harness.disturbance import Culprit, Disturbance, Usage
 from harness.measurement import Block, Launch, Round
 from harness.outcome import Outcome
 from harness.plan import (
@@ -37,6 +38,18 @@ MPI = "Open MPI v4.1.8"
 def samples_per_step(arm: Arm, kind: BlockKind) -> int:
     """Of all replicas together."""
     return arm.workload.batch * (1 if kind is BlockKind.SPLIT else arm.world_size)
+
+
+def usage(foreign: float = 0.0, wait: float = 0.0, wall_seconds: float = 0.4) -> Usage:
+    """Of two cores, of which others took and ranks waited for such shares."""
+    offered = 2 * wall_seconds
+    own = offered * (0.9 - foreign)
+    return Usage(wall_seconds, 2, offered * 0.9, own, 0.0, offered * wait, 0.0)
+
+
+def disturbance(foreign: float = 0.0, at: float = 60.0, *culprits: Culprit) -> Disturbance:
+    """Of a round of 20 s, half of them timed, that began so many seconds after the session."""
+    return Disturbance(at, usage(foreign, wall_seconds=10.0), 20.0, culprits)
 
 
 def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> dict[str, Any]:

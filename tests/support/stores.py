@@ -15,7 +15,7 @@ from harness.summary import EXIT_STATUS
 from harness.verdict import Verdict
 
 # What documents of older sessions lack.
-LATER = {"visit", "usage", "fail_alpha", "early"}
+LATER = {"visit", "usage", "disturbance", "fail_alpha", "early"}
 SESSION = "20260131T235959Z-4711"
 # Of a machine and a stack that tell as little as they may.
 MACHINE = Machine("host", (0, 1))

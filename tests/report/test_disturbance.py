@@ -1,0 +1,35 @@
+"""Who else used the cores, on the page."""
+
+from __future__ import annotations
+
+from harness.disturbance import Culprit
+from harness.store import disturbance_document
+from report.sections import disturbance as sections
+from tests.report.checks import assert_sound
+from tests.support.rounds import disturbance
+
+QUIET = disturbance(0.01, 10.0)
+BUSY = disturbance(0.31, 70.0, Culprit("python", 1234, 9.6, (1,)))
+
+
+def test_where_nothing_was_recorded_there_is_nothing():
+    assert sections.section(None) is None
+    assert sections.section({}) is None
+    assert sections.section({"disturbance": disturbance_document([])}) is None
+
+
+def test_every_round_is_a_row_and_the_culprits_stand_below():
+    found = sections.section({"disturbance": disturbance_document([QUIET, BUSY])})
+    assert found is not None
+    assert_sound(found)
+    over_time, culprits = found.figures
+    assert [round(float(str(row["minute"])), 2) for row in over_time.table.rows] == [0.17, 1.17]
+    assert "16 %" in over_time.says
+    assert "1 of 2 rounds" in over_time.says
+    assert [(row["name"], row["pid"]) for row in culprits.table.rows] == [("python", 1234)]
+
+
+def test_a_quiet_session_names_nobody():
+    found = sections.section({"disturbance": disturbance_document([QUIET])})
+    assert found is not None
+    assert [figure.name for figure in found.figures] == ["disturbance"]
