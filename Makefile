@@ -100,9 +100,8 @@ bench: env ## benchmark the suite itself: python -m bench
 soak: env ## start and end launches, good and bad ones, and see what is left behind: ARGS=200
 	@$(ACTIVATE); python -m bench.soak $(ARGS)
 
-simulate: env ## how often verdicts err, and how to spend a session: the tables of docs/
-	@$(ACTIVATE); python -m bench.simulation $(ARGS) && python -m bench.sampling $(ARGS) && \
-	python -m bench.turns $(ARGS)
+simulate: env ## how often verdicts err, and how long they take: the tables of docs/
+	@$(ACTIVATE); python -m bench.simulation $(ARGS)
 
 trust: env data ## plant faults, in 20 more sessions of 15-30 min, and count what was noticed
 	@$(ACTIVATE); python -m bench.trust $(ARGS)

@@ -1,205 +1,206 @@
-"""How often the rules of a verdict err: whole sessions with made-up noise and the real rule.
+"""How often verdicts err, and how long they take: whole sessions with made-up noise and the real
+rule.
 
-`python -m bench.simulation [SESSIONS]` prints the tables of docs/measurement.md. Every session is
-judged by harness.verdict.judge after the rounds that a profile looks at, as harness.session does;
-its budget allows all of them. Nothing is measured, so the figures do not depend on the machine.
+`python -m bench.simulation [SESSIONS]` prints the tables of docs/measurement.md. A session has the
+judged cases of one network of the default profile (bench.sessions). Nothing is measured, so the
+figures do not depend on the machine.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, quantiles
 
-import numpy as np
+from bench.noise import NOISES
+from bench.sessions import (
+    MACHINES,
+    SECONDS,
+    Case,
+    Machine,
+    Session,
+    Setting,
+    asked,
+    asked_against,
+    identical,
+    ordinary,
+    simulated,
+)
+from harness.machine_record import LEAST_LAUNCH_SD
+from harness.plan import Comparison
+from harness.scatter import UNKNOWN_LAUNCH_SD
+from harness.verdict import REGRESSION, Band, Floor, Rule, Verdict
 
-from bench.noise import NOISES, Array, Noise, of_launches
-from harness.plan import Question
-from harness.proposal import proposed_rule
-from harness.verdict import REGRESSION, Band, Rule, Verdict, judge
-
-SESSIONS = 10_000
-SEED = 20281
-PARITY_GPU, PARITY_CPU = Band(0.95, 1 / 0.95), Band(0.75, 1 / 0.75)
-EFFICIENCY = 0.9
+SESSIONS = 300
+# Full looks of the profiles.
+LOOKS = {"smoke": (8,), "default": (8, 12), "nightly": (8, 12, 24)}
+FLOOR, ON_CPUS, ON_GPUS, IDENTICAL = (
+    Floor.at(1.0),
+    Band(0.75, 1 / 0.75),
+    Band(0.95, 1 / 0.95),
+    Band(0.9, 1 / 0.9),
+)
 SLOWER = (0.05, 0.10, 0.15)
-
-
-class Looks(Enum):
-    """After how many rounds the profiles look."""
-
-    SMOKE = (6,)
-    DEFAULT = (8, 12)
-    NIGHTLY = (8, 12, 24)
-
-
-SHOWN = (Looks.DEFAULT, Looks.NIGHTLY)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """How much rounds differ: spread of ln ratio, and where a round is the median of pairs of
-    turns, their number and spread."""
-
-    name: str
-    spread: float
-    pairs: int = 0
-    pair_spread: float = 0.0
-
-    def noise(self, kind: Noise) -> Noise:
-        return of_launches(kind, self.pairs, self.pair_spread) if self.pairs else kind
-
-
-# The paired spreads that the rule was designed for, and launches as measured on two cores.
-QUIET, BUSY = Machine("2.9 %", 0.029), Machine("7.5 %", 0.075)
-ALTERNATE = Machine("8 pairs of 6 %, launches 2 %", 0.02, pairs=8, pair_spread=0.06)
-MACHINES = (QUIET, BUSY, ALTERNATE)
+NEVER = 0
+ENDS = ((3,), (4,), (5, 6), (8,), (12,), (NEVER,))
+# What launches are taken to differ by, in words: in a fresh clone; as earlier sessions of this
+# noise tell; and as quiet ones tell, of a machine that no longer is.
+KNOWN: Mapping[str, float | None] = {
+    "nothing: 5 %": UNKNOWN_LAUNCH_SD,
+    "20 such sessions": None,
+    "20 quiet sessions: 2 %": LEAST_LAUNCH_SD,
+}
 
 
 @dataclass(frozen=True)
 class Rates:
-    """How many of so many sessions ended with each verdict."""
+    """How many of so many comparisons ended with each verdict."""
 
     counts: Mapping[Verdict, int]
 
     @property
-    def sessions(self) -> int:
+    def total(self) -> int:
         return sum(self.counts.values())
 
     def count(self, verdict: Verdict) -> int:
         return self.counts.get(verdict, 0)
 
-    def share(self, verdict: Verdict) -> float:
-        return self.count(verdict) / self.sessions
+    def percent(self, verdict: Verdict, digits: int = 1) -> str:
+        return f"{100 * self.count(verdict) / self.total:.{digits}f}"
 
 
-def session_verdict(observations: Sequence[float], looks: Sequence[int], rule: Rule) -> Verdict:
-    """What a session ends with whose rounds observe these: the first look that settles it."""
-    verdict = Verdict.INCONCLUSIVE
-    for look in looks:
-        verdict = judge(observations[:look], rule).verdict
-        if verdict is not Verdict.INCONCLUSIVE:
-            break
-    return verdict
-
-
-def rates(observations: Array, looks: Looks, rules: Rule | Iterable[Rule]) -> Rates:
-    """Of sessions, [sessions, rounds], under one rule or each under its own."""
-    sessions = observations.tolist()
-    each = [rules] * len(sessions) if isinstance(rules, Rule) else rules
+def rates(
+    setting: Setting, comparisons: Iterable[Comparison], rule: Rule, figure: float, sessions: int
+) -> Rates:
+    """Of comparisons that all have this rule and this true figure."""
+    cases = [Case(comparison, rule, figure) for comparison in comparisons]
     return Rates(
         Counter(
-            session_verdict(session, looks.value, rule)
-            for session, rule in zip(sessions, each, strict=True)
+            judgement.verdict
+            for session in simulated(setting, cases, sessions)
+            for judgement in session.judged.values()
         )
     )
 
 
-def drawn(
-    machine: Machine, kind: Noise, looks: Looks, sessions: int, truth: float = 1.0, seed: int = SEED
-) -> Array:
-    """Sessions that are as long as the last look, of a build whose true figure is truth."""
-    generator = np.random.default_rng(seed)
-    noise = machine.noise(kind).draw(generator, sessions, looks.value[-1], machine.spread)
-    return math.log(truth) + noise
+def at_floor(setting: Setting, sessions: int, figure: float = 1.0) -> Rates:
+    """Of comparisons whose true figure is so much of their floor."""
+    return rates(setting, asked(setting.machine.sizes), FLOOR, figure, sessions)
 
 
-def floors(
-    machine: Machine, kind: Noise, looks: Looks, sessions: int, truth: float, earlier: int = 1
-) -> list[Rule]:
-    """For each session the floor that so many earlier ones, of unchanged builds, have proposed."""
-    rounds = looks.value[-1]
-    calibration = drawn(machine, kind, looks, sessions * earlier, truth, seed=SEED + 1)
-    return [
-        proposed_rule(Question.WEAK_SCALING, observations, rounds)
-        for observations in calibration.reshape(sessions, earlier * rounds).tolist()
-    ]
+def of_two_stacks(setting: Setting, sessions: int, figure: float = 1.0) -> Rates:
+    """Of a stack that is so much as fast as the other."""
+    return rates(setting, asked_against(setting.machine.sizes), REGRESSION, figure, sessions)
 
 
 # Tables ----------------------------------------------------------------------------------------
 
 
-def regression_table(sessions: int) -> list[str]:
-    """Against a reference, per cent of sessions: unchanged builds, and slower ones that FAIL."""
-    head = ("false FAIL", "PASS", *(f"{100 * loss:.0f} % slower FAILs" for loss in SLOWER))
-    rows = heading(
-        "noise", "spread", *(f"{name}, to {looks.value[-1]}" for looks in SHOWN for name in head)
-    )
-    for kind in NOISES.values():
-        for machine in MACHINES:
-            cells = []
-            for looks in SHOWN:
-                same = rates(drawn(machine, kind, looks, sessions), looks, REGRESSION)
-                cells += [percent(same, Verdict.FAIL, 2), percent(same, Verdict.PASS)]
-                for loss in SLOWER:
-                    slower = drawn(machine, kind, looks, sessions, 1 - loss)
-                    cells.append(percent(rates(slower, looks, REGRESSION), Verdict.FAIL))
-            rows.append(row(kind.name, machine.name, *cells))
+def floor_table(sessions: int) -> list[str]:
+    """Of a figure exactly at its floor, and 10 % below it."""
+    rows = heading("noise", "known of launches", "PASS", "FAIL", "10 % below: PASS")
+    for machine in MACHINES:
+        for name, known in KNOWN.items():
+            setting = Setting(machine, known=known)
+            found = at_floor(setting, sessions)
+            below = at_floor(setting, sessions, 0.9)
+            both = [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+            rows.append(row(machine.name, name, *both, below.percent(Verdict.PASS, 2)))
     return rows
 
 
-def efficiency_table(sessions: int) -> list[str]:
-    """Against floors that one earlier session, or four, have proposed, per cent of sessions."""
-    head = ("false FAIL", "PASS", "10 % slower FAILs")
-    ways = [(looks, earlier) for looks in SHOWN for earlier in (1, 4)]
-    rows = heading(
-        "noise",
-        "spread",
-        *(
-            f"{name}, to {looks.value[-1]}, of {earlier}"
-            for looks, earlier in ways
-            for name in head
-        ),
-    )
-    for kind in NOISES.values():
-        for machine in MACHINES:
-            cells = []
-            for looks, earlier in ways:
-                rules = floors(machine, kind, looks, sessions, EFFICIENCY, earlier)
-                same, slower = (
-                    rates(drawn(machine, kind, looks, sessions, truth), looks, rules)
-                    for truth in (EFFICIENCY, 0.9 * EFFICIENCY)
-                )
-                cells += [
-                    percent(same, Verdict.FAIL, 2),
-                    percent(same, Verdict.PASS),
-                    percent(slower, Verdict.FAIL),
-                ]
-            rows.append(row(kind.name, machine.name, *cells))
+def looks_table(sessions: int) -> list[str]:
+    """Of a figure at its floor, and of another stack that is as fast, or slower."""
+    slower = (f"{100 * loss:.0f} % slower: FAIL" for loss in SLOWER)
+    rows = heading("noise", "looks", "at the floor: PASS", "FAIL", "as fast: PASS", "FAIL", *slower)
+    for machine in MACHINES:
+        for looks in LOOKS.values():
+            setting = Setting(machine, looks=looks)
+            found, same = at_floor(setting, sessions), of_two_stacks(setting, sessions)
+            cells = [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+            cells += [same.percent(Verdict.PASS), same.percent(Verdict.FAIL, 2)]
+            for loss in SLOWER:
+                cells.append(of_two_stacks(setting, sessions, 1 - loss).percent(Verdict.FAIL))
+            rows.append(row(machine.name, ", ".join(map(str, looks)), *cells))
     return rows
 
 
-def parity_table(sessions: int) -> list[str]:
-    """Of strategies that are alike, and 10 % apart, per cent of sessions."""
-    head = (
-        "false FAIL",
-        "EQUIVALENT",
-        "10 % apart FAILs",
-        "false FAIL in 0.75",
-        "EQUIVALENT in 0.75",
-    )
-    rows = heading(
-        "noise", "spread", *(f"{name}, to {looks.value[-1]}" for looks in SHOWN for name in head)
-    )
-    for kind in NOISES.values():
+def noise_table(sessions: int) -> list[str]:
+    """Of every kind of noise, where launches are taken to differ by the least."""
+    told = ("at the floor: PASS", "FAIL", "as fast: FAIL")
+    names = (f"{machine.name}, {each}" for machine in MACHINES for each in told)
+    rows = heading("noise", *names)
+    for name, change in kinds().items():
+        cells = []
         for machine in MACHINES:
-            cells = []
-            for looks in SHOWN:
-                level = drawn(machine, kind, looks, sessions)
-                narrow, wide = (rates(level, looks, band) for band in (PARITY_GPU, PARITY_CPU))
-                apart = rates(drawn(machine, kind, looks, sessions, 0.9), looks, PARITY_GPU)
-                cells += [
-                    percent(narrow, Verdict.FAIL, 2),
-                    percent(narrow, Verdict.PASS),
-                    percent(apart, Verdict.FAIL),
-                    percent(wide, Verdict.FAIL, 2),
-                    percent(wide, Verdict.PASS),
-                ]
-            rows.append(row(kind.name, machine.name, *cells))
+            setting = change(Setting(machine, known=LEAST_LAUNCH_SD))
+            found, same = at_floor(setting, sessions), of_two_stacks(setting, sessions)
+            cells += [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+            cells.append(same.percent(Verdict.FAIL, 2))
+        rows.append(row(name, *cells))
     return rows
+
+
+def kinds() -> dict[str, Callable[[Setting], Setting]]:
+    """Returns every kind of noise, and the clock, as changes of a setting."""
+    found: dict[str, Callable[[Setting], Setting]] = {
+        name: lambda setting, noise=noise: replace(setting, noise=noise)  # type: ignore[misc]
+        for name, noise in NOISES.items()
+    }
+    return found | {"ended by the clock": lambda setting: replace(setting, by_clock=True)}
+
+
+def band_table(sessions: int) -> list[str]:
+    """Of arms that are alike, and that are exactly at the edge of their band."""
+    bands = (
+        "alike, in 0.75: PASS",
+        "FAIL",
+        "at 0.75: PASS",
+        "FAIL",
+        "alike, in 0.95: PASS",
+        "FAIL",
+    )
+    rows = heading("noise", *bands, "A/A INVALID")
+    for machine in MACHINES:
+        setting, cells = Setting(machine), []
+        for band, figure in ((ON_CPUS, 1.0), (ON_CPUS, 0.75), (ON_GPUS, 1.0)):
+            found = rates(setting, asked(machine.sizes), band, figure, sessions)
+            cells += [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+        found = rates(setting, [identical()], IDENTICAL, 1.0, 4 * sessions)
+        rows.append(row(machine.name, *cells, found.percent(Verdict.FAIL, 2)))
+    return rows
+
+
+def minutes_table(sessions: int) -> list[str]:
+    """Of sessions of the default profile that end when all is decided."""
+    after = ["cases decided after 3", *(f"{' or '.join(map(str, n))}" for n in ENDS[1:-1]), "never"]
+    rows = heading("noise", "known of launches", "minutes: median", "90 %", *after)
+    for machine in MACHINES:
+        for name, known in KNOWN.items():
+            found = ordinary_sessions(machine, known, sessions)
+            minutes = [session.seconds / 60 for session in found]
+            ninth = quantiles(minutes, n=10)[-1]
+            shares = [f"{100 * share:.1f}" for share in decided_after(found)]
+            rows.append(row(machine.name, name, f"{median(minutes):.1f}", f"{ninth:.1f}", *shares))
+    return rows
+
+
+def ordinary_sessions(machine: Machine, known: float | None, sessions: int) -> list[Session]:
+    """Of two slots: of more, the default profile judges communication only, and of one network."""
+    sizes = [size for size in machine.sizes if size <= 2]
+    cases = [ordinary(comparison) for comparison in asked(sizes, tuple(SECONDS))]
+    return list(simulated(Setting(machine, known=known), cases, sessions))
+
+
+def decided_after(sessions: Sequence[Session]) -> list[float]:
+    """Returns the shares of cases that were decided after so many rounds, as ENDS has them."""
+    judged = [found for session in sessions for found in session.judged.values()]
+    ended = Counter(
+        found.rounds if found.verdict is not Verdict.INCONCLUSIVE else NEVER for found in judged
+    )
+    return [sum(ended[rounds] for rounds in group) / len(judged) for group in ENDS]
 
 
 def heading(*names: str) -> list[str]:
@@ -211,18 +212,15 @@ def row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def percent(found: Rates, verdict: Verdict, digits: int = 1) -> str:
-    return f"{100 * found.share(verdict):.{digits}f}"
-
-
 def main() -> None:
     sessions = int(sys.argv[1]) if len(sys.argv) > 1 else SESSIONS
-    looks = " and ".join(f"{shown.name.lower()} {list(shown.value)}" for shown in SHOWN)
-    print(f"per cent of {sessions} sessions a cell; looks of {looks}")
+    print(f"per cent of the comparisons of {sessions} sessions a cell")
     for title, table in (
-        ("against a reference", regression_table),
-        (f"an efficiency of {EFFICIENCY} against a proposed floor", efficiency_table),
-        ("parity", parity_table),
+        ("minutes until all is decided", minutes_table),
+        ("at a floor", floor_table),
+        ("by looks", looks_table),
+        ("in a band", band_table),
+        ("of other noise", noise_table),
     ):
         print(f"\n{title}\n", *table(sessions), sep="\n", flush=True)
 

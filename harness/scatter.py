@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, median, variance
+from statistics import fmean, median
 
 Row = Sequence[float]
 
@@ -53,7 +53,7 @@ def mean_of_inverse(rows: Sequence[Row]) -> float:
 
 def round_variance(rows: Sequence[Row]) -> float:
     """Returns the variance of the rounds' medians; needs two rounds at least."""
-    return variance(median(row) for row in rows)
+    return _squares([median(row) for row in rows]) / (len(rows) - 1)
 
 
 def launch_variance(rows: Sequence[Row]) -> float:

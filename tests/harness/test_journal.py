@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from harness.archive import read_session, schema_problem
+from harness.disturbance import Culprit, Disturbance, Usage
 from harness.errors import UserError
 from harness.journal import Journal, clock_problem
 from harness.questions import parity, weak_scaling
@@ -89,10 +90,14 @@ def test_the_summary_has_every_case_of_all_parts_and_the_status(tmp_path):
 
 
 def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
-    session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbance={"rounds": 3})
+    usage = Usage(1.0, 2, 2.0, 1.0, 0.0, 0.0, 0.0)
+    found = Disturbance(0.0, usage, 1.0, (Culprit("python", 1234, 0.9, (1,)),))
+    session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbances=[found])
     kept = Journal(make_store(tmp_path), session, TOLD, NOTHING_EARLIER, began=0.0)
     kept.end(0)
-    assert summary(kept)["disturbance"] == {"rounds": 3}
+    told = summary(kept)["disturbance"]
+    assert told["foreign_share"] == 0.5
+    assert [(each["name"], each["pid"]) for each in told["culprits"]] == [("python", 1234)]
 
 
 def test_the_parts_of_a_session_are_added_up(tmp_path):

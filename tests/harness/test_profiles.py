@@ -1,6 +1,6 @@
 import pytest
 
-from bench.simulation import Looks
+from bench.simulation import LOOKS
 from harness.errors import UserError
 from harness.plan import Question, Runs, Sampling, Schedule
 from harness.profiles import PROFILES, load_profile
@@ -227,9 +227,9 @@ def test_a_shipped_profile_can_reach_a_verdict(name):
     assert profile.dataset == "cifar10"
 
 
-@pytest.mark.parametrize("looks", list(Looks))
-def test_error_rates_are_simulated_at_the_looks_of_the_shipped_profiles(looks):
-    assert load_profile(looks.name.lower()).sampling.looks == looks.value
+@pytest.mark.parametrize(("name", "looks"), LOOKS.items())
+def test_error_rates_are_simulated_at_the_looks_of_the_shipped_profiles(name, looks):
+    assert load_profile(name).sampling.looks == looks
 
 
 def test_the_default_profile_has_every_kind_of_traffic_of_image_classifiers():

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from harness.stats import bound_depth, hodges_lehmann, signed_rank_counts, spread, walsh_averages
-from harness.verdict import Band, Ceiling, Floor, Verdict, judge, worst
+from harness.verdict import Band, Ceiling, Floor, Verdict, decide, judge, worst
 
 # On a grid of 1/1024 sums and halves are exact, so that what should be equal is.
 GRID = st.integers(-2048, 2048).map(lambda number: number / 1024)
@@ -259,7 +259,7 @@ def test_a_judgement_tells_the_figure_and_the_rule_it_rests_on(values, rule):
     assert judgement.rule == rule
     assert judgement.rounds == len(values) == figure.observations
     assert figure.estimate == math.exp(hodges_lehmann(values, rule.alpha).estimate)
-    assert judgement.verdict is rule.decide(figure.lower, figure.upper)
+    assert judgement.verdict is decide(rule, figure, figure)
     explained = math.isinf(figure.upper) or judgement.verdict is Verdict.INCONCLUSIVE
     assert bool(judgement.reason) == explained
 

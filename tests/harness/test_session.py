@@ -9,7 +9,8 @@ from statistics import variance
 import numpy as np
 import pytest
 
-from bench.simulation import Looks, session_verdict
+from bench.sessions import MOST_TURNS, Case, Session
+from bench.simulation import LOOKS
 from harness.collectives import Collective
 from harness.disturbance import Usage
 from harness.launch.group import NotStarted
@@ -24,6 +25,7 @@ from harness.questions import (
     sweep,
     weak_scaling,
 )
+from harness.scatter import Noise
 from harness.transport_tools.figures import ToolRun
 from harness.verdict import Band, Verdict
 from tests.support.rounds import (
@@ -149,22 +151,29 @@ def test_a_case_that_gets_no_round_in_a_later_part_keeps_what_it_had(stage):
     assert stage.measure(PARITY) == first
 
 
-@pytest.mark.parametrize("looks", list(Looks))
+@pytest.mark.parametrize("looks", LOOKS.values())
 @pytest.mark.parametrize("seed", range(10))
 def test_a_session_ends_as_the_simulation_of_error_rates_has_it(stage, seed, looks):
-    noise = np.random.default_rng(seed).normal(np.log(0.93), 0.06, looks.value[-1])
+    noise = np.random.default_rng(seed).normal(np.log(0.93), 0.06, looks[-1])
 
     def speed(side: Side, number: int) -> float:
         return level(side, number) * (np.exp(noise[number]) if side.arm == HOROVOD_2 else 1.0)
 
     stage.script.speed = speed
-    stage.sampling = Sampling(looks=looks.value, early=False)
-    outcome = stage.measure(PARITY)[PARITY]
-    expected = session_verdict(noise.tolist(), looks.value, Band(0.9, 1.1))
-    assert outcome.judgement.verdict is expected
-    assert outcome.observations == pytest.approx(noise[: outcome.judgement.rounds])
-    ended_early = outcome.judgement.rounds < looks.value[-1]
-    assert (expected is Verdict.INCONCLUSIVE) <= (not ended_early)
+    stage.sampling = Sampling(looks=looks)
+    found = stage.measure(PARITY)[PARITY]
+    expected = simulated(noise, looks)
+    assert (found.judgement.verdict, found.judgement.rounds) == (expected.verdict, expected.rounds)
+    assert found.observations == pytest.approx(noise[: expected.rounds])
+
+
+def simulated(noise, looks):
+    """How a session ends in whose rounds all turns are alike."""
+    case = Case(PARITY, Band(0.9, 1.1))
+    turns = np.repeat(noise[:, None], MOST_TURNS, axis=1)
+    session = Session({case: turns}, looks, {case.load: Noise()})
+    session.run()
+    return session.judged[case]
 
 
 # Which arms are launched -----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.launch.group import GroupFailed
 from harness.questions import against, parity, same, trials, weak_scaling
 from harness.stats import Interval
-from harness.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
+from harness.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, decide
 from report.content import Section
 from report.sections import board
 from tests.report.checks import assert_sound
@@ -28,11 +28,12 @@ RATIOS = st.floats(0.01, 100)
 @example(REGRESSION, [0.965, 0.97, 0.975])
 def test_a_margin_is_kept_where_the_rule_passes(rule, bounds):
     lower, estimate, upper = bounds
-    at, least, most = board.margin(Interval(estimate, lower, upper, 0.025, 8), rule)
+    figure = Interval(estimate, lower, upper, 0.025, 8)
+    at, least, most = board.margin(figure, rule)
     assert least <= at <= most or math.isclose(least, at) or math.isclose(at, most)
     # Within rounding of the edge either may be.
     if abs(least) > 1e-9:
-        assert (least > 0) == (rule.decide(lower, upper) is Verdict.PASS)
+        assert (least > 0) == (decide(rule, figure, figure) is Verdict.PASS)
 
 
 def test_margins_are_shares_of_the_threshold():

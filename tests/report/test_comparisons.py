@@ -15,7 +15,8 @@ from harness.questions import (
     same,
     weak_scaling,
 )
-from harness.verdict import REGRESSION, Band, Floor, Verdict
+from harness.stats import Interval
+from harness.verdict import REGRESSION, Band, Floor, Verdict, decide
 from report.sections import comparisons
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
@@ -65,7 +66,8 @@ def test_another_stack_has_a_section_of_its_own(tmp_path):
 def test_at_least_is_the_limit_that_decided(tmp_path, ratio, limit):
     asked = against(WEAK)
     assert asked is not None
-    verdict = REGRESSION.decide(ratio, ratio)
+    figure = Interval(ratio, ratio, ratio, 0.025, 6)
+    verdict = decide(REGRESSION, figure, figure)
     section = comparisons.against(
         cases_of(tmp_path, outcome(asked, [ratio] * 6, REGRESSION, verdict))
     )

@@ -1,0 +1,298 @@
+"""Whole sessions with made-up noise, arm by arm, judged by the real rule.
+
+Arms of a workload are launched once a round and take turns, and comparisons share them, as in the
+default profile on two cores. A comparison is judged by harness.interim after the rounds at which a
+session looks, on the correlation of turns pooled over the session and on what earlier sessions of
+the same machine have left in its record.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+from statistics import fmean, median
+
+import numpy as np
+
+from bench.noise import NOISES, Array, Generator, Noise
+from harness.interim import EARLY_LOOKS, judge_rounds, next_look
+from harness.machine_record import LATEST, Load, MachineRecord, Variances
+from harness.plan import Comparison, Question, Side, Workload
+from harness.questions import against, communication, parity, same, strong_scaling, weak_scaling
+from harness.scatter import (
+    UNKNOWN_LAUNCH_SD,
+    Row,
+    launch_variance,
+    turn_correlation,
+    turn_variance,
+    turns_worth,
+)
+from harness.scatter import Noise as Known
+from harness.verdict import Band, Floor, Judgement, Rule, Verdict
+
+SEED = 20281
+# Turns of a launch, as in the profiles.
+FEWEST_TURNS, MOST_TURNS = 4, 8
+# Of the default profile's workloads on two cores, with cheap starts: seconds of a round apart from
+# its turns, and of a turn.
+SECONDS = {"vgg_16_s": (16.0, 2.65), "resnet_50_s": (16.5, 2.45), "googlenet_s": (12.2, 2.0)}
+# Sessions of a machine whose record is drawn from.
+RECORDED = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """How much ratios of two arms vary, by the number of replicas: the standard deviation of ln
+    ratio from turn to turn, and from launch to launch beyond it."""
+
+    name: str
+    turns: Mapping[int, float]
+    launches: Mapping[int, float]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(self.turns)
+
+
+# Thirteen quiet sessions; one beside other programs, and one of four slots beside others on two
+# cores.
+QUIET = Machine("quiet", {1: 0.038, 2: 0.038}, {1: 0.015, 2: 0.015})
+BUSY = Machine("A", {1: 0.087, 2: 0.179}, {1: 0.0, 2: 0.0})
+CONTENDED = Machine("B", {1: 0.059, 2: 0.182, 4: 0.218}, {1: 0.019, 2: 0.108, 4: 0.077})
+MACHINES = (QUIET, BUSY, CONTENDED)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A comparison, what it is held against, and its true figure."""
+
+    comparison: Comparison
+    rule: Rule
+    figure: float = 1.0
+
+    @cached_property
+    def load(self) -> Load:
+        """On two cores."""
+        loads = {1: Load.ONE_REPLICA, 2: Load.SEVERAL}
+        return loads.get(self.comparison.world_size, Load.OVERSUBSCRIBED)
+
+    @cached_property
+    def model(self) -> str:
+        return self.comparison.workload.model
+
+    @cached_property
+    def processes(self) -> Mapping[str, int]:
+        """By arm of its workload."""
+        return {arm.label: arm.processes for arm in self.comparison.arms}
+
+
+def asked(sizes: Sequence[int], models: Sequence[str] = ("vgg_16_s",)) -> list[Comparison]:
+    """Returns the judged comparisons of the default profile."""
+    found = []
+    for model in models:
+        workload = Workload(model, "cifar10", 32, batch=32)
+        found += [parity(workload, size) for size in sizes]
+        for size in sizes:
+            if size > 1:
+                questions = (weak_scaling, strong_scaling, communication)
+                found += [ask(workload, size) for ask in questions]
+    return found
+
+
+def asked_against(sizes: Sequence[int]) -> list[Comparison]:
+    """Returns those of two stacks."""
+    return [found for comparison in asked(sizes) if (found := against(comparison)) is not None]
+
+
+def identical() -> Comparison:
+    return same(Workload("vgg_16_s", "cifar10", 32, batch=32), 2)
+
+
+# One session -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Session:
+    """Takes rounds until every case is decided, or until the last look.
+
+    drawn: of every case all turns that there could be, [rounds, turns]. known: of the machine, by
+    load. ends: after how many rounds the clock ends it, if not before.
+    """
+
+    drawn: Mapping[Case, Array]
+    looks: Sequence[int]
+    known: Mapping[Load, Known]
+    ends: int = 0
+    judged: dict[Case, Judgement] = field(default_factory=dict)
+    rows: dict[Case, list[Row]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def run(self) -> None:
+        last = self.ends or self.looks[-1]
+        for number in range(1, last + 1):
+            left = [case for case in self.drawn if case not in self.judged]
+            for model in dict.fromkeys(case.model for case in left):
+                self._take_round([case for case in left if case.model == model], number)
+            if number == last or number == next_look(number - 1, self.looks, early=True):
+                self._look(left, forced=number == last)
+
+    def _take_round(self, left: Sequence[Case], number: int) -> None:
+        turns = self._turns(left, number)
+        for case in left:
+            row = self.drawn[case][number - 1, :turns].tolist()
+            self.rows.setdefault(case, []).append(row)
+        apart, turn_seconds = SECONDS[left[0].model]
+        workload = [case for case in self.drawn if case.model == left[0].model]
+        self.seconds += (apart + turns * turn_seconds) * _starts(left) / _starts(workload)
+
+    def _turns(self, left: Sequence[Case], number: int) -> int:
+        """As harness.workload_rounds has it."""
+        if number <= EARLY_LOOKS[0]:
+            return FEWEST_TURNS
+        turn_sd = math.sqrt(median(turn_variance(self.rows[case]) for case in left))
+        launch_sd = self.known[left[0].load].launch_sd
+        worth = turns_worth(turn_sd, launch_sd, *SECONDS[left[0].model], MOST_TURNS)
+        return max(FEWEST_TURNS, worth)
+
+    def _look(self, left: Sequence[Case], forced: bool) -> None:
+        correlation = turn_correlation(list(self.rows.values()))
+        known = {load: replace(of, correlation=correlation) for load, of in self.known.items()}
+        for case in left:
+            rows = self.rows[case]
+            judgement = judge_rounds(rows, case.rule, self.looks, known[case.load], forced)
+            if judgement.verdict is not Verdict.INCONCLUSIVE or forced:
+                self.judged[case] = judgement
+
+    @property
+    def variances(self) -> Variances:
+        """What it leaves in the machine's record, as harness.session has it."""
+        found: dict[Load, list[float]] = {}
+        for case, rows in self.rows.items():
+            if len(rows) >= EARLY_LOOKS[0]:
+                found.setdefault(case.load, []).append(launch_variance(rows))
+        return {load: fmean(values) for load, values in found.items()}
+
+
+def _starts(cases: Sequence[Case]) -> int:
+    processes: dict[str, int] = {}
+    for case in cases:
+        processes |= case.processes
+    return sum(processes.values())
+
+
+# Many of them ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where sessions are simulated. known: what launches are taken to differ by, whatever the
+    machine; None for what earlier sessions have left in its record. by_clock: whether every session
+    is ended by the clock, after a number of rounds that is drawn."""
+
+    machine: Machine
+    noise: Noise = NOISES["normal"]
+    looks: tuple[int, ...] = (8, 12)
+    known: float | None = UNKNOWN_LAUNCH_SD
+    by_clock: bool = False
+
+
+def simulated(
+    setting: Setting,
+    cases: Sequence[Case],
+    sessions: int,
+    seed: int = SEED,
+    left: Sequence[Variances] = (),
+) -> Iterator[Session]:
+    """Yields the sessions, run. left: by earlier sessions, of which each one knows some; by default
+    what the setting says."""
+    generator = np.random.default_rng(seed)
+    left = left or _left_by_earlier(setting)
+    drawn = _draw(setting, cases, sessions, generator)
+    loads = {case.load for case in cases}
+    for number in range(sessions):
+        chosen = generator.integers(0, len(left), LATEST)
+        record = MachineRecord(Path(), {str(at): left[which] for at, which in enumerate(chosen)})
+        ends = int(generator.integers(3, setting.looks[-1] + 1)) if setting.by_clock else 0
+        of_this = {case: drawn[case.comparison][number] + math.log(case.figure) for case in cases}
+        known = {load: record.noise(load, 0.0) for load in loads}
+        session = Session(of_this, setting.looks, known, ends)
+        session.run()
+        yield session
+
+
+def _draw(
+    setting: Setting, cases: Sequence[Case], sessions: int, generator: Generator
+) -> dict[Comparison, Array]:
+    """Returns ln ratios of all turns, [sessions, rounds, turns], around 0."""
+    shape = sessions, setting.looks[-1]
+    sides = dict.fromkeys(side for case in cases for side in case.comparison.sides)
+    launches = {
+        arm: _launch_sd(setting, arm.world_size) * setting.noise.of_launches(generator, *shape)
+        for arm in dict.fromkeys(side.arm for side in sides)
+    }
+    blocks = {side: _blocks(setting, side, shape, generator) for side in sides}
+    drawn = {}
+    for case in cases:
+        ours, theirs = case.comparison.sides
+        ratios = (launches[ours.arm] - launches[theirs.arm])[:, :, None]
+        ratios = ratios + blocks[ours] - blocks[theirs]
+        if setting.noise.bursts:
+            # The true figure of a skewed noise is the median of rounds.
+            ratios -= np.median(np.median(ratios[:, :, :FEWEST_TURNS], axis=2))
+        drawn[case.comparison] = ratios
+    return drawn
+
+
+def _blocks(setting: Setting, side: Side, shape: tuple[int, int], generator: Generator) -> Array:
+    replicas = side.arm.world_size
+    values = setting.noise.of_blocks(generator, *shape, MOST_TURNS)
+    if replicas > 1 and setting.noise.bursts:
+        values -= setting.noise.of_bursts(generator, *shape, MOST_TURNS)
+    return setting.machine.turns[replicas] / math.sqrt(2) * values
+
+
+def _launch_sd(setting: Setting, replicas: int) -> float:
+    """Of one arm, of which a ratio has two."""
+    of_ratio = setting.machine.launches[replicas]
+    if setting.noise.launches is not None:
+        of_ratio = setting.noise.launches * (setting.known or UNKNOWN_LAUNCH_SD)
+    return of_ratio / math.sqrt(2)
+
+
+# What is known of the machine ------------------------------------------------------------------
+
+
+def _left_by_earlier(setting: Setting) -> tuple[Variances, ...]:
+    if setting.known is not None:
+        return (dict.fromkeys(Load, setting.known**2),)
+    return _recorded(setting.machine, setting.noise, setting.looks)
+
+
+@cache
+def _recorded(machine: Machine, noise: Noise, looks: tuple[int, ...]) -> tuple[Variances, ...]:
+    """Returns what ordinary sessions leave in the record: of those that know nothing, and then of
+    those that know such ones."""
+    setting = Setting(machine, noise, looks)
+    cases = [ordinary(comparison) for comparison in asked(machine.sizes, tuple(SECONDS))]
+    left = _left_by_earlier(setting)
+    for generation in range(2):
+        earlier = simulated(setting, cases, RECORDED, SEED + 1 + generation, left)
+        left = tuple(session.variances for session in earlier)
+    return left
+
+
+def ordinary(comparison: Comparison) -> Case:
+    """What the default profile asks on a CPU machine that nobody has measured, and what vgg_16_s
+    reads on two quiet cores."""
+    if comparison.question is Question.PARITY:
+        figure = 1.026 if comparison.world_size == 1 else 1.067
+        return Case(comparison, Band(0.75, 1.3333), figure)
+    floor, figure = {
+        Question.WEAK_SCALING: (0.55, 0.80),
+        Question.STRONG_SCALING: (0.35, 0.52),
+        Question.COMMUNICATION: (0.60, 0.86),
+    }[comparison.question]
+    return Case(comparison, Floor.at(floor), figure)
