@@ -18,7 +18,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     monkeypatch.setattr(Driver, "_listen", lambda self: None)
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setenv(DRIVER_VARIABLE, f"127.0.0.1:{server.getsockname()[1]}:token")
-        made = Driver(rank=1, launched=0.0)
+        made = Driver(rank=1)
     yield made
     made._connection.close()
 
