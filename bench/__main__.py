@@ -1,10 +1,12 @@
-"""`python -m bench`: what the suite costs, on this machine, now."""
+"""`python -m bench [PART ...]`: what the suite costs, on this machine, now."""
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable, Mapping
 
-from bench import marks, overhead, startup
+from bench import forks, marks, overhead, startup
 from harness.campaign import plan_campaign
 from harness.machine import local_machine
 from harness.opening import dispose, make_starter
@@ -13,28 +15,46 @@ from harness.placement import local_offers
 from harness.places import ROOT
 from harness.plan import Arm, Strategy
 from harness.stack import probe
+from harness.starter import Starter
+
+Part = Callable[[Starter, str, Arm], list[str]]
+PARTS: Mapping[str, Part] = {
+    "startup": lambda starter, mpirun, arm: startup.report(arm, startup.measure(starter, arm)),
+    "marks": lambda starter, mpirun, arm: marks.report(arm, marks.compare(starter, arm)),
+    "overhead": lambda starter, mpirun, arm: overhead.report(
+        arm, overhead.compare(starter, mpirun, arm)
+    ),
+    "forks": lambda starter, mpirun, arm: forks.report(arm, forks.compare(starter, arm)),
+}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all")
+    parser.add_argument("--models", default="resnet_50_s", metavar="A,B")
+    parser.add_argument("--np", metavar="A,B", help="world sizes; 1 and as many as fit")
+    given = parser.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}: know {', '.join(PARTS)}")
     machine = local_machine()
-    options = Options(profile="default", models="resnet_50_s")
+    options = Options(profile="default", models=given.models)
     campaign = plan_campaign(options, machine, local_offers(machine))
     stack = probe(sys.executable, ROOT / ".cache")
     starter = make_starter(campaign, {"": stack}, None)
-    sizes = sorted({1, campaign.world_sizes[-1]})
-    print(f"{machine.description}; about {3 * len(sizes)} minutes", flush=True)
+    sizes = (
+        [int(size) for size in given.np.split(",")]
+        if given.np
+        else sorted({1, campaign.world_sizes[-1]})
+    )
+    arms = [Arm(w, Strategy.HOROVOD, size) for w in campaign.workloads for size in sizes]
+    parts = given.parts or list(PARTS)
+    print(f"{machine.description}; about {len(parts) * len(arms)} minutes", flush=True)
     try:
-        for size in sizes:
-            arm = Arm(campaign.workloads[0], Strategy.HOROVOD, size)
-            show(startup.report(arm, startup.measure(starter, arm)))
-            show(marks.report(arm, marks.compare(starter, arm)))
-            show(overhead.report(arm, overhead.compare(starter, stack.mpirun, arm)))
+        for arm in arms:
+            for part in parts:
+                print("\n".join(PARTS[part](starter, stack.mpirun, arm)), flush=True)
     finally:
         dispose(starter)
-
-
-def show(lines: list[str]) -> None:
-    print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,12 @@ def killed_while_stopped(group: Group) -> None:
     group.ask("evidence", DEADLINE_S)
 
 
+def server_killed(group: Group) -> None:
+    assert group.server is not None
+    os.kill(group.server.pid, signal.SIGKILL)
+    group.ask("evidence", DEADLINE_S)
+
+
 def dropped(group: Group) -> None:
     """Without a word, as after Ctrl-C."""
     group.kill()
@@ -69,34 +75,39 @@ def dropped(group: Group) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """A launch: of what, how it ends, and the rank that is to fail; None where all goes well."""
+    """A launch: of what, how it ends, and the ranks of which one is to fail: none where all goes
+    well. forked: by a server of its own."""
 
     launcher: str
     arm: Arm
     end: End = close
     fault: Fault | None = None
-    fails: int | None = None
+    fails: tuple[int, ...] = ()
+    forked: bool = False
 
     @property
     def name(self) -> str:
         how = (
             self.end.__name__ if self.fault is None else f"{self.fault.kind} in {self.fault.phase}"
         )
-        return f"{self.launcher} {self.arm.strategy.value}: {how.replace('_', ' ')}"
+        what = f"{'forked ' * self.forked}{self.arm.strategy.value}"
+        return f"{self.launcher} {what}: {how.replace('_', ' ')}"
 
 
 # In turns. The cheap one more often: it needs no TensorFlow.
 KINDS = (
     Kind("mpirun", BARE),
-    Kind("mpirun", HOROVOD),
-    Kind("mpirun", BARE, killed_while_stopped, fails=1),
-    Kind("agents", HOROVOD),
+    Kind("mpirun", HOROVOD, forked=True),
+    Kind("mpirun", BARE, killed_while_stopped, fails=(1,)),
+    Kind("agents", HOROVOD, leave, forked=True),
     Kind("mpirun", BARE, dropped),
-    Kind("mpirun", HOROVOD, fault=Fault("kill", rank=1, phase="init"), fails=1),
+    Kind("mpirun", HOROVOD, fault=Fault("kill", rank=1, phase="init"), fails=(1,), forked=True),
     Kind("mpirun", BARE, leave),
-    Kind("agents", HOROVOD, fault=Fault("exit", rank=1, phase="import"), fails=1),
-    Kind("mpirun", BARE),
-    Kind("mpirun", HOROVOD, fault=Fault("raise", rank=0, phase="init"), fails=0),
+    Kind("agents", HOROVOD, fault=Fault("exit", rank=1, phase="import"), fails=(1,), forked=True),
+    Kind("mpirun", HOROVOD, killed_while_stopped, fails=(1,), forked=True),
+    Kind("agents", HOROVOD, server_killed, fails=(0, 1), forked=True),
+    Kind("mpirun", HOROVOD, fault=Fault("raise", rank=0, phase="init"), fails=(0,)),
+    Kind("agents", HOROVOD),
 )
 
 
@@ -133,6 +144,11 @@ def starters(scratch: Path) -> Iterator[Mapping[str, Starter]]:
 def launch(starter: Starter, kind: Kind) -> str:
     """Start and end one. In words, that it went otherwise than it should; else empty."""
     starter.fault = kind.fault
+    with starter.forking(print) if kind.forked else nullcontext():
+        return _launch(starter, kind)
+
+
+def _launch(starter: Starter, kind: Kind) -> str:
     try:
         group = starter.start(kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT)
     except LaunchError as error:
@@ -141,10 +157,10 @@ def launch(starter: Starter, kind: Kind) -> str:
         group.wait_ready(DEADLINE_S)
         kind.end(group)
     except GroupFailed as failure:
-        return "" if failure.rank == kind.fails is not None else f"{kind.name}: {failure}"
+        return "" if failure.rank in kind.fails else f"{kind.name}: {failure}"
     finally:
         group.end()
-    return "" if kind.fails is None else f"{kind.name}: rank {kind.fails} did not fail"
+    return f"{kind.name}: no rank of {kind.fails} failed" if kind.fails else ""
 
 
 def soak(launches: int, scratch: Path) -> list[str]:

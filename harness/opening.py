@@ -8,6 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from harness.campaign import Campaign
@@ -65,25 +66,30 @@ def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots |
     hosts cannot reach this one."""
     one_host = len({slot.host for slot in campaign.slots}) == 1
     address = "" if one_host else reachable_address(campaign.slots)
-    try:
-        scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
-    except OSError as error:
-        raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
-    hub = Hub() if one_host else Hub("0.0.0.0", advertised=address)
     sampling = campaign.profile.sampling
-    return Starter(
-        stacks={
-            name: Installed(stack.interpreter, make_launcher(campaign, stack, scratch, slots))
-            for name, stack in stacks.items()
-        },
-        hub=hub,
-        slots=campaign.slots,
-        data=campaign.data,
-        scratch=scratch,
-        startup_deadline_s=sampling.startup_deadline_s,
-        order_deadline_s=sampling.block_deadline_s,
-        fault=campaign.fault,
-    )
+    with ExitStack() as undo:
+        try:
+            scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
+        except OSError as error:
+            raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
+        undo.callback(shutil.rmtree, scratch, ignore_errors=True)
+        hub = Hub() if one_host else Hub("0.0.0.0", advertised=address)
+        undo.callback(hub.close)
+        starter = Starter(
+            stacks={
+                name: Installed(stack.interpreter, make_launcher(campaign, stack, scratch, slots))
+                for name, stack in stacks.items()
+            },
+            hub=hub,
+            slots=campaign.slots,
+            data=campaign.data,
+            scratch=scratch,
+            startup_deadline_s=sampling.startup_deadline_s,
+            order_deadline_s=sampling.block_deadline_s,
+            fault=campaign.fault,
+        )
+        undo.pop_all()
+    return starter
 
 
 def make_tool_runner(

@@ -7,6 +7,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -87,6 +88,13 @@ class Runner:
         living = [arm for arm in arms if arm not in self.failures]
         self.order.shuffle(living)
         self.turn_seconds = 0.0
+        # Where the start is what is measured, it is a user's.
+        fresh = self.work in (Work.STARTUP, Work.LEDGER)
+        with nullcontext() if fresh else self.starter.forking(self.progress):
+            self._run(result, living)
+        return result
+
+    def _run(self, result: Round, living: Sequence[Arm]) -> None:
         if self.schedule is Schedule.ALTERNATE:
             self._alternate(result, living)
         else:
@@ -96,7 +104,6 @@ class Runner:
             for arm in living:
                 if arm.world_size > 1 and arm not in self.failures:
                     self._record(result, arm)
-        return result
 
     def weights(self, arm: Arm) -> Path:
         """Where the arm's reproducibly trained weights are."""

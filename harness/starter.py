@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Collection, Mapping, Sequence
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from harness.exchanges import EXCHANGES, Exchange
+from harness.launch.forking import ForkServer
 from harness.launch.group import Group
 from harness.launch.hub import Hub
 from harness.launch.job import Launcher, Order
@@ -75,6 +78,8 @@ class Starter:
     order_deadline_s: float
     fault: Fault | None = None
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    # By Arm.stack; None while ranks are fresh processes.
+    _servers: dict[str, ForkServer] | None = field(default=None, init=False)
 
     @property
     def cores(self) -> int:
@@ -142,7 +147,45 @@ class Starter:
                 configs[rank]["data_dir"] = str(self._other_data(arm))
         recorded = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **recorded})
-        return Group(arm.name, launcher, self.hub, order, configs)
+        return Group(arm.name, launcher, self.hub, order, configs, self._server(arm, placed))
+
+    @contextmanager
+    def forking(self, tell: Callable[[str], None]) -> Iterator[None]:
+        """Meanwhile fork the ranks of each stack from one process that has imported what they
+        import, where that is sound. tell: is told where it is not.
+
+        For a round, and not for a session: what is forked from one process has its memory at the
+        same addresses, so that such launches vary less than independent ones do.
+        """
+        before, self._servers = self._servers, {}
+        try:
+            yield
+        finally:
+            servers, self._servers = self._servers, before
+            for server in servers.values():
+                if server.refusal:
+                    tell(f"the ranks were started as fresh processes: {server.refusal}")
+                server.close()
+
+    def _server(self, arm: Arm, slots: Sequence[Slot]) -> ForkServer | None:
+        """What forks the arm's ranks; None where they have to be fresh processes: `bare` does not
+        import TensorFlow, there is no server on other hosts, and none has been tried with CUDA."""
+        here = {slot.host for slot in slots} == {socket.gethostname()}
+        on_cpus = all(slot.device is None for slot in slots)
+        if self._servers is None or arm.strategy is Strategy.BARE or not (here and on_cpus):
+            return None
+        server = self._servers.get(arm.stack)
+        if server is None or server.ended:
+            if server is not None:
+                server.close()
+            server = ForkServer(
+                self.stacks[arm.stack].interpreter,
+                self.scratch / f"server-{next(self._numbers)}",
+                self.hub.address,
+                cores_of(self.slots),
+            )
+            self._servers[arm.stack] = server
+        return server
 
     def _fault_of(self, arm: Arm) -> Fault | None:
         """What is planted into the arm, by its own trial or by the session."""

@@ -9,9 +9,14 @@ answers orders one by one until it is told to close. A rank that fails says ``er
 import json
 import socket
 from enum import Enum
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 Message = dict[str, Any]
+
+# How long the other end may be silent, in seconds, before it is asked for a sign of life, and how
+# long it may owe one until the connection ends. Its kernel answers, also for a stopped process.
+IDLE_S = 10
+OWED_S = 15
 
 # host:port:token of the driver, in the environment of every rank.
 DRIVER_VARIABLE = "HVDPERF_DRIVER"
@@ -53,12 +58,59 @@ STARTUP = (
 )
 
 
+_PHASES = [phase.value for phase in Phase]
+
+
+def _is(value: Any, **types: type) -> bool:
+    return isinstance(value, dict) and all(type(value.get(k)) is t for k, t in types.items())
+
+
+# What a rank says after its greeting, by the one key that tells what it is.
+_SAID: dict[str, Callable[[Message], bool]] = {
+    "phase": lambda said: (
+        said["phase"] in _PHASES
+        and _is(said, at=float, clock=float)
+        and isinstance(said.get("facts", {}), dict)
+    ),
+    "reply": lambda said: isinstance(said["reply"], dict),
+    "error": lambda said: _is(said["error"], phase=str, kind=str, message=str),
+    "status": lambda said: (
+        _is(said["status"], phase=str, steps_begun=int, where=str, waits=bool)
+        and said["status"]["phase"] in _PHASES
+    ),
+    "share": lambda said: isinstance(said["share"], str),
+}
+
+
+def kind_of(message: Message) -> str:
+    """Which kind of message a rank sent: the key of its content. Raises ValueError if it is none
+    that a rank sends."""
+    kind = next((key for key in _SAID if key in message), "")
+    if not kind or not _SAID[kind](message):
+        raise ValueError(f"no rank says {json.dumps(message)[:100]}")
+    return kind
+
+
 def address_towards(host: str, port: int) -> str:
     """The address of this host on its route there: loopback where that is this host. Nothing is
     sent. Raises OSError where the name is not known, or there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, port))
         return str(probe.getsockname()[0])
+
+
+def tune(connected: socket.socket) -> None:
+    """Send each message at once, and have the connection end when the other host vanishes without a
+    word: after IDLE_S + OWED_S, or OWED_S after something was sent."""
+    for option, value in (
+        (socket.TCP_NODELAY, 1),
+        (socket.TCP_KEEPIDLE, IDLE_S),
+        (socket.TCP_KEEPINTVL, OWED_S // 3),
+        (socket.TCP_KEEPCNT, 3),
+        (socket.TCP_USER_TIMEOUT, OWED_S * 1000),
+    ):
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
 class Connection:
@@ -71,16 +123,22 @@ class Connection:
     def send(self, message: Message) -> None:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def receive(self) -> Optional[list[Message]]:
+    def receive(self, limit: Optional[int] = None) -> Optional[list[Message]]:
         """The complete messages that have arrived, after one read; None at the end of the stream.
 
-        Raises ValueError if the peer does not speak this protocol.
+        limit: how many bytes of a message may arrive before its end. Raises ValueError if the peer
+        does not speak this protocol, or exceeds the limit.
         """
         data = self.socket.recv(1 << 16)
         if not data:
             return None
         *lines, self._received = (self._received + data).split(b"\n")
-        messages = [json.loads(line) for line in lines]
+        if limit is not None and len(self._received) > limit:
+            raise ValueError(f"a message is longer than {limit} bytes")
+        try:
+            messages = [json.loads(line) for line in lines]
+        except RecursionError:
+            raise ValueError("a message is nested too deeply") from None
         if not all(isinstance(message, dict) for message in messages):
             raise ValueError("a message is not a JSON object")
         return messages

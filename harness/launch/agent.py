@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,13 @@ from harness.places import ROOT
 class Agent(Protocol):
     """One slot's worker process. A slot runs several at a time, one per launch (by its name)."""
 
-    def start(self, launch: str, interpreter: str, environment: Mapping[str, str]) -> None: ...
+    def start(
+        self,
+        launch: str,
+        interpreter: str,
+        environment: Mapping[str, str],
+        command: Sequence[str],
+    ) -> None: ...
 
     def status(self, launch: str) -> int | None:
         """Exit status, negative for a signal; None while it runs."""
@@ -44,13 +50,19 @@ class LocalAgent:
     def _directory(self, launch: str) -> Path:
         return self._scratch / launch
 
-    def start(self, launch: str, interpreter: str, environment: Mapping[str, str]) -> None:
+    def start(
+        self,
+        launch: str,
+        interpreter: str,
+        environment: Mapping[str, str],
+        command: Sequence[str],
+    ) -> None:
         directory = self._directory(launch)
         directory.mkdir(parents=True, exist_ok=True)
         with open(directory / "stdout", "wb") as stdout, open(directory / "stderr", "wb") as stderr:
             # The worker asks the kernel to end it with this process (see harness.worker.process).
             self._processes[launch] = subprocess.Popen(
-                [interpreter, "-u", "-m", "harness.worker"],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,

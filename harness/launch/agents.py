@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from harness.launch.agent import Agent
-from harness.launch.job import LaunchError, Order, SlotGone
+from harness.launch.job import LaunchError, Order, SlotGone, fate_of
+from harness.launch.mpirun import signal_processes, wait_until_ended
 from harness.placement import Slot
 
 # Seconds within which a slot reports the end of a process.
@@ -65,11 +65,15 @@ def horovod_environment(
 
 
 class AgentsJob:
-    """One process a rank, each on its slot's host."""
+    """One process a rank, each on its slot's host.
 
-    def __init__(self, launch: str, agents: Sequence[Agent]) -> None:
+    forked: the slots' own processes are stubs, and the ranks are processes of this host.
+    """
+
+    def __init__(self, launch: str, agents: Sequence[Agent], forked: bool) -> None:
         self._launch = launch
         self._agents = agents
+        self._forked = forked
 
     def ended(self) -> str | None:
         statuses = [agent.status(self._launch) for agent in self._agents]
@@ -84,11 +88,12 @@ class AgentsJob:
             if time.monotonic() > deadline:
                 return ""
             time.sleep(0.01)
-        if status < 0:
-            return f"(killed by signal {-status}, {signal.Signals(-status).name})"
-        return f"(exit status {status})"
+        return fate_of(status)
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
+        if self._forked:
+            signal_processes(signum, pids.values())
+            return
         for rank in pids:
             self._agents[rank].signal(self._launch, signum)
 
@@ -97,6 +102,8 @@ class AgentsJob:
             # A rank whose slot is gone leaves with its connection, or dies with the slot.
             with suppress(SlotGone):
                 agent.end(self._launch)
+        if self._forked:
+            wait_until_ended(pids.values())
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:
         try:
@@ -121,7 +128,7 @@ class AgentsLauncher:
         launch = order.scratch.name
         slots = order.slots[: order.processes]
         started = self._agents[: order.processes]
-        job = AgentsJob(launch, started)
+        job = AgentsJob(launch, started, forked=bool(order.stub))
         one_host = len({slot.host for slot in slots}) == 1
         plan = rendezvous_plan(slots[: order.processes])
         for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
@@ -130,7 +137,7 @@ class AgentsLauncher:
                 **horovod_environment(own, one_host, order.deadline_s),
             }
             try:
-                agent.start(launch, order.interpreter, environment)
+                agent.start(launch, order.interpreter, environment, order.command)
             except OSError as error:
                 job.end({})
                 raise LaunchError(f"rank {rank} could not be started: {error}") from error

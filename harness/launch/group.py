@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from harness.launch.hub import Hub
+from harness.launch.forking import ForkServer
+from harness.launch.hub import SEND_S, Hub
 from harness.launch.job import Job, Launcher, LaunchError, Order, SlotGone
 from harness.marks import Asked, Mark, Marks
-from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase
+from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 
 # How long the other ranks get to say what they saw once one has failed, in seconds.
 GRACE_S = 1.0
@@ -77,8 +78,9 @@ class Rank:
 class Group:
     """Starts at once; the caller then waits until it is ready, gives orders, and closes it.
 
-    configs: one a rank, as harness.worker reads it. Every method that waits raises GroupFailed
-    as soon as a rank fails or the deadline (seconds) passes; the group has then been ended.
+    configs: one a rank, as harness.worker reads it. server: what forks the ranks. Every method
+    that waits raises GroupFailed as soon as a rank fails or the deadline (seconds) passes; the
+    group has then been ended.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Group:
         hub: Hub,
         order: Order,
         configs: Sequence[Mapping[str, Any]],
+        server: ForkServer | None = None,
     ) -> None:
         self.arm = arm
+        self.server = server
         self.ranks = [Rank() for _ in configs]
         self._configs = configs
         self._hub = hub
@@ -105,9 +109,10 @@ class Group:
         # What is waited for, the start-up at first, and since when, in seconds since the launch.
         self._op, self._asked_at = "", 0.0
         environment = {**order.environment, DRIVER_VARIABLE: self._address}
+        stub = tuple(server.command) if server is not None else ()
         self._job: Job | None = None
         try:
-            self._job = launcher.start(replace(order, environment=environment))
+            self._job = launcher.start(replace(order, environment=environment, stub=stub))
         except LaunchError:
             self.end()
             raise
@@ -127,25 +132,29 @@ class Group:
 
     def received(self, rank: int, message: Message) -> None:
         state = self.ranks[rank]
-        if "phase" in message:
+        kind = kind_of(message)
+        if kind == "phase":
             state.phase = message["phase"]
             state.marks.append(Mark(message["phase"], message["at"], message["clock"]))
             state.facts.update(message.get("facts", {}))
-        elif "reply" in message:
+        elif kind == "reply":
             state.replies.append(message["reply"])
-        elif "error" in message:
+        elif kind == "error":
             state.error = message["error"]
-        elif "status" in message:
+        elif kind == "status":
             state.standing = message["status"]
-        elif "share" in message:
+        elif kind == "share":
             self._shared.append((rank, message["share"]))
             for other in range(len(self.ranks)):
                 if other != rank:
                     self._tell(other, {"shared": message["share"]})
 
-    def left(self, rank: int) -> None:
-        self.ranks[rank].left_at = time.monotonic()
-        self.ranks[rank].connection = None
+    def left(self, rank: int, reason: str = "") -> None:
+        state = self.ranks[rank]
+        state.left_at = time.monotonic()
+        state.connection = None
+        if reason and state.error is None:
+            state.error = {"phase": state.phase, "kind": "ConnectionError", "message": reason}
 
     def _tell(self, rank: int, message: Message) -> None:
         connection = self.ranks[rank].connection
@@ -153,8 +162,11 @@ class Group:
             return  # it has left; whoever waits for its answer will find out
         try:
             connection.send(message)
-        except OSError:
-            self.left(rank)
+        except OSError as error:
+            self._hub.drop(connection)
+            # A rank that has ended is no rank that does not listen.
+            late = isinstance(error, TimeoutError)
+            self.left(rank, f"it does not take what it is told within {SEND_S:.0f} s" * late)
 
     # What the session asks -----------------------------------------------------------------
 
@@ -267,6 +279,8 @@ class Group:
     def end(self) -> None:
         """Kill whatever still runs, and clean up after it."""
         self._hub.forget(self._address)
+        if self.server is not None:
+            self.kill()  # the server would, unless it is stopped
         job, self._job = self._job, None
         if job is not None:
             job.end({i: rank.pid for i, rank in enumerate(self.ranks) if rank.pid})
@@ -296,7 +310,8 @@ class Group:
         )
         if not self._lost():
             ended = self._job.ended() if self._job is not None else None
-            return self._failure(None, f"it {ended or 'ended'} before the ranks connected")
+            cause = f"it {ended or 'ended'} before the ranks connected"
+            return self._failure(None, self._with_fate_of_server(cause))
         # Where it is but an echo, Horovod gave up waiting for a rank that has not failed.
         return self._told() or self._hang()
 
@@ -312,7 +327,13 @@ class Group:
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
         fate = self._job.fate(first) if self._job is not None else ""
-        return self._failure(first, f"the process ended without a word {fate}".rstrip())
+        cause = f"the process ended without a word {fate}".rstrip()
+        return self._failure(first, self._with_fate_of_server(cause))
+
+    def _with_fate_of_server(self, cause: str) -> str:
+        """The cause of an end, and that the ranks' server has ended, which takes them with it."""
+        ended = self.server.ended if self.server is not None else ""
+        return f"{cause}; {ended}" if ended else cause
 
     def _lost(self) -> list[int]:
         """The ranks that have failed or gone."""
@@ -348,15 +369,19 @@ class Group:
             return told  # it was about to fail, and has while it was asked
         # Before the signal: a rank that has not come as far as to expect it dies of it.
         blamed, cause = self._blamed_for_silence()
+        importing = self.server is not None and self.server.imports
         self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
+        if self.server is not None:
+            self.server.stacks()
         self._hub.pump(0.5)
-        return self._failure(blamed, f"{waited}{cause}")
+        phase = Phase.IMPORT.value if importing else None
+        return self._failure(blamed, f"{waited}{cause}", phase)
 
     def _blamed_for_silence(self) -> tuple[int | None, str]:
         """The rank that the others wait for, and what is to be said of it."""
         missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
         if missing:
-            return missing[0], f": it never connected; {self._remedy()}"
+            return missing[0], f": it never connected{self._whose_fork()}; {self._remedy()}"
         silent = [i for i, rank in enumerate(self.ranks) if not rank.standing]
         if silent:
             return silent[0], ": it does not even say where it is"
@@ -364,6 +389,10 @@ class Group:
         alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
         lines = [self._standing(i) for i in range(len(self.ranks))]
         return alone, f" ({'; '.join(lines)}); {self._remedy()}"
+
+    def _whose_fork(self) -> str:
+        """What the process does that forks the ranks; '' if they are fresh processes."""
+        return f" ({self.server.standing})" if self.server is not None else ""
 
     def _remedy(self) -> str:
         """Where nothing hangs: a rank that is slow looks just like one that does."""
@@ -395,4 +424,6 @@ class Group:
             shown = [rank] if rank is not None else range(len(self.ranks))
             for i in shown:
                 tail += [f"[rank {i}] {line}" for line in self._job.tail(i)]
+                if self.server is not None and self.ranks[i].pid == 0:
+                    tail += [f"[hvd-server] {line}" for line in self.server.tail()]
         return GroupFailed(self.arm, rank, where, cause, tail)

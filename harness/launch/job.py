@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ class Order:
     """What to start: `processes` ranks of `python -m harness.worker` on the first slots.
 
     environment is what the ranks get on top of the session's own; scratch is a directory of this
-    launch alone, removed with it. program: a command line to be every rank instead.
+    launch alone, removed with it. program: a command line to be every rank instead. stub: one that
+    stands in for every rank, which is forked elsewhere on this host.
     """
 
     processes: int
@@ -25,6 +27,19 @@ class Order:
     scratch: Path
     deadline_s: float
     program: tuple[str, ...] = ()
+    stub: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What to start for each rank."""
+        return self.program or self.stub or (self.interpreter, "-u", "-m", "harness.worker")
+
+
+def fate_of(status: int) -> str:
+    """How a process ended, in words. status: as subprocess.Popen returns it."""
+    if status < 0:
+        return f"(killed by signal {-status}, {signal.Signals(-status).name})"
+    return f"(exit status {status})"
 
 
 class Job(Protocol):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def command(order: Order, mpirun: str) -> list[str]:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
         for name in sorted({*order.environment, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
             tokens += ["-x", name]
-    return [*tokens, *(order.program or (order.interpreter, "-u", "-m", "harness.worker"))]
+    return [*tokens, *order.command]
 
 
 def is_running(pid: int) -> bool:
@@ -51,6 +51,20 @@ def is_running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in ("Z", "X") or len(threads) > 1
+
+
+def signal_processes(signum: int, pids: Iterable[int]) -> None:
+    """Send a signal to processes of this host that are the caller's."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signum)
+
+
+def wait_until_ended(pids: Collection[int]) -> None:
+    """Wait for processes of this host that are about to die."""
+    deadline = time.monotonic() + TERM_S
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.005)
 
 
 class MpirunJob:
@@ -86,9 +100,7 @@ class MpirunJob:
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
         if self._local:
-            for pid in pids.values():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signum)
+            signal_processes(signum, pids.values())
             return
         # mpirun hands these on to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
         self._process.send_signal(signal.SIGTSTP if signum == signal.SIGSTOP else signum)
@@ -102,10 +114,9 @@ class MpirunJob:
         self._process.kill()
         self._process.wait()
         if self._local:
-            # Ranks die with mpirun (PR_SET_PDEATHSIG), stopped ones too.
-            deadline = time.monotonic() + TERM_S
-            while any(map(is_running, pids.values())) and time.monotonic() < deadline:
-                time.sleep(0.005)
+            # Ranks die with mpirun (PR_SET_PDEATHSIG), stopped ones too; forked ones are killed
+            # when their stubs have died.
+            wait_until_ended(pids.values())
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:

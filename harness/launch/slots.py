@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +21,7 @@ from harness.launch.agent import LocalAgent
 from harness.launch.job import SlotGone
 from harness.machine import local_machine
 from harness.placement import Offer
+from harness.worker import process
 
 # Seconds between two looks: while a worker runs, orders such as "stop" must be quick.
 IDLE_SLEEP_S = 0.05
@@ -155,8 +156,15 @@ class RemoteAgent:
         self._slots = slots
         self._rank = rank
 
-    def start(self, launch: str, interpreter: str, environment: Mapping[str, str]) -> None:
-        self._slots.call(self._rank, "start", launch, interpreter, dict(environment))
+    def start(
+        self,
+        launch: str,
+        interpreter: str,
+        environment: Mapping[str, str],
+        command: Sequence[str],
+    ) -> None:
+        told = (launch, interpreter, dict(environment), list(command))
+        self._slots.call(self._rank, "start", *told)
 
     def status(self, launch: str) -> int | None:
         return self._slots.status(self._rank, launch)
@@ -183,6 +191,7 @@ def lend_slot() -> NoReturn:
     # mpirun passes Ctrl-C on as SIGTERM. Rank 0 reports and then lets the slots go.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    process.take_name(f"hvd-slot-{outer_rank()}")
     with tempfile.TemporaryDirectory(prefix="hvdperf-slot-") as scratch:
         agent = LocalAgent(Path(scratch))
         _serve(agent)
@@ -211,8 +220,20 @@ def _serve(agent: LocalAgent) -> None:
         comm.send((kind, number, value), dest=0)
 
 
+# What rank 0 may ask of a slot, and who does it.
+_ORDERS: Mapping[str, Callable[..., Any]] = {
+    "offer": lambda agent: own_offer(),
+    "start": LocalAgent.start,
+    "signal": LocalAgent.signal,
+    "tail": LocalAgent.tail,
+    "end": LocalAgent.end,
+}
+
+
 def _carry_out(agent: LocalAgent, method: str, arguments: Any) -> tuple[str, Any]:
+    if method not in _ORDERS:
+        return "error", f"a slot does not know the order {method!r}"
     try:
-        return "value", own_offer() if method == "offer" else getattr(agent, method)(*arguments)
+        return "value", _ORDERS[method](agent, *arguments)
     except (OSError, UserError) as error:
         return "error", str(error)

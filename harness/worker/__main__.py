@@ -1,25 +1,22 @@
 """A rank: `python -m harness.worker`, started by a launcher, driven over a connection."""
 
+import faulthandler
+import gc
+import importlib
+import os
+import signal
+import sys
 import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
 
-LAUNCHED = time.time()
-
-import faulthandler  # noqa: E402 - the clock is read before anything else
-import gc  # noqa: E402
-import importlib  # noqa: E402
-import os  # noqa: E402
-import signal  # noqa: E402
-import sys  # noqa: E402
-import traceback  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
-
-from harness.dataset_id import dataset_id  # noqa: E402
-from harness.wire import Message, Phase  # noqa: E402
-from harness.worker import process, rendezvous  # noqa: E402
-from harness.worker.driver import Driver, told  # noqa: E402
-from harness.worker.fault import Fault  # noqa: E402
-from models import inputs  # noqa: E402
+from harness.dataset_id import dataset_id
+from harness.wire import Message, Phase
+from harness.worker import process, rendezvous
+from harness.worker.driver import Driver, told
+from harness.worker.fault import Fault
+from models import inputs
 
 # Strategy (harness.plan.Strategy) -> where it is implemented.
 TRAINERS = {
@@ -110,10 +107,12 @@ def data_read(config: dict[str, Any]) -> dict[str, Any]:
     return {"data": found, "data_wanted": config["data_id"]}
 
 
-def main() -> None:
-    process.die_with_parent()
+def run_rank() -> NoReturn:
+    """Be the rank that the environment names, until the driver dismisses it; ends the process."""
+    rank = rank_of_this_process()
+    process.take_name(f"hvd-rank-{rank}")
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    driver = Driver(rank_of_this_process(), LAUNCHED)
+    driver = Driver(rank)
     config = driver.next_order()
     fault = Fault(config["fault"], driver.rank)
     try:
@@ -140,7 +139,7 @@ def main() -> None:
     leave(0)
 
 
-def leave(status: int) -> None:
+def leave(status: int) -> NoReturn:
     """End at once: destructors of TensorFlow and MPI would take most of a second."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -148,4 +147,5 @@ def leave(status: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    process.die_with_parent()
+    run_rank()

@@ -9,7 +9,7 @@ import time
 import traceback
 from typing import Any
 
-from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase
+from harness.wire import DRIVER_VARIABLE, Connection, Message, Phase, tune
 
 _HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -26,13 +26,12 @@ class Driver:
     """Receives orders on a thread of its own, so that a busy or hanging rank still notices that
     the driver is gone (and leaves) or asks where it stands (and answers)."""
 
-    def __init__(self, rank: int, launched: float) -> None:
-        """Connect to the address in the environment and say hello. launched: epoch seconds at
-        which this process began to run Python."""
+    def __init__(self, rank: int) -> None:
+        """Connect to the address in the environment and say hello."""
         host, port, token = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
         self._connection = Connection(socket.create_connection((host, int(port)), timeout=30))
         self._connection.socket.settimeout(None)
-        self._connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tune(self._connection.socket)
         self._sending = threading.Lock()
         self._orders: queue.Queue[Message] = queue.Queue()
         self._main_thread = threading.get_ident()
@@ -45,25 +44,26 @@ class Driver:
                 "token": token,
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
-                "at": launched,
             }
         )
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
     def _listen(self) -> None:
-        while True:
-            try:
-                messages = self._connection.receive()
-            except OSError:
-                messages = None
-            if messages is None:
-                # Nobody is left to report to, and the main thread may hang in a collective.
-                os._exit(1)
-            for message in messages:
-                if message.get("op") == "status":
-                    self._send({"status": self.standing()})
-                else:
-                    self._orders.put(message)
+        """End this process when the driver is gone or cannot be understood: nobody is left to
+        report to, and the main thread may hang in a collective."""
+        try:
+            while (messages := self._connection.receive()) is not None:
+                for message in messages:
+                    if message.get("op") == "status":
+                        self._send({"status": self.standing()})
+                    else:
+                        self._orders.put(message)
+        except OSError:
+            pass  # as if it had ended the connection
+        except BaseException:  # noqa: BLE001 - a rank without this thread would obey nobody
+            traceback.print_exc()
+        finally:
+            os._exit(1)
 
     def _send(self, message: Message) -> None:
         with self._sending:

@@ -4,17 +4,31 @@ import ctypes
 import os
 import signal
 from collections.abc import Iterable
+from typing import Optional
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, even while it is stopped."""
-    parent = os.getppid()
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+def die_with_parent(parent: Optional[int] = None) -> None:
+    """Have the kernel kill this process when its parent ends, even while it is stopped.
+
+    parent: who started it, if that one could have ended by now.
+    """
+    parent = os.getppid() if parent is None else parent
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def take_name(name: str) -> None:
+    """Call this process by a name of at most 15 characters, as ps and top show it."""
+    _prctl(PR_SET_NAME, ctypes.c_char_p(name.encode()))
+
+
+def _prctl(option: int, value: object) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
 def pin(cores: Iterable[int]) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from harness import opening
 from harness.errors import UserError
+from harness.launch.hub import Hub
 from harness.opening import ADDRESS_VARIABLE, make_starter, reachable_address
 from harness.placement import Offer, place
+from harness.plan import Sampling
 from harness.wire import address_towards
 
 SLOTS = place([Offer(rank, host, (0, 1)) for rank, host in enumerate(["first", "near", "far"])])
@@ -66,3 +69,24 @@ def test_none_but_loopback_is_one_line_before_a_directory_is_made(routes, known,
 
 def test_this_host_reaches_itself_by_loopback():
     assert address_towards("127.0.0.1", 9) == "127.0.0.1"
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    opened: list[Hub] = []
+
+    class Opened(Hub):
+        def __init__(self, *arguments: str, **named: str) -> None:
+            super().__init__(*arguments, **named)
+            opened.append(self)
+
+    def fail(*arguments: Any) -> None:
+        raise ConnectionError("a slot is gone")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(opening, "Hub", Opened)
+    monkeypatch.setattr(opening, "make_launcher", fail)
+    campaign: Any = SimpleNamespace(slots=SLOTS[:1], profile=SimpleNamespace(sampling=Sampling()))
+    with pytest.raises(ConnectionError):
+        make_starter(campaign, {"": cast(Any, SimpleNamespace(interpreter="python"))}, None)
+    assert list(tmp_path.iterdir()) == []
+    assert [hub._server.fileno() for hub in opened] == [-1]

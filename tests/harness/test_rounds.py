@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,11 +59,20 @@ class Stage:
     clock: float = 0.0
     collective_seconds: float = 0.02
     run_seconds: float = 2.0
+    forks: bool = False
+    forked: list[bool] = field(default_factory=list)
 
     def monotonic(self) -> float:
         return self.clock
 
+    @contextmanager
+    def forking(self, tell: Callable[[str], None]) -> Iterator[None]:
+        self.forks = True
+        yield
+        self.forks = False
+
     def start(self, arm: Arm, kinds: Collection[BlockKind], **told: Any) -> FakeGroup:
+        self.forked.append(self.forks)
         self.note(arm, "start", kinds=kinds, **told)
         group = FakeGroup(arm, self)
         self.groups.append(group)
@@ -175,6 +185,7 @@ class FakeMeter:
 def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
     starter: Any = SimpleNamespace(
         start=stage.start,
+        forking=stage.forking,
         cores=stage.cores,
         hub=SimpleNamespace(pump=lambda s: None),
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
@@ -284,6 +295,13 @@ def test_as_many_processes_start_at_once_as_there_are_cores(cores, most):
         found.add(at_once)
         assert len(stage.of("start")) == 3
     assert max(found) == most
+
+
+@pytest.mark.parametrize("work", Work)
+def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
+    make_runner(stage, work=work).run(0, [HOROVOD_2])
+    assert set(stage.forked) == {work not in (Work.STARTUP, Work.LEDGER)}
+    assert not stage.forks, "a server does not outlive its round"
 
 
 def test_the_order_is_drawn_anew_every_round(stage):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -55,22 +56,26 @@ def launcher(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStarter]:
-    """Starts arms on two slots of this machine; what is left of them is ended with the test."""
-    hubs = []
+    """Starts arms on two slots of this machine; what is left of them is ended with the test. fork:
+    the ranks, as most of a session's are."""
+    end = ExitStack()
 
     def make(
-        launcher: str, fault: Fault | None = None, order_deadline_s: float = DEADLINE_S
+        launcher: str,
+        fault: Fault | None = None,
+        order_deadline_s: float = DEADLINE_S,
+        fork: bool = True,
     ) -> Starter:
         slots = place(local_offers(local_machine(), 2, oversubscribe=True))
         hub = Hub()
-        hubs.append(hub)
+        end.callback(hub.close)
         if launcher == "mpirun":
             chosen: MpirunLauncher | AgentsLauncher = MpirunLauncher(
                 str(find_mpirun(Path(sys.executable)))
             )
         else:
             chosen = AgentsLauncher([LocalAgent(tmp_path / f"agent-{i}") for i in range(2)])
-        return Starter(
+        starter = Starter(
             # The same twice: a stack may be held against itself.
             stacks=dict.fromkeys(("", AGAINST), Installed(sys.executable, chosen)),
             hub=hub,
@@ -84,10 +89,12 @@ def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStart
             order_deadline_s=order_deadline_s,
             fault=fault,
         )
+        if fork:
+            end.enter_context(starter.forking(pytest.fail))
+        return starter
 
-    yield make
-    for hub in hubs:
-        hub.close()
+    with end:
+        yield make
 
 
 @pytest.fixture

@@ -33,8 +33,10 @@ starter = Starter(
     order_deadline_s=60,
 )
 arm = Arm(Workload("alexnet_s", "cifar10", 67, 8), Strategy.HOROVOD, 2)
-group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
-group.wait_ready(60)
-group.pause()
-print(*(rank.pid for rank in group.ranks), flush=True)
-time.sleep(600)
+with starter.forking(print):
+    group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+    group.wait_ready(60)
+    group.pause()
+    assert group.server is not None
+    print(*(rank.pid for rank in group.ranks), group.server.pid, flush=True)
+    time.sleep(600)

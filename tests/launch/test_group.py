@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -200,6 +201,47 @@ def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start
         start(None)
     address = launcher.order.environment[DRIVER_VARIABLE]
     assert hub._listener(address.rsplit(":", 1)[1]) is None
+
+
+MALFORMED: list[Any] = [
+    {"phase": "nowhere", "at": 0.0, "clock": 0.0},
+    {"phase": ["block"], "at": 0.0, "clock": 0.0},
+    {"phase": "block"},
+    {"phase": "block", "at": "now", "clock": 0.0},
+    {"phase": "block", "at": 0.0, "clock": 0.0, "facts": 3},
+    {"reply": 3},
+    {"error": "bad"},
+    {"error": {"phase": "block", "kind": "E"}},
+    {"status": {"phase": "nowhere", "steps_begun": 0, "where": "", "waits": False}},
+    {"share": 3},
+    {"something": "else"},
+    [],
+]
+
+
+@pytest.mark.parametrize("message", MALFORMED, ids=json.dumps)
+def test_a_malformed_message_fails_the_rank_that_sent_it_and_is_named(start, message):
+    def garbles(rank: FakeRank, order: Message) -> None:
+        rank.connection.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    group, _ = start(obedient, garbles)
+    failure = failure_of(group)
+    assert failure.rank == 1
+    assert "what it sends cannot be understood" in failure.cause
+
+
+def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
+    monkeypatch.setattr("harness.launch.hub.SEND_S", 0.2)
+    deaf = threading.Event()
+    group, _ = start(obedient, lambda rank, order: deaf.wait(SOON))
+    group.wait_ready(SOON)
+    group._tell(1, {"op": "block"})
+    group._tell(1, {"op": "block", "text": "x" * 30_000_000})
+    with pytest.raises(GroupFailed) as failed:
+        group.ask("block", SOON)
+    deaf.set()
+    assert failed.value.rank == 1
+    assert "does not take what it is told" in failed.value.cause
 
 
 # What goes well --------------------------------------------------------------------------------

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness.launch.hub import Hub
 from harness.wire import Connection, Message
@@ -24,6 +27,7 @@ class Recorder:
         self.hellos: list[Message] = []
         self.messages: list[tuple[int, Message]] = []
         self.gone: list[int] = []
+        self.reasons: list[str] = []
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         self.connections[rank] = connection
@@ -32,8 +36,9 @@ class Recorder:
     def received(self, rank: int, message: Message) -> None:
         self.messages.append((rank, message))
 
-    def left(self, rank: int) -> None:
+    def left(self, rank: int, reason: str = "") -> None:
         self.gone.append(rank)
+        self.reasons.append(reason)
 
 
 @pytest.fixture
@@ -128,6 +133,124 @@ def test_whoever_speaks_something_else_is_closed(hub, connect, garbage):
     assert closed_by_hub(hub, sock)
 
 
+HOSTILE = [
+    b'{"token":"\\ud800","hello":0}\n',
+    b'{"token":{"a":["\\ud800"]},"hello":0}\n',
+    b"[" * 60_000 + b"\n",
+    b'{"a":' * 60_000 + b"\n",
+    b"9" * 60_000 + b"\n",
+    b"x" * (1 << 16) + b"x",
+    b"\0" * 100 + b"\n",
+]
+
+
+@pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_line_is_closed(hub, connect, line):
+    sock = connect(hub.expect(Recorder()))
+    sock.sendall(line)
+    assert closed_by_hub(hub, sock)
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.recursive(
+            st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        ).map(lambda value: json.dumps(value).encode()),
+        st.fixed_dictionaries(
+            {},
+            optional={
+                key: st.none() | st.integers() | st.text() | st.lists(st.integers())
+                for key in ("token", "hello", "pid", "host")
+            },
+        ).map(lambda value: json.dumps(value).encode()),
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_comes_before_the_greeting_ends_nothing(line):
+    hub, listener = Hub(), Recorder()
+    try:
+        address = hub.expect(listener)
+        host, port, _ = address.rsplit(":", 2)
+        with socket.create_connection((host, int(port)), timeout=SOON) as stranger:
+            stranger.sendall(line + b"\n")
+            assert closed_by_hub(hub, stranger)
+        with socket.create_connection((host, int(port)), timeout=SOON) as rank:
+            rank.sendall(hello(address, 5))
+            until(hub, lambda: listener.hellos)
+        assert list(listener.connections) == [5]
+    finally:
+        hub.close()
+
+
+def test_who_does_not_greet_in_time_is_closed(hub, connect, monkeypatch):
+    monkeypatch.setattr("harness.launch.hub.GREETING_S", 0.2)
+    listener = Recorder()
+    address = hub.expect(listener)
+    silent, slow = connect(address), connect(address)
+    slow.sendall(b'{"hello"')
+    connect(address).sendall(hello(address))
+    until(hub, lambda: listener.hellos)
+    assert closed_by_hub(hub, silent)
+    assert closed_by_hub(hub, slow)
+    hub.pump(0.05)
+    assert listener.gone == [], "a rank may be silent"
+
+
+def test_many_strangers_do_not_keep_a_rank_out(hub, connect, monkeypatch):
+    monkeypatch.setattr("harness.launch.hub.STRANGERS_MAX", 8)
+    listener = Recorder()
+    address = hub.expect(listener)
+    for _ in range(30):
+        connect(address)
+    connect(address).sendall(hello(address))
+    until(hub, lambda: listener.hellos)
+    assert len(hub._strangers) <= 8
+
+
+@pytest.mark.parametrize("changes", [{"pid": None}, {"host": 1}, {"hello": True}, {"hello": 1.0}])
+def test_a_greeting_that_is_not_whole_is_closed(hub, connect, changes):
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(hello(address, **changes))
+    assert closed_by_hub(hub, sock)
+    assert listener.hellos == []
+
+
+def test_a_rank_may_say_more_than_a_stranger(hub, connect):
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(hello(address))
+    until(hub, lambda: listener.hellos)
+    threading.Thread(
+        target=sock.sendall, args=[json.dumps({"reply": {"text": "x" * 500_000}}).encode() + b"\n"]
+    ).start()
+    until(hub, lambda: listener.messages)
+
+
+def test_both_ends_notice_a_host_that_vanishes(hub, connect):
+    listener = Recorder()
+    address = hub.expect(listener)
+    connect(address).sendall(hello(address))
+    until(hub, lambda: listener.hellos)
+    server_end = listener.connections[0].socket
+    idle, interval, count, owed = (
+        server_end.getsockopt(socket.IPPROTO_TCP, option)
+        for option in (
+            socket.TCP_KEEPIDLE,
+            socket.TCP_KEEPINTVL,
+            socket.TCP_KEEPCNT,
+            socket.TCP_USER_TIMEOUT,
+        )
+    )
+    assert server_end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert idle + interval * count < 30
+    assert owed < 30_000
+
+
 def test_a_hello_may_come_in_pieces(hub, connect):
     listener = Recorder()
     address = hub.expect(listener)
@@ -165,6 +288,7 @@ def test_a_rank_has_left_when_its_connection_ends(hub, connect, ending):
     sock.shutdown(socket.SHUT_WR)
     until(hub, lambda: listener.gone)
     assert listener.gone == [1]
+    assert bool(listener.reasons[0]) == bool(ending), "garbage is told from an end"
 
 
 def test_ranks_of_a_forgotten_launch_are_not_let_in(hub, connect):

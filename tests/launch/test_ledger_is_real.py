@@ -29,7 +29,7 @@ def runner(make_starter: MakeStarter, launcher: str, tmp_path: Path):
 
     def make(fault: Fault | None = None) -> Runner:
         return Runner(
-            starter=make_starter(launcher, fault),
+            starter=make_starter(launcher, fault, fork=False),
             sampling=Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
             schedule=Schedule.FRESH,
             kinds={arm: {BlockKind.FULL} for arm in WEAK.arms},

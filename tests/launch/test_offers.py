@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.errors import UserError
+from harness.launch import slots as slots_module
+from harness.launch.agent import LocalAgent
 from harness.launch.slots import Slots, own_offer, tasks_without_mpirun
 
 
@@ -67,3 +71,16 @@ def test_what_srun_has_started_by_itself_is_no_slot(monkeypatch, environment, ta
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert tasks_without_mpirun() == tasks
+
+
+@pytest.mark.parametrize("order", ["end_all", "_directory", "__init__", "no such thing"])
+def test_a_slot_carries_out_no_order_that_is_not_listed(order, tmp_path):
+    kind, problem = slots_module._carry_out(LocalAgent(tmp_path), order, ())
+    assert (kind, problem) == ("error", f"a slot does not know the order {order!r}")
+
+
+def test_every_order_that_a_slot_is_given_is_listed():
+    given = re.findall(
+        r'\.call\((?:self\._)?rank, "(\w+)"', Path(slots_module.__file__).read_text()
+    )
+    assert set(given) == set(slots_module._ORDERS)

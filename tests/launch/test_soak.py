@@ -90,7 +90,10 @@ def test_what_is_left_behind_is_named(
 
 def test_every_kind_of_launch_has_its_turn() -> None:
     assert {kind.launcher for kind in KINDS} == {"mpirun", "agents"}
-    assert {kind.fails is None for kind in KINDS} == {True, False}
+    assert {(bool(kind.fails), kind.forked) for kind in KINDS} == {
+        (fails, forked) for fails in (True, False) for forked in (True, False)
+    }
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
 
 
 @pytest.mark.mpirun
