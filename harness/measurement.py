@@ -239,9 +239,6 @@ def median_speed(blocks: Iterable[Block]) -> float:
 
 
 def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
-    """Whether a warm-up is over: the last two of at least three blocks differ by less than the
-    tolerance."""
-    if len(seconds) < 3:
-        return False
-    slower, faster = max(seconds[-2:]), min(seconds[-2:])
-    return slower <= (1 + tolerance) * faster
+    """Whether a warm-up is over: the last of at least three blocks is not faster than all before it
+    by more than the tolerance. A block that is slower was disturbed: no warm-up slows down."""
+    return len(seconds) >= 3 and (1 + tolerance) * seconds[-1] >= min(seconds[:-1])

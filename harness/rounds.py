@@ -26,7 +26,9 @@ from harness.walk import Pair, Visit, walk
 from harness.wire import Phase
 from models.inputs.errors import DataError
 
-WARM_UP_STEPS = 5
+# The first step of a kind has its graph optimized; from the second or third on they take as long as
+# later ones.
+WARM_UP_STEPS = 2
 WARM_UP_BLOCKS_MAX = 8
 # Of a run in which all ranks meet before every step, and of what Horovod records.
 MET_STEPS = 60
