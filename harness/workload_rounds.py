@@ -315,8 +315,9 @@ class WorkloadRounds:
         tools = self._tools.get(comparison, ())
         outcome = self._judging.outcome(comparison, self._rounds, tools, final)
         disturbance = together(measured.disturbance for measured in self._rounds)
-        blamed = outcome.judgement.verdict is Verdict.INCONCLUSIVE and self.is_disturbed
-        if disturbance is None or not blamed:
+        mostly_disturbed = 2 * self._disturbed > self.done
+        undecided = outcome.judgement.verdict is Verdict.INCONCLUSIVE
+        if disturbance is None or not (undecided and mostly_disturbed):
             return outcome
         return replace(outcome, judgement=replace(outcome.judgement, reason=disturbance.reason()))
 
