@@ -368,6 +368,8 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     for text in lines:
         terminalreporter.write_line(summary.painted(text, markup))
     if suite.directory is not None:
+        # After Ctrl-C mpirun may leave no time for more.
+        terminalreporter.flush()
         hook = config.hook.pytest_hvdperf_written
         written = hook(directory=suite.directory.resolve(), config=config)
         if written is not None:

@@ -13,6 +13,8 @@ from harness.tomlfile import Table, read_toml, shown
 from harness.trials import TRIALS
 
 PROFILES = ROOT / "ci" / "profiles"
+# With fewer rounds a profile could never call anything slower, and would pass for careful.
+FEWEST_TO_FAIL = 8
 
 _KEYS = (
     "models",
@@ -136,6 +138,12 @@ def _setting(table: Table, name: str, kind: object) -> Any:
         looks = table.integers(name)
         if not looks:
             raise table.error("must name one number of rounds at least", name)
+        if min(looks) < FEWEST_TO_FAIL:
+            raise table.error(
+                f"a FAIL takes {FEWEST_TO_FAIL} rounds, so that none may be below; give such as "
+                f"[{FEWEST_TO_FAIL}, 12]",
+                name,
+            )
         return looks
     if kind == "bool":
         return table.boolean(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -252,11 +251,12 @@ class Suite:
             compared = baseline.lines(self.baseline.directory, self.new_series, found)
         elapsed = self._journal.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed
-        where = os.path.relpath(self._journal.directory)
+        where = shown(self._journal.directory)
         left = len([c for c in self.selected if c not in self.outcomes])
         return [
             *compared,
-            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks; results in {where}",
+            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks",
+            f"results: {where}",
             *self._journal.lines(left),
             *([self._proposed] if self._proposed else []),
         ]

@@ -35,7 +35,7 @@ budget_s = 1
 world_sizes = [1, 2]
 
 [sampling]
-looks = [6]
+looks = [8]
 turns_min = 1
 turns_max = 1
 min_block_seconds = 0.05
@@ -496,7 +496,7 @@ def test_a_terminal_shows_a_live_line_and_colours_and_otherwise_the_same(
     there = sit_before("-k", "efficiency")
     assert there.end() == 6
     # A budget of a second is over before the ranks have started.
-    assert "alexnet_s  round 1 of 6: start horovod@2" in live_lines(there)
+    assert "alexnet_s  round 1 of 8: start horovod@2" in live_lines(there)
     assert b"\x1b[33mINCONCLUSIVE\x1b[0m" in there.output
     piped = run("-k", "efficiency")
     assert "\x1b" not in piped.stdout + piped.stderr
@@ -509,11 +509,11 @@ def test_the_terminal_of_a_rank_is_that_of_its_mpirun(
 ) -> None:
     there = sit_before("-k", "parity and np1", ranks=2)
     assert there.end() == 6
-    assert any(text.startswith("alexnet_s  round 1 of 6: start ") for text in live_lines(there))
-    said = [line for line in there.shown() if "round 1 of 6" in line]
+    assert any(text.startswith("alexnet_s  round 1 of 8: start ") for text in live_lines(there))
+    said = [line for line in there.shown() if "round 1 of 8" in line]
     assert len(said) == 1, "the line of progress, and nothing else"
     piped = run("-k", "parity and np1", ranks=2)
-    assert "round 1 of 6" in piped.stdout
+    assert "round 1 of 8" in piped.stdout
     assert "\x1b" not in piped.stdout + piped.stderr
 
 
@@ -538,11 +538,11 @@ def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(
     junit = tmp_path / "junit.xml"
     there = sit_before("-k", "efficiency", f"--capture={capture}", f"--junitxml={junit}")
     # Once for good, and twice in a line that is rewritten.
-    there.wait_for(b"round 1 of 6", times=3)
+    there.wait_for(b"round 1 of 8", times=3)
     there.press(b"\x03")
     assert there.end() == 2
     lines = there.shown()
-    at = [number for number, line in enumerate(lines) if "round 1 of 6" in line]
+    at = [number for number, line in enumerate(lines) if "round 1 of 8" in line]
     assert len(at) == 1, "the line of progress, and nothing else"
     assert any("KeyboardInterrupt" in line for line in lines)
     assert any("hvdperf: nothing measured" in line for line in lines)
@@ -557,7 +557,7 @@ def test_a_terminal_that_is_closed_leaves_nothing(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     there = sit_before("-k", "efficiency", "--plant=hang:rank=1")
-    there.wait_for(b"round 1 of 6", times=3)
+    there.wait_for(b"round 1 of 8", times=3)
     assert list(temporary.glob("hvdperf-*"))
     there.close()
     assert documents(tmp_path)["session.json"]["exit_status"] == 2

@@ -52,7 +52,7 @@ class NotStarted(GroupFailed):
     """The launch was not begun, for want of something that is not the stack's: a slot is gone."""
 
     def __str__(self) -> str:
-        return f"{self.arm}: could not be started: {self.cause}"
+        return f"{self.arm}: not started: {self.cause}"
 
 
 @dataclass

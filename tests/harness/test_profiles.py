@@ -16,7 +16,7 @@ schedule = "fresh"
 world_sizes = [1, 2, 8]
 
 [sampling]
-looks = [4, 8]
+looks = [8, 12]
 turns_min = 2
 turns_max = 3
 min_block_seconds = 0.5
@@ -58,7 +58,7 @@ def test_every_setting_is_read(write):
     assert profile.schedule is Schedule.FRESH
     assert profile.world_sizes == (1, 2, 8)
     assert profile.sampling == Sampling(
-        looks=(4, 8),
+        looks=(8, 12),
         turns_min=2,
         turns_max=3,
         min_block_seconds=0.5,
@@ -177,8 +177,8 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
         ("[1, 2, 8]", "[0, 1]", ":6: world_sizes: must be a list of whole numbers from 1, asc"),
         ("[1, 2, 8]", "[1, 1]", ":6: world_sizes: must be a list of different whole numbers"),
         ("[1, 2, 8]", "2", ":6: world_sizes: must be a list of different whole numbers, not 2"),
-        ("[4, 8]", "[]", ":9: sampling.looks: must name one number of rounds at least"),
-        ("[4, 8]", "[4, true]", ":9: sampling.looks: must be a list of whole numbers from 1"),
+        ("[8, 12]", "[]", ":9: sampling.looks: must name one number of rounds at least"),
+        ("[8, 12]", "[8, true]", ":9: sampling.looks: must be a list of whole numbers from 1"),
         ("= 0.5", "= -0.5", ":12: sampling.min_block_seconds: must be a number above 0"),
         ("= 7", "= 0.7", ":13: sampling.min_block_steps: must be a whole number from 1"),
         ("[sampling]", "[[sampling]]", ":8: sampling: must be a table, [sampling], not ["),
@@ -202,6 +202,7 @@ def test_what_is_malformed_is_told_with_file_line_and_key(write, old, new, told)
         ("sampling.looks = []\n", ":1: sampling.looks: must name"),
         ("sampling = {looks = []}\n", ":1: sampling.looks: must name"),
         ("[sampling] # how much\n\nlooks = []\n", ":7: sampling.looks: must name"),
+        ("sampling.looks = [6, 8]\n", ":1: sampling.looks: a FAIL takes 8 rounds"),
     ],
 )
 def test_the_line_is_found_however_it_is_written(write, text, told):

@@ -422,7 +422,7 @@ def test_what_could_not_be_started_is_not_run_and_no_fault_of_the_stack(stage):
     stage.script.failure = NotStarted
     outcomes = stage.measure(*ALL)
     assert verdicts(outcomes) == {**dict.fromkeys(ALL, Verdict.PASS), PARITY: Verdict.NOT_RUN}
-    assert outcomes[PARITY].judgement.reason.endswith("mirrored@2: could not be started: it broke")
+    assert outcomes[PARITY].judgement.reason.endswith("mirrored@2: not started: it broke")
 
 
 def test_other_arms_of_what_has_failed_are_not_launched_again(stage):

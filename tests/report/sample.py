@@ -290,7 +290,7 @@ def a_report(seed: int = 1, verdicts: Sequence[Verdict] = tuple(Verdict)) -> Rep
     drawn.shuffle(words)
     rows = [case(word, *which, drawn) for word, which in zip(words, wanted, strict=True)]
     worst_of_all, counts = counted(rows)
-    bad = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+    bad = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
     of_models = tuple(scaling(model, "weak_scaling", drawn) for model in MODELS)
     return Report(
         title="hvdperf: 24 cases on a made-up machine",
