@@ -162,11 +162,11 @@ class Group:
             return  # it has left; whoever waits for its answer will find out
         try:
             connection.send(message)
-        except OSError as error:
+        except TimeoutError:
             self._hub.drop(connection)
-            # A rank that has ended is no rank that does not listen.
-            late = isinstance(error, TimeoutError)
-            self.left(rank, f"it does not take what it is told within {SEND_S:.0f} s" * late)
+            self.left(rank, f"it does not take what it is told within {SEND_S:.0f} s")
+        except OSError:
+            self.left(rank)  # its last words may still come
 
     # What the session asks -----------------------------------------------------------------
 
@@ -188,7 +188,8 @@ class Group:
         self._wait(lambda: self.ready, deadline_s)
 
     def startup_seconds(self) -> list[dict[str, float]]:
-        """Per rank, how long each phase of its start-up took, in seconds."""
+        """Per rank, how long each phase of its start-up took, in seconds. Of a forked rank only the
+        phases from `init` on: its launch and import are the server's."""
         result = []
         for rank in self.ranks:
             seconds = {Phase.LAUNCH.value: self._launch_seconds(rank)}
@@ -197,6 +198,9 @@ class Group:
                 if mark.phase == Phase.READY.value:
                     break
                 seconds[mark.phase] = following.clock - mark.clock
+            if self.server is not None and not self.server.refusal:
+                for phase in (Phase.LAUNCH, Phase.IMPORT):
+                    seconds.pop(phase.value, None)
             result.append(seconds)
         return result
 
