@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TypeVar
 
 from harness.cores import cpu_groups, launcher_pid
 from harness.disturbance import Culprit, Disturbance, Usage, total
@@ -27,8 +26,6 @@ _USER, _NICE, _STEAL = 1, 2, 8
 _PARENT, _USER_TICKS, _SYSTEM_TICKS, _STARTED, _LAST_CORE = 1, 11, 12, 19, 36
 # The kind of a process's CPU clock that counts its user time (Linux, CPUCLOCK_VIRT).
 _USER_CLOCK = 1
-
-Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -100,28 +97,33 @@ def descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
 
 @dataclass(frozen=True)
 class Reading:
-    """All counters at one moment. own_seconds: by process; wait_seconds: by thread of a rank."""
+    """All counters at one moment. own_seconds: by process. threads: of the ranks, how long each ran
+    and how long it was ready to run and did not, in seconds."""
 
     at: float
     cores: int
     busy_seconds: float
     steal_seconds: float
     own_seconds: Mapping[int, float]
-    wait_seconds: Mapping[str, float]
+    threads: Mapping[str, tuple[float, float]]
     throttled_seconds: float
 
 
-def used(before: Reading | None, after: Reading | None) -> Usage | None:
-    """Returns what was used between two readings, None if there are none."""
-    if before is None or after is None:
-        return None
+def used(before: Reading, after: Reading, busiest: int) -> Usage:
+    """Returns what was used between two readings. busiest: of how many threads of the ranks the
+    wait counts, which is as many as they have cores: the others wait for their own kind."""
+    threads = [
+        (times[0] - known[0], times[1] - known[1])
+        for name, times in after.threads.items()
+        for known in [before.threads.get(name, (0.0, 0.0))]
+    ]
     return Usage(
         wall_seconds=after.at - before.at,
         cores=after.cores,
         busy_seconds=after.busy_seconds - before.busy_seconds,
         own_seconds=_growth(before.own_seconds, after.own_seconds),
         steal_seconds=after.steal_seconds - before.steal_seconds,
-        wait_seconds=_growth(before.wait_seconds, after.wait_seconds),
+        wait_seconds=sum(waited for _, waited in sorted(threads, reverse=True)[:busiest]),
         throttled_seconds=after.throttled_seconds - before.throttled_seconds,
     )
 
@@ -155,20 +157,19 @@ class CpuMeter:
 
     def read(self, ranks: Iterable[int]) -> Reading:
         """Reads all counters. ranks: process ids of those that are to compute."""
-        waits = {name: seconds for rank in ranks for name, seconds in self._waits(rank)}
+        threads = {name: times for rank in ranks for name, times in self._threads(rank)}
         throttled = sum(parse_throttled(_text(path)) for path in self._throttling)
         own = {pid: seconds for pid in self._own if (seconds := user_seconds(pid)) is not None}
         busy, steal = parse_busy(_text(self.root / "proc/stat"), self.cores)
-        return Reading(time.monotonic(), len(self.cores), busy, steal, own, waits, throttled)
+        return Reading(time.monotonic(), len(self.cores), busy, steal, own, threads, throttled)
 
-    def _waits(self, pid: int) -> Iterable[tuple[str, float]]:
-        """By thread, how long it was ready to run and did not."""
+    def _threads(self, pid: int) -> Iterable[tuple[str, tuple[float, float]]]:
         tasks = self.root / f"proc/{pid}/task"
         with suppress(OSError):
             for thread in os.listdir(tasks):
                 columns = _text(f"{tasks}/{thread}/schedstat").split()
                 if len(columns) > 1:
-                    yield thread, int(columns[1]) / 1e9
+                    yield thread, (int(columns[0]) / 1e9, int(columns[1]) / 1e9)
 
     # Other programs -----------------------------------------------------------------------
 
@@ -188,12 +189,19 @@ class CpuMeter:
                 self._charge(process, spent)
         self._seen, self._seen_at = now, time.monotonic()
 
-    def disturbance(self, usages: Iterable[Usage]) -> Disturbance:
+    def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
         """Returns what others did since begin_watch. usages: of what was timed meanwhile."""
         culprits = sorted(self._spent.values(), key=lambda each: -each.cpu_seconds)
         at = self._watch_began - self.began
         seconds = self._seen_at - self._watch_began
-        return Disturbance(at, total(usages), seconds, tuple(culprits), self._mhz())
+        return Disturbance(
+            at,
+            total(usages),
+            sum(usage.taken_seconds for usage in usages),
+            seconds,
+            tuple(culprits),
+            self._mhz(),
+        )
 
     def _charge(self, process: Process, seconds: float) -> None:
         key = (process.pid, process.started)
@@ -243,7 +251,7 @@ def user_seconds(pid: int) -> float | None:
         return None
 
 
-def _growth(before: Mapping[Key, float], after: Mapping[Key, float]) -> float:
+def _growth(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     return sum(seconds - before.get(key, 0.0) for key, seconds in after.items())
 
 

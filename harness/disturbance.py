@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
-# A pair of blocks is disturbed if others took a larger share of the cores than this.
-DISTURBED_ABOVE = 0.08
+# A pair of blocks is disturbed if others took a larger share of the cores from the ranks than this:
+# undisturbed pairs had up to 0.044, pairs slowed by a tenth 0.064 and more (docs/measurement.md).
+DISTURBED_ABOVE = 0.06
 # Of the other programs, those named: with at least so much of a core, and how many.
 CULPRIT_FROM = 0.05
 CULPRITS_NAMED = 3
@@ -22,9 +23,9 @@ class Usage:
 
     cores: how many of the session's cores this host has. busy_seconds: user, nice and steal time of
     these cores. own_seconds: user time of the session's own processes. steal_seconds: what the
-    hypervisor gave to others, a part of busy_seconds. wait_seconds: how long threads of the ranks
-    were ready to run and did not, summed over threads. throttled_seconds: how long the cgroup's
-    quota stopped the session.
+    hypervisor gave to others, a part of busy_seconds. wait_seconds: how long the ranks' busiest
+    threads, one for each of their cores, were ready to run and did not. throttled_seconds: how long
+    the cgroup's quota stopped the session.
     """
 
     wall_seconds: float
@@ -34,6 +35,11 @@ class Usage:
     steal_seconds: float
     wait_seconds: float
     throttled_seconds: float
+
+    @property
+    def taken_seconds(self) -> float:
+        """What others took that the ranks wanted: no more than these waited. The rest was idle."""
+        return max(0.0, min(self.busy_seconds - self.own_seconds, self.wait_seconds))
 
 
 def foreign_share(usages: Sequence[Usage]) -> float:
@@ -45,12 +51,18 @@ def foreign_share(usages: Sequence[Usage]) -> float:
 
 
 def is_disturbed(usages: Sequence[Usage | None]) -> bool:
-    """Whether others took so much of the cores that what was timed meanwhile cannot be used.
+    """Whether others took so much of the cores from the ranks that what was timed meanwhile cannot
+    be used.
 
     Nothing is known of None, which counts as undisturbed.
     """
-    known = [usage for usage in usages if usage is not None]
-    return foreign_share(known) > DISTURBED_ABOVE
+    return taken_share([usage for usage in usages if usage is not None]) > DISTURBED_ABOVE
+
+
+def taken_share(usages: Sequence[Usage]) -> float:
+    """Returns the share of the cores that others took from the ranks, from 0 to 1. What a program
+    under `nice` does while the cores are idle is none of it."""
+    return _share(usages, [usage.taken_seconds for usage in usages])
 
 
 @dataclass(frozen=True)
@@ -69,12 +81,14 @@ class Disturbance:
     """What others did to the session's cores during a round's timed part, or several.
 
     at: when it began, in seconds since the session did. usage: of all timed blocks together.
-    culprits: those that used the CPU most first; they were watched for watched_seconds, pauses
-    between blocks included. mhz: the cores' mean frequency; None where the kernel does not tell.
+    taken_seconds: theirs (Usage.taken_seconds), added up. culprits: those that used the CPU most
+    first; they were watched for watched_seconds, pauses between blocks included. mhz: the cores'
+    mean frequency; None where the kernel does not tell.
     """
 
     at: float
     usage: Usage
+    taken_seconds: float
     watched_seconds: float
     culprits: tuple[Culprit, ...] = ()
     mhz: float | None = None
@@ -92,8 +106,12 @@ class Disturbance:
         return _share([self.usage], [self.usage.steal_seconds])
 
     @property
+    def taken_share(self) -> float:
+        return _share([self.usage], [self.taken_seconds])
+
+    @property
     def is_disturbed(self) -> bool:
-        return is_disturbed([self.usage])
+        return self.taken_share > DISTURBED_ABOVE
 
     def core_share(self, culprit: Culprit) -> float:
         """Returns how much of one core it used; of a program of several threads, of several."""
@@ -133,6 +151,7 @@ def together(disturbances: Iterable[Disturbance | None]) -> Disturbance | None:
     return Disturbance(
         known[0].at,
         total(each.usage for each in known),
+        sum(each.taken_seconds for each in known),
         sum(each.watched_seconds for each in known),
         tuple(sorted(spent.values(), key=lambda culprit: -culprit.cpu_seconds)),
         fmean(told) if told else None,

@@ -74,6 +74,7 @@ def disturbances(session: Document) -> list[Disturbance]:
         Disturbance(
             each["at"],
             Usage(**each["usage"]),
+            each["taken_seconds"],
             each["watched_seconds"],
             tuple(Culprit(**{**c, "cores": tuple(c["cores"])}) for c in each["culprits"]),
             each["mhz"],

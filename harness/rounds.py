@@ -376,7 +376,8 @@ class Runner:
         for kind in self._shuffled(visit.kinds):
             before = self._reading(group)
             block = self._block(group, launch, kind, turn, self.steps[visit.arm, kind])
-            usage = used(before, self._reading(group))
+            after = self._reading(group)
+            usage = used(before, after, self._cores_here(visit.arm)) if before and after else None
             launch.blocks.append(replace(block, visit=number, usage=usage))
         group.pause()
 
@@ -385,6 +386,11 @@ class Runner:
             return None
         here = socket.gethostname()
         return self.meter.read(rank.pid for rank in group.ranks if rank.host == here)
+
+    def _cores_here(self, arm: Arm) -> int:
+        """How many its ranks on this host compute on; one that ranks share counts for each."""
+        slots, here = self.starter.slots[: arm.world_size], socket.gethostname()
+        return sum(len(slot.cores) for slot in slots if slot.host == here)
 
     def _exchange(
         self,

@@ -156,6 +156,7 @@ def disturbance_document(disturbances: Sequence[Disturbance]) -> Document | None
         return None
     return {
         "foreign_share": whole.foreign_share,
+        "taken_share": whole.taken_share,
         "wait_share": whole.wait_share,
         "steal_share": whole.steal_share,
         "throttled_seconds": whole.usage.throttled_seconds,

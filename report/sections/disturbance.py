@@ -11,8 +11,9 @@ from report.words import plural
 
 # The shares of the cores that are drawn over time: what people call them, by column.
 SHARES = {
-    "foreign": "taken by other programs",
-    "wait": "ready to run, and waiting",
+    "foreign": "used by other programs",
+    "taken": "taken from the ranks",
+    "wait": "ranks waited",
     "steal": "stolen by the hypervisor",
 }
 ROUNDS = (
@@ -42,8 +43,8 @@ def section(session: Document | None) -> Section | None:
         "disturbance",
         "Disturbance",
         "What else the cores of the session did during timed blocks, on the host of its driver. A "
-        f"pair of blocks during which others took more than {100 * DISTURBED_ABOVE:.0f} % is taken "
-        "again.",
+        f"pair of blocks during which they took more than {100 * DISTURBED_ABOVE:.0f} % from ranks "
+        "that wanted it is taken again.",
         tuple(figures),
     )
 
@@ -53,6 +54,7 @@ def _over_time(whole: Disturbance, rounds: list[Disturbance]) -> Figure:
         {
             "minute": each.at / 60,
             "foreign": each.foreign_share,
+            "taken": each.taken_share,
             "wait": each.wait_share,
             "steal": each.steal_share,
             "throttled": each.usage.throttled_seconds,
@@ -61,8 +63,9 @@ def _over_time(whole: Disturbance, rounds: list[Disturbance]) -> Figure:
         for each in rounds
     ]
     disturbed = sum(each.is_disturbed for each in rounds)
-    says = f"Other programs took {100 * whole.foreign_share:.0f} % of the cores; "
-    says += f"{disturbed} of {plural(len(rounds), 'round')} had more than is allowed."
+    says = f"Other programs used {100 * whole.foreign_share:.0f} % of the cores, "
+    says += f"{100 * whole.taken_share:.0f} % that the ranks wanted; {disturbed} of "
+    says += f"{plural(len(rounds), 'round')} had more of that than is allowed."
     table = Table(ROUNDS, tuple(rows))
     return Figure("disturbance", "Cores taken by others, round by round", says, table, _plot())
 

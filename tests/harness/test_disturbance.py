@@ -81,24 +81,23 @@ def test_own_is_what_the_session_has_started_directly_or_not():
 
 
 def reading(at: float, busy: float = 0.0, own: float = 0.0, wait: float = 0.0) -> Reading:
-    return Reading(at, 2, busy, 0.0, {7: own}, {"7": wait}, 0.0)
+    return Reading(at, 2, busy, 0.0, {7: own}, {"7": (own, wait), "8": (0.1, 9 * at)}, 0.0)
 
 
 def test_usage_is_what_was_added_between_two_readings():
-    assert used(reading(1.0, 5.0, 2.0, 0.5), reading(1.5, 5.75, 2.5, 0.75)) == Usage(
-        0.5, 2, 0.75, 0.5, 0.0, 0.25, 0.0
-    )
+    before, after = reading(1.0, 5.0, 2.0, 0.5), reading(1.5, 5.75, 2.5, 0.75)
+    assert used(before, after, 1) == Usage(0.5, 2, 0.75, 0.5, 0.0, 0.25, 0.0)
+
+
+def test_of_as_many_threads_as_ranks_have_cores_the_wait_counts():
+    before, after = reading(1.0, 5.0, 2.0, 0.5), reading(1.5, 5.75, 2.5, 0.75)
+    assert used(before, after, 2).wait_seconds == 0.25 + 9 * 0.5
 
 
 def test_a_process_that_has_ended_meanwhile_takes_nothing_back():
     after = Reading(2.0, 2, 1.0, 0.0, {}, {}, 0.0)
-    measured = used(reading(1.0, 0.0, 5.0, 5.0), after)
-    assert measured is not None
+    measured = used(reading(1.0, 0.0, 5.0, 5.0), after, 1)
     assert (measured.own_seconds, measured.wait_seconds) == (0.0, 0.0)
-
-
-def test_without_a_meter_there_is_no_usage():
-    assert used(None, None) is None
 
 
 def test_a_host_without_slots_has_no_meter():
@@ -171,9 +170,8 @@ def test_a_process_that_computes_is_seen_and_named_and_our_own_is_not(spinning):
     while any((user_seconds(pid) or 0.0) < began[pid] + 0.2 for pid in spinning):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    measured = used(before, meter.read([own]))
+    measured = used(before, meter.read([own]), 1)
     meter.watch()
-    assert measured is not None
     assert measured.own_seconds >= 0.2
     # Ticks of 10 ms are cut off at either end, of every core.
     assert measured.busy_seconds - measured.own_seconds > 0.1
@@ -202,6 +200,17 @@ def test_where_nothing_was_read_nothing_is_disturbed():
     assert not is_disturbed([])
 
 
+def test_what_others_use_of_idle_cores_disturbs_nobody():
+    idle, wanted = usage(0.5, wait=0.02), usage(0.5, wait=0.4)
+    assert foreign_share([idle, idle]) == pytest.approx(0.5)
+    assert not is_disturbed([idle, idle])
+    assert is_disturbed([idle, wanted])
+
+
+def test_ranks_that_wait_for_each_other_disturb_nobody():
+    assert not is_disturbed([usage(0.01, wait=0.9)])
+
+
 def test_who_took_the_cores_is_said_with_what_to_do():
     python, make = Culprit("python", 1234, 9.6, (1,)), Culprit("make", 77, 2.0, (0, 1))
     quiet = Culprit("sshd", 5, 0.1, (0,))
@@ -217,7 +226,7 @@ def test_what_cannot_be_seen_is_not_named():
 
 
 def test_time_stolen_by_the_hypervisor_is_nobodys_to_stop():
-    stolen = Disturbance(0.0, Usage(10.0, 2, 16.0, 10.0, 5.0, 5.0, 0.0), 20.0)
+    stolen = Disturbance(0.0, Usage(10.0, 2, 16.0, 10.0, 5.0, 5.0, 0.0), 5.0, 20.0)
     assert "hypervisor" in stolen.reason()
     assert stolen.reason().endswith("wait")
     assert "stop" not in stolen.reason()

@@ -17,7 +17,9 @@ from harness.cpu_usage import Reading
 from harness.disturbance import Disturbance, Usage, total
 from harness.launch.group import GroupFailed, NotStarted
 from harness.launch.job import LaunchError, SlotGone
+from harness.machine import local_machine
 from harness.measurement import Block, back_to_back, is_disturbed
+from harness.placement import local_offers, place
 from harness.plan import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
 from harness.rounds import (
     CORRECTNESS_STEPS,
@@ -176,10 +178,10 @@ class FakeMeter:
         block, is_end = divmod(self._readings, 2)
         self._readings += 1
         self._busy += 0.5 if is_end and block in self._disturbed else 0.0
-        return Reading(self._readings / 2, 2, self._busy, 0.0, {}, {"1": self._busy}, 0.0)
+        return Reading(self._readings / 2, 2, self._busy, 0.0, {}, {"1": (0.0, self._busy)}, 0.0)
 
     def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
-        return Disturbance(0.0, total(usages), 1.0)
+        return Disturbance(0.0, total(usages), 0.0, 1.0)
 
 
 def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
@@ -188,6 +190,7 @@ def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
         forking=stage.forking,
         cores=stage.cores,
         hub=SimpleNamespace(pump=lambda s: None),
+        slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
     )
     given: dict[str, Any] = {

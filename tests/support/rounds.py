@@ -40,8 +40,10 @@ def samples_per_step(arm: Arm, kind: BlockKind) -> int:
     return arm.workload.batch * (1 if kind is BlockKind.SPLIT else arm.world_size)
 
 
-def usage(foreign: float = 0.0, wait: float = 0.0, wall_seconds: float = 0.4) -> Usage:
-    """Of two cores, of which others took and ranks waited for such shares."""
+def usage(foreign: float = 0.0, wait: float | None = None, wall_seconds: float = 0.4) -> Usage:
+    """Of two cores, of which others used, and ranks waited for, such shares; by default for what
+    the others used."""
+    wait = foreign if wait is None else wait
     offered = 2 * wall_seconds
     own = offered * (0.9 - foreign)
     return Usage(wall_seconds, 2, offered * 0.9, own, 0.0, offered * wait, 0.0)
@@ -49,7 +51,8 @@ def usage(foreign: float = 0.0, wait: float = 0.0, wall_seconds: float = 0.4) ->
 
 def disturbance(foreign: float = 0.0, at: float = 60.0, *culprits: Culprit) -> Disturbance:
     """Of a round of 20 s, half of them timed, that began so many seconds after the session."""
-    return Disturbance(at, usage(foreign, wall_seconds=10.0), 20.0, culprits)
+    measured = usage(foreign, wall_seconds=10.0)
+    return Disturbance(at, measured, measured.taken_seconds, 20.0, culprits)
 
 
 def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> dict[str, Any]:
