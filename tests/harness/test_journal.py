@@ -90,8 +90,8 @@ def test_the_summary_has_every_case_of_all_parts_and_the_status(tmp_path):
 
 
 def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
-    usage = Usage(1.0, 2, 2.0, 1.0, 0.0, 0.0, 0.0)
-    found = Disturbance(0.0, usage, 1.0, (Culprit("python", 1234, 0.9, (1,)),))
+    usage = Usage(1.0, 2, 2.0, 1.0, 0.0, wait_seconds=1.0, throttled_seconds=0.0)
+    found = Disturbance(0.0, usage, 1.0, 1.0, (Culprit("python", 1234, 0.9, (1,)),))
     session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbances=[found])
     kept = Journal(make_store(tmp_path), session, TOLD, NOTHING_EARLIER, began=0.0)
     kept.end(0)
