@@ -43,8 +43,8 @@ def section(session: Document | None) -> Section | None:
         "disturbance",
         "Disturbance",
         "What else the cores of the session did during timed blocks, on the host of its driver. A "
-        f"pair of blocks is taken again if others took more than {100 * DISTURBED_ABOVE:.0f} % from "
-        "ranks that wanted it.",
+        f"pair of blocks is taken again if others took more than {100 * DISTURBED_ABOVE:.0f} % "
+        "from ranks that wanted it.",
         tuple(figures),
     )
 
