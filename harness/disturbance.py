@@ -125,7 +125,11 @@ class Disturbance:
             return f"{took} (most of it stolen by the hypervisor for other machines): wait"
         named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]
         told = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
-        return f"{took} ({told or 'none that can be seen from here'}): stop them or wait"
+        text = f"{took} ({told or 'none that can be seen from here'}): stop them or wait"
+        if self.usage.throttled_seconds < self.taken_seconds / 2:
+            return text
+        seconds = self.usage.throttled_seconds
+        return f"{text}; the quota of its cgroup stopped the session for {seconds:.1f} s: raise it"
 
     def _named(self, culprit: Culprit) -> str:
         share = f"{100 * self.core_share(culprit):.0f} %"

@@ -43,8 +43,8 @@ def section(session: Document | None) -> Section | None:
         "disturbance",
         "Disturbance",
         "What else the cores of the session did during timed blocks, on the host of its driver. A "
-        f"pair of blocks during which they took more than {100 * DISTURBED_ABOVE:.0f} % from ranks "
-        "that wanted it is taken again.",
+        f"pair of blocks is taken again if others took more than {100 * DISTURBED_ABOVE:.0f} % "
+        "from ranks that wanted it.",
         tuple(figures),
     )
 
@@ -67,7 +67,7 @@ def _over_time(whole: Disturbance, rounds: list[Disturbance]) -> Figure:
     says += f"{100 * whole.taken_share:.0f} % that the ranks wanted; {disturbed} of "
     says += f"{plural(len(rounds), 'round')} had more of that than is allowed."
     table = Table(ROUNDS, tuple(rows))
-    return Figure("disturbance", "Cores taken by others, round by round", says, table, _plot())
+    return Figure("disturbance", "Cores used by others, round by round", says, table, _plot())
 
 
 def _plot() -> Plot:

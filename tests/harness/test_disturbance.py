@@ -232,6 +232,13 @@ def test_time_stolen_by_the_hypervisor_is_nobodys_to_stop():
     assert "stop" not in stolen.reason()
 
 
+def test_a_quota_that_stopped_the_session_is_told_too():
+    stopped = Disturbance(0.0, Usage(10.0, 2, 16.0, 10.0, 0.0, 5.0, 3.5), 5.0, 20.0)
+    assert stopped.reason().endswith(
+        "the quota of its cgroup stopped the session for 3.5 s: raise it"
+    )
+
+
 def test_of_several_rounds_the_figures_are_added_up():
     python, make = Culprit("python", 1234, 4.0, (1,)), Culprit("make", 77, 5.0, (0,))
     again = Culprit("python", 1234, 2.0, (0,))
