@@ -26,9 +26,10 @@ from harness.walk import Pair, Visit, walk
 from harness.wire import Phase
 from models.inputs.errors import DataError
 
-# The first step of a kind has its graph optimized; from the second or third on they take as long as
-# later ones.
-WARM_UP_STEPS = 2
+# Of a block, where a launch has one kind of them; several share these steps: a process takes new
+# memory for its first 15 or so, of whatever kind. A kind has only its first step, whose graph has
+# yet to be optimized, for itself.
+WARM_UP_STEPS = 5
 WARM_UP_BLOCKS_MAX = 8
 # Of a run in which all ranks meet before every step, and of what Horovod records.
 MET_STEPS = 60
@@ -342,10 +343,12 @@ class Runner:
         for transfer in self.transfers.get(arm, ()):
             first = self._series(groups, result, arm, transfer, 0, WARM_UP_REPEATS)
             self.repeats.setdefault((arm, transfer), affordable_repeats(first))
-        for kind in self._shuffled(self.kinds[arm]):
+        kinds = self._shuffled(self.kinds[arm])
+        for kind in kinds:
+            steps = math.ceil(WARM_UP_STEPS / len(kinds))
             seconds: list[float] = []
             while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
-                block = self._block(group, launch, kind, len(seconds), WARM_UP_STEPS)
+                block = self._block(group, launch, kind, len(seconds), steps)
                 seconds.append(block.seconds)
                 launch.warm_up.append(block)
         group.pause()

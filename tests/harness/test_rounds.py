@@ -227,7 +227,7 @@ def turns(measured: Any) -> dict[Arm, list[int]]:
 
 def timed(stage: Stage) -> list[Arm]:
     """The arms in the order of their timed blocks, warm-up left out."""
-    return [arm for arm, details in stage.of("block") if details["steps"] != WARM_UP_STEPS]
+    return [arm for arm, details in stage.of("block") if details["steps"] > WARM_UP_STEPS]
 
 
 # Order -----------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ def test_the_order_is_drawn_anew_every_round(stage):
 
 def test_kinds_of_blocks_are_shuffled_within_a_turn(stage):
     make_runner(stage, turns=20, kinds={HOROVOD_2: {FULL, LOCAL}}).run(0, [HOROVOD_2])
-    blocks = [d["kind"] for _, d in stage.of("block") if d["steps"] != WARM_UP_STEPS]
+    blocks = [d["kind"] for _, d in stage.of("block") if d["steps"] > WARM_UP_STEPS]
     pairs = {tuple(blocks[i : i + 2]) for i in range(0, len(blocks), 2)}
     assert pairs == {("full", "local"), ("local", "full")}
 
@@ -445,11 +445,18 @@ def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
     assert len(measured.launches[HOROVOD_1].warm_up) == WARM_UP_BLOCKS_MAX
 
 
+def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
+    kinds = {HOROVOD_1: {FULL}, HOROVOD_2: {FULL, LOCAL, SPLIT}}
+    measured = make_runner(stage, kinds=kinds).run(0, [HOROVOD_1, HOROVOD_2])
+    steps = {arm: [b.steps for b in launch.warm_up] for arm, launch in measured.launches.items()}
+    assert steps == {HOROVOD_1: [5] * 3, HOROVOD_2: [2] * 9}
+
+
 @pytest.mark.parametrize(("step_seconds", "deadline_s"), [(0.2, 60), (2.0, 60), (7.0, 210)])
 def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, deadline_s):
     stage.step_seconds = {HOROVOD_1: step_seconds}
     make_runner(stage, kinds={HOROVOD_1: {FULL, LOCAL}}).run(0, [HOROVOD_1])
-    assert stage.deadlines[0] == ("block", WARM_UP_STEPS, 60), "nothing is known yet"
+    assert stage.deadlines[0] == ("block", 3, 60), "nothing is known yet"
     of_blocks = [wait for op, steps, wait in stage.deadlines if (op, steps) == ("block", 10)]
     assert of_blocks == [pytest.approx(deadline_s)] * 6
 
