@@ -103,7 +103,7 @@ soak: env ## start and end launches, good and bad ones, and see what is left beh
 simulate: env ## how often verdicts err, and how long they take: the tables of docs/
 	@$(ACTIVATE); python -m bench.simulation $(ARGS)
 
-trust: env data ## plant faults, in 20 more sessions of 15-30 min, and count what was noticed
+trust: env data ## plant faults, in 20 more sessions of up to 18 min, and count what was noticed
 	@$(ACTIVATE); python -m bench.trust $(ARGS)
 
 history: env ## import the sessions of results/, publish both histories, serve them
