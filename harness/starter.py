@@ -180,7 +180,7 @@ class Starter:
                 server.close()
             server = ForkServer(
                 self.stacks[arm.stack].interpreter,
-                self.scratch / f"server-{next(self._numbers)}",
+                self.scratch,
                 self.hub.address,
                 cores_of(self.slots),
             )

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,14 +22,14 @@ from harness.worker.competitor import is_stopped
 class ForkServer:
     """Starts at once, and imports while the first launchers start.
 
-    directory: a place for its socket and its output. hub: address of the session's hub. cores: that
-    it runs on. Raises OSError if it cannot be started. It ends with this process.
+    scratch: gets a directory for its socket and its output. hub: address of the session's hub.
+    cores: that it runs on. Raises OSError if it cannot be started. It ends with this process.
     """
 
-    def __init__(self, interpreter: str, directory: Path, hub: str, cores: Iterable[int]) -> None:
+    def __init__(self, interpreter: str, scratch: Path, hub: str, cores: Iterable[int]) -> None:
         self.interpreter = interpreter
-        self.directory = directory
-        directory.mkdir(parents=True)
+        scratch.mkdir(parents=True, exist_ok=True)
+        self.directory = directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch))
         place = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         with (
             socket.socket(socket.AF_UNIX) as listener,
