@@ -42,8 +42,6 @@ NOT_THE_SAME = (
     "for what favours one of them, and measure again"
 )
 
-ALL_DISTURBED = "other programs disturbed every round"
-
 
 class Judging:
     """Judges comparisons of one workload and one kind of work, as rounds come in."""
@@ -151,7 +149,7 @@ class Judging:
         if unjudged:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
         if not rows:
-            return self._with(outcome, Verdict.INCONCLUSIVE, rule, ALL_DISTURBED)
+            return self._disturbed(outcome, rule)
         if rule is None and comparison.is_trial:
             return self._with(
                 outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"
@@ -167,6 +165,17 @@ class Judging:
             return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
         noise = self._noise(comparison)
         return replace(outcome, judgement=judge_rounds(rows, rule, looks, noise, forced=final))
+
+    def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
+        """Show what disturbed rounds observed, and rest nothing on it."""
+        values = [median(observed(outcome.comparison, each, True)) for each in outcome.rounds]
+        shown = self._with(
+            replace(outcome, observations=tuple(values)),
+            Verdict.INCONCLUSIVE,
+            rule,
+            "other programs disturbed every round",
+        )
+        return replace(shown, observations=(), judgement=replace(shown.judgement, rounds=0))
 
     def _refusal(self, outcome: Outcome, rule: Rule) -> str:
         """Why runs of that length say nothing on the rule, in words; empty if they do."""

@@ -116,16 +116,16 @@ def observation(comparison: Comparison, measured: Round) -> float:
     return median(observed(comparison, measured))
 
 
-def observed(comparison: Comparison, measured: Round) -> list[float]:
+def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -> list[float]:
     """Returns the round's observation turn by turn, where arms took turns, without the turns that
-    other programs disturbed; nothing where that leaves too few. Otherwise the one value. Raises as
-    `observation` does."""
+    other programs disturbed; nothing where that leaves too few. Otherwise the one value.
+    disturbed: with those turns. Raises as `observation` does."""
     if not takes_turns(comparison, measured.schedule):
         return [_single_value(comparison, measured)]
     pairs = _pairs(comparison, measured)
     if not pairs:
         raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
-    sound = [pair for pair in pairs if not is_disturbed(pair)]
+    sound = [pair for pair in pairs if disturbed or not is_disturbed(pair)]
     if len(sound) < min(FEWEST_SOUND, len(pairs)):
         return []
     return [_log_ratio(pair) - math.log(comparison.ideal_ratio) for pair in sound]
