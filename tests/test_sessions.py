@@ -36,6 +36,7 @@ world_sizes = [1, 2]
 
 [sampling]
 looks = [8]
+early = false
 turns_min = 1
 turns_max = 1
 min_block_seconds = 0.05
@@ -331,7 +332,8 @@ def test_a_stack_may_be_held_against_itself(run: Run, tmp_path: Path) -> None:
     assert case["plan"]["candidate"]["strategy"] == "mirrored"
     (measured,) = case["rounds"]
     ours, theirs = (launch["blocks"] for launch in measured["launches"])
-    assert len(ours) == len(theirs) == 1
+    # One turn, and once more where other programs disturbed it.
+    assert 1 <= len(ours) == len(theirs) <= 2
     assert case["verdict"]["threshold"]["fail_below"] == 0.98
     session = written["session.json"]
     assert (session["against"], session["changed"]) == (sys.executable, [])
@@ -352,7 +354,9 @@ def test_another_stack_is_measured_than_pytests_own(run: Run, tmp_path: Path) ->
     assert done.returncode == 6, done.stdout
     (measured,) = documents(tmp_path)["weak_scaling-alexnet_s-np2.json"]["rounds"]
     assert len(measured["launches"]) == 2
-    assert started.read_text().split().count("harness.worker") == 3, "one rank, and two"
+    # One of one rank and one of two, for which a server forks them.
+    names = [Path(line).name for line in started.read_text().split()]
+    assert sorted(names) == ["harness.worker.server", *["stub.py"] * 3]
 
 
 def test_nothing_selected_is_no_pass(run: Run) -> None:
@@ -478,7 +482,11 @@ LIVE_LINE = re.compile(rb"\r\[ *[\d.]+ s\] ([^\r\n]*)\x1b\[K")
 
 
 def without_figures(lines: Sequence[str]) -> list[str]:
-    """As two sessions have them in common."""
+    """As two sessions have them in common: not what other programs did meanwhile."""
+    ends = [i for i, line in enumerate(lines) if " min, " in line]
+    begins = [i for i, line in enumerate(lines) if line.startswith("INCONCLUSIVE ")]
+    if begins:
+        lines = [*lines[: begins[0]], *lines[ends[-1] :]]
     texts = [re.sub(r"[\d.]+", "0", line.removeprefix("collecting ... ")) for line in lines]
     return [re.sub(r"([ =-])\1+", r"\1", re.sub(r"0T0Z-0", "0", text)).strip() for text in texts]
 
@@ -568,41 +576,42 @@ def test_a_terminal_that_is_closed_leaves_nothing(
 def test_a_killed_session_goes_on_where_it_was(
     run: Run, options: list[str], tmp_path: Path
 ) -> None:
+    """Two workloads have three rounds each; then every one is on disk before the next begins."""
     two_workloads = ["-k", "efficiency or (test_sweep and broadcast)"]
     process = subprocess.Popen(
-        command(["perf/", *options, *two_workloads], 0),
+        command(["perf/", *options, *two_workloads, "--budget=3"], 0),
         cwd=ROOT,
         env=rank_environment(sys.executable),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    decided = "framework_tax-broadcast-sweep-np2.json"
-    deadline = time.monotonic() + 60
-    while decided not in documents(tmp_path) and time.monotonic() < deadline:
+    undecided = "framework_tax-broadcast-sweep-np2.json"
+    deadline = time.monotonic() + 150
+    while undecided not in documents(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.05)
     process.kill()
     process.wait()
     before = documents(tmp_path)
-    assert before.keys() == {decided, "session.json"}, "it was killed too late"
+    assert before.keys() == {undecided, "session.json"}, "it was killed too late"
     assert before["session.json"]["exit_status"] is None
+    recorded = before[undecided]["rounds"]
+    assert len(recorded) == 3
     (directory,) = (tmp_path / "results" / "runs").iterdir()
     refused = run(*two_workloads, f"--resume={directory}", "--batch-size=16")
     assert refused.returncode == 4
     assert "batch: 8 -> 16" in refused.stderr
-    resumed = run(*two_workloads, f"--resume={directory}")
-    assert resumed.returncode == 6, resumed.stdout
+    resumed = run(*two_workloads, f"--resume={directory}", "--budget=0.4")
     after = documents(tmp_path)
     assert after.keys() == {*before, "communication-alexnet_s-np2.json"}
-    assert after[decided] == before[decided]
+    # The other workload has its three rounds first.
+    assert len(after["communication-alexnet_s-np2.json"]["rounds"]) >= 1
+    assert after[undecided]["rounds"][:3] == recorded
     session = after["session.json"]
-    assert session["exit_status"] == 6
+    assert session["exit_status"] == resumed.returncode == 6, resumed.stdout
     assert session["taken_over"] == ["framework_tax[broadcast-sweep-np2]"]
     assert len(session["resumed_at"]) == 1
     assert session["elapsed_seconds"] > before["session.json"]["elapsed_seconds"]
-    (line,) = (text for text in resumed.stdout.splitlines() if text.startswith("tax/bc"))
-    assert line.endswith("INCONCLUSIVE *")
     assert "np 2: busbw in GB/s" in resumed.stdout
-    assert "sweep collectives  round" not in resumed.stdout
 
 
 @pytest.mark.parametrize("how", ["a file", "read-only"])
@@ -638,16 +647,16 @@ def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -
 
 
 def workers_below(pid: int) -> list[int]:
-    """Ranks (`python -m harness.worker`) among the descendants of a process."""
+    """Ranks, fresh or forked, among the descendants of a process."""
     found, pending = [], [pid]
     while pending:
         parent = pending.pop()
         try:
             children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-            arguments = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+            name = Path(f"/proc/{parent}/comm").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if arguments[0].endswith(b"python") and b"harness.worker" in arguments:
+        if name.startswith("hvd-rank"):
             found.append(parent)
         pending += map(int, children)
     return found
