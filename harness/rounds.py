@@ -29,7 +29,7 @@ from models.inputs.errors import DataError
 # Of a block, where a launch has one kind of them; several share these steps: a process takes new
 # memory for its first 15 or so, of whatever kind. A kind has only its first step, whose graph has
 # yet to be optimized, for itself.
-WARM_UP_STEPS = 5
+WARM_UP_STEPS, FEWEST_WARM_UP_STEPS = 5, 3
 WARM_UP_BLOCKS_MAX = 8
 # Of a run in which all ranks meet before every step, and of what Horovod records.
 MET_STEPS = 60
@@ -345,7 +345,7 @@ class Runner:
             self.repeats.setdefault((arm, transfer), affordable_repeats(first))
         kinds = self._shuffled(self.kinds[arm])
         for kind in kinds:
-            steps = math.ceil(WARM_UP_STEPS / len(kinds))
+            steps = max(FEWEST_WARM_UP_STEPS, math.ceil(WARM_UP_STEPS / len(kinds)))
             seconds: list[float] = []
             while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
                 block = self._block(group, launch, kind, len(seconds), steps)
