@@ -97,7 +97,7 @@ class Group:
         self.ranks = [Rank() for _ in configs]
         self._configs = configs
         self._hub = hub
-        self._address = hub.expect(self)
+        self.address = hub.expect(self)
         self._scratch = order.scratch
         self._paused = False
         self._began = time.monotonic()
@@ -108,7 +108,7 @@ class Group:
         self._shared: list[tuple[int, str]] = []
         # What is waited for, the start-up at first, and since when, in seconds since the launch.
         self._op, self._asked_at = "", 0.0
-        environment = {**order.environment, DRIVER_VARIABLE: self._address}
+        environment = {**order.environment, DRIVER_VARIABLE: self.address}
         stub = tuple(server.command) if server is not None else ()
         self._job: Job | None = None
         try:
@@ -282,7 +282,7 @@ class Group:
 
     def end(self) -> None:
         """Kill whatever still runs, and clean up after it."""
-        self._hub.forget(self._address)
+        self._hub.forget(self.address)
         if self.server is not None:
             self.kill()  # the server would, unless it is stopped
         job, self._job = self._job, None

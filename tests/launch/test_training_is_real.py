@@ -24,6 +24,7 @@ from tests.support.groups import (
     TRANSFORMER,
     WORKLOAD,
     MakeStarter,
+    environments,
     horovod,
     mirrored,
     multiworker,
@@ -96,8 +97,8 @@ def test_what_horovod_reads_from_its_environment_is_there(
     start: Start, launcher: str, variant: str, setting: str
 ) -> None:
     group = start(launcher, replace(horovod(2), exchange=variant))
-    for rank in group.ranks:
-        assert setting in Path(f"/proc/{rank.pid}/environ").read_text().split("\0")
+    told = environments(group)
+    assert [setting in given for given in told] == [True] * 2
 
 
 def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(start: Start) -> None:
@@ -120,9 +121,11 @@ def test_replicas_that_begin_otherwise_are_given_the_state_of_rank_0(
     workload: Workload,
     share_startup: bool,
 ) -> None:
-    def of_other_seeds(arm: str, launcher: Any, hub: Any, order: Any, configs: Any) -> Group:
+    def of_other_seeds(
+        arm: str, launcher: Any, hub: Any, order: Any, configs: Any, *others: Any
+    ) -> Group:
         seeded = [{**each, "seed": rank} for rank, each in enumerate(configs)]
-        return Group(arm, launcher, hub, order, seeded)
+        return Group(arm, launcher, hub, order, seeded, *others)
 
     monkeypatch.setattr("harness.starter.Group", of_other_seeds)
     starter = make_starter("mpirun")

@@ -11,6 +11,7 @@ from harness.launch.group import Group
 from harness.plan import Arm, Strategy, Workload
 from harness.rounds import CORRECTNESS_STEPS
 from harness.starter import Starter
+from harness.wire import DRIVER_VARIABLE
 
 # Small enough to trace in a second, of the shape that the default profile trains.
 WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8)
@@ -71,3 +72,18 @@ def update_difference(
     begun, end = flat(expected, "begun"), flat(expected, "trained")
     np.testing.assert_array_equal(flat(weights, "begun"), begun)
     return float(np.linalg.norm(flat(weights, "trained") - end) / np.linalg.norm(end - begun))
+
+
+def environments(group: Group) -> list[list[str]]:
+    """What a launcher gave each of the group's processes, as NAME=value. A forked rank has the
+    environment of its stub, which /proc tells; of the rank itself it tells the fork server's."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            given = (process / "environ").read_text().split("\0")
+            name = (process / "comm").read_text()
+        except (OSError, UnicodeDecodeError):
+            continue  # it has ended, or is not ours
+        if name.startswith("hvd-stub") and f"{DRIVER_VARIABLE}={group.address}" in given:
+            found.append(given)
+    return found
