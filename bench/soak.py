@@ -64,7 +64,8 @@ def killed_while_stopped(group: Group) -> None:
 def server_killed(group: Group) -> None:
     assert group.server is not None
     os.kill(group.server.pid, signal.SIGKILL)
-    group.ask("evidence", DEADLINE_S)
+    while True:  # until the ranks have died of it
+        group.ask("evidence", DEADLINE_S)
 
 
 def dropped(group: Group) -> None:
