@@ -183,8 +183,9 @@ def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = 
         return Judgement(Verdict.INVALID, None, rule, count, str(error))
     figure = rule.shown(to_pass, to_fail)
     if math.isinf(to_pass.upper):
+        confidence = 100 * (1 - 2 * rule.alpha)
         reason = (
-            f"only {count} rounds: an interval of {100 * (1 - 2 * rule.alpha):.0f} % needs "
+            f"only {count} round{'s' * (count != 1)}: an interval of {confidence:.0f} % needs "
             f"{fewest_bounded(rule.alpha)} at least; raise --budget"
         )
         return Judgement(Verdict.INCONCLUSIVE, figure, rule, count, reason)
