@@ -285,8 +285,9 @@ class Runner:
         self.progress(_start_of(arms))
         to_come, starting = list(arms), set[Arm]()
         while to_come or starting:
-            while to_come and self._has_cores_for(to_come[0], starting):
-                arm = to_come.pop(0)
+            # Whoever fits beside those that are starting: an idle core would be lost.
+            while arm := next((a for a in to_come if self._has_cores_for(a, starting)), None):
+                to_come.remove(arm)
                 self._start_one(result, arm, groups, share_startup=len(arms) > 1)
                 if arm in groups:
                     starting.add(arm)

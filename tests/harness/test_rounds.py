@@ -300,6 +300,15 @@ def test_as_many_processes_start_at_once_as_there_are_cores(cores, most):
     assert max(found) == most
 
 
+def test_arms_that_leave_a_core_idle_start_together():
+    for seed in range(10):
+        stage = Stage(cores=2)
+        make_runner(stage, seed).run(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
+        steps = [(arm, what) for arm, what, _ in stage.log if what in ("start", "wait_ready")]
+        both = [(MIRRORED_2, "start"), (HOROVOD_1, "start")]
+        assert abs(steps.index(both[0]) - steps.index(both[1])) == 1
+
+
 @pytest.mark.parametrize("work", Work)
 def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
     make_runner(stage, work=work).run(0, [HOROVOD_2])
