@@ -13,7 +13,14 @@ from harness.collectives import Collective
 from harness.outcome import Outcome
 from harness.plan import Comparison, Question
 from harness.stats import Interval
-from harness.verdict import Floor, Judgement, Verdict, is_bounded, smallest_visible_change
+from harness.verdict import (
+    Floor,
+    Judgement,
+    Verdict,
+    confidence,
+    is_bounded,
+    smallest_visible_change,
+)
 
 WIDTH = 80
 _NAMES = {
@@ -151,10 +158,10 @@ def explanation(outcome: Outcome) -> str:
     judgement, failure = outcome.judgement, outcome.failure
     parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
     if judgement.figure is not None:
-        confidence = 100 * (1 - 2 * judgement.figure.alpha)
+        covered = 100 * confidence(judgement.figure, judgement.rule, judgement.fail_alpha)
         held_to = f", must be {must_be(judgement)}" if judgement.rule else ""
         parts.append(
-            f"  figure {figure_text(judgement.figure).strip()} ({confidence:.0f} % interval, "
+            f"  figure {figure_text(judgement.figure).strip()} ({covered:.0f} % interval, "
             f"{judgement.rounds} rounds){held_to}"
         )
     if judgement.reason:

@@ -157,6 +157,16 @@ def as_ratio(interval: Interval) -> Interval:
     return Interval(estimate, lower, upper, interval.alpha, interval.observations)
 
 
+def confidence(figure: Interval, rule: Rule | None, fail_alpha: float | None) -> float:
+    """Returns the probability with which the interval that is shown covers the true value.
+
+    Of a floor or a ceiling one end may pass the figure and the other may fail it, and each end
+    has its own error rate. Both ends of any other interval have that of the figure.
+    """
+    other = fail_alpha if isinstance(rule, Floor | Ceiling) else None
+    return 1 - figure.alpha - (figure.alpha if other is None else other)
+
+
 def is_bounded(figure: Interval) -> bool:
     """Whether there were rounds enough for the bounds of a ratio."""
     return figure.lower > 0 and math.isfinite(figure.upper)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from harness.archive import Case
 from harness.stats import Interval
-from harness.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded
+from harness.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
 from report.content import CaseNote, Column, Figure, Row, Table
 from report.numbers import cells_of
 from report.plots import by_verdict, field, layered, rows_high
@@ -29,6 +29,7 @@ COLUMNS = (
     Column("figure", "figure", digits=3),
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
+    Column("confidence", "confidence", "%", digits=1),
     Column("must_be", "must be"),
     Column("margin", "margin", "%", digits=1),
     Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
@@ -103,18 +104,21 @@ def _row(case: Case) -> Row:
     # What is planted has to miss it.
     if figure is not None and rule is not None and bounded and not is_trial(case):
         margins = tuple(100 * share for share in margin(figure, rule))
-    visible = case.document["verdict"]["visible_change"]
+    word = case.document["verdict"]
+    visible = word["visible_change"]
+    covered = None if figure is None else confidence(figure, rule, word.get("fail_alpha"))
     return {
         "verdict": case.verdict.value,
         "question": question_of(case),
         "model": case.workload.model,
         "world_size": case.world_size,
         **cells_of(figure, "figure", "lower", "upper"),
+        "confidence": 100 * covered if covered is not None and bounded else None,
         "must_be": "" if rule is None else must_be(rule),
         "margin": margins[0],
         "margin_lower": margins[1],
         "margin_upper": margins[2],
-        "rounds": int(case.document["verdict"]["rounds"]),
+        "rounds": int(word["rounds"]),
         "visible_change": None if visible is None else 100 * visible,
         "nodes": len(case.replicas_per_node),
         "case": case.name,

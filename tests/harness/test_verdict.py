@@ -5,6 +5,7 @@ import pytest
 
 from harness.stats import Interval, hodges_lehmann
 from harness.verdict import (
+    confidence,
     REGRESSION,
     Band,
     Ceiling,
@@ -79,6 +80,17 @@ def test_equivalence_needs_both_one_sided_tests(lower, upper, verdict):
 def test_the_error_rates_are_those_of_the_rules():
     assert Floor.at(0.9).alpha == 0.025
     assert Band(0.95, 1.05).alpha == 0.05
+
+
+def test_an_interval_covers_what_neither_of_its_ends_may_miss():
+    below = [math.log(0.7 + 0.01 * step) for step in range(8)]
+    floor, band = judge(below, Floor.at(0.75), 0.0118), judge(below, Band(0.72, 1.4), 0.0236)
+    assert floor.figure is not None
+    assert band.figure is not None
+    assert confidence(floor.figure, floor.rule, 0.0118) == pytest.approx(1 - 0.025 - 0.0118)
+    # It did not pass, so both ends are those that may FAIL it.
+    assert confidence(band.figure, band.rule, 0.0236) == pytest.approx(1 - 2 * 0.0236)
+    assert confidence(floor.figure, floor.rule, None) == pytest.approx(0.95)
 
 
 def test_rules_say_what_they_ask():

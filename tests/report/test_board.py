@@ -132,6 +132,15 @@ def test_both_limits_of_a_regression_are_told_and_what_fails_by_one_keeps_neithe
     assert note.paragraphs[0].endswith("of 6 rounds, must be >= 0.95, and not surely < 0.98")
 
 
+def test_every_interval_stands_with_its_confidence(tmp_path):
+    nothing = outcome(PARITY, [], verdict=Verdict.INVALID, reason="a rank diverged")
+    unmeasured, judged = board.board(
+        cases_of(tmp_path, outcome(WEAK, [0.9] * 6), nothing)
+    ).table.rows
+    assert judged["confidence"] == pytest.approx(95)
+    assert unmeasured["confidence"] is None
+
+
 def test_what_passed_needs_no_note(tmp_path):
     assert board.note(cases_of(tmp_path, outcome(WEAK, [0.9] * 6))[0]) is None
 
