@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Mapping
 
@@ -36,6 +37,8 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}: know {', '.join(PARTS)}")
+    # Whoever ends it, nothing that it started is left.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = local_machine()
     options = Options(profile="default", models=given.models)
     campaign = plan_campaign(options, machine, local_offers(machine))
