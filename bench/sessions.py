@@ -18,7 +18,7 @@ from statistics import fmean, median
 import numpy as np
 
 from bench.noise import NOISES, Array, Generator, Noise
-from harness.interim import EARLY_LOOKS, judge_rounds, next_look
+from harness.interim import EARLY_LOOKS, is_failing, judge_rounds, next_look
 from harness.machine_record import LATEST, Load, MachineRecord, Variances
 from harness.plan import Comparison, Question, Side, Workload
 from harness.questions import against, communication, parity, same, strong_scaling, weak_scaling
@@ -152,7 +152,14 @@ class Session:
         """As harness.workload_rounds has it."""
         if number <= EARLY_LOOKS[0]:
             return FEWEST_TURNS
-        turn_sd = math.sqrt(median(turn_variance(self.rows[case]) for case in left))
+        open_ = [
+            self.rows[case]
+            for case in left
+            if not is_failing(self.rows[case], case.rule, self.known[case.load])
+        ]
+        if not open_:
+            return FEWEST_TURNS
+        turn_sd = math.sqrt(median(map(turn_variance, open_)))
         launch_sd = self.known[left[0].load].launch_sd
         worth = turns_worth(turn_sd, launch_sd, *SECONDS[left[0].model], MOST_TURNS)
         return max(FEWEST_TURNS, worth)

@@ -86,6 +86,13 @@ def judge_rounds(
     return _left_open(exact)
 
 
+def is_failing(rows: Sequence[Row], rule: Rule, noise: Noise) -> bool:
+    """Returns whether an early look would FAIL the comparison, if it could. It then waits for a
+    full look, which more turns a round bring no nearer."""
+    early = early_interval(rows, EARLY * rule.alpha, noise)
+    return early is not None and rule.fails(early)
+
+
 def _left_open(judgement: Judgement) -> Judgement:
     """Returns it without a verdict on the figure, which these rounds may not give."""
     if judgement.verdict is Verdict.INVALID or judgement.figure is None:

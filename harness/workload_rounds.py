@@ -14,7 +14,7 @@ from typing import Protocol
 
 from harness.cpu_usage import CpuMeter
 from harness.disturbance import Disturbance, together
-from harness.interim import EARLY_LOOKS, next_look
+from harness.interim import EARLY_LOOKS, is_failing, next_look
 from harness.judging import Judging
 from harness.measurement import Round, observed, takes_turns
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
@@ -239,12 +239,12 @@ class WorkloadRounds:
         return undecided + companions
 
     def _turns(self) -> int:
-        """The fewest of the profile in the first rounds, then as many as undecided comparisons are
-        worth; two of what is only shown."""
+        """Returns the fewest of the profile in the first rounds, and where all that is undecided
+        is failing; then as many as the other comparisons are worth. Two of what is only shown."""
         sampling, undecided = self._sampling, self.undecided
         if not undecided:
             return min(TURNS_SHOWN, sampling.turns_min)
-        rows = [self.rows[each] for each in undecided if each in self.rows]
+        rows = [self.rows[c] for c in undecided if c in self.rows and not self._is_failing(c)]
         turn_seconds = self._runner.turn_seconds
         if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
             return sampling.turns_min
@@ -254,6 +254,12 @@ class WorkloadRounds:
         launch_sd = noise.launch_sd if noise is not None else UNKNOWN_LAUNCH_SD
         worth = turns_worth(turn_sd, launch_sd, apart, turn_seconds, sampling.turns_max)
         return max(sampling.turns_min, worth)
+
+    def _is_failing(self, comparison: Comparison) -> bool:
+        rule, noise = self._rules.rule(comparison), self._session.noise(comparison)
+        if rule is None or noise is None:
+            return False
+        return is_failing(self.rows[comparison], rule, noise)
 
     def _round_seconds(self) -> float:
         """Of the next one, in proportion to the processes that it starts; 0 before the first."""

@@ -333,6 +333,14 @@ def test_first_rounds_take_the_fewest_turns_and_later_ones_what_they_are_worth(s
     assert set(later) == {7}
 
 
+def test_what_is_about_to_fail_takes_the_fewest_turns(stage):
+    stage.sampling = Sampling()
+    stage.script.spoil, stage.script.speed = restless, noisy(0.5, 0.01)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert set(stage.script.turns) == {4}
+
+
 def test_where_turns_are_alike_no_more_are_taken(stage):
     stage.sampling = Sampling(early=False)
     stage.measure(WEAK)

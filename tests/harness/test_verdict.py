@@ -5,7 +5,6 @@ import pytest
 
 from harness.stats import Interval, hodges_lehmann
 from harness.verdict import (
-    confidence,
     REGRESSION,
     Band,
     Ceiling,
@@ -13,6 +12,7 @@ from harness.verdict import (
     Judgement,
     Verdict,
     as_ratio,
+    confidence,
     decide,
     judge,
     smallest_visible_change,
