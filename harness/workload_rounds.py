@@ -19,7 +19,7 @@ from harness.judging import Judging
 from harness.measurement import Round, observed, takes_turns
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
 from harness.outcome import Outcome
-from harness.plan import Comparison, Profile, Question, Work
+from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Work
 from harness.rounds import Runner
 from harness.rules import Rules
 from harness.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
@@ -113,7 +113,7 @@ class WorkloadRounds:
             seed=session.seed,
             last_phase=last_phase(comparisons),
             runs=session.profile.runs,
-            kinds=kinds_of(comparisons, self._rules.judged),
+            kinds=self._kinds(comparisons),
             transfers=transfers_of(comparisons),
             check=[
                 arm
@@ -200,6 +200,7 @@ class WorkloadRounds:
         if not self._tools:
             self._tools = {each: self._session.other_tools(each) for each in self.comparisons}
         self._runner.pairs = [each.sides for each in wanted]
+        self._runner.kinds = self._kinds(wanted)
         self._runner.turns = turns
         self._round_began = time.monotonic()
         arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
@@ -237,6 +238,12 @@ class WorkloadRounds:
             and (self.done < EARLY_LOOKS[0] or comparison.reference.arm in arms)
         ]
         return undecided + companions
+
+    def _kinds(self, wanted: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
+        """Returns the kinds of blocks that a round of these takes. What a FAIL of `--against` or of
+        a trial is laid on is read from those of all of its rounds, so there they stay the same."""
+        blamed = [each for each in self.comparisons if each.is_against and each not in wanted]
+        return kinds_of([*wanted, *blamed], self._rules.judged)
 
     def _turns(self) -> int:
         """Returns the fewest of the profile in the first rounds, and where all that is undecided

@@ -19,7 +19,7 @@ from harness.needs import (
     SWEEP_TURNS,
     sampling_of,
 )
-from harness.plan import Sampling, Side, Strategy
+from harness.plan import BlockKind, Sampling, Side, Strategy
 from harness.questions import (
     parity,
     sweep,
@@ -38,6 +38,7 @@ from tests.support.sessions import (
     ALL,
     BOUND,
     CEILINGS,
+    COMMUNICATION,
     ENOUGH,
     FIRST_LOOK,
     GRADIENTS_OF,
@@ -331,6 +332,17 @@ def test_first_rounds_take_the_fewest_turns_and_later_ones_what_they_are_worth(s
     assert first == [4, 4, 4]
     # Turns that differ by 10 % are worth more than launches that differ by 5 %.
     assert set(later) == {7}
+
+
+def test_blocks_that_only_decided_cases_need_are_taken_no_more(stage):
+    stage.sampling = Sampling()
+    stage.script.speed = noisy(0.7, 0.01)
+    outcomes = stage.measure(WEAK, COMMUNICATION)
+    decided = outcomes[COMMUNICATION].judgement.rounds
+    launches = [measured.launches[HOROVOD_2] for measured in outcomes[WEAK].rounds]
+    taken = [bool(launched.of_kind(BlockKind.LOCAL)) for launched in launches]
+    assert decided < FIRST_LOOK
+    assert taken == [number < decided for number in range(FIRST_LOOK)]
 
 
 def test_what_is_about_to_fail_takes_the_fewest_turns(stage):
