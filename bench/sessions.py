@@ -32,6 +32,7 @@ from harness.scatter import (
 )
 from harness.scatter import Noise as Known
 from harness.verdict import Band, Floor, Judgement, Rule, Verdict
+from harness.workload_rounds import FEW_TURNS
 
 SEED = 20281
 # Turns of a launch, as in the profiles.
@@ -158,7 +159,7 @@ class Session:
             if not is_failing(self.rows[case], case.rule, self.known[case.load])
         ]
         if not open_:
-            return FEWEST_TURNS
+            return FEWEST_TURNS if left[0].comparison.is_against else FEW_TURNS
         turn_sd = math.sqrt(median(map(turn_variance, open_)))
         launch_sd = self.known[left[0].load].launch_sd
         worth = turns_worth(turn_sd, launch_sd, *SECONDS[left[0].model], MOST_TURNS)

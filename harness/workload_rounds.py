@@ -29,8 +29,8 @@ from harness.verdict import Verdict
 
 # About as many starts of a process as a training run is long.
 STARTS_OF_A_RUN = 3
-# Of a round of what is only shown.
-TURNS_SHOWN = 2
+# Of a round of what is only shown, or whose verdict more turns would bring no nearer.
+FEW_TURNS = 2
 
 
 @dataclass(frozen=True)
@@ -246,15 +246,20 @@ class WorkloadRounds:
         return kinds_of([*wanted, *blamed], self._rules.judged)
 
     def _turns(self) -> int:
-        """Returns the fewest of the profile in the first rounds, and where all that is undecided
-        is failing; then as many as the other comparisons are worth. Two of what is only shown."""
+        """Returns the fewest of the profile in the first rounds, then as many as the undecided
+        comparisons are worth, those that are failing left out. Few turns of what is only shown, and
+        where all are failing: save of two stacks, where the turns also tell why."""
         sampling, undecided = self._sampling, self.undecided
         if not undecided:
-            return min(TURNS_SHOWN, sampling.turns_min)
-        rows = [self.rows[c] for c in undecided if c in self.rows and not self._is_failing(c)]
+            return min(FEW_TURNS, sampling.turns_min)
+        known = [comparison for comparison in undecided if comparison in self.rows]
         turn_seconds = self._runner.turn_seconds
-        if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
+        if self.done < EARLY_LOOKS[0] or not known or turn_seconds <= 0:
             return sampling.turns_min
+        rows = [self.rows[each] for each in known if not self._is_failing(each)]
+        if not rows:
+            blamed = any(each.is_against for each in undecided)
+            return sampling.turns_min if blamed else min(FEW_TURNS, sampling.turns_min)
         apart = max(self._seconds - self._runner.turns * turn_seconds, 0.0)
         turn_sd = sqrt(median(map(turn_variance, rows)))
         noise = self._session.noise(undecided[0])

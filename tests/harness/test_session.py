@@ -21,6 +21,7 @@ from harness.needs import (
 )
 from harness.plan import BlockKind, Sampling, Side, Strategy
 from harness.questions import (
+    against,
     parity,
     sweep,
     weak_scaling,
@@ -345,10 +346,19 @@ def test_blocks_that_only_decided_cases_need_are_taken_no_more(stage):
     assert taken == [number < decided for number in range(FIRST_LOOK)]
 
 
-def test_what_is_about_to_fail_takes_the_fewest_turns(stage):
+def test_what_is_about_to_fail_takes_few_turns(stage):
     stage.sampling = Sampling()
     stage.script.spoil, stage.script.speed = restless, noisy(0.5, 0.01)
     outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert stage.script.turns == [4] * 3 + [2] * 5
+
+
+def test_of_two_stacks_what_is_about_to_fail_takes_the_fewest_turns_that_explain_it(stage):
+    stage.sampling = Sampling()
+    stage.script.spoil, stage.script.speed = restless, noisy(0.5, 0.01)
+    other = against(WEAK)
+    outcome = stage.measure(other)[other]
     assert outcome.judgement.verdict is Verdict.FAIL
     assert set(stage.script.turns) == {4}
 
