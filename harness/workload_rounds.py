@@ -278,8 +278,11 @@ class WorkloadRounds:
         return self._seconds * starts_of(self._wanted()) / self._starts
 
     def _next_look(self) -> int:
-        """The number of undisturbed rounds after which verdicts are tried next."""
-        return next_look(self._count(), self._looks, self._may_pass_early)
+        """The number of undisturbed rounds after which something may be decided next: what is
+        failing is so at a full look only."""
+        known = [comparison for comparison in self.undecided if comparison in self.rows]
+        failing = bool(known) and all(map(self._is_failing, known))
+        return next_look(self._count(), self._looks, self._may_pass_early and not failing)
 
     def _count(self) -> int:
         """How many rounds the undecided have: those that other programs disturbed do not count."""

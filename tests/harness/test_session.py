@@ -335,6 +335,14 @@ def test_first_rounds_take_the_fewest_turns_and_later_ones_what_they_are_worth(s
     assert set(later) == {7}
 
 
+def test_what_is_failing_is_brought_to_its_full_look_before_another_is_begun(stage):
+    stage.sampling = Sampling()
+    stage.script.speed = lambda side, number: level(side, number) / side.arm.world_size
+    stage.later = (weak_scaling(OTHER, 2),)
+    stage.measure(WEAK)
+    assert (rounds_of(stage, WORKLOAD), rounds_of(stage, OTHER)) == (FIRST_LOOK, 3)
+
+
 def test_blocks_that_only_decided_cases_need_are_taken_no_more(stage):
     stage.sampling = Sampling()
     stage.script.speed = noisy(0.7, 0.01)
