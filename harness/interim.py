@@ -73,6 +73,9 @@ def judge_rounds(
     exact = judge(values, rule)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
+    too_few = f"only {count} rounds: they could not FAIL it, {looks[0]} could; raise --budget"
+    if exact.verdict is Verdict.FAIL:
+        exact = replace(exact, reason=too_few)
     early = None if noise is None else early_interval(rows, EARLY * rule.alpha, noise)
     if forced and count >= FEWEST_ROUNDS and exact.verdict is Verdict.PASS:
         return exact
@@ -81,7 +84,6 @@ def judge_rounds(
     if (forced or count in EARLY_LOOKS) and rule.passes(early):
         return Judgement(Verdict.PASS, early, rule, count, early=noise)
     if count < FEWEST_ROUNDS:
-        too_few = f"only {count} rounds: they could not FAIL it, {looks[0]} could; raise --budget"
         exact = replace(exact, figure=early, early=noise, reason=too_few)
     return _left_open(exact)
 

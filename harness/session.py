@@ -89,7 +89,8 @@ class Session:
             return first[0]
         if in_time:
             reaching = [workload for workload in in_time if workload.reaches_look]
-            return min(reaching or in_time, key=lambda workload: workload.seconds_to_look)
+            # What is failing first: its look is the one that is sure to decide.
+            return min(reaching or in_time, key=lambda w: (not w.is_failing, w.seconds_to_look))
         shown = [workload for workload in self._workloads if workload.has_to_show]
         return next((workload for workload in shown if workload.ends_in_time), None)
 

@@ -181,6 +181,12 @@ class WorkloadRounds:
         return self._disturbed >= EARLY_LOOKS[0] and 2 * self._disturbed > self.done
 
     @property
+    def is_failing(self) -> bool:
+        """Whether all that is undecided would FAIL already, if an early look could FAIL it."""
+        known = [comparison for comparison in self.undecided if comparison in self.rows]
+        return bool(known) and all(map(self._fails_early, known))
+
+    @property
     def ends_in_time(self) -> bool:
         """Whether another round would end within the budget; of the first nobody knows."""
         return time.monotonic() + self._round_seconds() <= self._session.budget_ends
@@ -252,14 +258,13 @@ class WorkloadRounds:
         sampling, undecided = self._sampling, self.undecided
         if not undecided:
             return min(FEW_TURNS, sampling.turns_min)
-        known = [comparison for comparison in undecided if comparison in self.rows]
+        rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
         turn_seconds = self._runner.turn_seconds
-        if self.done < EARLY_LOOKS[0] or not known or turn_seconds <= 0:
-            return sampling.turns_min
-        rows = [self.rows[each] for each in known if not self._is_failing(each)]
-        if not rows:
+        if self.is_failing:
             blamed = any(each.is_against for each in undecided)
             return sampling.turns_min if blamed else min(FEW_TURNS, sampling.turns_min)
+        if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
+            return sampling.turns_min
         apart = max(self._seconds - self._runner.turns * turn_seconds, 0.0)
         turn_sd = sqrt(median(map(turn_variance, rows)))
         noise = self._session.noise(undecided[0])
@@ -267,7 +272,7 @@ class WorkloadRounds:
         worth = turns_worth(turn_sd, launch_sd, apart, turn_seconds, sampling.turns_max)
         return max(sampling.turns_min, worth)
 
-    def _is_failing(self, comparison: Comparison) -> bool:
+    def _fails_early(self, comparison: Comparison) -> bool:
         rule, noise = self._rules.rule(comparison), self._session.noise(comparison)
         if rule is None or noise is None:
             return False
@@ -280,9 +285,8 @@ class WorkloadRounds:
     def _next_look(self) -> int:
         """The number of undisturbed rounds after which something may be decided next: what is
         failing is so at a full look only."""
-        known = [comparison for comparison in self.undecided if comparison in self.rows]
-        failing = bool(known) and all(map(self._is_failing, known))
-        return next_look(self._count(), self._looks, self._may_pass_early and not failing)
+        early = self._may_pass_early and not self.is_failing
+        return next_look(self._count(), self._looks, early)
 
     def _count(self) -> int:
         """How many rounds the undecided have: those that other programs disturbed do not count."""

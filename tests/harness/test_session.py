@@ -124,6 +124,7 @@ def test_nothing_fails_before_a_full_look(stage):
     stage.budget_s = 7 * 14.0
     outcome = stage.measure(WEAK)[WEAK]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INCONCLUSIVE, 7)
+    assert outcome.judgement.reason.startswith("only 7 rounds: they could not FAIL it, 8 could")
 
 
 def test_an_undecided_case_is_handed_on_after_every_round_from_the_third_on(stage):
@@ -341,6 +342,21 @@ def test_what_is_failing_is_brought_to_its_full_look_before_another_is_begun(sta
     stage.later = (weak_scaling(OTHER, 2),)
     stage.measure(WEAK)
     assert (rounds_of(stage, WORKLOAD), rounds_of(stage, OTHER)) == (FIRST_LOOK, 3)
+
+
+def test_what_is_failing_is_decided_before_what_is_on_its_limit(stage):
+    stage.sampling = Sampling()
+
+    def speed(side: Side, number: int) -> float:
+        failing = side.arm.workload == OTHER and side.arm.world_size == 2
+        return noisy(0.9, 0.05)(side, number) * (0.5 if failing else 1.0)
+
+    stage.script.speed = speed
+    stage.later = (weak_scaling(OTHER, 2),)
+    stage.measure(WEAK)
+    sixth_on = [arms[0].workload for arms in stage.script.launched[6:]]
+    assert sixth_on[:5] == [OTHER] * 5
+    assert set(sixth_on[5:]) == {WORKLOAD}
 
 
 def test_blocks_that_only_decided_cases_need_are_taken_no_more(stage):
