@@ -38,8 +38,10 @@ class Usage:
 
     @property
     def taken_seconds(self) -> float:
-        """What others took that the ranks wanted: no more than these waited. The rest was idle."""
-        return max(0.0, min(self.busy_seconds - self.own_seconds, self.wait_seconds))
+        """What others took that the ranks wanted: no more than these waited. The rest was idle.
+        What the quota held back was wanted, too."""
+        others = max(0.0, min(self.busy_seconds - self.own_seconds, self.wait_seconds))
+        return others + self.throttled_seconds
 
 
 def foreign_share(usages: Sequence[Usage]) -> float:
@@ -119,17 +121,17 @@ class Disturbance:
 
     def reason(self) -> str:
         """Says in words what others took, who they are, and what to do."""
+        seconds, wall = self.usage.throttled_seconds, self.usage.wall_seconds
+        if seconds >= self.taken_seconds / 2:
+            stopped = f"the CPU quota of its cgroup held the session back for {seconds:.1f} s of "
+            return f"{stopped}{wall:.0f} s: raise the quota, or give fewer slots (--np)"
         took = f"other programs took {self.foreign_share:.0%} of the cores during the measurement"
         took = took.replace("%", " %")
         if self.steal_share > self.foreign_share / 2:
             return f"{took} (most of it stolen by the hypervisor for other machines): wait"
         named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]
         told = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
-        text = f"{took} ({told or 'none that can be seen from here'}): stop them or wait"
-        if self.usage.throttled_seconds < self.taken_seconds / 2:
-            return text
-        seconds = self.usage.throttled_seconds
-        return f"{text}; the quota of its cgroup stopped the session for {seconds:.1f} s: raise it"
+        return f"{took} ({told or 'none that can be seen from here'}): stop them or wait"
 
     def _named(self, culprit: Culprit) -> str:
         share = f"{100 * self.core_share(culprit):.0f} %"

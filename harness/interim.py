@@ -80,6 +80,9 @@ def judge_rounds(
     if forced and count >= FEWEST_ROUNDS and exact.verdict is Verdict.PASS:
         return exact
     if early is None:
+        if noise is not None and count < EARLY_LOOKS[0] and any(len(row) > 1 for row in rows):
+            told = f"only {count} round{'s' * (count != 1)}: {EARLY_LOOKS[0]} could PASS it"
+            exact = replace(exact, reason=f"{told}, {looks[0]} could FAIL it; raise --budget")
         return _left_open(exact)
     if (forced or count in EARLY_LOOKS) and rule.passes(early):
         return Judgement(Verdict.PASS, early, rule, count, early=noise)

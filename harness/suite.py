@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -15,6 +16,7 @@ from harness import baseline, next_steps
 from harness.archive import read_session
 from harness.campaign import plan_campaign
 from harness.cpu_usage import make_meter
+from harness.disturbance import together
 from harness.errors import UserError
 from harness.fingerprint import fingerprint
 from harness.journal import Journal, clock_problem, open_store, session_document
@@ -32,7 +34,7 @@ from harness.proposing import check_place, propose_into
 from harness.resume import Earlier, asked, earlier_parts, resumable
 from harness.session import Session
 from harness.stack import probe, stack_differences
-from harness.summary import NOT_WRITTEN
+from harness.summary import NOT_WRITTEN, WIDTH
 from harness.telling import Telling
 from harness.tomlfile import shown
 from harness.verdict import Verdict
@@ -256,10 +258,20 @@ class Suite:
         return [
             *compared,
             f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks",
+            *self._disturbance(),
             f"results: {where}",
             *self._journal.lines(left),
             *([self._proposed] if self._proposed else []),
         ]
+
+    def _disturbance(self) -> list[str]:
+        """Says what others took of the whole session, unless a case is undecided and says so."""
+        whole = together(self._session.disturbances) if self._session is not None else None
+        said = any(each.judgement.verdict is Verdict.INCONCLUSIVE for each in self.decided)
+        if whole is None or not whole.is_disturbed or said:
+            return []
+        text = f"Disturbed turns were repeated: {whole.reason()}"
+        return textwrap.wrap(text, WIDTH, subsequent_indent="    ")
 
     def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
         """What to type next. node: of a case, as pytest names it."""

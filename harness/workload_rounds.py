@@ -339,12 +339,25 @@ class WorkloadRounds:
             return self._earlier[comparison]
         tools = self._tools.get(comparison, ())
         outcome = self._judging.outcome(comparison, self._rounds, tools, final)
-        disturbance = together(measured.disturbance for measured in self._rounds)
-        mostly_disturbed = 2 * self._disturbed > self.done
-        undecided = outcome.judgement.verdict is Verdict.INCONCLUSIVE
-        if disturbance is None or not (undecided and mostly_disturbed):
+        if outcome.judgement.verdict is not Verdict.INCONCLUSIVE:
             return outcome
-        return replace(outcome, judgement=replace(outcome.judgement, reason=disturbance.reason()))
+        reason = self._reason_by_others(outcome.judgement.reason)
+        return replace(outcome, judgement=replace(outcome.judgement, reason=reason))
+
+    def _reason_by_others(self, reason: str) -> str:
+        """Returns why a case is undecided, where other programs have a part in it."""
+        whole = together(measured.disturbance for measured in self._rounds)
+        if whole is None or not self._disturbed:
+            return reason
+        if 2 * self._disturbed > self.done:
+            return whole.reason()
+        found = [each.disturbance for each in self._rounds if each.disturbance is not None]
+        of_those = together(each for each in found if each.is_disturbed)
+        if of_those is None:
+            return reason
+        return (
+            f"{reason}; {self._disturbed} of {self.done} rounds do not count: {of_those.reason()}"
+        )
 
     def _decide(self, outcome: Outcome) -> None:
         self.left.remove(outcome.comparison)

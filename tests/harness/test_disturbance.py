@@ -232,10 +232,12 @@ def test_time_stolen_by_the_hypervisor_is_nobodys_to_stop():
     assert "stop" not in stolen.reason()
 
 
-def test_a_quota_that_stopped_the_session_is_told_too():
-    stopped = Disturbance(0.0, Usage(10.0, 2, 16.0, 10.0, 0.0, 5.0, 3.5), 5.0, 20.0)
-    assert stopped.reason().endswith(
-        "the quota of its cgroup stopped the session for 3.5 s: raise it"
+def test_a_quota_that_holds_the_session_back_disturbs_it_and_is_told():
+    held_back = Usage(10.0, 2, 16.0, 15.9, 0.0, 5.0, 3.5)
+    assert is_disturbed([held_back])
+    assert Disturbance(0.0, held_back, held_back.taken_seconds, 20.0).reason() == (
+        "the CPU quota of its cgroup held the session back for 3.5 s of 10 s: raise the quota, or "
+        "give fewer slots (--np)"
     )
 
 
