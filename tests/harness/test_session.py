@@ -12,7 +12,7 @@ import pytest
 from bench.sessions import MOST_TURNS, Case, Session
 from bench.simulation import LOOKS
 from harness.collectives import Collective
-from harness.disturbance import Usage
+from harness.disturbance import Culprit, Usage
 from harness.launch.group import NotStarted
 from harness.machine_record import Load
 from harness.needs import (
@@ -34,6 +34,8 @@ from tests.support.rounds import (
     HOROVOD_2,
     MIRRORED_2,
     WORKLOAD,
+    disturbance,
+    usage,
 )
 from tests.support.sessions import (
     ALL,
@@ -415,6 +417,30 @@ def test_a_session_that_others_disturb_ends_after_three_rounds_of_every_workload
     assert (outcome.observations, outcome.judgement.rounds) == ((), 0)
     assert outcome.judgement.figure.estimate == pytest.approx(1.0), "it is shown all the same"
     assert stage.session.launch_variances() == {}
+
+
+def test_rounds_that_do_not_count_are_told_beside_too_few_that_do(stage):
+    make = Culprit("make", 77, 8.0, (0, 1))
+
+    def disturb(launched):
+        if launched.round == 1:
+            share = usage(0.4)
+            launched.blocks = [replace(block, usage=share) for block in launched.blocks]
+
+    stage.script.spoil, stage.script.disturbances = disturb, {1: disturbance(0.4, 60.0, make)}
+    stage.budget_s = 3 * 14.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.rounds == 2
+    assert "; 1 of 3 rounds do not count: other programs took 40 %" in outcome.judgement.reason
+    assert "make, pid 77" in outcome.judgement.reason
+
+
+def test_two_rounds_are_told_how_many_would_decide(stage):
+    stage.sampling, stage.budget_s = Sampling(), 2 * 15.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.reason == (
+        "only 2 rounds: 3 could PASS it, 8 could FAIL it; raise --budget"
+    )
 
 
 def test_a_session_tells_by_how_much_launches_differed(stage):

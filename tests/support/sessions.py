@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.collectives import Collective
+from harness.disturbance import Disturbance
 from harness.launch.group import GroupFailed
 from harness.machine_record import Load, MachineRecord
 from harness.measurement import Launch, Round
@@ -104,6 +105,7 @@ class Script:
     failing: dict[Arm, int] = field(default_factory=dict)
     failure: type[GroupFailed] = GroupFailed
     spoil: Callable[[Launch], None] = lambda launched: None
+    disturbances: dict[int, Disturbance] = field(default_factory=dict)
     trained: dict[Arm, list[float]] = field(default_factory=dict)
     digests: dict[Arm, list[str]] = field(default_factory=dict)
     clock: float = 0.0
@@ -142,7 +144,8 @@ class MadeUpRunner:
         script.clock += script.round_seconds + self.turns * script.turn_seconds
         script.clock += script.start_seconds * sum(arm.processes for arm in living)
         self.turn_seconds = script.turn_seconds
-        return Round(number, self.schedule, {a: self._launch(a, number) for a in living})
+        launches = {arm: self._launch(arm, number) for arm in living}
+        return Round(number, self.schedule, launches, script.disturbances.get(number))
 
     def _launch(self, arm: Arm, number: int) -> Launch:
         script = self._script
