@@ -42,9 +42,9 @@ def section(session: Document | None) -> Section | None:
     return Section(
         "disturbance",
         "Disturbance",
-        "What else the cores of the session did during timed blocks, on the host of its driver. A "
-        f"pair of blocks is taken again if others took more than {100 * DISTURBED_ABOVE:.0f} % "
-        "from ranks that wanted it.",
+        "Other programs on the session's cores during timed blocks, on the host of its driver. A "
+        "pair of blocks is repeated if other programs, or the CPU quota of the session's cgroup, "
+        f"took more than {100 * DISTURBED_ABOVE:.0f} % of the cores from ranks that wanted them.",
         tuple(figures),
     )
 
@@ -63,9 +63,9 @@ def _over_time(whole: Disturbance, rounds: list[Disturbance]) -> Figure:
         for each in rounds
     ]
     disturbed = sum(each.is_disturbed for each in rounds)
-    says = f"Other programs used {100 * whole.foreign_share:.0f} % of the cores, "
-    says += f"{100 * whole.taken_share:.0f} % that the ranks wanted; {disturbed} of "
-    says += f"{plural(len(rounds), 'round')} had more of that than is allowed."
+    says = f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
+    says += f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
+    says += f"{disturbed} of {plural(len(rounds), 'round')}."
     table = Table(ROUNDS, tuple(rows))
     return Figure("disturbance", "Cores used by others, round by round", says, table, _plot())
 
