@@ -9,7 +9,7 @@ the same machine have left in its record.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -120,13 +120,15 @@ class Session:
     """Takes rounds until every case is decided, or until the last look.
 
     drawn: of every case all turns that there could be, [rounds, turns]. known: of the machine, by
-    load. ends: after how many rounds the clock ends it, if not before.
+    load. ends: after how many rounds the clock ends it, if not before. parts: after how many rounds
+    the clock ends a part of it, and what is undecided is resumed.
     """
 
     drawn: Mapping[Case, Array]
     looks: Sequence[int]
     known: Mapping[Load, Known]
     ends: int = 0
+    parts: Collection[int] = ()
     judged: dict[Case, Judgement] = field(default_factory=dict)
     rows: dict[Case, list[Row]] = field(default_factory=dict)
     seconds: float = 0.0
@@ -137,8 +139,9 @@ class Session:
             left = [case for case in self.drawn if case not in self.judged]
             for model in dict.fromkeys(case.model for case in left):
                 self._take_round([case for case in left if case.model == model], number)
-            if number == last or number == next_look(number - 1, self.looks, early=True):
-                self._look(left, forced=number == last)
+            forced = number == last or number in self.parts
+            if forced or number == next_look(number - 1, self.looks, early=True):
+                self._look(left, forced, final=number == last)
 
     def _take_round(self, left: Sequence[Case], number: int) -> None:
         turns = self._turns(left, number)
@@ -165,13 +168,13 @@ class Session:
         worth = turns_worth(turn_sd, launch_sd, *SECONDS[left[0].model], MOST_TURNS)
         return max(FEWEST_TURNS, worth)
 
-    def _look(self, left: Sequence[Case], forced: bool) -> None:
+    def _look(self, left: Sequence[Case], forced: bool, final: bool) -> None:
         correlation = turn_correlation(list(self.rows.values()))
         known = {load: replace(of, correlation=correlation) for load, of in self.known.items()}
         for case in left:
             rows = self.rows[case]
             judgement = judge_rounds(rows, case.rule, self.looks, known[case.load], forced)
-            if judgement.verdict is not Verdict.INCONCLUSIVE or forced:
+            if judgement.verdict is not Verdict.INCONCLUSIVE or final:
                 self.judged[case] = judgement
 
     @property
@@ -198,13 +201,14 @@ def _starts(cases: Sequence[Case]) -> int:
 class Setting:
     """Where sessions are simulated. known: what launches are taken to differ by, whatever the
     machine; None for what earlier sessions have left in its record. by_clock: whether every session
-    is ended by the clock, after a number of rounds that is drawn."""
+    is ended by the clock, after a number of rounds that is drawn. parts: as a session has them."""
 
     machine: Machine
     noise: Noise = NOISES["normal"]
     looks: tuple[int, ...] = (8, 12)
     known: float | None = UNKNOWN_LAUNCH_SD
     by_clock: bool = False
+    parts: tuple[int, ...] = ()
 
 
 def simulated(
@@ -226,7 +230,7 @@ def simulated(
         ends = int(generator.integers(3, setting.looks[-1] + 1)) if setting.by_clock else 0
         of_this = {case: drawn[case.comparison][number] + math.log(case.figure) for case in cases}
         known = {load: record.noise(load, 0.0) for load in loads}
-        session = Session(of_this, setting.looks, known, ends)
+        session = Session(of_this, setting.looks, known, ends, setting.parts)
         session.run()
         yield session
 

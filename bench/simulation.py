@@ -43,6 +43,16 @@ FLOOR, ON_CPUS, ON_GPUS, IDENTICAL = (
     Band(0.9, 1 / 0.9),
 )
 SLOWER = (0.05, 0.10, 0.15)
+# Of sessions that are resumed: after how many rounds their parts end. The last look of `default` is
+# at 12, so the next one is at 24.
+RESUMED_LOOKS = (8, 12, 24)
+PARTS: Mapping[str, tuple[int, ...]] = {
+    "not resumed": (),
+    "at 5 rounds": (5,),
+    "at 10 rounds": (10,),
+    "every three rounds": tuple(range(3, 24, 3)),
+    "every round": tuple(range(3, 24)),
+}
 NEVER = 0
 ENDS = ((3,), (4,), (5, 6), (8,), (12,), (NEVER,))
 # What launches are taken to differ by, in words: in a fresh clone; as earlier sessions of this
@@ -144,6 +154,21 @@ def noise_table(sessions: int) -> list[str]:
     return rows
 
 
+def parts_table(sessions: int) -> list[str]:
+    """Of sessions with looks at 8, 12 and 24 that the clock ended on the way, and were resumed."""
+    names = [f"{m.name}, {told}" for m in MACHINES for told in ("PASS", "FAIL", "as fast: FAIL")]
+    rows = heading("resumed", *names)
+    for name, parts in PARTS.items():
+        cells = []
+        for machine in MACHINES:
+            setting = Setting(machine, looks=RESUMED_LOOKS, parts=parts)
+            found, same = at_floor(setting, sessions), of_two_stacks(setting, sessions)
+            cells += [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+            cells.append(same.percent(Verdict.FAIL, 2))
+        rows.append(row(name, *cells))
+    return rows
+
+
 def kinds() -> dict[str, Callable[[Setting], Setting]]:
     """Returns every kind of noise, and the clock, as changes of a setting."""
     found: dict[str, Callable[[Setting], Setting]] = {
@@ -225,6 +250,7 @@ def main() -> None:
         ("by looks", looks_table),
         ("in a band", band_table),
         ("of other noise", noise_table),
+        ("of sessions that are resumed", parts_table),
     ):
         print(f"\n{title}\n", *table(sessions), sep="\n", flush=True)
 

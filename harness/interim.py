@@ -35,8 +35,6 @@ from harness.verdict import (
 
 # Rounds after which a verdict is tried that can only be PASS.
 EARLY_LOOKS = (3, 4, 5, 6)
-# A full look of fewer rounds could not FAIL anything at FIRST_FAIL.
-FEWEST_FULL = 8
 # What a bound's level is multiplied by: at an early look, and, of the bound that may FAIL a
 # comparison, at all but the later full looks (0.025 becomes 0.0118, three of 256 sign patterns).
 EARLY, FIRST_FAIL = 0.2, 0.472
@@ -49,8 +47,18 @@ PRIOR_ROUNDS = 4
 def next_look(rounds: int, looks: Sequence[int], early: bool) -> int:
     """Returns after how many rounds a verdict is tried next; past the last look that one. early:
     whether that may be an early look."""
-    before = [look for look in EARLY_LOOKS if early and look < looks[0]]
+    before = EARLY_LOOKS if early else ()
     return next((look for look in (*before, *looks) if look > rounds), looks[-1])
+
+
+def looks_after(rounds: int, looks: Sequence[int]) -> tuple[int, ...]:
+    """Returns the full looks of a session that goes on after so many rounds: past its last one,
+    another at twice as many rounds, and so on. The same on every way there, so that who goes on
+    again and again looks no more often."""
+    found = list(looks)
+    while found[-1] <= rounds:
+        found.append(2 * found[-1])
+    return tuple(found)
 
 
 def judge_rounds(
@@ -78,7 +86,7 @@ def judge_rounds(
         exact = replace(exact, reason=too_few)
     early = None if noise is None else early_interval(rows, EARLY * rule.alpha, noise)
     if forced and count >= FEWEST_ROUNDS and exact.verdict is Verdict.PASS:
-        return exact
+        return replace(exact, fail_alpha=None)
     if early is None:
         if noise is not None and count < EARLY_LOOKS[0] and any(len(row) > 1 for row in rows):
             told = f"only {count} round{'s' * (count != 1)}: {EARLY_LOOKS[0]} could PASS it"

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.interim import looks_after
 from harness.outcome import Outcome
 from harness.plan import Comparison
 from harness.speedup import TOO_SHORT
@@ -110,7 +111,8 @@ def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
     if needed > NEVER:
         return math.inf
     at_least = max(math.ceil(needed), judgement.rounds + 1)
-    return next((look for look in looks if look >= at_least), at_least) - judgement.rounds
+    further = looks_after(at_least - 1, looks)
+    return next(look for look in further if look >= at_least) - judgement.rounds
 
 
 def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | None:

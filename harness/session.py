@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from harness.collectives import Collective
 from harness.cpu_usage import CpuMeter
 from harness.disturbance import Disturbance
-from harness.interim import EARLY_LOOKS
+from harness.interim import EARLY_LOOKS, looks_after
 from harness.machine_record import Load, MachineRecord, load_of
 from harness.outcome import Outcome
 from harness.plan import SWEEP, Comparison, Profile
@@ -54,6 +54,13 @@ class Session:
     meter: CpuMeter | None = None
     disturbances: list[Disturbance] = field(default_factory=list)
     _workloads: list[WorkloadRounds] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """A session that is resumed past its last look has further ones."""
+        sampling = self.profile.sampling
+        taken = max((len(outcome.rounds) for outcome in self.earlier), default=0)
+        sampling = replace(sampling, looks=looks_after(taken, sampling.looks))
+        self.profile = replace(self.profile, sampling=sampling)
 
     def measure(self, wanted: Comparison, selected: Iterable[Comparison]) -> None:
         """Take rounds until that comparison has been handed to `decided`, as others will be that

@@ -279,6 +279,6 @@ def test_the_command_prints_all_tables(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["simulation", "2"])
     simulation.main()
     told = capsys.readouterr().out
-    rows = len(MACHINES) * (len(LOOKS) + 3) + len(simulation.kinds())
-    assert told.count("\n| ") == rows + 5
+    rows = len(MACHINES) * (len(LOOKS) + 3) + len(simulation.kinds()) + len(simulation.PARTS)
+    assert told.count("\n| ") == rows + 6
     assert "nan" not in told

@@ -77,7 +77,7 @@ def test_what_is_on_its_limit_is_never_decided():
 
 @pytest.mark.parametrize(
     ("rounds", "half", "to_go"),
-    [(2, 1.01, 6), (8, 1.01, 4), (8, 1.21, 24), (12, 1.01, 1)],
+    [(2, 1.01, 6), (8, 1.01, 4), (8, 1.21, 40), (12, 1.01, 12), (24, 1.01, 24)],
 )
 def test_rounds_are_told_up_to_a_look(rounds, half, to_go):
     assert rounds_to_go(judged(1.1, half, Floor.at(1.0), rounds), LOOKS) == to_go
