@@ -16,7 +16,7 @@ from harness.attribution import blamed
 from harness.collectives import other_library
 from harness.interim import judge_rounds
 from harness.launch.group import GroupFailed, NotStarted
-from harness.measurement import Launch, Round, observed, step_times, training
+from harness.measurement import Launch, Round, measures, observed, step_times, training
 from harness.outcome import Outcome
 from harness.plan import Arm, Comparison, Question, Work
 from harness.rules import Rules
@@ -71,13 +71,11 @@ class Judging:
         tools: tuple[ToolRun, ...] = (),
         final: bool = False,
     ) -> Outcome:
-        """measured: all rounds so far; those with all of its arms count. tools: what others found
+        """measured: all rounds so far; those that were taken for it count. tools: what others found
         of a sweep. final: whether there will be no further round. Between full looks nothing is
         INVALID that is so by its figures, which would err more often the more often it is tried;
         what a launch shows by itself is."""
-        rounds = tuple(
-            each for each in measured if all(arm in each.launches for arm in comparison.arms)
-        )
+        rounds = tuple(each for each in measured if measures(comparison, each))
         rule = self._rules.rule(comparison)
         nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
         outcome = Outcome(comparison, nothing, rounds=rounds, tools=tools)
@@ -106,13 +104,13 @@ class Judging:
         trial, question = trial_of(comparison), comparison.question
         judgement = called.judgement
         if trial is not None:
-            found = noticed(comparison, judgement, outcome.rounds)
+            found = noticed(comparison, judgement, _sound(outcome, judgement))
             called = replace(called, noticed=found)
             judgement = on_trial(trial, judgement, found)
         elif question is Question.SAME:
             judgement = self._of_identical_groups(judgement)
         elif comparison.reference.arm.stack and judgement.verdict is Verdict.FAIL:
-            judgement = replace(judgement, reason=_cause(outcome))
+            judgement = replace(judgement, reason=_cause(called))
         return replace(called, judgement=judgement)
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
@@ -270,4 +268,12 @@ def _cause(outcome: Outcome) -> str:
     question = outcome.comparison.question
     if question.work is not Work.BLOCKS and not question.is_startup:
         return ""
-    return f"for {blamed(outcome.comparison, outcome.rounds)}"
+    return f"for {blamed(outcome.comparison, _sound(outcome, outcome.judgement))}"
+
+
+def _sound(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:
+    """Returns the rounds that a FAIL rests on: those that other programs did not disturb. Of any
+    other verdict all rounds."""
+    if judgement.verdict is not Verdict.FAIL:
+        return outcome.rounds
+    return tuple(each for each in outcome.rounds if observed(outcome.comparison, each))

@@ -116,6 +116,16 @@ def observation(comparison: Comparison, measured: Round) -> float:
     return median(observed(comparison, measured))
 
 
+def measures(comparison: Comparison, measured: Round) -> bool:
+    """Returns whether the round was taken for a figure of that comparison, too: it has launches of
+    both arms, with the kinds of blocks that are compared."""
+    if any(arm not in measured.launches for arm in comparison.arms):
+        return False
+    return comparison.question.work is not Work.BLOCKS or all(
+        measured.launches[side.arm].of_kind(side.kind) for side in comparison.sides
+    )
+
+
 def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -> list[float]:
     """Returns the round's observation turn by turn, where arms took turns, without the turns that
     other programs disturbed; nothing where that leaves too few. Otherwise the one value.

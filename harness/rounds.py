@@ -156,7 +156,7 @@ class Runner:
         while wanted > 0 and turn < 2 * self.turns:
             self.doing(f"turn {turn + 1} of {turn + wanted}")
             self._take_turn(result, groups, visits if turn % 2 == 0 else visits[::-1], turn)
-            wanted -= not self._was_disturbed(result, turn)
+            wanted -= not self._was_disturbed(result, groups, turn)
             turn += 1
             if self.meter is not None:
                 self.meter.watch()
@@ -179,11 +179,12 @@ class Runner:
                 act = partial(self._exchange, groups, result, arm, transfer, turn)
                 self._guarded(groups, arm, act)
 
-    def _was_disturbed(self, result: Round, turn: int) -> bool:
+    def _was_disturbed(self, result: Round, living: Collection[Arm], turn: int) -> bool:
         """Whether others disturbed a pair of blocks of that turn which is to be compared."""
         pairs = (
             pair
             for sides in self.pairs
+            if all(side.arm in living for side in sides)
             for pair in back_to_back(*(_blocks_of_turn(result, side, turn) for side in sides))
         )
         return any(map(is_disturbed, pairs))

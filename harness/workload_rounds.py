@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import compress
 from math import sqrt
 from statistics import median
 from typing import Protocol
@@ -16,7 +17,7 @@ from harness.cpu_usage import CpuMeter
 from harness.disturbance import Disturbance, together
 from harness.interim import EARLY_LOOKS, is_failing, next_look
 from harness.judging import Judging
-from harness.measurement import Round, observed, takes_turns
+from harness.measurement import Launch, Round, measures, observed, takes_turns
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
 from harness.outcome import Outcome
 from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Work
@@ -85,6 +86,13 @@ def starts_of(comparisons: Iterable[Comparison]) -> int:
     return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
 
 
+def _joined(known: Launch, launch: Launch) -> Launch:
+    """Returns a launch with what the documents of two cases have of it: each has the collective
+    operations of its own."""
+    more = [series for series in launch.series if series not in known.series]
+    return replace(known, series=[*known.series, *more])
+
+
 class WorkloadRounds:
     """The comparisons of one workload and one kind of work, judged from common rounds.
 
@@ -102,7 +110,8 @@ class WorkloadRounds:
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._tools: dict[Comparison, tuple[ToolRun, ...]] = {}
         self._rounds: list[Round] = []
-        self._disturbed = 0
+        # Of every round, whether others disturbed most of what it was for.
+        self._disturbed: list[bool] = []
         self._seconds, self._starts = 0.0, 1
         self._round_began = time.monotonic()
         self._runner = Runner(
@@ -146,7 +155,8 @@ class WorkloadRounds:
         for outcome in earlier:
             for each in outcome.rounds:
                 known = by_number.setdefault(each.number, Round(each.number, each.schedule))
-                known.launches.update(each.launches)
+                for arm, launch in each.launches.items():
+                    known.launches[arm] = _joined(known.launches.get(arm, launch), launch)
         self._rounds = [by_number[number] for number in sorted(by_number)]
         for measured in self._rounds:
             self._keep_rows([outcome.comparison for outcome in earlier], measured)
@@ -177,8 +187,10 @@ class WorkloadRounds:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other programs disturbed three of its rounds, and more than half of them."""
-        return self._disturbed >= EARLY_LOOKS[0] and 2 * self._disturbed > self.done
+        """Whether other programs disturbed three of its rounds, and more than half of them; of a
+        session that is resumed, of those since."""
+        since = self._disturbed[self._resumed_at :]
+        return sum(since) >= EARLY_LOOKS[0] and 2 * sum(since) > len(since)
 
     @property
     def is_failing(self) -> bool:
@@ -290,8 +302,17 @@ class WorkloadRounds:
 
     def _count(self) -> int:
         """How many rounds the undecided have: those that other programs disturbed do not count."""
-        counts = [len(self.rows[each]) for each in self.undecided if each in self.rows]
-        return max(counts, default=self.done)
+        return max(map(self._counted, self.undecided), default=self.done)
+
+    def _counted(self, comparison: Comparison) -> int:
+        """How many rounds its verdict can rest on."""
+        if comparison in self.rows:
+            return len(self.rows[comparison])
+        return sum(measures(comparison, each) for each in self._rounds)
+
+    def _is_final(self, comparison: Comparison) -> bool:
+        """Whether it has had its last look."""
+        return self._counted(comparison) >= self._looks[-1]
 
     @property
     def _looks(self) -> tuple[int, ...]:
@@ -309,15 +330,15 @@ class WorkloadRounds:
                     rows = self.rows.setdefault(comparison, [])
                     disturbed.append(not row)
                     rows += [row] if row else []
-        self._disturbed += 2 * sum(disturbed) > len(disturbed)
+        self._disturbed.append(2 * sum(disturbed) > len(disturbed))
 
     def _look(self, wanted: Sequence[Comparison]) -> None:
         """Decide what these rounds decide."""
         for comparison in wanted:
-            outcome = self._outcome(comparison, final=self.done >= self._looks[-1])
+            outcome = self._outcome(comparison, final=self._is_final(comparison))
             if self._settles(outcome):
                 self._decide(outcome)
-            elif self._count() >= EARLY_LOOKS[0]:
+            elif self._counted(comparison) >= EARLY_LOOKS[0]:
                 self._session.open_(outcome)
         if not self.undecided:
             for comparison in [c for c in self.left if c.question is Question.SAME]:
@@ -332,7 +353,7 @@ class WorkloadRounds:
         if outcome.comparison.question is Question.SAME:
             return False
         undecided = outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
-        return not undecided or self.done >= self._looks[-1]
+        return not undecided or self._is_final(outcome.comparison)
 
     def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:
@@ -346,18 +367,16 @@ class WorkloadRounds:
 
     def _reason_by_others(self, reason: str) -> str:
         """Returns why a case is undecided, where other programs have a part in it."""
-        whole = together(measured.disturbance for measured in self._rounds)
-        if whole is None or not self._disturbed:
-            return reason
-        if 2 * self._disturbed > self.done:
-            return whole.reason()
-        found = [each.disturbance for each in self._rounds if each.disturbance is not None]
-        of_those = together(each for each in found if each.is_disturbed)
+        # Of earlier parts of the session only the rounds are known, not what others did meanwhile.
+        since, disturbed = self._rounds[self._resumed_at :], self._disturbed[self._resumed_at :]
+        count = sum(disturbed)
+        if 2 * count > len(since):
+            whole = together(each.disturbance for each in since)
+            return whole.reason() if whole is not None else reason
+        of_those = together(each.disturbance for each in compress(since, disturbed))
         if of_those is None:
             return reason
-        return (
-            f"{reason}; {self._disturbed} of {self.done} rounds do not count: {of_those.reason()}"
-        )
+        return f"{reason}; {count} of {len(since)} rounds do not count: {of_those.reason()}"
 
     def _decide(self, outcome: Outcome) -> None:
         self.left.remove(outcome.comparison)
@@ -385,4 +404,4 @@ class WorkloadRounds:
     def _seconds_left(self) -> float | None:
         """From the beginning of this round on, if rounds take as long as the last one; None before
         the first is over, and where nothing is judged."""
-        return self.seconds_to_look if self._rounds and self.undecided else None
+        return self.seconds_to_look if self._seconds and self.undecided else None

@@ -148,6 +148,62 @@ def test_an_undecided_case_goes_on_from_the_rounds_of_an_earlier_part(stage):
     assert outcome.observations[:9] == first[WEAK].observations
 
 
+def test_what_the_last_look_left_open_goes_on_to_a_look_at_twice_as_many_rounds(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.earlier = tuple(stage.measure(WEAK).values())
+    for rounds in (2 * LAST_LOOK, 4 * LAST_LOOK):
+        outcome = stage.measure(WEAK)[WEAK]
+        assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
+        assert outcome.judgement.rounds == rounds
+        stage.earlier = (outcome,)
+
+
+def test_a_later_part_may_ask_what_the_rounds_of_an_earlier_one_do_not_hold(stage):
+    stage.script.speed, stage.budget_s = noisy(0.9, 0.05), 5 * 13.5
+    stage.earlier, stage.budget_s = tuple(stage.measure(WEAK).values()), ENOUGH
+    outcomes = stage.measure(WEAK, COMMUNICATION)
+    assert outcomes[WEAK].judgement.rounds == LAST_LOOK
+    shared = outcomes[COMMUNICATION]
+    assert (shared.judgement.verdict, shared.judgement.rounds) == (Verdict.PASS, FIRST_LOOK)
+    assert min(measured.number for measured in shared.rounds) == 5
+
+
+def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations(stage):
+    stage.lines, asked = CEILINGS, sweep(WORKLOAD, 2)[:2]
+
+    def spoil(launched):
+        halves = []
+        for each in asked:
+            exchanged(each, 1.2)(launched)
+            halves.append(launched.series)
+        launched.series = [series for half in halves for series in half]
+
+    def as_read_back(outcome):
+        mine = outcome.comparison.collective
+        rounds = [
+            replace(
+                measured,
+                launches={
+                    arm: replace(
+                        launched,
+                        series=[s for s in launched.series if s.transfer.collective is mine],
+                    )
+                    for arm, launched in measured.launches.items()
+                },
+            )
+            for measured in outcome.rounds
+        ]
+        return replace(outcome, rounds=tuple(rounds))
+
+    stage.script.spoil, stage.budget_s = spoil, 5 * 13.5
+    first = stage.measure(*asked)
+    assert {o.judgement.verdict for o in first.values()} == {Verdict.INCONCLUSIVE}
+    stage.earlier, stage.budget_s = tuple(map(as_read_back, first.values())), ENOUGH
+    outcomes = stage.measure(*asked)
+    assert verdicts(outcomes) == dict.fromkeys(asked, Verdict.PASS)
+    assert {o.judgement.rounds for o in outcomes.values()} == {FIRST_LOOK}
+
+
 def test_a_case_that_gets_no_round_in_a_later_part_keeps_what_it_had(stage):
     stage.script.speed = noisy(0.9, 0.05)
     stage.budget_s = 9 * 13.5
@@ -417,6 +473,30 @@ def test_a_session_that_others_disturb_ends_after_three_rounds_of_every_workload
     assert (outcome.observations, outcome.judgement.rounds) == ((), 0)
     assert outcome.judgement.figure.estimate == pytest.approx(1.0), "it is shown all the same"
     assert stage.session.launch_variances() == {}
+
+
+def test_a_session_that_others_disturbed_can_be_resumed_once_they_have_gone(stage):
+    def disturb(launched):
+        launched.blocks = [replace(block, usage=usage(0.4)) for block in launched.blocks]
+
+    stage.script.spoil = disturb
+    stage.earlier = tuple(stage.measure(WEAK).values())
+    stage.script.spoil = lambda launched: None
+    outcome = stage.measure(WEAK)[WEAK]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, FIRST_LOOK)
+    assert len(outcome.rounds) == 3 + FIRST_LOOK
+
+
+def test_a_round_that_does_not_count_is_taken_again_before_the_last_look(stage):
+    def disturb(launched):
+        if launched.round == 1:
+            launched.blocks = [replace(block, usage=usage(0.4)) for block in launched.blocks]
+
+    stage.script.spoil, stage.script.speed = disturb, noisy(0.5, 0.01)
+    stage.sampling = replace(stage.sampling, looks=(8,))
+    outcome = stage.measure(WEAK)[WEAK]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.FAIL, 8)
+    assert len(outcome.rounds) == 9
 
 
 def test_rounds_that_do_not_count_are_told_beside_too_few_that_do(stage):

@@ -242,7 +242,7 @@ class Stage:
         )
         for comparison in comparisons:
             if comparison not in kept:
-                self.session.measure(comparison, [*comparisons, *self.later])
+                self.session.measure(comparison, dict.fromkeys([*comparisons, *self.later]))
         assert set(kept) >= set(comparisons), "every case is decided in the end"
         return {comparison: kept[comparison] for comparison in comparisons}
 
