@@ -101,6 +101,7 @@ class Journal:
         self.problems: dict[str, str] = {}
         self._store, self._session, self._told, self._earlier = store, session, told, earlier
         self._began = began
+        self._measuring_since = time.monotonic()
         self._budget_spent = earlier.budget_spent_seconds
         self.verdicts: dict[str, Verdict] = dict(earlier.verdicts)
         self._rows: dict[str, Document] = dict(earlier.rows)
@@ -133,7 +134,8 @@ class Journal:
     def keep(self, outcome: Outcome) -> str:
         """Write a case that has been decided. In a line, that this was not possible; else empty."""
         name = outcome.comparison.name
-        self._budget_spent = time.monotonic() - self._session.began
+        spent = time.monotonic() - self._measuring_since
+        self._budget_spent = self._earlier.budget_spent_seconds + spent
         self.verdicts[name] = outcome.judgement.verdict
         self._rows[name] = row_of(outcome)
         self._owed[name] = outcome

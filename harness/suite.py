@@ -214,9 +214,10 @@ class Suite:
         return self._journal.end(self._propose(exit_status))
 
     def _add_to_record(self) -> None:
-        """Write down by how much launches differed, unless something was made to go wrong."""
+        """Write down by how much launches differed, unless something was made to go wrong, or the
+        session was resumed: what is left of it then are the cases that vary most."""
         injected = self.options.plant or any(c.is_trial for c in self.selected)
-        if self._session is None or self._journal is None or injected:
+        if self._session is None or self._journal is None or injected or self.resumed is not None:
             return
         try:
             self._record.add(self._journal.directory.name, self._session.launch_variances())
@@ -282,7 +283,7 @@ class Suite:
         return next_steps.lines(
             self.decided,
             self.campaign.profile.sampling.looks,
-            time.monotonic() - self._session.began,
+            self._journal.elapsed_seconds,
             resumed=lambda minutes: command.resumed(directory, minutes or own),
             alone=lambda comparison: command.alone(node(comparison)),
         )

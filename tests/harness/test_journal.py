@@ -106,6 +106,7 @@ def test_the_parts_of_a_session_are_added_up(tmp_path):
         Earlier(
             seed=1,
             elapsed_seconds=1e9,
+            budget_spent_seconds=1e9,
             resumed_at=("2026-01-31T23:59:59+00:00",),
             verdicts={PARITY.name: Verdict.FAIL},
         ),
@@ -113,6 +114,7 @@ def test_the_parts_of_a_session_are_added_up(tmp_path):
     kept.keep(ONE)
     document = written(kept)
     assert document["elapsed_seconds"] > 1e9
+    assert document["budget_spent_seconds"] > 1e9
     assert document["verdicts"] == {PARITY.name: "FAIL", WEAK.name: "PASS"}
     assert document["taken_over"] == [PARITY.name]
     assert document["resumed_at"] == ["2026-01-31T23:59:59+00:00"]
