@@ -30,18 +30,28 @@ class ForkServer:
         self.interpreter = interpreter
         scratch.mkdir(parents=True, exist_ok=True)
         self.directory = directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch))
-        place = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self._process = self._started(interpreter, hub, cores)
+        except OSError:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+
+    def _started(self, interpreter: str, hub: str, cores: Iterable[int]) -> subprocess.Popen[bytes]:
+        directory = self.directory
         with (
             socket.socket(socket.AF_UNIX) as listener,
             open(directory / "stdout", "wb") as stdout,
             open(directory / "stderr", "wb") as stderr,
         ):
-            listener.bind(stub.address_in(place))
-            os.close(place)
+            place = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+            try:
+                listener.bind(stub.address_in(place))
+            finally:
+                os.close(place)
             # Whoever connects before it has imported waits.
             listener.listen(1024)
             told = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 [interpreter, "-u", "-m", "harness.worker.server", *told],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,

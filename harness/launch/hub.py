@@ -121,8 +121,9 @@ class Hub:
             lambda: self._deliver(listener, rank, connection),
         )
         listener.joined(rank, connection, hello)
-        # A quick rank's next words may come in the same read.
-        self._hand_on(listener, rank, connection, more)
+        # A quick rank's next words may come in the same read. One that was refused is closed.
+        if connection.socket.fileno() >= 0:
+            self._hand_on(listener, rank, connection, more)
 
     def _listener(self, token: Any) -> Listener | None:
         if not isinstance(token, str):

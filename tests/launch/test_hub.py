@@ -219,6 +219,19 @@ def test_a_greeting_that_is_not_whole_is_closed(hub, connect, changes):
     assert listener.hellos == []
 
 
+def test_nothing_is_heard_of_a_rank_that_its_launch_refuses(hub, connect):
+    class Refusing(Recorder):
+        def joined(self, rank, connection, hello):
+            hub.drop(connection)
+
+    listener = Refusing()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(hello(address, rank=99) + b'{"phase": "build", "at": 1.0, "clock": 1.0}\n')
+    assert closed_by_hub(hub, sock)
+    assert listener.messages == []
+
+
 def test_a_rank_may_say_more_than_a_stranger(hub, connect):
     listener = Recorder()
     address = hub.expect(listener)
