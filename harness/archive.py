@@ -74,9 +74,10 @@ class Case:
     @property
     def is_sound(self) -> bool:
         """Whether the figure is one that was measured, be it good or bad. An INVALID one is where
-        nothing but a threshold was missing."""
+        nothing but a threshold was missing. One whose rounds were all disturbed by other programs
+        has no observation."""
         shown_only = self.verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
-        if self.figure is None or self.failed or shown_only:
+        if not self.document["observations"] or self.figure is None or self.failed or shown_only:
             return False
         return self.verdict is not Verdict.INVALID or bool(
             self.document["verdict"]["threshold_line"]

@@ -25,7 +25,7 @@ class Usage:
     these cores. own_seconds: user time of the session's own processes. steal_seconds: what the
     hypervisor gave to others, a part of busy_seconds. wait_seconds: how long the ranks' busiest
     threads, one for each of their cores, were ready to run and did not. throttled_seconds: how long
-    the cgroup's quota stopped the session.
+    the cgroup's quota stopped the session, added up over the cores, as the kernel counts it.
     """
 
     wall_seconds: float
@@ -121,12 +121,15 @@ class Disturbance:
 
     def reason(self) -> str:
         """Says in words what others took, who they are, and what to do."""
-        seconds, wall = self.usage.throttled_seconds, self.usage.wall_seconds
-        if seconds >= self.taken_seconds / 2:
-            stopped = f"the CPU quota of its cgroup held the session back for {seconds:.1f} s of "
-            return f"{stopped}{wall:.0f} s: raise the quota, or give fewer slots (--np)"
-        took = f"other programs took {self.foreign_share:.0%} of the cores during the measurement"
-        took = took.replace("%", " %")
+        withheld = self.usage.throttled_seconds
+        if withheld > 0 and withheld >= self.taken_seconds / 2:
+            share = 100 * _share([self.usage], [withheld])
+            return (
+                f"the CPU quota of its cgroup withheld {share:.0f} % of the cores during the "
+                "measurement: raise the quota, or give fewer slots (--np)"
+            )
+        share = 100 * self.foreign_share
+        took = f"other programs took {share:.0f} % of the cores during the measurement"
         if self.steal_share > self.foreign_share / 2:
             return f"{took} (most of it stolen by the hypervisor for other machines): wait"
         named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]

@@ -81,6 +81,7 @@ _MEANINGS = {
 _STATUSES = {
     1: "something besides the verdicts failed (see above)",
     2: "interrupted; what was decided by then is kept",
+    4: "bad input (see the error)",
     NOTHING_MEASURED: "nothing was measured that is judged",
     NOT_WRITTEN: "all PASS, but not all of it was written (see above)",
 }

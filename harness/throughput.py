@@ -1,7 +1,7 @@
 """The throughput of Horovod as it is: of each workload and world size, a figure a launch.
 
 Only blocks count in which Horovod trained with everything at its default on the session's own
-stack, and only of cases whose evidence is sound. A launch that several cases share counts once.
+stack and other programs left it the cores, and only of cases whose evidence is sound. A launch that several cases share counts once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from harness.archive import Case
+from harness.disturbance import Usage, is_disturbed
 from harness.plan import BlockKind, Strategy, Workload
 
 # Of an arm, as harness.store writes it: what makes it Horovod as it is.
@@ -48,7 +49,9 @@ def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
             speeds = [
                 float(block["samples_per_second"])
                 for block in launch["blocks"]
-                if block["kind"] == BlockKind.FULL.value and block["samples_per_second"]
+                if block["kind"] == BlockKind.FULL.value
+                and block["samples_per_second"]
+                and not is_disturbed([Usage(**block["usage"]) if block["usage"] else None])
             ]
             if speeds:
                 yield int(launch["world_size"]), int(measured["number"]), median(speeds)
