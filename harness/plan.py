@@ -198,7 +198,7 @@ TWIN = "twin"
 
 @dataclass(frozen=True)
 class Arm:
-    """A workload run one way. One launch of an arm is one group of fresh processes.
+    """A workload run one way. One launch of an arm is one group of processes.
 
     exchange: a key of EXCHANGES. passes: how many batches' gradients are added up, each in a step,
     before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: which of a

@@ -1,7 +1,8 @@
 """The throughput of Horovod as it is: of each workload and world size, a figure a launch.
 
 Only blocks count in which Horovod trained with everything at its default on the session's own
-stack and other programs left it the cores, and only of cases whose evidence is sound. A launch that several cases share counts once.
+stack and other programs left it the cores, and only of cases whose evidence is sound. A launch that
+several cases share counts once.
 """
 
 from __future__ import annotations
