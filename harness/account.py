@@ -13,7 +13,8 @@ from statistics import fmean, median
 
 from harness import speedup
 from harness.ledger import TERMS, Ledger, ledger
-from harness.measurement import Launch, Round, training
+from harness.measurement import Launch, Round
+from harness.observations import training
 from harness.plan import BlockKind, Comparison, Question
 from harness.speedup import FixedCost, Training
 from harness.stats import Interval, hodges_lehmann

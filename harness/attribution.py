@@ -18,20 +18,8 @@ from harness import runs
 from harness.measurement import Block, Launch, Round
 from harness.plan import BlockKind, Comparison, Work
 from harness.stats import Interval, hodges_lehmann, shift
+from harness.terms import BETWEEN, COMPUTE, EXCHANGE, INPUT, INSIDE, MEMORY
 
-# Besides each phase of a start-up.
-BETWEEN, INPUT, COMPUTE, EXCHANGE = (
-    "between steps",
-    "input wait",
-    "compute",
-    "exposed communication",
-)
-# What they are together where nothing tells them apart.
-INSIDE = "compute or communication"
-# What takes no time.
-MEMORY = "memory"
-# Terms that only blocks without exchange tell apart.
-TOLD_APART = (COMPUTE, EXCHANGE)
 # Growth below this share of a step, or of a phase of a start, is nobody's fault.
 WORTH_A_NAME = 0.02
 # A rank is at fault if what it alone does is this much of what the step has grown by: what slows

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.data_sets import dataset_of, open_data_sets, parse_data_dir
+from harness.data_sets import DataSource, dataset_of, open_data_sets, parse_data_dir
 from harness.errors import UserError
 from harness.interim import EARLY_LOOKS
 from harness.machine import Machine
@@ -30,7 +30,6 @@ from harness.plan import (
 )
 from harness.planted import Fault
 from harness.questions import against
-from harness.starter import DataSource
 from harness.thresholds import Thresholds, load_thresholds, select
 from models import inputs, registry
 from models.inputs.errors import DataError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from harness.dataset_id import dataset_id
 from harness.errors import UserError
 from harness.places import ROOT
 from harness.plan import Workload
-from harness.starter import DataSource
 from models import inputs, registry
 from models.inputs import sample_sets
 from models.inputs.errors import DataError
@@ -21,6 +20,20 @@ from models.inputs.errors import DataError
 SAMPLES = ROOT / "data" / "samples"
 # Of the data sets that are made of words, the one that language models train on.
 WORDS = "ptb"
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where the training data is. directory is empty for synthetic input. identity: what tells it
+    from another copy (harness.dataset_id), and files: of which files there, or of all. located:
+    what was found there (models.inputs.locate); None for synthetic input."""
+
+    dataset: str
+    directory: str
+    classes: int
+    identity: str = ""
+    files: tuple[str, ...] = ()
+    located: Any = None
 
 
 def dataset_of(network: registry.Network, wanted: str) -> str:

@@ -16,7 +16,8 @@ from harness.attribution import blamed
 from harness.collectives import other_library
 from harness.interim import judge_rounds
 from harness.launch.group import GroupFailed, NotStarted
-from harness.measurement import Launch, Round, measures, observed, step_times, training
+from harness.measurement import Launch, Round
+from harness.observations import measures, observed, step_times, training
 from harness.outcome import Outcome
 from harness.plan import Arm, Comparison, Question, Work
 from harness.rules import Rules

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from harness.attribution import TOLD_APART
 from harness.collectives import SWEEP_BYTES, Collective, Transfer
 from harness.plan import (
     SWEEP,
@@ -21,6 +20,7 @@ from harness.plan import (
     Schedule,
     Work,
 )
+from harness.terms import TOLD_APART
 from harness.trials import trial_of
 from harness.wire import Phase
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from harness.errors import UserError
 from harness.machine import Machine
-from harness.plan import Strategy
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,6 @@ class Slot:
     cores: tuple[int, ...]
     device: str | None = None
     oversubscribed: bool = False
-
-
-@dataclass(frozen=True)
-class Threads:
-    """The sizes of TensorFlow's two thread pools in one process; 0 leaves them to TensorFlow."""
-
-    intra_op: int
-    inter_op: int
 
 
 def place(offers: Sequence[Offer]) -> tuple[Slot, ...]:
@@ -155,23 +146,3 @@ def local_offers(
 def cores_of(slots: Sequence[Slot]) -> tuple[int, ...]:
     """The cores of slots on one host, each once, ascending."""
     return tuple(sorted({core for slot in slots for core in slot.cores}))
-
-
-def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
-    """The thread pools of one process that runs this strategy on the slots of a group.
-
-    A process of one replica computes on its own slot's share with one operation at a time. A
-    MirroredStrategy process runs one replica an inter-op thread, or its replicas would run one
-    after another, and computes on the shares of all; where a share is one core, an intra-op pool
-    of one lets each replica's thread do its own arithmetic. Both strategies so use the same
-    number of cores. On GPUs the pools only feed the device and are TensorFlow's to size, which
-    follows the cores that the process is pinned to.
-    """
-    share, replicas = len(slots[0].cores), len(slots)
-    if slots[0].device is not None:
-        return Threads(0, 0)
-    if strategy is not Strategy.MIRRORED:
-        return Threads(share, 1)
-    if len({slot.host for slot in slots}) > 1:
-        raise ValueError("MirroredStrategy runs in one process on one host")
-    return Threads(1 if share == 1 else replicas * share, replicas)

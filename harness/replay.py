@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.measurement import Block, median_speed, startup_seconds
+from harness.measurement import Block, median_speed
+from harness.observations import startup_seconds
 from harness.outcome import Outcome
 from harness.plan import Question, Side
 from harness.runs import samples

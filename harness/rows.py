@@ -8,8 +8,7 @@ from harness.archive import Case
 from harness.outcome import Outcome
 from harness.stats import Interval
 from harness.store import Document
-from harness.summary import must_be
-from harness.verdict import Band, Ceiling, Rule, is_bounded
+from harness.verdict import Band, Ceiling, Rule, is_bounded, must_be
 
 
 def row_of(outcome: Outcome) -> Document:

@@ -12,13 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from harness.data_sets import DataSource
 from harness.exchanges import EXCHANGES, Exchange
 from harness.launch.forking import ForkServer
 from harness.launch.group import Group
 from harness.launch.hub import Hub
 from harness.launch.job import Launcher, Order
 from harness.other_data import other_data
-from harness.placement import Slot, cores_of, place_group, threads
+from harness.placement import Slot, cores_of, place_group
 from harness.plan import SWEEP, TWIN, Arm, BlockKind, Strategy
 from harness.planted import Fault
 from harness.trials import TRIALS
@@ -40,17 +41,31 @@ PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class DataSource:
-    """Where the training data is. directory is empty for synthetic input. identity: what tells it
-    from another copy (harness.dataset_id), and files: of which files there, or of all. located:
-    what was found there (models.inputs.locate); None for synthetic input."""
+class Threads:
+    """The sizes of TensorFlow's two thread pools in one process; 0 leaves them to TensorFlow."""
 
-    dataset: str
-    directory: str
-    classes: int
-    identity: str = ""
-    files: tuple[str, ...] = ()
-    located: Any = None
+    intra_op: int
+    inter_op: int
+
+
+def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
+    """The thread pools of one process that runs this strategy on the slots of a group.
+
+    A process of one replica computes on its own slot's share with one operation at a time. A
+    MirroredStrategy process runs one replica an inter-op thread, or its replicas would run one
+    after another, and computes on the shares of all; where a share is one core, an intra-op pool
+    of one lets each replica's thread do its own arithmetic. Both strategies so use the same
+    number of cores. On GPUs the pools only feed the device and are TensorFlow's to size, which
+    follows the cores that the process is pinned to.
+    """
+    share, replicas = len(slots[0].cores), len(slots)
+    if slots[0].device is not None:
+        return Threads(0, 0)
+    if strategy is not Strategy.MIRRORED:
+        return Threads(share, 1)
+    if len({slot.host for slot in slots}) > 1:
+        raise ValueError("MirroredStrategy runs in one process on one host")
+    return Threads(1 if share == 1 else replicas * share, replicas)
 
 
 @dataclass(frozen=True)

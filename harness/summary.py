@@ -13,14 +13,7 @@ from harness.collectives import Collective
 from harness.outcome import Outcome
 from harness.plan import Comparison, Question
 from harness.stats import Interval
-from harness.verdict import (
-    Floor,
-    Judgement,
-    Verdict,
-    confidence,
-    is_bounded,
-    smallest_visible_change,
-)
+from harness.verdict import Verdict, confidence, is_bounded, must_be, smallest_visible_change
 
 WIDTH = 80
 _NAMES = {
@@ -125,14 +118,6 @@ def line(outcome: Outcome) -> str:
         f"{must_be(judgement):<13} {judgement.rounds:>2} {judgement.verdict.value}"
         f"{' *' if outcome.taken_over else ''}"
     )
-
-
-def must_be(judgement: Judgement) -> str:
-    """What its figure is held to; where a floor has two limits, the one that decided."""
-    rule = judgement.rule
-    if isinstance(rule, Floor) and rule.limit(judgement.figure) != rule.pass_from:
-        return f"not < {rule.fail_below:.3g}"
-    return "" if rule is None else str(rule)
 
 
 def label(outcome: Outcome) -> str:

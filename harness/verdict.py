@@ -145,6 +145,14 @@ class Judgement:
     early: Noise | None = None
 
 
+def must_be(judgement: Judgement) -> str:
+    """What its figure is held to; where a floor has two limits, the one that decided."""
+    rule = judgement.rule
+    if isinstance(rule, Floor) and rule.limit(judgement.figure) != rule.pass_from:
+        return f"not < {rule.fail_below:.3g}"
+    return "" if rule is None else str(rule)
+
+
 def as_ratio(interval: Interval) -> Interval:
     """An interval of logarithms as an interval of ratios. Raises NotMeasurable for a ratio that is
     more than a number can hold."""

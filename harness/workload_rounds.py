@@ -17,8 +17,9 @@ from harness.cpu_usage import CpuMeter
 from harness.disturbance import Disturbance, together
 from harness.interim import EARLY_LOOKS, is_failing, next_look
 from harness.judging import Judging
-from harness.measurement import Launch, Round, measures, observed, takes_turns
+from harness.measurement import Launch, Round
 from harness.needs import kinds_of, last_phase, sampling_of, schedule_of, transfers_of
+from harness.observations import measures, observed, takes_turns
 from harness.outcome import Outcome
 from harness.plan import Arm, BlockKind, Comparison, Profile, Question, Work
 from harness.rounds import Runner

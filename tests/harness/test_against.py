@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from harness import questions
-from harness.measurement import Launch, Round, observation
+from harness.measurement import Launch, Round
+from harness.observations import observation
 from harness.plan import AGAINST, Arm, BlockKind, Question, Schedule, Strategy
 from harness.planted import Fault
 from harness.questions import against

@@ -23,7 +23,7 @@ from harness.collectives import (
     paired,
     problems,
 )
-from harness.measurement import observation, step_times
+from harness.observations import observation, step_times
 from harness.questions import at_gradient_sizes, bound, sweep
 from tests.support.rounds import (
     BARE_2,

@@ -9,7 +9,8 @@ import pytest
 from harness import evidence
 from harness.ledger import CLOSES_WITHIN, START, TERMS, disorder, ledger, wall_seconds
 from harness.marks import Marks
-from harness.measurement import Launch, training
+from harness.measurement import Launch
+from harness.observations import training
 from harness.wire import STARTUP, Phase
 from tests.support.marked import (
     APPLY,

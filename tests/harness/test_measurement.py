@@ -3,15 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from harness.measurement import (
-    Block,
-    Launch,
-    Round,
-    back_to_back,
-    median_speed,
-    observation,
-    settled,
-)
+from harness.measurement import Block, Launch, Round, back_to_back, median_speed, settled
+from harness.observations import observation
 from harness.plan import BlockKind, Question, Schedule
 from harness.questions import communication, parity, startup, strong_scaling, weak_scaling
 from tests.support.rounds import (

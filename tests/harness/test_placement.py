@@ -6,7 +6,6 @@ from harness.machine import Machine
 from harness.placement import (
     Offer,
     Slot,
-    Threads,
     cores_of,
     is_oversubscribed,
     local_offers,
@@ -14,9 +13,9 @@ from harness.placement import (
     place,
     place_group,
     replicas_per_node,
-    threads,
 )
 from harness.plan import Strategy
+from harness.starter import Threads, threads
 
 
 def offers(*hosts):

@@ -18,7 +18,7 @@ from harness.archive import Case, read_session
 from harness.attribution import Blame
 from harness.collectives import Collective
 from harness.launch.group import GroupFailed, NotStarted
-from harness.measurement import observation
+from harness.observations import observation
 from harness.outcome import Outcome
 from harness.questions import (
     bound,

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from harness.measurement import Launch, Round, observation
+from harness.measurement import Launch, Round
+from harness.observations import observation
 from harness.plan import Schedule
 from harness.questions import fixed_epochs, fixed_time, memory
 from harness.runs import growth, problems, samples

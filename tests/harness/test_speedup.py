@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from harness.measurement import observation, training
+from harness.observations import observation, training
 from harness.questions import wall_time
 from harness.speedup import (
     by_speed,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.data_sets import DataSource
 from harness.dataset_id import dataset_id
 from harness.launch.agent import LocalAgent
 from harness.launch.agents import AgentsLauncher
@@ -20,7 +21,7 @@ from harness.placement import local_offers, place
 from harness.plan import AGAINST, Arm, BlockKind
 from harness.planted import Fault
 from harness.stack import find_mpirun
-from harness.starter import DataSource, Installed, Starter
+from harness.starter import Installed, Starter
 from harness.wire import Phase
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar

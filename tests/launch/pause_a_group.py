@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from harness.data_sets import DataSource  # noqa: E402
 from harness.launch.agent import LocalAgent  # noqa: E402
 from harness.launch.agents import AgentsLauncher  # noqa: E402
 from harness.launch.hub import Hub  # noqa: E402
@@ -15,7 +16,7 @@ from harness.machine import local_machine  # noqa: E402
 from harness.placement import local_offers, place  # noqa: E402
 from harness.plan import Arm, BlockKind, Strategy, Workload  # noqa: E402
 from harness.stack import find_mpirun  # noqa: E402
-from harness.starter import DataSource, Installed, Starter  # noqa: E402
+from harness.starter import Installed, Starter  # noqa: E402
 
 launcher, data, scratch = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 chosen = (

@@ -10,7 +10,7 @@ import pytest
 from harness import evidence
 from harness.account import account
 from harness.ledger import TERMS, ledger
-from harness.measurement import observation
+from harness.observations import observation
 from harness.plan import BlockKind, Runs, Sampling, Schedule, Work
 from harness.planted import Fault
 from harness.questions import wall_time
