@@ -16,7 +16,7 @@ $(error TF=$(TF): with this Horovod only these versions of TensorFlow work: $(KN
 endif
 endif
 ifneq ($(HOROVOD),)
-KNOWN_HOROVOD = $(shell sed -n '/^\[horovod\]/,/^\[tensorflow\]/s/^"\(.*\)" = .*/\1/p' history/releases.toml)
+KNOWN_HOROVOD = $(shell sed -n '/^\[horovod\]/,/^\[tensorflow\]/s/^"\(.*\)" = .*/\1/p' hvdperf/history/releases.toml)
 ifneq ($(words $(HOROVOD)) $(filter $(KNOWN_HOROVOD),$(HOROVOD)),1 $(HOROVOD))
 $(error HOROVOD=$(HOROVOD): known are $(KNOWN_HOROVOD))
 endif
@@ -79,7 +79,7 @@ perf: .forget-status env $(if $(DATA_DIR),,data) ## measure and judge: pytest pe
 	@rm -f $(STATUS)
 
 report: env ## the newest session, or ARGS=results/runs/..., as one page; ARGS="compare A B"
-	@$(ACTIVATE); python -m report $(ARGS)
+	@$(ACTIVATE); hvdperf report $(ARGS)
 
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
 # one fail and say so; the others run.
@@ -107,15 +107,15 @@ trust: env data ## plant faults, in 20 more sessions of up to 18 min, and count 
 	@$(ACTIVATE); python -m bench.trust $(ARGS)
 
 history: env ## import the sessions of results/, publish both histories, serve them
-	@$(ACTIVATE); python -m history import || echo 'history: going on without that' >&2; \
-	python -m history publish && python -m history preview $(ARGS)
+	@$(ACTIVATE); hvdperf history import || echo 'history: going on without that' >&2; \
+	hvdperf history publish && hvdperf history preview $(ARGS)
 
 backfill: env data ## build and measure every combination of versions, four minutes each
-	@$(ACTIVATE); python -m history backfill $(ARGS)
+	@$(ACTIVATE); hvdperf history backfill $(ARGS)
 
 changes: env ## list what changed with which release, found by Apache Otava in the history
 	@bash ci/otava.sh
-	@$(ACTIVATE); python -m history changes $(ARGS)
+	@$(ACTIVATE); hvdperf history changes $(ARGS)
 
 clean: ## remove samples and caches
 	rm -rf $(SAMPLES) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,9 +4,9 @@ The others leave here, before they have parsed an option: so that there is one r
 happens, a bad option included. The fixtures that the cases in perf/ ask for are in the plugin.
 """
 
-from harness.launch.slots import lend_slot, outer_rank
+from hvdperf.launch.slots import lend_slot, outer_rank
 
 if outer_rank() > 0:
     lend_slot()
 
-pytest_plugins = ["harness.plugin", "report.plugin"]
+pytest_plugins = ["hvdperf.session.plugin", "hvdperf.report.plugin"]

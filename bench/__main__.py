@@ -8,15 +8,15 @@ import sys
 from collections.abc import Callable, Mapping
 
 from bench import forks, marks, overhead, startup
-from harness.campaign import plan_campaign
-from harness.machine import local_machine
-from harness.opening import dispose, make_starter
-from harness.options import Options
-from harness.placement import local_offers
-from harness.places import ROOT
-from harness.plan import Arm, Strategy
-from harness.stack import probe
-from harness.starter import Starter
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.resources import dispose, make_starter
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers
+from hvdperf.machine.stack import probe
+from hvdperf.paths import ROOT
+from hvdperf.plan.arms import Arm, Strategy
+from hvdperf.plan.options import Options
+from hvdperf.plan.session_plan import plan_campaign
 
 Part = Callable[[Starter, str, Arm], list[str]]
 PARTS: Mapping[str, Part] = {

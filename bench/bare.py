@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from harness.environment import rank_environment
-from harness.places import ROOT
+from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.paths import ROOT
 
 
 class BareLoop:

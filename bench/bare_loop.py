@@ -2,7 +2,7 @@
 
 `mpirun -np N python -m bench.bare_loop MODEL IMAGE_SIZE BATCH DATA_DIR CORES`, CORES such as 0,1:
 one for each rank. Rank 0 reads numbers of steps from stdin, a line each, and prints the seconds
-that the slowest rank took for them. Nothing of harness/ is used.
+that the slowest rank took for them. Nothing of hvdperf/ is used.
 """
 
 import os

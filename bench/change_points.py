@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 
-from harness.errors import UserError
-from history.changes import Change, change_of
-from history.lines import Line, Point
-from history.otava import Settings, change_points
-from history.releases import Axis
+from hvdperf.errors import UserError
+from hvdperf.history.changes import Change, change_of
+from hvdperf.history.lines import Line, Point
+from hvdperf.history.otava import Settings, change_points
+from hvdperf.history.releases import Axis
 
 RELEASES = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
 # Where a step is planted, if one is.

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from statistics import mean, stdev
 
-from harness.launch.group import Group
-from harness.plan import Arm, BlockKind
-from harness.starter import Starter
-from harness.stats import hodges_lehmann
-from harness.verdict import as_ratio
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.group import Group
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.stats import hodges_lehmann
+from hvdperf.verdict import as_ratio
 
 ROUNDS = 6
 TURNS = 8

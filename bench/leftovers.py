@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from harness.launch.mpirun import is_running
-from harness.wire import DRIVER_VARIABLE
+from hvdperf.launch.mpirun import is_running
+from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 # What a census counts.
 COUNTED = ("processes", "file descriptors", "listening ports", "shared memory", "temporary files")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from statistics import median
 
-from harness.plan import Arm, BlockKind
-from harness.starter import Starter
-from harness.stats import hodges_lehmann
-from harness.verdict import as_ratio
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.stats import hodges_lehmann
+from hvdperf.verdict import as_ratio
 
 LAUNCHES = 6
 PAIRS_PER_LAUNCH = 12

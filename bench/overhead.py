@@ -6,10 +6,10 @@ import math
 from statistics import median
 
 from bench.bare import BareLoop
-from harness.plan import Arm, BlockKind
-from harness.starter import Starter
-from harness.stats import hodges_lehmann
-from harness.verdict import as_ratio
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.stats import hodges_lehmann
+from hvdperf.verdict import as_ratio
 
 LAUNCHES = 6
 PAIRS_PER_LAUNCH = 20

@@ -3,7 +3,7 @@
 That is: seconds to write it, its size, and seconds until Chromium has read it and it answers. The
 browser starts once, and opens each page as often as said, from a file, as people do. With a session
 also that session's cases over and over, as if it had 500: from documents on disk to the page, by
-`python -m report`.
+`hvdperf report`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import Browser
 
-from harness.store import SESSION_FILE
-from report.content import Report
-from report.formats.html import page
+from hvdperf.report.content import Report
+from hvdperf.report.formats.html import page
+from hvdperf.results.documents import SESSION_FILE
 from tests.report.sample import a_report, large
 from tests.support.browser import DESKTOP, chromium
 
@@ -69,7 +69,7 @@ def copies(session: Path, into: Path, cases: int) -> int:
 
 def line_from_disk(directory: Path, cases: int, path: Path, browser: Browser, times: int) -> str:
     """Medians of what it costs from the documents on."""
-    command = [sys.executable, "-m", "report", str(directory), "--out", str(path)]
+    command = [sys.executable, "-m", "hvdperf", "report", str(directory), "--out", str(path)]
     written = []
     for _ in range(times):
         start = time.perf_counter()

@@ -1,7 +1,7 @@
 """Whole sessions with made-up noise, arm by arm, judged by the real rule.
 
 Arms of a workload are launched once a round and take turns, and comparisons share them, as in the
-default profile on two cores. A comparison is judged by harness.interim after the rounds at which a
+default profile on two cores. A comparison is judged by hvdperf.interim after the rounds at which a
 session looks, on the correlation of turns pooled over the session and on what earlier sessions of
 the same machine have left in its record.
 """
@@ -18,11 +18,18 @@ from statistics import fmean, median
 import numpy as np
 
 from bench.noise import NOISES, Array, Generator, Noise
-from harness.interim import EARLY_LOOKS, is_failing, judge_rounds, next_look
-from harness.machine_record import LATEST, Load, MachineRecord, Variances
-from harness.plan import Comparison, Question, Side, Workload
-from harness.questions import against, communication, parity, same, strong_scaling, weak_scaling
-from harness.scatter import (
+from hvdperf.interim import EARLY_LOOKS, is_failing, judge_rounds, next_look
+from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
+from hvdperf.plan.arms import Comparison, Question, Side, Workload
+from hvdperf.plan.questions import (
+    against,
+    communication,
+    parity,
+    same,
+    strong_scaling,
+    weak_scaling,
+)
+from hvdperf.scatter import (
     UNKNOWN_LAUNCH_SD,
     Row,
     launch_variance,
@@ -30,9 +37,9 @@ from harness.scatter import (
     turn_variance,
     turns_worth,
 )
-from harness.scatter import Noise as Known
-from harness.verdict import Band, Floor, Judgement, Rule, Verdict
-from harness.workload_rounds import FEW_TURNS
+from hvdperf.scatter import Noise as Known
+from hvdperf.session.workload_run import FEW_TURNS
+from hvdperf.verdict import Band, Floor, Judgement, Rule, Verdict
 
 SEED = 20281
 # Turns of a launch, as in the profiles.
@@ -153,7 +160,7 @@ class Session:
         self.seconds += (apart + turns * turn_seconds) * _starts(left) / _starts(workload)
 
     def _turns(self, left: Sequence[Case], number: int) -> int:
-        """As harness.workload_rounds has it."""
+        """As hvdperf.session.workload_run has it."""
         if number <= EARLY_LOOKS[0]:
             return FEWEST_TURNS
         open_ = [
@@ -179,7 +186,7 @@ class Session:
 
     @property
     def variances(self) -> Variances:
-        """What it leaves in the machine's record, as harness.session has it."""
+        """What it leaves in the machine's record, as hvdperf.session.scheduler has it."""
         found: dict[Load, list[float]] = {}
         for case, rows in self.rows.items():
             if len(rows) >= EARLY_LOOKS[0]:

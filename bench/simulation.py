@@ -28,10 +28,10 @@ from bench.sessions import (
     ordinary,
     simulated,
 )
-from harness.machine_record import LEAST_LAUNCH_SD
-from harness.plan import Comparison
-from harness.scatter import UNKNOWN_LAUNCH_SD
-from harness.verdict import REGRESSION, Band, Floor, Rule, Verdict
+from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
+from hvdperf.plan.arms import Comparison
+from hvdperf.scatter import UNKNOWN_LAUNCH_SD
+from hvdperf.verdict import REGRESSION, Band, Floor, Rule, Verdict
 
 SESSIONS = 300
 # Full looks of the profiles.

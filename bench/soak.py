@@ -20,20 +20,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.leftovers import COUNTED, Census, take_census
-from harness.errors import UserError
-from harness.launch.agent import LocalAgent
-from harness.launch.agents import AgentsLauncher
-from harness.launch.group import Group, GroupFailed
-from harness.launch.hub import Hub
-from harness.launch.job import Launcher, LaunchError
-from harness.launch.mpirun import MpirunLauncher
-from harness.machine import local_machine
-from harness.placement import local_offers, place
-from harness.plan import SWEEP, Arm, Strategy
-from harness.planted import Fault
-from harness.stack import find_mpirun
-from harness.starter import Installed, Starter
-from harness.wire import Phase
+from hvdperf.errors import UserError
+from hvdperf.launch.agent import LocalAgent
+from hvdperf.launch.agents import AgentsLauncher
+from hvdperf.launch.arm_launcher import Installed, Starter
+from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.hub import Hub
+from hvdperf.launch.job import Launcher, LaunchError
+from hvdperf.launch.mpirun import MpirunLauncher
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers, place
+from hvdperf.machine.stack import find_mpirun
+from hvdperf.plan.arms import SWEEP, Arm, Strategy
+from hvdperf.plan.faults import Fault
+from hvdperf.worker.protocol import Phase
 
 LAUNCHES = 200
 RANKS = 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
-from harness.plan import Arm, BlockKind
-from harness.starter import Starter
-from harness.wire import STARTUP, Phase
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.worker.protocol import STARTUP, Phase
 
 LAUNCHES = 5
 # What the suite answers for; the rest is TensorFlow, Keras and Horovod at work.

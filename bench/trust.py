@@ -15,13 +15,13 @@ import time
 from collections.abc import Sequence
 
 from bench.trust_page import PAGE, README, page, readme
-from harness.archive import read_session
-from harness.errors import UserError
-from harness.files import write_whole
-from harness.places import ROOT
-from harness.tomlfile import shown
-from harness.trust_counts import series
-from harness.trust_log import Entry, append, entry_of, read_log
+from hvdperf.errors import UserError
+from hvdperf.files import write_whole
+from hvdperf.paths import ROOT
+from hvdperf.results.archive import read_session
+from hvdperf.results.detection_log import Entry, append, entry_of, read_log
+from hvdperf.results.detection_rates import series
+from hvdperf.toml_file import shown
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 RUNS = LOG.parent / "runs"

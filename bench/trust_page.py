@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.errors import UserError
-from harness.places import ROOT
-from harness.plan import TWIN
-from harness.stats import hodges_lehmann
-from harness.tomlfile import shown
-from harness.trials import TRIALS
-from harness.trust_counts import changes, counts_of, must, share_interval
-from harness.trust_log import Entry
-from harness.verdict import as_ratio
-from report.words import plural
+from hvdperf.errors import UserError
+from hvdperf.paths import ROOT
+from hvdperf.plan.arms import TWIN
+from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.report.words import plural
+from hvdperf.results.detection_log import Entry
+from hvdperf.results.detection_rates import changes, counts_of, must, share_interval
+from hvdperf.stats import hodges_lehmann
+from hvdperf.toml_file import shown
+from hvdperf.verdict import as_ratio
 
 PAGE = ROOT / "docs" / "trust.md"
 README = ROOT / "README.md"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import at_gradient_sizes, bound, sweep
+from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
 
 
 @pytest.mark.question(ask=sweep)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import fixed_epochs, fixed_time
+from hvdperf.plan.questions import fixed_epochs, fixed_time
 
 
 @pytest.mark.question(ask=fixed_epochs)

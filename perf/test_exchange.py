@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import exchanges
+from hvdperf.plan.questions import exchanges
 
 
 @pytest.mark.question(ask=exchanges)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import wall_time
+from hvdperf.plan.questions import wall_time
 
 
 @pytest.mark.question(ask=wall_time)

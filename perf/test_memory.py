@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import memory
+from hvdperf.plan.questions import memory
 
 
 @pytest.mark.question(ask=memory, smallest=1)

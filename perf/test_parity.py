@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import parity
+from hvdperf.plan.questions import parity
 
 
 @pytest.mark.question(ask=parity, smallest=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import recipes
+from hvdperf.plan.questions import recipes
 
 
 @pytest.mark.question(ask=recipes, smallest=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import communication, strong_scaling, weak_scaling
+from hvdperf.plan.questions import communication, strong_scaling, weak_scaling
 
 
 @pytest.mark.question(ask=weak_scaling, against_from=1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import startup
+from hvdperf.plan.questions import startup
 
 
 @pytest.mark.question(ask=startup, smallest=1)

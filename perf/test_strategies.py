@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import multiworker, tax
+from hvdperf.plan.questions import multiworker, tax
 
 
 @pytest.mark.question(ask=tax, smallest=1, largest=1)

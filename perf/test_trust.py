@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.questions import same, trials
+from hvdperf.plan.questions import same, trials
 
 
 @pytest.mark.question(ask=same)

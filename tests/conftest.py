@@ -1,8 +1,15 @@
-"""How properties are tested."""
+"""How properties are tested, and the made-up machine."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.support.sessions import Stage
 
 # Under mpirun there are none, and importing this takes a second of each rank's start.
 if "OMPI_COMM_WORLD_SIZE" not in os.environ:
@@ -13,3 +20,16 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
         "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("shared machine")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """Sessions on a made-up machine."""
+    from tests.support.sessions import MadeUpRunner, Script, Stage
+
+    script = Script(tmp_path)
+    runner = "hvdperf.session.workload_run.Runner"
+    monkeypatch.setattr(runner, lambda **given: MadeUpRunner(script, **given))
+    monkeypatch.setattr("hvdperf.session.workload_run.time", script)
+    monkeypatch.setattr("hvdperf.session.scheduler.time", script)
+    return Stage(script)

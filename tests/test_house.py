@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("harness", "models", "bench", "perf", "report", "history")
+ROOMS = ("hvdperf", "models", "bench", "perf")
 FRAMEWORKS = {"tensorflow", "keras", "horovod"}
 
 
@@ -68,230 +68,69 @@ def inside(path: Path, *rooms: str) -> bool:
 
 # Who may import what ---------------------------------------------------------------------------
 
-WORKERS_OWN = ("harness/worker", "models", "harness/wire.py", "harness/dataset_id.py")
+# The rooms of hvdperf: each imports those before it and no later one. The leaves, modules that are
+# in no room, come first; models is what ranks train.
+ORDER = (
+    "models",
+    "leaves",
+    "worker",
+    "machine",
+    "plan",
+    "transport_tools",
+    "launch",
+    "measure",
+    "judge",
+    "results",
+    "session",
+    "history",
+    "report",
+)
+# Where a person still sees all that lies side by side.
+MODULES_OF_A_ROOM = 20
+# What starts the program.
+MAIN = "hvdperf.__main__"
+WORKERS_OWN = ("hvdperf/worker", "models")
 # What a transport does without a framework.
-BARE = Path("harness/worker/bare.py")
+BARE = Path("hvdperf/worker/strategies/bare_mpi.py")
 # A training script as a user writes it, to be compared with.
 A_USERS_SCRIPT = Path("bench/bare_loop.py")
 
 
-def test_only_workers_and_models_import_the_frameworks():
-    offenders = {
-        str(path): sorted(packages(path) & FRAMEWORKS)
-        for path in [*sources(*ROOMS), Path("conftest.py")]
-        if packages(path) & FRAMEWORKS
-        and not inside(path, "harness/worker", "models")
-        and path != A_USERS_SCRIPT
-    }
-    assert offenders == {}
+def room_of(module: str) -> str:
+    """Returns its room; "" for whatever is built on hvdperf."""
+    top, _, inside_ = module.partition(".")
+    if top == "models":
+        return top
+    if top != "hvdperf" or module == MAIN:
+        return ""
+    room, _, _ = inside_.partition(".")
+    return room if (ROOT / "hvdperf" / room).is_dir() and room else "leaves"
 
 
-@pytest.mark.parametrize("path", sources(*WORKERS_OWN), ids=str)
-def test_workers_need_nothing_but_the_frameworks(path):
-    known = {*sys.stdlib_module_names, *FRAMEWORKS, "numpy", "models", "harness"}
-    if path == BARE:
-        known = known - FRAMEWORKS | {"mpi4py"}
-    assert packages(path) <= known
-    own = {name for name in imports(path) if name.split(".")[0] in ("harness", "models")}
-    assert all(re.match(r"(models|harness\.(worker|wire|dataset_id))(\.|$)", name) for name in own)
-
-
-def test_only_launchers_the_plugin_and_the_bare_transport_import_mpi():
-    may = ("harness/launch", "harness/plugin.py", str(BARE))
-    offenders = [
-        str(path)
-        for path in sources(*ROOMS)
-        if "mpi4py" in packages(path) and not inside(path, *may)
-    ]
-    assert offenders == []
-
-
-# Of the standard library, what only computes.
-ARITHMETIC = {
-    "collections",
-    "dataclasses",
-    "enum",
-    "functools",
-    "itertools",
-    "math",
-    "statistics",
-    "typing",
-}
-PURE = {
-    "collectives": set(),
-    "exchanges": set(),
-    "recipes": set(),
-    "plan": {"harness.collectives", "harness.exchanges", "harness.recipes"},
-    "planted": {"harness.plan"},
-    "trials": {"harness.plan", "harness.planted", "harness.verdict"},
-    "questions": {
-        "harness.collectives",
-        "harness.exchanges",
-        "harness.plan",
-        "harness.recipes",
-        "harness.trials",
-    },
-    "attribution": {"harness.measurement", "harness.plan", "harness.runs", "harness.stats"},
-    "trust": {
-        "harness.attribution",
-        "harness.measurement",
-        "harness.plan",
-        "harness.trials",
-        "harness.verdict",
-    },
-    "stats": set(),
-    "scatter": set(),
-    "interim": {"harness.scatter", "harness.stats", "harness.verdict", "scipy"},
-    # It is given its chance.
-    "walk": {"harness.plan", "random"},
-    "marks": set(),
-    "disturbance": set(),
-    "straggler": set(),
-    "speedup": {"harness.plan"},
-    "ledger": {"harness.marks", "harness.measurement", "harness.plan", "harness.straggler"},
-    "tables": {"harness.errors", "harness.speedup", "textwrap"},
-    "account": {
-        "harness.ledger",
-        "harness.measurement",
-        "harness.plan",
-        "harness.speedup",
-        "harness.stats",
-        "harness.straggler",
-        "harness.verdict",
-    },
-    "waterfall": {
-        "harness.account",
-        "harness.ledger",
-        "harness.plan",
-        "harness.speedup",
-        "harness.stats",
-        "textwrap",
-    },
-    "transport_tools/figures": {"harness.collectives"},
-    "transport_tools/osu": {"harness.collectives", "harness.transport_tools.figures", "re"},
-    "transport_tools/nccl_tests": {"harness.collectives", "harness.transport_tools.figures", "re"},
-    "verdict": {"harness.scatter", "harness.stats"},
-    "runs": {"harness.plan"},
-    "measurement": {
-        "harness.collectives",
-        "harness.disturbance",
-        "harness.marks",
-        "harness.plan",
-        "harness.runs",
-        "harness.speedup",
-    },
-    "evidence": {
-        "harness.collectives",
-        "harness.ledger",
-        "harness.measurement",
-        "harness.plan",
-        "harness.runs",
-        "harness.stats",
-        "numpy",
-    },
-    "prediction": {"harness.errors"},
-    "proposal": {"harness.plan", "harness.stats", "harness.verdict", "random"},
-    "placement": {"harness.errors", "harness.machine", "harness.plan"},
-    "needs": {
-        "harness.attribution",
-        "harness.collectives",
-        "harness.plan",
-        "harness.trials",
-        "harness.wire",
-    },
-}
-
-
-@pytest.mark.parametrize("module", PURE)
-def test_arithmetic_does_no_input_or_output(module):
-    path = Path("harness", f"{module}.py")
-    own = {name for name in imports(path) if name.startswith("harness.")}
-    others = packages(path) - {"harness"} - ARITHMETIC
-    assert own | others <= PURE[module]
-    called = {
-        node.func.id
-        for node in ast.walk(tree(ROOT / path))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
-    assert called.isdisjoint({"open", "print", "input"})
-
-
-# From the plan to the report: no module imports from a later line.
-LAYERS = (
-    (
-        "errors",
-        "collectives",
-        "commands",
-        "dataset_id",
-        "disturbance",
-        "exchanges",
-        "files",
-        "live",
-        "marks",
-        "other_data",
-        "places",
-        "recipes",
-        "stats",
-        "straggler",
-    ),
-    ("scatter",),
-    ("plan",),
-    ("planted", "runs", "speedup", "transport_tools"),
-    ("verdict", "measurement", "proposal", "prediction"),
-    ("trials", "ledger", "interim"),
-    ("questions", "attribution", "account", "evidence", "tables"),
-    ("trust",),
-    ("waterfall",),
-    ("wire",),
-    ("worker",),
-    ("cores", "cpu_usage", "gpus", "machine", "placement", "environment", "stack", "fingerprint"),
-    ("tomlfile", "thresholds", "profiles", "machine_record"),
-    ("launch",),
-    ("starter",),
-    ("walk",),
-    ("rounds", "tool_runner"),
-    ("outcome", "needs", "rules"),
-    ("judging",),
-    ("workload_rounds",),
-    ("session",),
-    ("store", "summary", "overview", "bandwidths", "replay", "telling"),
-    ("archive", "forecast", "baseline", "recall", "next_steps"),
-    ("rows",),
-    ("throughput", "trust_log"),
-    ("trust_counts",),
-    ("options", "data_sets"),
-    ("campaign",),
-    ("opening", "proposing", "resume"),
-    ("journal",),
-    ("suite",),
-    ("plugin", "__main__"),
-)
-LAYER = {f"harness.{name}": depth for depth, names in enumerate(LAYERS) for name in names}
-
-
-def layer(module: str) -> int | None:
-    """Models come before everything; whatever is built on the harness after it."""
-    room = ".".join(module.split(".")[:2])
-    if module == "harness":
-        return 0
-    if room.startswith("harness."):
-        return LAYER.get(room)
-    return -1 if room.startswith("models") else len(LAYERS)
-
-
-def test_every_module_has_its_place_in_the_flow():
-    homeless = [name for name in MODULES if layer(name) is None]
-    assert homeless == [], "say in LAYERS what these are built on"
+def test_every_room_has_its_place():
+    assert {room_of(module) for module in MODULES} - {""} <= set(ORDER), "say in ORDER where"
 
 
 def test_data_flows_one_way():
+    place = {room: number for number, room in enumerate((*ORDER, ""))}
     backwards = [
         f"{name} imports {imported}"
         for name, path in MODULES.items()
         for imported in imports(path)
-        if imported.split(".")[0] in ROOMS and (layer(imported) or 0) > (layer(name) or 0)
+        if imported in MODULES and place[room_of(imported)] > place[room_of(name)]
     ]
     assert backwards == []
+
+
+def test_a_room_is_not_crowded():
+    folders = [folder for room in ("hvdperf", "models") for folder in (ROOT / room).rglob("*/")]
+    crowded = {
+        str(folder.relative_to(ROOT)): count
+        for folder in folders
+        if (count := sum(path.name != "__init__.py" for path in folder.glob("*.py")))
+        > MODULES_OF_A_ROOM
+    }
+    assert crowded == {}
 
 
 def test_no_two_modules_import_each_other():
@@ -306,8 +145,53 @@ def test_no_two_modules_import_each_other():
     assert [name for name in MODULES if reaches(name, name, set())] == []
 
 
+def test_only_workers_and_models_import_the_frameworks():
+    offenders = {
+        str(path): sorted(packages(path) & FRAMEWORKS)
+        for path in [*sources(*ROOMS), Path("conftest.py")]
+        if packages(path) & FRAMEWORKS and not inside(path, *WORKERS_OWN) and path != A_USERS_SCRIPT
+    }
+    assert offenders == {}
+
+
+@pytest.mark.parametrize("path", sources(*WORKERS_OWN), ids=str)
+def test_workers_need_nothing_but_the_frameworks(path):
+    known = {*sys.stdlib_module_names, *FRAMEWORKS, "numpy", "models", "hvdperf"}
+    if path == BARE:
+        known = known - FRAMEWORKS | {"mpi4py"}
+    assert packages(path) <= known
+    own = {name for name in imports(path) if name.split(".")[0] in ("hvdperf", "models")}
+    assert all(re.match(r"(models|hvdperf\.worker)(\.|$)", name) for name in own)
+
+
+def test_only_launchers_the_plugin_and_the_bare_transport_import_mpi():
+    may = ("hvdperf/launch", "hvdperf/session/plugin.py", str(BARE))
+    offenders = [
+        str(path)
+        for path in sources(*ROOMS)
+        if "mpi4py" in packages(path) and not inside(path, *may)
+    ]
+    assert offenders == []
+
+
+# What judges, and what it judges by, reads no file and asks no clock.
+PURE = ("hvdperf/judge", "hvdperf/stats.py", "hvdperf/verdict.py", "hvdperf/interim.py")
+NOT_PURE = {"os", "pathlib", "random", "shutil", "socket", "subprocess", "time"}
+
+
+@pytest.mark.parametrize("path", sources(*PURE), ids=str)
+def test_judging_does_no_input_or_output(path):
+    called = {
+        node.func.id
+        for node in ast.walk(tree(ROOT / path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert called.isdisjoint({"open", "print", "input"})
+    assert packages(path).isdisjoint(NOT_PURE)
+
+
 def test_the_plugin_starts_without_the_frameworks():
-    code = "import sys, harness.plugin; print(sorted(set(sys.argv[1:]) & set(sys.modules)))"
+    code = "import sys, hvdperf.session.plugin; print(sorted(set(sys.argv[1:]) & set(sys.modules)))"
     result = subprocess.run(
         [sys.executable, "-c", code, *FRAMEWORKS, "mpi4py.MPI"],
         cwd=ROOT,

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.archive import schema_problem
-from harness.environment import rank_environment
-from harness.launch.mpirun import is_running
-from harness.stack import find_mpirun
+from hvdperf.launch.mpirun import is_running
+from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.stack import find_mpirun
+from hvdperf.results.archive import schema_problem
 from tests.support.filesystems import make_read_only, small_disk
 from tests.support.terminals import Terminal
 
@@ -356,7 +356,7 @@ def test_another_stack_is_measured_than_pytests_own(run: Run, tmp_path: Path) ->
     assert len(measured["launches"]) == 2
     # One of one rank and one of two, for which a server forks them.
     names = [Path(line).name for line in started.read_text().split()]
-    assert sorted(names) == ["harness.worker.server", *["stub.py"] * 3]
+    assert sorted(names) == ["hvdperf.worker.fork_server", *["fork_stub.py"] * 3]
 
 
 def test_nothing_selected_is_no_pass(run: Run) -> None:

@@ -70,7 +70,7 @@ def run(
 def checkout(tmp_path: Path) -> Path:
     """A copy of the files that set up, with a stand-in environment that counts as built."""
     root = tmp_path / "check out"
-    for name in (*SETTING_UP, "ci/browser.sh", "history/releases.toml"):
+    for name in (*SETTING_UP, "ci/browser.sh", "hvdperf/history/releases.toml"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / ".ci", root / ".ci")
@@ -557,7 +557,7 @@ def test_set_up_builds_another_tensorflow_beside_the_first(stand_ins: Path, mach
 
 # Compiles nothing: leaves a wheel where it is told to, and writes down what pip is asked.
 COMPILER = """case $1 in
-    history/build.py) mkdir -p "$7" && touch "$7/horovod-$3.whl" && echo "$5" >>built
+    hvdperf/history/build.py) mkdir -p "$7" && touch "$7/horovod-$3.whl" && echo "$5" >>built
         exit ${BUILD_STATUS:-0} ;;
     -m) echo "$*" >>pip ;;
 esac"""

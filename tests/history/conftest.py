@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from history import places
-from history.site.offline import make_offline
+from hvdperf.history import places
+from hvdperf.history.site.offline import make_offline
 from tests.support.browser import chromium, visit
 from tests.support.published import published_site
 

@@ -10,9 +10,9 @@ from statistics import median
 
 import pytest
 
-from history import asv_results, places
-from history.asv_results import BENCHMARK
-from history.releases import Axis, releases
+from hvdperf.history import asv_results, places
+from hvdperf.history.asv_results import BENCHMARK
+from hvdperf.history.releases import Axis, releases
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import MACHINE_LABEL, raw_result
 
@@ -107,8 +107,8 @@ def test_asv_finds_what_became_slower(tmp_path):
 
 
 def test_benchmarks_are_named_as_asv_finds_them():
-    """asv discovers history/benchmarks by its own rules; what is imported has the same names."""
-    source = (places.ROOT / "history" / "benchmarks" / "throughput.py").read_text()
+    """asv discovers history/benchmarks/ by its own rules; what is imported has the same names."""
+    source = (places.ROOT / "hvdperf" / "history" / "benchmarks" / "throughput.py").read_text()
     found = re.findall(r"def (track_\w+)\(", source)
     assert {f"throughput.Training.{name}" for name in found} == {SECONDS, SAMPLES}
     (names,) = re.findall(r"param_names: ClassVar = (\[.*\])", source)
@@ -116,14 +116,16 @@ def test_benchmarks_are_named_as_asv_finds_them():
     assert f'version = "{asv_results.VERSION}"' in source
     for unit, of_unit in asv_results.UNITS.items():
         assert f'track_{unit}.unit = "{of_unit}"' in source
-    names = {path.name for path in (places.ROOT / "history" / "benchmarks").glob("*.py")}
+    names = {
+        path.name for path in (places.ROOT / "hvdperf" / "history" / "benchmarks").glob("*.py")
+    }
     assert names == {"__init__.py", "throughput.py"}, "asv takes every file for benchmarks"
 
 
 def test_asv_runs_the_matrix_that_a_back_fill_fills():
     from asv.config import Config
 
-    from history.backfill import HOROVOD, TENSORFLOW
+    from hvdperf.history.backfill import HOROVOD, TENSORFLOW
 
     for axis, versions in ((Axis.HOROVOD, TENSORFLOW), (Axis.TENSORFLOW, HOROVOD[1:])):
         requirements = Config.load(str(places.CONFIGURATION[axis])).matrix["req"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from history import backfill
-from history.backfill import Combination, NotBuilt, State, combinations, fill, table
-from history.raw import RawResult, read_history
+from hvdperf.errors import UserError
+from hvdperf.history import backfill
+from hvdperf.history.backfill import Combination, NotBuilt, State, combinations, fill, table
+from hvdperf.history.raw import RawResult, read_history
 from tests.support.histories import MACHINE_LABEL, raw_result
 
 HOROVOD, TENSORFLOW = ("0.28.1", "0.27.0"), ("2.16.2", "2.18.1")

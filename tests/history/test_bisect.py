@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from history.bisect import Answer, bisect, conclusion
+from hvdperf.history.bisect import Answer, bisect, conclusion
 
 NONE = (Answer.UNDECIDED, Answer.NOT_BUILT)
 CHANGES = st.sampled_from([Answer.SLOWER, Answer.FASTER])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from history import build, places
-from history.releases import Axis, order
+from hvdperf.history import build, places
+from hvdperf.history.releases import Axis, order
 
 GCC = """\
   [ 10%] Building CXX object third_party/gloo/CMakeFiles/gloo.dir/types.cc.o
@@ -100,7 +100,7 @@ def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, tmp_path, mon
 
 
 def test_an_environment_without_tensorflow_is_one_line(tmp_path):
-    script = str(places.ROOT / "history" / "build.py")
+    script = str(places.ROOT / "hvdperf" / "history" / "build.py")
     options = ["--horovod", "0.28.0", "--wheels", str(tmp_path), "--python", "/bin/false"]
     done = subprocess.run(
         [sys.executable, script, *options],

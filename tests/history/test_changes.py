@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from bench.change_points import Machine, made_line
-from history.changes import can_change, change_of, report
-from history.otava import ChangePoint
-from history.releases import Axis
+from hvdperf.history.changes import can_change, change_of, report
+from hvdperf.history.otava import ChangePoint
+from hvdperf.history.releases import Axis
 
 # Five releases of 8 launches each, of which the third begins at 16, and is 10 % slower.
 LINE = made_line(Machine(noise=0.001), {"2.16.2": 0.9})

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.plan import AGAINST, Comparison, Side, Strategy
-from harness.questions import communication, parity, strong_scaling, weak_scaling
-from harness.verdict import Verdict
-from history.extract import extract
-from history.raw import Refused, Series
+from hvdperf.errors import UserError
+from hvdperf.history.extract import extract
+from hvdperf.history.raw import Refused, Series
+from hvdperf.plan.arms import AGAINST, Comparison, Side, Strategy
+from hvdperf.plan.questions import communication, parity, strong_scaling, weak_scaling
+from hvdperf.verdict import Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store, session_document
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.questions import weak_scaling
-from harness.verdict import Verdict
-from history import places
-from history.importing import keep_sessions, make_trees
-from history.raw import read_history, write_raw
-from history.releases import Axis
+from hvdperf.history import places
+from hvdperf.history.importing import keep_sessions, make_trees
+from hvdperf.history.raw import read_history, write_raw
+from hvdperf.history.releases import Axis
+from hvdperf.plan.questions import weak_scaling
+from hvdperf.verdict import Verdict
 from tests.support.histories import raw_result
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store, session_document

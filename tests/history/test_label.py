@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.plan import Workload
-from history.label import machine_label, replica_label, replica_of
+from hvdperf.history.label import machine_label, replica_label, replica_of
+from hvdperf.plan.arms import Workload
 from tests.support.histories import FACTS
 
 WORDS = Workload("lstm_s", "ptb", 35, batch=16)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from history.lines import lines
-from history.releases import Axis
+from hvdperf.history.lines import lines
+from hvdperf.history.releases import Axis
 from tests.support.histories import REPLICA, raw_result
 
 ONE, TWO = ("vgg_16_s", 1), ("vgg_16_s", 2)

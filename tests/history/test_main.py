@@ -1,4 +1,4 @@
-"""`python -m history` as a user gives it bad input: one line, and no traceback."""
+"""`hvdperf history` as a user gives it bad input: one line, and no traceback."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from history import places
+from hvdperf.history import places
 
 
 def history(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "history", *arguments],
+        [sys.executable, "-m", "hvdperf", "history", *arguments],
         cwd=places.ROOT,
         capture_output=True,
         text=True,
@@ -54,8 +54,8 @@ def test_a_machine_has_a_label():
 
 
 def test_what_was_not_published_is_not_served(tmp_path):
-    from harness.errors import UserError
-    from history.site.serve import serve
+    from hvdperf.errors import UserError
+    from hvdperf.history.site.serve import serve
 
     with pytest.raises(UserError, match="make history"):
         serve(tmp_path, 0)
@@ -71,7 +71,7 @@ def test_sites_are_served_on_loopback(tmp_path):
     site.mkdir()
     (site / "index.json").write_text('{"project": "x"}')
     code = (
-        "from pathlib import Path; from history.site.serve import serve; "
+        "from pathlib import Path; from hvdperf.history.site.serve import serve; "
         f"serve(Path({str(tmp_path)!r}), 0)"
     )
     with subprocess.Popen(

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UserError
-from history.site.offline import OWN, SITE, make_offline
+from hvdperf.errors import UserError
+from hvdperf.history.site.offline import OWN, SITE, make_offline
 from tests.support.filesystems import make_read_only, small_disk
 
 COPIES: list[dict[str, Any]] = tomllib.loads((SITE / "vendor.toml").read_text())["copies"]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.change_points import RELEASES, Machine, made_line
-from harness.errors import UserError
-from history import otava, places
-from history.changes import change_of
-from history.otava import COMMAND, VERSION, Settings, change_points
+from hvdperf.errors import UserError
+from hvdperf.history import otava, places
+from hvdperf.history.changes import change_of
+from hvdperf.history.otava import COMMAND, VERSION, Settings, change_points
 from tests.support.damage import FUZZ, damaged_json
 
 INSTALL = places.ROOT / "ci" / "otava.sh"

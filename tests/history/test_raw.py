@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import UserError
-from history.raw import Refused, read_history, read_raw, write_raw
+from hvdperf.errors import UserError
+from hvdperf.history.raw import Refused, read_history, read_raw, write_raw
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.histories import MACHINE_LABEL, raw_result
 

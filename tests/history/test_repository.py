@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from history.releases import Axis, Release, order, releases
-from history.repository import write_repository
+from hvdperf.errors import UserError
+from hvdperf.history.releases import Axis, Release, order, releases
+from hvdperf.history.repository import write_repository
 
 HOROVOD = releases(Axis.HOROVOD)
 

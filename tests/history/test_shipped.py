@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from history import places
-from history.backfill import State, combinations
-from history.importing import make_trees
-from history.raw import read_history
-from history.releases import Axis
+from hvdperf.history import places
+from hvdperf.history.backfill import State, combinations
+from hvdperf.history.importing import make_trees
+from hvdperf.history.raw import read_history
+from hvdperf.history.releases import Axis
 
 
 def files(root: Path) -> dict[str, bytes]:

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.archive import Archive, read_session
-from harness.errors import UserError
-from harness.launch.group import GroupFailed
-from harness.outcome import Outcome
-from harness.plan import Comparison
-from harness.questions import against, parity, weak_scaling
-from harness.verdict import Floor, Verdict, judge
-from history import places, side_by_side
-from history.backfill import NotBuilt
-from history.bisect import Answer
-from history.releases import Axis
-from history.side_by_side import Asked, between, bisect_command, result_of
+from hvdperf.errors import UserError
+from hvdperf.history import places, side_by_side
+from hvdperf.history.backfill import NotBuilt
+from hvdperf.history.bisect import Answer
+from hvdperf.history.releases import Axis
+from hvdperf.history.side_by_side import Asked, between, bisect_command, result_of
+from hvdperf.judge.outcome import Outcome
+from hvdperf.launch.group import GroupFailed
+from hvdperf.plan.arms import Comparison
+from hvdperf.plan.questions import against, parity, weak_scaling
+from hvdperf.results.archive import Archive, read_session
+from hvdperf.verdict import Floor, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store
 

@@ -14,8 +14,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Response, Route
 
-from history.releases import Axis
-from history.site.offline import make_offline
+from hvdperf.history.releases import Axis
+from hvdperf.history.site.offline import make_offline
 from tests.support.browser import screenshot, visit
 from tests.support.histories import REPLICA
 from tests.support.published import (

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.data_sets import DataSource
-from harness.dataset_id import dataset_id
-from harness.launch.agent import LocalAgent
-from harness.launch.agents import AgentsLauncher
-from harness.launch.group import Group
-from harness.launch.hub import Hub
-from harness.launch.mpirun import MpirunLauncher
-from harness.machine import local_machine
-from harness.placement import local_offers, place
-from harness.plan import AGAINST, Arm, BlockKind
-from harness.planted import Fault
-from harness.stack import find_mpirun
-from harness.starter import Installed, Starter
-from harness.wire import Phase
+from hvdperf.launch.agent import LocalAgent
+from hvdperf.launch.agents import AgentsLauncher
+from hvdperf.launch.arm_launcher import Installed, Starter
+from hvdperf.launch.group import Group
+from hvdperf.launch.hub import Hub
+from hvdperf.launch.mpirun import MpirunLauncher
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers, place
+from hvdperf.machine.stack import find_mpirun
+from hvdperf.plan.arms import AGAINST, Arm, BlockKind
+from hvdperf.plan.data import DataSource
+from hvdperf.plan.faults import Fault
+from hvdperf.worker.dataset_id import dataset_id
+from hvdperf.worker.protocol import Phase
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
 from models.inputs.token_samples import write_tokens

@@ -7,16 +7,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from harness.data_sets import DataSource  # noqa: E402
-from harness.launch.agent import LocalAgent  # noqa: E402
-from harness.launch.agents import AgentsLauncher  # noqa: E402
-from harness.launch.hub import Hub  # noqa: E402
-from harness.launch.mpirun import MpirunLauncher  # noqa: E402
-from harness.machine import local_machine  # noqa: E402
-from harness.placement import local_offers, place  # noqa: E402
-from harness.plan import Arm, BlockKind, Strategy, Workload  # noqa: E402
-from harness.stack import find_mpirun  # noqa: E402
-from harness.starter import Installed, Starter  # noqa: E402
+from hvdperf.launch.agent import LocalAgent  # noqa: E402
+from hvdperf.launch.agents import AgentsLauncher  # noqa: E402
+from hvdperf.launch.arm_launcher import Installed, Starter  # noqa: E402
+from hvdperf.launch.hub import Hub  # noqa: E402
+from hvdperf.launch.mpirun import MpirunLauncher  # noqa: E402
+from hvdperf.machine.host import local_machine  # noqa: E402
+from hvdperf.machine.placement import local_offers, place  # noqa: E402
+from hvdperf.machine.stack import find_mpirun  # noqa: E402
+from hvdperf.plan.arms import Arm, BlockKind, Strategy, Workload  # noqa: E402
+from hvdperf.plan.data import DataSource  # noqa: E402
 
 launcher, data, scratch = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 chosen = (

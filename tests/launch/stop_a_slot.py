@@ -10,13 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from harness.errors import UserError  # noqa: E402
-from harness.launch import slots as slots_of_mpirun  # noqa: E402
-from harness.launch.agent import Agent, LocalAgent  # noqa: E402
-from harness.launch.agents import AgentsLauncher  # noqa: E402
-from harness.launch.job import LaunchError, Order  # noqa: E402
-from harness.launch.slots import Slots, lend_slot, outer_rank  # noqa: E402
-from harness.placement import place  # noqa: E402
+from hvdperf.errors import UserError  # noqa: E402
+from hvdperf.launch import slots as slots_of_mpirun  # noqa: E402
+from hvdperf.launch.agent import Agent, LocalAgent  # noqa: E402
+from hvdperf.launch.agents import AgentsLauncher  # noqa: E402
+from hvdperf.launch.job import LaunchError, Order  # noqa: E402
+from hvdperf.launch.slots import Slots, lend_slot, outer_rank  # noqa: E402
+from hvdperf.machine.placement import place  # noqa: E402
 
 slots_of_mpirun.ANSWER_S = slots_of_mpirun.LEAVE_S = 1.0
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.launch.agents import AgentsLauncher, horovod_environment, rendezvous_plan
-from harness.launch.job import LaunchError, Order
-from harness.placement import Slot
+from hvdperf.launch.agents import AgentsLauncher, horovod_environment, rendezvous_plan
+from hvdperf.launch.job import LaunchError, Order
+from hvdperf.machine.placement import Slot
 
 
 def slots(*hosts: str) -> list[Slot]:

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bench.leftovers import all_sockets, ended, open_sockets, shared_memory_files
-from harness.data_sets import DataSource
-from harness.launch.group import Group, GroupFailed
-from harness.launch.mpirun import is_running
-from harness.plan import BlockKind
-from harness.planted import Fault
+from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.mpirun import is_running
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.data import DataSource
+from hvdperf.plan.faults import Fault
 from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, horovod
 
 pytestmark = pytest.mark.mpirun

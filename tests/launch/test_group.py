@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from harness.launch.group import Group, GroupFailed
-from harness.launch.hub import Hub
-from harness.launch.job import LaunchError, Order, SlotGone
-from harness.wire import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
+from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.hub import Hub
+from hvdperf.launch.job import LaunchError, Order, SlotGone
+from hvdperf.worker.protocol import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
 
 SOON = 5.0
 SHUT_DOWN = {"kind": "InternalError", "message": "Horovod has been shut down. This was caused by"}
@@ -126,7 +126,7 @@ def obedient(rank: FakeRank, order: Message) -> None:
 
 
 def standing(phase: str, steps: int = 0, waits: bool = False) -> dict[str, Any]:
-    where = "ops.py:1 execute" if waits else "fault.py:22 _hang"
+    where = "ops.py:1 execute" if waits else "faults.py:22 _hang"
     return {"phase": phase, "steps_begun": steps, "where": where, "waits": waits}
 
 
@@ -168,7 +168,7 @@ def start(
     hub: Hub, launcher: FakeLauncher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
     """Start a group with a thread for each rank that has an answer."""
-    monkeypatch.setattr("harness.launch.group.GRACE_S", 0.5)
+    monkeypatch.setattr("hvdperf.launch.group.GRACE_S", 0.5)
     ranks: list[FakeRank] = []
 
     def started(*answers: Answer | None, start_up: bool = True) -> tuple[Group, list[FakeRank]]:
@@ -231,7 +231,7 @@ def test_a_malformed_message_fails_the_rank_that_sent_it_and_is_named(start, mes
 
 
 def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
-    monkeypatch.setattr("harness.launch.hub.SEND_S", 0.2)
+    monkeypatch.setattr("hvdperf.launch.hub.SEND_S", 0.2)
     deaf = threading.Event()
     group, _ = start(obedient, lambda rank, order: deaf.wait(SOON))
     group.wait_ready(SOON)
@@ -444,7 +444,7 @@ def test_a_hang_that_horovod_gave_up_on_names_who_hangs(start):
     group, _ = start(gives_up, stands(standing("block", 3)))
     failed = failure_of(group)
     assert failed.rank == 1
-    assert "rank 1: block, step 3, in fault.py:22 _hang" in failed.cause
+    assert "rank 1: block, step 3, in faults.py:22 _hang" in failed.cause
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_of_ranks_that_hang_the_one_behind_is_named(start, launcher, behind):
     failed = failure_of(group, deadline_s=0.2)
     assert failed.rank == behind
     assert "no answer after" in failed.cause
-    assert f"rank {behind}: block, step 6, in fault.py:22 _hang" in failed.cause
+    assert f"rank {behind}: block, step 6, in faults.py:22 _hang" in failed.cause
     assert f"rank {1 - behind}: block, step 7, in ops.py:1 execute" in failed.cause
     assert signal.SIGUSR1 in [signum for signum, _ in launcher.job.signals]
     assert launcher.job.ends == 1

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.launch.hub import Hub
-from harness.wire import Connection, Message
+from hvdperf.launch.hub import Hub
+from hvdperf.worker.protocol import Connection, Message
 
 SOON = 5.0
 
@@ -185,7 +185,7 @@ def test_whatever_comes_before_the_greeting_ends_nothing(line):
 
 
 def test_who_does_not_greet_in_time_is_closed(hub, connect, monkeypatch):
-    monkeypatch.setattr("harness.launch.hub.GREETING_S", 0.2)
+    monkeypatch.setattr("hvdperf.launch.hub.GREETING_S", 0.2)
     listener = Recorder()
     address = hub.expect(listener)
     silent, slow = connect(address), connect(address)
@@ -199,7 +199,7 @@ def test_who_does_not_greet_in_time_is_closed(hub, connect, monkeypatch):
 
 
 def test_many_strangers_do_not_keep_a_rank_out(hub, connect, monkeypatch):
-    monkeypatch.setattr("harness.launch.hub.STRANGERS_MAX", 8)
+    monkeypatch.setattr("hvdperf.launch.hub.STRANGERS_MAX", 8)
     listener = Recorder()
     address = hub.expect(listener)
     for _ in range(30):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.launch.mpirun import MpirunJob
+from hvdperf.launch.mpirun import MpirunJob
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UserError
-from harness.launch import slots as slots_module
-from harness.launch.agent import LocalAgent
-from harness.launch.slots import Slots, own_offer, tasks_without_mpirun
+from hvdperf.errors import UserError
+from hvdperf.launch import slots as slots_module
+from hvdperf.launch.agent import LocalAgent
+from hvdperf.launch.slots import Slots, own_offer, tasks_without_mpirun
 
 
 class Comm:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bench.leftovers import ended
-from harness.environment import rank_environment
-from harness.stack import find_mpirun
+from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.stack import find_mpirun
 from tests.support.sleeping_case import BEGUN
 
 pytestmark = pytest.mark.mpirun

@@ -14,7 +14,7 @@ import pytest
 
 from bench.leftovers import take_census
 from bench.soak import KINDS, compared, soak
-from harness.wire import DRIVER_VARIABLE
+from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 PORT = 54321
 

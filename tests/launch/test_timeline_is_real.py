@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.launch.group import Group, GroupFailed
-from harness.plan import Arm
-from harness.worker import timeline
+from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.plan.arms import Arm
+from hvdperf.worker import horovod_timeline
 from tests.support.groups import DEADLINE_S, horovod, mirrored, single
 
 pytestmark = pytest.mark.mpirun
@@ -42,7 +42,7 @@ def test_steps_are_recorded_on_rank_0_again_and_again(
         told, others = record(group, tmp_path, name)
         assert set(others) == {"steps", "seconds"}
         assert others["seconds"] > 0
-        recorded = timeline.read(str(tmp_path / f"{name}-0.json"))
+        recorded = horovod_timeline.read(str(tmp_path / f"{name}-0.json"))
         assert recorded.closed
         # Of every step and the barrier, nothing missing.
         assert len(recorded.activities[carried]) == STEPS * TENSORS + 1
@@ -51,7 +51,7 @@ def test_steps_are_recorded_on_rank_0_again_and_again(
         assert told["activities"]["ALLREDUCE"] <= told["seconds"] + one_step
         assert told["wire_seconds"] == pytest.approx(told["activities"][carried])
         # What fused tensors do together is done once.
-        assert timeline.length(recorded.activities[carried]) > 3 * told["wire_seconds"]
+        assert horovod_timeline.length(recorded.activities[carried]) > 3 * told["wire_seconds"]
     assert {path.name for path in tmp_path.glob("*.json")} == {"one-0.json", "another-0.json"}
     evidence = group.ask("evidence", DEADLINE_S)
     assert evidence[0]["digests"] == evidence[1]["digests"]
@@ -60,7 +60,7 @@ def test_steps_are_recorded_on_rank_0_again_and_again(
 def test_without_fusion_every_tensor_travels_alone(start: Start, tmp_path: Path) -> None:
     group = start("mpirun", replace(horovod(2), exchange="nofuse"), timeline=True)
     told, _ = record(group, tmp_path, "alone")
-    recorded = timeline.read(str(tmp_path / "alone-0.json"))
+    recorded = horovod_timeline.read(str(tmp_path / "alone-0.json"))
     assert "MEMCPY_IN_FUSION_BUFFER" not in told["activities"]
     assert len(recorded.wire()) == STEPS * TENSORS + 1
 

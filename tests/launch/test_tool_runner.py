@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.collectives import MIB, Collective, Series, Transfer
-from harness.launch.group import Group
-from harness.launch.mpirun import is_running
-from harness.opening import make_tool_runner
-from harness.plan import SWEEP, Arm, Strategy
-from harness.tool_runner import ToolRunner
-from harness.transport_tools import osu
-from harness.wire import Phase
+from hvdperf.launch.group import Group
+from hvdperf.launch.mpirun import is_running
+from hvdperf.launch.resources import make_tool_runner
+from hvdperf.launch.tool_runner import ToolRunner
+from hvdperf.plan.arms import SWEEP, Arm, Strategy
+from hvdperf.plan.collectives import MIB, Collective, Series, Transfer
+from hvdperf.transport_tools import osu
+from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, MakeStarter
 
 pytestmark = pytest.mark.mpirun

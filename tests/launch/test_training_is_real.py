@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import evidence
-from harness.exchanges import EXCHANGES
-from harness.launch.group import Group
-from harness.measurement import Block, Launch
-from harness.plan import Arm, BlockKind, Workload
+from hvdperf.judge import validity
+from hvdperf.launch.group import Group
+from hvdperf.measure.records import Block, Launch
+from hvdperf.plan.arms import Arm, BlockKind, Workload
+from hvdperf.plan.exchanges import EXCHANGES
 from tests.support.groups import (
     DCGAN,
     DEADLINE_S,
@@ -58,21 +58,21 @@ def test_strategies_train_the_same_weights(
     start: Start, launcher: str, other: Arm, tmp_path: Path
 ) -> None:
     ours = trained_by(start, launcher, horovod(2), tmp_path)
-    assert evidence.weights_differ(ours, trained_by(start, launcher, other, tmp_path)) == ""
+    assert validity.weights_differ(ours, trained_by(start, launcher, other, tmp_path)) == ""
 
 
 def test_plain_tensorflow_trains_what_one_horovod_replica_does(
     start: Start, launcher: str, tmp_path: Path
 ) -> None:
     ours = trained_by(start, launcher, horovod(1), tmp_path)
-    assert evidence.weights_differ(ours, trained_by(start, launcher, single(), tmp_path)) == ""
+    assert validity.weights_differ(ours, trained_by(start, launcher, single(), tmp_path)) == ""
 
 
 @pytest.mark.parametrize("workload", [LSTM, TRANSFORMER, DCGAN], ids=lambda known: known.model)
 def test_every_task_is_trained_alike(start: Start, workload: Workload, tmp_path: Path) -> None:
     ours = trained_by(start, "mpirun", horovod(2, workload), tmp_path)
     theirs = trained_by(start, "mpirun", mirrored(2, workload), tmp_path)
-    assert evidence.weights_differ(ours, theirs) == ""
+    assert validity.weights_differ(ours, theirs) == ""
 
 
 @pytest.mark.parametrize("variant", [variant for variant in EXCHANGES if variant])
@@ -84,9 +84,9 @@ def test_another_way_of_exchanging_trains_what_it_says(
     expected = trained_by(start, "mpirun", plain, tmp_path)
     weights = trained_by(start, "mpirun", replace(plain, exchange=variant), tmp_path)
     if tolerance is None:
-        assert evidence.weights_differ(weights, expected) != ""
+        assert validity.weights_differ(weights, expected) != ""
     else:
-        assert evidence.weights_differ(weights, expected, of_update=tolerance) == ""
+        assert validity.weights_differ(weights, expected, of_update=tolerance) == ""
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_replicas_that_begin_otherwise_are_given_the_state_of_rank_0(
         seeded = [{**each, "seed": rank} for rank, each in enumerate(configs)]
         return Group(arm, launcher, hub, order, seeded, *others)
 
-    monkeypatch.setattr("harness.starter.Group", of_other_seeds)
+    monkeypatch.setattr("hvdperf.launch.arm_launcher.Group", of_other_seeds)
     starter = make_starter("mpirun")
     group = starter.start(horovod(2, workload), {BlockKind.FULL}, 1, share_startup=share_startup)
     try:
@@ -148,7 +148,7 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
         for turn in range(2)
     ]
     launch = Launch(horovod(2), 0, blocks=blocks, evidence=group.ask("evidence", DEADLINE_S))
-    assert evidence.problems(launch) == []
+    assert validity.problems(launch) == []
     expected = 5 * WORKLOAD.batch * (1 if kind is BlockKind.SPLIT else 2)
     assert [block.samples for block in blocks] == [expected, expected]
 

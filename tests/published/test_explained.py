@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.__main__ import explain_table
-from harness.errors import UserError
-from harness.speedup import shortest_work
-from harness.tables import Explanation, explain, lines, read_table
+from hvdperf.errors import UserError
+from hvdperf.judge.speedup import shortest_work
+from hvdperf.report.commands import explain_table
+from hvdperf.report.published_table import Explanation, explain, lines, read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB11 = Path(__file__).parent / "lab11.json"
@@ -174,7 +174,7 @@ def test_a_file_that_no_reader_likes_is_one_line(tmp_path, capsys, text):
 
 def explained(path: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "harness", "explain", path],
+        [sys.executable, "-m", "hvdperf", "explain", path],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.archive import Case, case_of
-from harness.outcome import Outcome
-from harness.store import FORMAT, case_document, now, plain
+from hvdperf.judge.outcome import Outcome
+from hvdperf.results.archive import Case, case_of
+from hvdperf.results.documents import FORMAT, case_document, now, plain
 from tests.support.stores import SESSION
 
 RECORDED = Path(__file__).with_name("recorded")

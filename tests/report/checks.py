@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from report.content import Figure, Section
-from report.session import named_apart
+from hvdperf.report.content import Figure, Section
+from hvdperf.report.session import named_apart
 
 TAGS = {"model", "world_size", "question"}
 

@@ -6,9 +6,9 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from harness.verdict import Verdict, worst
-from report import plots
-from report.content import CaseNote, Column, Figure, Plot, Report, Row, Section, Table
+from hvdperf.report import plots
+from hvdperf.report.content import CaseNote, Column, Figure, Plot, Report, Row, Section, Table
+from hvdperf.verdict import Verdict, worst
 
 MODELS = ("inception_v3_s", "lstm_s", "resnet_50_s", "vgg_16_s")
 QUESTIONS = ("weak_scaling", "strong_scaling", "parity")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from harness.launch.group import GroupFailed
-from harness.questions import against, parity, same, trials, weak_scaling
-from harness.stats import Interval
-from harness.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, decide
-from report.content import Section
-from report.sections import board
+from hvdperf.launch.group import GroupFailed
+from hvdperf.plan.questions import against, parity, same, trials, weak_scaling
+from hvdperf.report.content import Section
+from hvdperf.report.sections import board
+from hvdperf.stats import Interval
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict, decide
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.archive import Case
-from harness.bandwidths import table
-from harness.collectives import SWEEP_BYTES, Collective
-from harness.questions import at_gradient_sizes, bound, sweep
-from harness.transport_tools.figures import ToolRun, figure
-from report.content import Figure
-from report.numbers import number
-from report.sections.collectives import section
+from hvdperf.plan.collectives import SWEEP_BYTES, Collective
+from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
+from hvdperf.report.content import Figure
+from hvdperf.report.numbers import number
+from hvdperf.report.sections.collectives import section
+from hvdperf.results.archive import Case
+from hvdperf.session.terminal.bandwidths import table
+from hvdperf.transport_tools.figures import ToolRun, figure
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.archive import read_session
-from harness.errors import UserError
-from harness.launch.group import GroupFailed
-from harness.outcome import Outcome
-from harness.questions import against, parity, same, weak_scaling
-from harness.verdict import Band, Verdict
-from report.compare import comparison
-from report.content import Figure, Report, Section
-from report.formats import csv, latex, markdown
-from report.pairs import Kind, of_logarithms
+from hvdperf.errors import UserError
+from hvdperf.judge.outcome import Outcome
+from hvdperf.launch.group import GroupFailed
+from hvdperf.plan.questions import against, parity, same, weak_scaling
+from hvdperf.report.compare import comparison
+from hvdperf.report.content import Figure, Report, Section
+from hvdperf.report.formats import csv, latex, markdown
+from hvdperf.report.pairs import Kind, of_logarithms
+from hvdperf.results.archive import read_session
+from hvdperf.verdict import Band, Verdict
 from tests.report.checks import assert_sound
 from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.questions import (
+from hvdperf.plan.questions import (
     against,
     communication,
     fixed_epochs,
@@ -15,9 +15,9 @@ from harness.questions import (
     same,
     weak_scaling,
 )
-from harness.stats import Interval
-from harness.verdict import REGRESSION, Band, Floor, Verdict, decide
-from report.sections import comparisons
+from hvdperf.report.sections import comparisons
+from hvdperf.stats import Interval
+from hvdperf.verdict import REGRESSION, Band, Floor, Verdict, decide
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.archive import Case
-from harness.plan import BlockKind
-from harness.questions import fixed_time, parity
-from report.content import Figure
-from report.sections.convergence import section
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.questions import fixed_time, parity
+from hvdperf.report.content import Figure
+from hvdperf.report.sections.convergence import section
+from hvdperf.results.archive import Case
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report

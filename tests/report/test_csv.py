@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.content import Column, Table
-from report.formats.cells import one_line
-from report.formats.csv import tables, text
+from hvdperf.report.content import Column, Table
+from hvdperf.report.formats.cells import one_line
+from hvdperf.report.formats.csv import tables, text
 from tests.support.any_report import HOSTILE, report
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")

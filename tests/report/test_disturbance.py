@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.disturbance import Culprit
-from harness.store import disturbance_document
-from report.sections import disturbance as sections
+from hvdperf.machine.disturbance import Culprit
+from hvdperf.report.sections import disturbance as sections
+from hvdperf.results.documents import disturbance_document
 from tests.report.checks import assert_sound
 from tests.support.rounds import disturbance
 

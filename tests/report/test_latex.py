@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.content import Column, Table
-from report.formats.cells import one_line
-from report.formats.latex import MOST_ROWS, latex
-from report.formats.tex_text import number, tex
+from hvdperf.report.content import Column, Table
+from hvdperf.report.formats.cells import one_line
+from hvdperf.report.formats.latex import MOST_ROWS, latex
+from hvdperf.report.formats.tex_text import number, tex
 from tests.support.any_report import HOSTILE, board, report
 
 # A command, or a character by itself.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report.sections import machine
+from hvdperf.report.sections import machine
 from tests.report.checks import assert_sound
 from tests.support.stores import SESSION
 

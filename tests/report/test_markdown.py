@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from harness.verdict import Verdict
-from report.content import CaseNote, Column, Figure, Report, Section, Table
-from report.formats.cells import NONE, cell, one_line
-from report.formats.escaping import fenced, html, inline
-from report.formats.headline import MEANINGS
-from report.formats.markdown import LIMIT_BYTES, markdown
+from hvdperf.report.content import CaseNote, Column, Figure, Report, Section, Table
+from hvdperf.report.formats.cells import NONE, cell, one_line
+from hvdperf.report.formats.escaping import fenced, html, inline
+from hvdperf.report.formats.headline import MEANINGS
+from hvdperf.report.formats.markdown import LIMIT_BYTES, markdown
+from hvdperf.verdict import Verdict
 from tests.support.any_report import HOSTILE, board, report
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])

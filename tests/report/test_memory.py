@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import theilslopes
 
-from harness.archive import Case
-from harness.questions import memory
-from harness.verdict import Ceiling
-from report.content import Figure
-from report.sections.memory import MIB, SHOWN, section
+from hvdperf.plan.questions import memory
+from hvdperf.report.content import Figure
+from hvdperf.report.sections.memory import MIB, SHOWN, section
+from hvdperf.results.archive import Case
+from hvdperf.verdict import Ceiling
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import WORKLOAD, outcome, run_report

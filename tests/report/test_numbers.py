@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from report.numbers import finite, quantiles
+from hvdperf.report.numbers import finite, quantiles
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50)
 

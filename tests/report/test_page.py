@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, expect
 
-from harness.verdict import Verdict
-from report.content import Column, Figure, Report, Row, Section, Table
-from report.formats.html import page as document
-from report.formats.html_cells import printable, value_text
-from report.formats.inline import themes
-from report.sections.scaling_plots import STRONG, speedup
+from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
+from hvdperf.report.formats.html import page as document
+from hvdperf.report.formats.html_cells import printable, value_text
+from hvdperf.report.formats.inline import themes
+from hvdperf.report.sections.scaling_plots import STRONG, speedup
+from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
 from tests.support.browser import chromium, screenshot, served, visit
 

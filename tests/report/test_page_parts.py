@@ -14,12 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.verdict import Verdict
-from report.content import Column, Report, Table
-from report.formats.headline import blames, headline, neutral, others
-from report.formats.html import page
-from report.formats.html_cells import body, number_text, printable
-from report.formats.inline import EARLY, LATE, PAGE, VENDOR, Theme, copies, json_text, themes
+from hvdperf.report.content import Column, Report, Table
+from hvdperf.report.formats.headline import blames, headline, neutral, others
+from hvdperf.report.formats.html import page
+from hvdperf.report.formats.html_cells import body, number_text, printable
+from hvdperf.report.formats.inline import (
+    EARLY,
+    LATE,
+    PAGE,
+    VENDOR,
+    Theme,
+    copies,
+    json_text,
+    themes,
+)
+from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, a_report, hostile
 
 COPIES = copies()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from report.content import Figure, Section
-from report.sections import releases
+from hvdperf.report.content import Figure, Section
+from hvdperf.report.sections import releases
 from tests.report.checks import assert_sound, parts
 from tests.support.histories import FACTS, REPLICA, raw_result
 

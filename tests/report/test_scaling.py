@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from harness.account import account
-from harness.plan import Question
-from harness.questions import strong_scaling, wall_time, weak_scaling
-from harness.verdict import Floor, Verdict
-from report.sections import nodes, scaling
+from hvdperf.judge.scaling_breakdown import account
+from hvdperf.plan.arms import Question
+from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
+from hvdperf.report.sections import nodes, scaling
+from hvdperf.verdict import Floor, Verdict
 from tests.report.checks import assert_sound
 from tests.support.marked import marked_round
 from tests.support.reports import cases_of

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UserError
-from harness.questions import parity, weak_scaling
-from harness.verdict import Band, Verdict
-from report.session import session_report
-from report.sources import newest_session, read_sources
+from hvdperf.errors import UserError
+from hvdperf.plan.questions import parity, weak_scaling
+from hvdperf.report.session import session_report
+from hvdperf.report.sources import newest_session, read_sources
+from hvdperf.verdict import Band, Verdict
 from tests.report.cases import recorded
 from tests.report.checks import assert_sound
 from tests.support.reports import session_of
@@ -188,7 +188,7 @@ def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
 
 def python_m_report(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "report", *map(str, words)],
+        [sys.executable, "-m", "hvdperf", "report", *map(str, words)],
         cwd=cwd,
         env=dict(os.environ, PYTHONPATH=os.pathsep.join((str(ROOT), *sys.path))),
         capture_output=True,

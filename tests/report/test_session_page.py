@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from report.formats.html import page as document
-from report.session import session_report
-from report.sources import read_sources
+from hvdperf.report.formats.html import page as document
+from hvdperf.report.session import session_report
+from hvdperf.report.sources import read_sources
 from tests.report.cases import RECORDED
 from tests.support.browser import chromium, visit
 from tests.support.reports import session_of

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.archive import Case
-from harness.plan import Question, Schedule, Side
-from harness.questions import startup, weak_scaling
-from report.content import Figure
-from report.sections.startup import PHASES, section
+from hvdperf.plan.arms import Question, Schedule, Side
+from hvdperf.plan.questions import startup, weak_scaling
+from hvdperf.report.content import Figure
+from hvdperf.report.sections.startup import PHASES, section
+from hvdperf.results.archive import Case
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import WORKLOAD, outcome

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.archive import Case
-from harness.outcome import Outcome
-from harness.plan import AGAINST, TWIN, BlockKind, Question, Side
-from harness.questions import parity, weak_scaling
-from harness.verdict import Verdict
-from report.content import Figure
-from report.sections.steps import section
+from hvdperf.judge.outcome import Outcome
+from hvdperf.plan.arms import AGAINST, TWIN, BlockKind, Question, Side
+from hvdperf.plan.questions import parity, weak_scaling
+from hvdperf.report.content import Figure
+from hvdperf.report.sections.steps import section
+from hvdperf.results.archive import Case
+from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import WORKLOAD, outcome

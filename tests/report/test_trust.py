@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.questions import same
-from harness.trust_log import Entry, Tried
-from harness.verdict import Band, Verdict
-from report.sections import trust
+from hvdperf.plan.questions import same
+from hvdperf.report.sections import trust
+from hvdperf.results.detection_log import Entry, Tried
+from hvdperf.verdict import Band, Verdict
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome

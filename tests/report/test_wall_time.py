@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from harness.account import account
-from harness.archive import Case
-from harness.ledger import CLOSES_WITHIN, TERMS
-from harness.questions import wall_time
-from harness.verdict import Verdict
-from harness.waterfall import lines
-from report.content import Figure
-from report.sections.wall_time import section
-from report.sections.wall_time.by_world_size import GROUPS
-from report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
+from hvdperf.judge.scaling_breakdown import account
+from hvdperf.judge.time_breakdown import CLOSES_WITHIN, TERMS
+from hvdperf.plan.questions import wall_time
+from hvdperf.report.content import Figure
+from hvdperf.report.sections.wall_time import section
+from hvdperf.report.sections.wall_time.by_world_size import GROUPS
+from hvdperf.report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
+from hvdperf.results.archive import Case
+from hvdperf.session.terminal.wall_time import lines
+from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, case_with, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.marked import marked_round

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.verdict import Verdict
-from report.content import CaseNote, Column, Figure, Report, Section, Table
+from hvdperf.report.content import CaseNote, Column, Figure, Report, Section, Table
+from hvdperf.verdict import Verdict
 
 # What a case, a reason or a machine may be named to do harm in some format.
 HOSTILE = (

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from history import places
-from history.asv_results import Tree, write_tree
-from history.lines import lines
-from history.raw import RawResult
-from history.releases import Axis, releases
-from history.repository import write_repository
+from hvdperf.history import places
+from hvdperf.history.asv_results import Tree, write_tree
+from hvdperf.history.lines import lines
+from hvdperf.history.raw import RawResult
+from hvdperf.history.releases import Axis, releases
+from hvdperf.history.repository import write_repository
 
 
 def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HOROVOD) -> Path:

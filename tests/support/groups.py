@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.launch.group import Group
-from harness.plan import Arm, Strategy, Workload
-from harness.rounds import CORRECTNESS_STEPS
-from harness.starter import Starter
-from harness.wire import DRIVER_VARIABLE
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.group import Group
+from hvdperf.measure.round_runner import CORRECTNESS_STEPS
+from hvdperf.plan.arms import Arm, Strategy, Workload
+from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 # Small enough to trace in a second, of the shape that the default profile trains.
 WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from harness.fingerprint import fingerprint
-from harness.placement import Offer, place
-from history.label import machine_label
-from history.raw import RawResult, Series
+from hvdperf.history.label import machine_label
+from hvdperf.history.raw import RawResult, Series
+from hvdperf.machine.placement import Offer, place
+from hvdperf.results.fingerprint import fingerprint
 from tests.support.stores import MACHINE, STACK
 
 SLOTS = place([Offer(0, "host", (0,)), Offer(1, "host", (1,))])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.ledger import START
-from harness.marks import Asked, Mark, Marks
-from harness.measurement import Launch, Round
-from harness.plan import Arm, BlockKind, Comparison, Schedule
+from hvdperf.judge.time_breakdown import START
+from hvdperf.launch.timestamps import Asked, Mark, Marks
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import Arm, BlockKind, Comparison, Schedule
 from tests.support.rounds import block, launch, run_report
 
 LAUNCH_S, END_S = 0.2, 0.3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.archive import Case, read_session
-from harness.outcome import Outcome
-from harness.store import Document
-from harness.verdict import Verdict
+from hvdperf.judge.outcome import Outcome
+from hvdperf.results.archive import Case, read_session
+from hvdperf.results.documents import Document
+from hvdperf.verdict import Verdict
 from tests.support.stores import SESSION, make_store, session_document
 
 

@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.collectives import SWEEP_BYTES, Collective, Series, Transfer
-from harness.disturbance import Culprit, Disturbance, Usage
-from harness.measurement import Block, Launch, Round
-from harness.outcome import Outcome
-from harness.plan import (
+from hvdperf.judge.outcome import Outcome
+from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
+from hvdperf.measure.records import Block, Launch, Round
+from hvdperf.plan.arms import (
     SWEEP,
     Arm,
     BlockKind,
@@ -22,8 +21,9 @@ from harness.plan import (
     Work,
     Workload,
 )
-from harness.stats import hodges_lehmann
-from harness.verdict import Floor, Judgement, Rule, Verdict, as_ratio
+from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Series, Transfer
+from hvdperf.stats import hodges_lehmann
+from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 
 WORKLOAD = Workload("resnet_50_s", "cifar10", 32, batch=32)
 HOROVOD_1 = Arm(WORKLOAD, Strategy.HOROVOD, 1)
@@ -56,7 +56,7 @@ def disturbance(foreign: float = 0.0, at: float = 60.0, *culprits: Culprit) -> D
 
 
 def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> dict[str, Any]:
-    """What harness.worker.loop.run_block returns."""
+    """What hvdperf.worker.timed_block.run_block returns."""
     return {
         "seconds": seconds,
         "step_seconds": [seconds / steps] * steps,
@@ -91,7 +91,7 @@ def run_report(
     validated: int = 1000,
     chance_loss: float = 0.0,
 ) -> dict[str, Any]:
-    """What harness.worker.run.run returns; growth: of the resident set, in bytes a step."""
+    """What run in worker/training_run.py returns; growth: of the resident set, in bytes a step."""
     return {
         "seconds": seconds,
         "steps": steps,
@@ -114,7 +114,7 @@ def run_report(
 def series_report(
     seconds: Sequence[float], size_bytes: int = GRADIENT_BYTES, **other: Any
 ) -> dict[str, Any]:
-    """What harness.worker.collectives.measure returns."""
+    """What hvdperf.worker.collectives.measure returns."""
     sound = {"bytes": size_bytes, "tensors": 1, "library": MPI, "problem": ""}
     return {**sound, "seconds": list(seconds), **other}
 

@@ -1,4 +1,4 @@
-"""The rule of harness.interim once more, written from its description in docs/measurement.md with
+"""The rule of hvdperf.interim once more, written from its description in docs/measurement.md with
 numpy and scipy, to hold the one in use against it."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from harness.verdict import Band, Ceiling, Floor, Rule, Verdict
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict
 
 Values = npt.NDArray[np.float64]
 Rows = Sequence[Sequence[float]]

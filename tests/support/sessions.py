@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from harness.collectives import Collective
-from harness.disturbance import Disturbance
-from harness.launch.group import GroupFailed
-from harness.machine_record import Load, MachineRecord
-from harness.measurement import Launch, Round
-from harness.outcome import Outcome
-from harness.placement import Offer, place
-from harness.plan import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
-from harness.questions import (
+from hvdperf.judge.outcome import Outcome
+from hvdperf.launch.group import GroupFailed
+from hvdperf.machine.disturbance import Disturbance
+from hvdperf.machine.noise_record import Load, MachineRecord
+from hvdperf.machine.placement import Offer, place
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
+from hvdperf.plan.collectives import Collective
+from hvdperf.plan.questions import (
     at_gradient_sizes,
     bound,
     communication,
@@ -27,11 +27,11 @@ from harness.questions import (
     trials,
     weak_scaling,
 )
-from harness.session import Session
-from harness.thresholds import Line, Thresholds
-from harness.transport_tools.figures import ToolRun
-from harness.verdict import Band, Ceiling, Floor, Verdict
-from harness.workload_rounds import Doing
+from hvdperf.plan.thresholds import Line, Thresholds
+from hvdperf.session.scheduler import Session
+from hvdperf.session.workload_run import Doing
+from hvdperf.transport_tools.figures import ToolRun
+from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from tests.support.rounds import (
     HOROVOD_2,
     WORKLOAD,
@@ -118,7 +118,7 @@ class Script:
 
 
 class MadeUpRunner:
-    """In place of harness.rounds.Runner."""
+    """In place of hvdperf.measure.round_runner.Runner."""
 
     def __init__(self, script: Script, **arguments: Any) -> None:
         self._script = script

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.fingerprint import fingerprint
-from harness.machine import Machine
-from harness.placement import Offer, place
-from harness.plan import Schedule
-from harness.stack import Stack
-from harness.store import Store
-from harness.summary import EXIT_STATUS
-from harness.verdict import Verdict
+from hvdperf.machine.host import Machine
+from hvdperf.machine.placement import Offer, place
+from hvdperf.machine.stack import Stack
+from hvdperf.plan.arms import Schedule
+from hvdperf.results.documents import Store
+from hvdperf.results.fingerprint import fingerprint
+from hvdperf.session.terminal.cases import EXIT_STATUS
+from hvdperf.verdict import Verdict
 
 # What documents of older sessions lack.
 LATER = {"visit", "usage", "disturbance", "fail_alpha", "early"}

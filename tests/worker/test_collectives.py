@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.worker.collectives import PERIOD, difference, expected, pattern
+from hvdperf.worker.collectives import PERIOD, difference, expected, pattern
 
 COUNT = 3 * PERIOD + 6
 

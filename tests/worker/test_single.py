@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from harness.worker import training
-from harness.worker.single import SingleTrainer
+from hvdperf.worker import training
+from hvdperf.worker.strategies.single import SingleTrainer
 
 CONFIG: training.Config = {
     "strategy": "single",

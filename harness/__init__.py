@@ -1,1 +1,0 @@
-"""How a figure is measured and judged; see docs/architecture.md."""

@@ -1,1 +1,0 @@
-"""Throughput across Horovod and TensorFlow releases: what sessions measured, as asv's history."""

@@ -1,0 +1,35 @@
+"""`hvdperf`, or `python -m hvdperf`: whatever is not measuring, which `pytest perf/` does."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from hvdperf.cli import REFUSED, complain, run
+from hvdperf.history import commands as history
+from hvdperf.report import commands as report
+from hvdperf.session import commands as session
+
+
+def main() -> int:
+    """The exit status: 0, or 2 where something was refused, each with a line on stderr."""
+    try:
+        return run(parser())
+    except KeyboardInterrupt:
+        complain("interrupted; what was measured is kept")
+        return REFUSED
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="hvdperf",
+        description="What is done with the results of sessions. To measure: pytest perf/",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for room in (report, session, history):
+        room.add_to(commands)
+    return top
+
+
+if __name__ == "__main__":
+    sys.exit(main())

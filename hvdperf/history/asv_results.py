@@ -1,0 +1,182 @@
+"""The history as asv reads it: the only module that knows asv's Python interface (asv 0.6.6).
+
+What is written follows from the raw results alone, so that doing it again changes no byte.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
+from pathlib import Path
+from typing import Any
+
+from asv.environment import get_env_name
+from asv.results import Results
+from asv.runner import BenchmarkResult
+from asv.util import datetime_to_js_timestamp, write_json
+
+from hvdperf.errors import UserError
+from hvdperf.history.lines import Line
+from hvdperf.history.raw import RawResult
+from hvdperf.history.releases import Axis, releases
+from hvdperf.toml_file import shown
+
+# As hvdperf/history/benchmarks/throughput.py has them, which asv names by file, class and function.
+BENCHMARK = "throughput.Training.track_{}"
+PARAMETERS = ("model", "replica", "world_size")
+UNITS = {"seconds_per_sample": "seconds", "samples_per_second": "samples/s"}
+VERSION = "1"
+TIMEOUT_S = 60.0
+# Of asv's files; asv.benchmarks.Benchmarks and asv.machine.Machine have them as api_version.
+_BENCHMARKS_FORMAT = 2
+_MACHINE_FORMAT = 1
+PYTHON = "3.11"
+# What asv's environments are told apart by (asv.conf.json, history/by_tensorflow.conf.json).
+REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Where asv finds the results of one axis: its results_dir, and the commits of the releases."""
+
+    axis: Axis
+    results_dir: Path
+    commits: Mapping[str, str]
+
+
+def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) -> None:
+    """Replace what is in the tree by these lines, in one go: whoever reads meanwhile finds the old
+    tree or the new one. results: those that the lines are made of. Raises UserError if it cannot
+    be written."""
+    new = tree.results_dir.with_name(tree.results_dir.name + ".partial")
+    old = tree.results_dir.with_name(tree.results_dir.name + ".old")
+    try:
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
+        new.mkdir(parents=True)
+        benchmarks = describe_benchmarks(lines)
+        write_json(str(new / "benchmarks.json"), benchmarks, _BENCHMARKS_FORMAT)
+        for machine, of_machine in _by_machine(lines):
+            fingerprint = next(each for each in results if each.machine == machine).fingerprint
+            told = machine_document(machine, fingerprint)
+            write_json(str(new / machine / "machine.json"), told, _MACHINE_FORMAT)
+            for result in _results_of(tree, told, of_machine, benchmarks):
+                result.save(str(new))
+        if tree.results_dir.exists():
+            tree.results_dir.rename(old)
+        new.rename(tree.results_dir)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise UserError(f"{shown(tree.results_dir)} cannot be written: {error.strerror}") from None
+
+
+def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
+    """As asv's discovery describes them, with the parameters of all lines."""
+    keys = [(line.model, line.replica, line.world_size) for line in lines]
+    values = [list(map(repr, sorted({key[place] for key in keys}))) for place in range(3)]
+    return {
+        BENCHMARK.format(unit): {
+            "code": _code(),
+            "name": BENCHMARK.format(unit),
+            "param_names": list(PARAMETERS),
+            "params": values,
+            "timeout": TIMEOUT_S,
+            "type": "track",
+            "unit": of_unit,
+            "version": VERSION,
+        }
+        for unit, of_unit in UNITS.items()
+    }
+
+
+def _code() -> str:
+    return (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
+
+
+def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, str]:
+    """asv's machine.json."""
+    return {
+        "arch": "x86_64",
+        "cpu": str(fingerprint["cpu_model"]),
+        "machine": machine,
+        "num_cpu": str(fingerprint["cores"]),
+        "os": f"Linux {fingerprint['kernel']}",
+        "ram": f"{fingerprint['memory_gib']} GiB",
+    }
+
+
+def _by_machine(lines: Sequence[Line]) -> Iterable[tuple[str, list[Line]]]:
+    ordered = sorted(lines, key=lambda line: line.machine)
+    for machine, group in itertools.groupby(ordered, lambda line: line.machine):
+        yield machine, list(group)
+
+
+def _results_of(
+    tree: Tree,
+    machine: Mapping[str, str],
+    lines: Sequence[Line],
+    benchmarks: Mapping[str, dict[str, Any]],
+) -> Iterable[Results]:
+    """One of each pair of versions that was measured."""
+    released = {release.version: release.released for release in releases(tree.axis)}
+    pairs = sorted({(point.version, line.at) for line in lines for point in line.points})
+    for version, at in pairs:
+        measured = {
+            (line.model, line.replica, line.world_size): line.samples_per_second(version)
+            for line in lines
+            if line.at == at
+        }
+        times = [
+            point.measured_at
+            for line in lines
+            if line.at == at
+            for point in line.points
+            if point.version == version
+        ]
+        requirements = {REQUIREMENT[tree.axis.other]: at}
+        noon = datetime.combine(released[version], time(12), UTC)
+        result = Results(
+            {**machine, "python": PYTHON, **requirements},
+            requirements,
+            tree.commits[version],
+            datetime_to_js_timestamp(noon),
+            PYTHON,
+            get_env_name("virtualenv", PYTHON, requirements, {}),
+            {},
+        )
+        for unit in UNITS:
+            benchmark = benchmarks[BENCHMARK.format(unit)]
+            result.add_result(
+                benchmark,
+                _figures(unit, measured, benchmark["params"]),
+                started_at=max(times),
+                record_samples=True,
+            )
+        yield result
+
+
+def _figures(
+    unit: str, measured: Mapping[tuple[str, str, int], list[float]], values: Sequence[Sequence[str]]
+) -> BenchmarkResult:
+    """Every combination of parameters: samples from which asv takes median and 99 % interval, and
+    NaN where nothing was measured, for None would mean that it failed."""
+    result: list[float] = []
+    samples: list[list[float] | None] = []
+    by_parameters = {tuple(map(repr, key)): figures for key, figures in measured.items()}
+    for combination in itertools.product(*values):
+        speeds = by_parameters.get(combination)
+        if not speeds:
+            result.append(math.nan)
+            samples.append(None)
+            continue
+        of_unit = speeds if unit == "samples_per_second" else [1 / speed for speed in speeds]
+        result.append(sorted(of_unit)[len(of_unit) // 2])
+        samples.append(of_unit)
+    number = [None if each is None else 1 for each in samples]
+    return BenchmarkResult(
+        result=result, samples=samples, number=number, errcode=0, stderr="", profile=None
+    )

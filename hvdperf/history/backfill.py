@@ -1,0 +1,162 @@
+"""The version matrix, filled: every combination of a Horovod and a TensorFlow release is measured
+here, or the reason recorded why it cannot be.
+
+It may be ended and begun again at any time: what is there is not done again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from hvdperf.errors import UserError
+from hvdperf.history import places
+from hvdperf.history.importing import keep
+from hvdperf.history.measure import measure
+from hvdperf.history.raw import RawResult
+from hvdperf.history.releases import Axis, order
+from hvdperf.session.terminal.cases import WIDTH
+
+# What is asked for, where nothing is named. The older releases of Horovod do not compile with these
+# TensorFlows, which results/not-built says of each.
+HOROVOD = ("0.27.0", "0.28.0", "0.28.1")
+TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
+
+Say = Callable[[str], None]
+
+
+class State(Enum):
+    """Of a combination of versions on one machine."""
+
+    MEASURED = "measured"
+    NOT_BUILT = "cannot be built"
+    MISSING = "not measured yet"
+
+
+@dataclass(frozen=True)
+class Combination:
+    horovod: str
+    tensorflow: str
+    state: State
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"Horovod {self.horovod}, TensorFlow {self.tensorflow}"
+
+
+def combinations(
+    results: Sequence[RawResult],
+    machine: str | None,
+    horovod: Sequence[str] = HOROVOD,
+    tensorflow: Sequence[str] = TENSORFLOW,
+    not_built: Path = places.NOT_BUILT,
+) -> Iterator[Combination]:
+    """Every one of them, oldest first, and how it stands. machine: whose; None for any."""
+    there = {
+        (result.version(Axis.HOROVOD), result.version(Axis.TENSORFLOW))
+        for result in results
+        if machine in (None, result.machine)
+    }
+    for ours in sorted(horovod, key=order(Axis.HOROVOD).__getitem__):
+        for theirs in sorted(tensorflow, key=order(Axis.TENSORFLOW).__getitem__):
+            record = not_built / f"horovod-{ours}-tensorflow-{theirs}.json"
+            if (ours, theirs) in there:
+                yield Combination(ours, theirs, State.MEASURED)
+            elif record.exists():
+                yield Combination(ours, theirs, State.NOT_BUILT, reason_in(record))
+            else:
+                yield Combination(ours, theirs, State.MISSING)
+
+
+def reason_in(record: Path) -> str:
+    """Why something cannot be built, and with which compiler it was tried."""
+    try:
+        document = json.loads(record.read_text())
+        return f"{document['reason']} ({document['compiler']})"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "for a reason that cannot be read; remove the file to have it tried again"
+
+
+def fill(
+    wanted: Sequence[Combination], say: Say, root: Path = places.RAW, again: bool = False
+) -> list[Combination]:
+    """Build and measure what is missing; how each stands afterwards. again: try also what could not
+    be built before.
+
+    Raises UserError where a stack that was built could not be measured.
+    """
+    done = []
+    for number, combination in enumerate(wanted, start=1):
+        tried = combination.state is State.MISSING or (
+            again and combination.state is State.NOT_BUILT
+        )
+        say(f"[{number} of {len(wanted)}] {combination.name}: {combination.state.value}")
+        if not tried:
+            done.append(combination)
+            continue
+        try:
+            interpreter = build(combination.horovod, combination.tensorflow)
+        except NotBuilt as error:
+            say(f"  cannot be built: {error}")
+            done.append(replace(combination, state=State.NOT_BUILT, reason=str(error)))
+            continue
+        result = measure(interpreter, quiet=False)
+        found = tuple(result.version(package) for package in (Axis.HOROVOD, Axis.TENSORFLOW))
+        if found != (combination.horovod, combination.tensorflow):
+            raise UserError(
+                f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "
+                f"{combination.name}; remove its environment to have it built again"
+            )
+        keep(result, root)
+        done.append(replace(combination, state=State.MEASURED))
+    return done
+
+
+class NotBuilt(Exception):
+    """A stack that cannot be built; the message is the reason."""
+
+
+def build(horovod: str, tensorflow: str) -> Path:
+    """The interpreter of a stack with these versions, built by `make stack` where there is none.
+    Raises NotBuilt."""
+    done = subprocess.run(
+        ["make", "--no-print-directory", "stack", f"TF={tensorflow}", f"HOROVOD={horovod}"],
+        cwd=places.ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.strip().splitlines()
+    if done.returncode == 0 and lines:
+        return Path(lines[-1])
+    record = places.NOT_BUILT / f"horovod-{horovod}-tensorflow-{tensorflow}.json"
+    raise NotBuilt(
+        reason_in(record) if record.exists() else "make stack failed; what it said is above"
+    )
+
+
+def table(combinations: Sequence[Combination]) -> list[str]:
+    """The matrix for people, a Horovod a row, and below it why the holes are there."""
+    columns = list(dict.fromkeys(each.tensorflow for each in combinations))
+    rows = list(dict.fromkeys(each.horovod for each in combinations))
+    words = {State.MEASURED: "measured", State.NOT_BUILT: "-", State.MISSING: "missing"}
+    by_versions = {(each.horovod, each.tensorflow): each for each in combinations}
+    lines = ["Horovod  " + "".join(f"{'TF ' + column:>12}" for column in columns)]
+    for row in rows:
+        cells = (words[by_versions[row, column].state] for column in columns)
+        lines.append(f"{row:<9}" + "".join(f"{cell:>12}" for cell in cells))
+    for each in combinations:
+        if each.state is State.NOT_BUILT:
+            lines += textwrap.wrap(
+                f"{each.name}: cannot be built: {each.reason}",
+                WIDTH,
+                subsequent_indent="    ",
+                break_long_words=False,
+            )
+    return lines

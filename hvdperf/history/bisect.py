@@ -1,0 +1,93 @@
+"""Which release changed a figure: a search by halving, over answers and not over stored figures.
+
+Pure: how two releases are compared is the caller's (hvdperf/history/side_by_side.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Answer(Enum):
+    """What a comparison says of the newer of two releases."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    SAME = "the same"
+    UNDECIDED = "undecided"
+    NOT_BUILT = "not built"
+
+    @property
+    def is_change(self) -> bool:
+        return self in (Answer.SLOWER, Answer.FASTER)
+
+    @property
+    def is_known(self) -> bool:
+        return self is Answer.SAME or self.is_change
+
+
+Compare = Callable[[str, str], Answer]
+
+
+@dataclass(frozen=True)
+class Found:
+    """answer: what the last release is against the first. If that is a change, changed is the
+    oldest release that was found to have it, and unchanged the newest one before that was found not
+    to. unknown: the releases between these two, about which there is no answer, and why."""
+
+    answer: Answer
+    unchanged: str
+    changed: str
+    unknown: Mapping[str, Answer] = field(default_factory=dict)
+
+
+def bisect(releases: Sequence[str], compare: Compare) -> Found:
+    """Of at least two releases, oldest first, where the change from the first to the last one came.
+
+    Each is held against the first one, so that no errors add up: first the last one, and then at
+    most ceil(log2(n - 1)) of those between, if each gives an answer. One that gives none is stepped
+    round: its neighbour is asked.
+    """
+    low, high = 0, len(releases) - 1
+    sought = compare(releases[low], releases[high])
+    unknown: dict[int, Answer] = {}
+    while sought.is_change:
+        between = [place for place in range(low + 1, high) if place not in unknown]
+        if not between:
+            break
+        middle = min(between, key=lambda place: abs(2 * place - low - high))
+        answer = compare(releases[0], releases[middle])
+        if not answer.is_known:
+            unknown[middle] = answer
+        elif answer is sought:
+            high = middle
+        else:
+            low = middle
+    return Found(
+        sought,
+        releases[low],
+        releases[high],
+        {releases[place]: unknown[place] for place in sorted(unknown) if low < place < high},
+    )
+
+
+def conclusion(found: Found) -> str:
+    """For people, in a sentence or two."""
+    old, new = found.unchanged, found.changed
+    if not found.answer.is_change:
+        said = {
+            Answer.SAME: f"{new} is the same as {old}: nothing to look for",
+            Answer.UNDECIDED: f"{new} against {old} is undecided: nothing can be looked for",
+            Answer.NOT_BUILT: f"{new} cannot be held against {old}: one of them cannot be built",
+        }
+        return said[found.answer]
+    word = found.answer.value
+    if not found.unknown:
+        return f"{new} is the release that is {word}; {old}, the one before, is not"
+    why = ", ".join(f"{release} is {answer.value}" for release, answer in found.unknown.items())
+    return (
+        f"{word} came after {old}, with {new} or a release between: {why}, so which of them it was "
+        "is not known"
+    )

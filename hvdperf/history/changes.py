@@ -1,0 +1,137 @@
+"""Which release changed a figure, as stored figures tell it: change points of all lines, as text.
+
+Both directions: what got slower is a regression, and a speed-up that nobody can explain is
+suspicious. Pure: lines and their change points in, text out. How often it errs stands in
+docs/changes.md; a machine that was otherwise in another session looks like a change, too, which is
+what `hvdperf bisect` is for.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+
+from hvdperf.history.lines import Line
+from hvdperf.history.otava import ChangePoint
+from hvdperf.history.releases import Axis
+from hvdperf.session.terminal.cases import WIDTH
+
+# As far from a made-up step of 5 % lie 85 to 94 % of its change points, at a noise of 3 and of 2 %,
+# and of 10 % all.
+NEAR_LAUNCHES = 3
+NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
+_HEADER = f"  {'model':<15} {'np':>3} {'since':<8} {'before':<8} {'size':>7} {'p':>9} what"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Between two sessions of a line, or within one. since: the release of the later one, and
+    before: that of the earlier one, which may be the same. size: of the two sessions' medians, or
+    as it was found within one; relative, negative where it got slower."""
+
+    line: Line
+    before: str
+    since: str
+    size: float
+    p_value: float
+
+    @property
+    def is_of_release(self) -> bool:
+        """Whether a release can have made it. Else the machine was otherwise."""
+        return self.before != self.since
+
+    @property
+    def word(self) -> str:
+        if not self.is_of_release:
+            return "the machine"
+        return "slower: regression" if self.size < 0 else "faster: explain it"
+
+
+def change_of(line: Line, found: ChangePoint) -> Change:
+    """Meant for the nearest beginning of a session, as near as noise may have put it off; farther
+    from all of them it lies within a session, which is of one release."""
+    sessions = [(point.version, point.session) for point in line.points]
+    beginnings = [i for i in range(1, len(sessions)) if sessions[i] != sessions[i - 1]]
+
+    def distance(index: int) -> tuple[int, bool]:
+        within_release = sessions[index][0] == sessions[index - 1][0]
+        return abs(index - found.index), within_release
+
+    index = min(beginnings, key=distance)
+    if abs(index - found.index) > NEAR_LAUNCHES:
+        return Change(line, found.version, found.version, found.size, found.p_value)
+    earlier, later = (
+        median(p.samples_per_second for p in line.points if (p.version, p.session) == session)
+        for session in (sessions[index - 1], sessions[index])
+    )
+    return Change(
+        line, sessions[index - 1][0], sessions[index][0], later / earlier - 1, found.p_value
+    )
+
+
+def can_change(line: Line) -> bool:
+    """Whether it has two releases to change between."""
+    return len(line.versions) > 1
+
+
+def report(lines: Sequence[Line], found: Sequence[Sequence[ChangePoint]]) -> list[str]:
+    """For people, at most 80 columns. lines: those that can change; found: of each of them."""
+    changes = [
+        change_of(line, point)
+        for line, points in zip(lines, found, strict=True)
+        for point in points
+    ]
+    told: list[str] = []
+    for heading, alike in groupby(sorted(changes, key=_heading), key=_heading):
+        told += [*_wrapped(heading), _HEADER, *map(_row, alike), ""]
+    told += _wrapped(_summary(len(lines), changes))
+    of_releases = [change for change in changes if change.is_of_release]
+    if of_releases:
+        told += _advice(max(of_releases, key=lambda change: abs(change.size)))
+    return told
+
+
+def _heading(change: Change) -> str:
+    line = change.line
+    return (
+        f"{line.machine}: releases of {NAMES[line.axis]}, with {NAMES[line.axis.other]} {line.at}; "
+        f"{line.replica}"
+    )
+
+
+def _row(change: Change) -> str:
+    line = change.line
+    p_value = f"{change.p_value:.6f}" if change.p_value else "<0.000001"
+    return (
+        f"  {line.model:<15} {line.world_size:>3} {change.since:<8} {change.before:<8} "
+        f"{100 * change.size:>+5.1f} % {p_value:>9} {change.word}"
+    )
+
+
+def _summary(lines: int, changes: Sequence[Change]) -> str:
+    of_releases = [change for change in changes if change.is_of_release]
+    slower = sum(change.size < 0 for change in of_releases)
+    said = f"{lines} lines of two releases or more: {slower} changes to slower, "
+    said += f"{len(of_releases) - slower} to faster"
+    within = len(changes) - len(of_releases)
+    return f"{said}; {within} of the machine" if within else said
+
+
+def _advice(change: Change) -> list[str]:
+    line = change.line
+    return [
+        *_wrapped(
+            "What the machine does differs between sessions, too, and looks the same. To be sure, "
+            "hold the releases against each other side by side, such as:"
+        ),
+        f"  hvdperf bisect --along {line.axis.value} --at {line.at} \\",
+        f"    --from {change.before} --to {change.since} --model {line.model} "
+        f"--np {line.world_size}",
+    ]
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False)

@@ -1,0 +1,223 @@
+"""Throughput across Horovod and TensorFlow releases."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from hvdperf.cli import REFUSED, Commands, complain
+from hvdperf.errors import UserError
+from hvdperf.history import backfill, places
+from hvdperf.history.raw import RawResult, read_history
+from hvdperf.history.releases import Axis, order
+from hvdperf.toml_file import shown
+
+
+def add_to(commands: Commands) -> None:
+    """Add history, with commands of its own, and bisect."""
+    top = commands.add_parser("history", help="throughput across releases", description=__doc__)
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND")
+
+    add = subparsers.add_parser("releases", help="write the git repositories that asv reads")
+    add.set_defaults(command=write_releases)
+
+    add = subparsers.add_parser("import", help="sessions into raw results, and those into asv's")
+    add.add_argument("--sessions", type=Path, default=places.SESSIONS, metavar="DIR")
+    add.set_defaults(command=import_sessions)
+
+    add = subparsers.add_parser("publish", help="both sites, which open without a network")
+    add.set_defaults(command=publish)
+
+    add = subparsers.add_parser("preview", help="serve the sites on this machine")
+    add.add_argument("--port", type=int, default=8080)
+    add.set_defaults(command=preview)
+
+    add = subparsers.add_parser("backfill", help="build and measure the version matrix")
+    add.add_argument("--horovod", default=",".join(backfill.HOROVOD), metavar="V,V")
+    add.add_argument("--tensorflow", default=",".join(backfill.TENSORFLOW), metavar="V,V")
+    add.add_argument("--again", action="store_true", help="also what could not be built before")
+    add.add_argument("--list", action="store_true", help="only say how each stands")
+    add.set_defaults(command=fill_matrix)
+
+    add = subparsers.add_parser("changes", help="which release changed a figure, by stored figures")
+    add.set_defaults(command=list_changes)
+
+    add = commands.add_parser(
+        "bisect",
+        help="which release changed a figure, by runs side by side",
+        description="Builds releases and holds them against the first one, each in a session of "
+        "some minutes, until it is known which of them changed the throughput.",
+    )
+    add.add_argument("--along", choices=[axis.value for axis in Axis], default="tensorflow")
+    add.add_argument("--from", dest="first", required=True, metavar="V", help="the older release")
+    add.add_argument("--to", dest="last", required=True, metavar="V", help="the newer one")
+    add.add_argument("--at", required=True, metavar="V", help="release of the other package")
+    add.add_argument("--model", required=True, metavar="NAME", help="network, such as vgg_16_s")
+    add.add_argument("--np", type=int, required=True, metavar="N", help="replicas")
+    add.add_argument("--budget", type=float, metavar="MIN", help="of each session")
+    add.set_defaults(command=bisect)
+
+    # For hvdperf/history/benchmarks: JSON on stdout.
+    add = subparsers.add_parser("params", help="what the profile `history` measures here, as JSON")
+    add.set_defaults(command=print_parameters)
+    add = subparsers.add_parser("measure", help="measure one installed stack, as JSON")
+    add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
+    add.set_defaults(command=measure_stack)
+    add = subparsers.add_parser("machine", help="this machine's label")
+    add.set_defaults(command=print_machine)
+
+
+# asv takes a second to import, and planning a session some tenths of one: each where it is needed.
+
+
+def write_releases(_: argparse.Namespace) -> int:
+    from hvdperf.history.importing import make_repositories
+
+    make_repositories()
+    return 0
+
+
+def import_sessions(arguments: argparse.Namespace) -> int:
+    from hvdperf.history.importing import keep_sessions, make_trees
+
+    for line in keep_sessions(arguments.sessions, places.RAW):
+        print(line)
+    return _tell_trees(*make_trees())
+
+
+def _tell_trees(results: Sequence[RawResult], refused: Sequence[str]) -> int:
+    for line in refused:
+        complain(line)
+    machines = {result.machine for result in results}
+    told = ", ".join(shown(path) for path in places.RESULTS.values())
+    print(f"{len(results)} raw results of {len(machines)} machines in {told}")
+    return REFUSED if refused else 0
+
+
+def publish(_: argparse.Namespace) -> int:
+    from hvdperf.history.site.offline import make_offline
+
+    for axis, html in places.HTML.items():
+        configuration = places.CONFIGURATION[axis]
+        done = subprocess.run(
+            [sys.executable, "-m", "asv", "publish", "--config", configuration],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it said nothing"]
+            raise UserError(f"asv publish --config {shown(configuration)} failed: {said[0]}")
+        make_offline(html)
+        print(f"{axis.value} releases on the x-axis: {shown(html)}")
+    return 0
+
+
+def preview(arguments: argparse.Namespace) -> int:
+    from hvdperf.history.site.serve import serve
+
+    serve(places.SITE, arguments.port)
+    return 0
+
+
+def fill_matrix(arguments: argparse.Namespace) -> int:
+    from hvdperf.history.importing import make_trees
+    from hvdperf.history.measure import this_machine
+
+    versions = {
+        axis: _versions(axis, text)
+        for axis, text in (
+            (Axis.HOROVOD, arguments.horovod),
+            (Axis.TENSORFLOW, arguments.tensorflow),
+        )
+    }
+    results, _ = read_history(places.RAW)
+    wanted = list(
+        backfill.combinations(
+            results, this_machine(), versions[Axis.HOROVOD], versions[Axis.TENSORFLOW]
+        )
+    )
+    status = 0
+    if not arguments.list:
+        wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=arguments.again)
+        status = _tell_trees(*make_trees())
+    for line in backfill.table(wanted):
+        print(line)
+    return status
+
+
+def _versions(axis: Axis, text: str) -> list[str]:
+    """From `0.28.0,0.28.1`. Raises UserError for one that is on no axis."""
+    versions = [part.strip() for part in text.split(",") if part.strip()]
+    known = order(axis)
+    for version in versions:
+        if version not in known:
+            raise UserError(
+                f"--{axis.value} {version}: known are {', '.join(known)} "
+                "(hvdperf/history/releases.toml)"
+            )
+    if not versions:
+        raise UserError(f"--{axis.value} {text}: names no version")
+    return versions
+
+
+def list_changes(_: argparse.Namespace) -> int:
+    from hvdperf.history.changes import can_change, report
+    from hvdperf.history.lines import lines
+    from hvdperf.history.otava import change_points
+
+    results, refused = read_history(places.RAW)
+    for line in refused:
+        complain(line)
+    found = [line for axis in Axis for line in lines(results, axis) if can_change(line)]
+    for text in report(found, change_points(found)):
+        print(text)
+    return REFUSED if refused else 0
+
+
+def bisect(arguments: argparse.Namespace) -> int:
+    from hvdperf.history.side_by_side import Asked, bisect_command
+
+    asked = Asked(
+        along=Axis(arguments.along),
+        at=arguments.at,
+        model=arguments.model,
+        world_size=arguments.np,
+        budget_minutes=arguments.budget,
+    )
+    return bisect_command(arguments.first, arguments.last, asked)
+
+
+def print_parameters(_: argparse.Namespace) -> int:
+    from hvdperf.history.measure import parameters
+
+    found = parameters()
+    print(json.dumps([found.models, found.replicas, found.world_sizes]))
+    return 0
+
+
+def measure_stack(arguments: argparse.Namespace) -> int:
+    from statistics import median
+
+    from hvdperf.history.importing import keep
+    from hvdperf.history.measure import measure
+
+    result = measure(arguments.stack, quiet=True)
+    keep(result, places.RAW)
+    figures = {
+        f"{each.model}/{each.replica}/{each.world_size}": median(each.samples_per_second)
+        for each in result.series
+    }
+    print(json.dumps(figures))
+    return 0
+
+
+def print_machine(_: argparse.Namespace) -> int:
+    from hvdperf.history.measure import this_machine
+
+    print(this_machine())
+    return 0

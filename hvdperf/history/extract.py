@@ -1,0 +1,46 @@
+"""From the documents of a session to its raw result: the throughput of Horovod as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hvdperf.history.label import machine_label, replica_of
+from hvdperf.history.raw import RawResult, Refused, Series, check_releases
+from hvdperf.results.archive import read_session
+from hvdperf.results.throughput import throughputs
+from hvdperf.toml_file import shown
+
+
+def extract(directory: Path) -> RawResult:
+    """The raw result of a session that has ended. directory: results/runs/<session>.
+
+    Raises Refused where it has not ended, had a fault planted, is broken, or has measured no
+    throughput; UserError if there is no such directory.
+    """
+    archive = read_session(directory)
+    if archive.session is None:
+        why = archive.left_out[0] if archive.left_out else "there is no session.json"
+        raise Refused(why)
+    if archive.unfinished:
+        raise Refused("the session has not ended")
+    if archive.session["asked"].get("plant"):
+        raise Refused(f"{archive.session['asked']['plant']} was planted into it")
+    fingerprint: Mapping[str, Any] = archive.session["fingerprint"]
+    launches = {
+        (workload.model, replica_of(fingerprint, workload), world_size): speeds
+        for (workload, world_size), speeds in throughputs(archive.cases).items()
+    }
+    if not launches:
+        raise Refused(f"{shown(directory)} has no case that measured a throughput soundly")
+    result = RawResult(
+        session=archive.session["session"],
+        measured_at=datetime.fromisoformat(archive.session["written_at"]),
+        machine=machine_label(fingerprint),
+        fingerprint=fingerprint,
+        series=tuple(Series(*key, speeds) for key, speeds in sorted(launches.items())),
+    )
+    check_releases(result)
+    return result

@@ -1,0 +1,52 @@
+"""Sessions into raw results, and raw results into what asv reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hvdperf.errors import UserError
+from hvdperf.history import asv_results, places
+from hvdperf.history.extract import extract
+from hvdperf.history.lines import lines
+from hvdperf.history.raw import RawResult, Refused, read_history, write_raw
+from hvdperf.history.releases import Axis, releases
+from hvdperf.history.repository import write_repository
+from hvdperf.toml_file import shown
+
+
+def keep_sessions(sessions: Path, root: Path) -> list[str]:
+    """Keep the throughput of every session below `sessions` as a raw result below `root`; a line
+    for each session that is new, or that has none to keep."""
+    told = []
+    for directory in sorted(path for path in sessions.glob("*") if path.is_dir()):
+        try:
+            result = extract(directory)
+        except (Refused, UserError) as error:
+            told.append(f"{shown(directory)}: not in the history: {error}")
+            continue
+        if keep(result, root):
+            told.append(f"{shown(directory)}: {len(result.series)} series of {result.machine}")
+    return told
+
+
+def keep(result: RawResult, root: Path) -> bool:
+    """Whether it was new."""
+    if any(root.glob(f"*/{result.session}.json")):
+        return False
+    write_raw(root, result)
+    return True
+
+
+def make_repositories() -> dict[Axis, dict[str, str]]:
+    """The repositories of both packages' releases; the commit of each version."""
+    return {axis: write_repository(places.repository(axis), releases(axis)) for axis in Axis}
+
+
+def make_trees(root: Path = places.RAW) -> tuple[list[RawResult], list[str]]:
+    """What asv reads, of both axes, from all raw results; these, and a line for each file that is
+    refused."""
+    results, refused = read_history(root)
+    for axis, commits in make_repositories().items():
+        tree = asv_results.Tree(axis, places.RESULTS[axis], commits)
+        asv_results.write_tree(tree, results, lines(results, axis))
+    return results, refused

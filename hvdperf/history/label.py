@@ -1,0 +1,77 @@
+"""A short name for a machine with its settings: figures under one name are comparable.
+
+It is made of the fingerprint without what the history is about (the stack) and without what is told
+of each series (data, cores of a replica), so that a change of anything else begins a new series.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hvdperf.plan.arms import Workload
+
+# What a release of Horovod or TensorFlow brings along, or decides by itself. packages_sha256 and
+# python are the stack's, too: both are in every raw result.
+STACK = (
+    "python",
+    "tensorflow",
+    "tensorflow_git",
+    "keras",
+    "numpy",
+    "cuda",
+    "cudnn",
+    "tf32",
+    "horovod",
+    "horovod_built_with",
+    "nccl",
+    "packages_sha256",
+)
+# Told of each series.
+_OF_SERIES = ("data_sets", "rank_cores")
+_DIGITS = 6
+
+
+def machine_label(fingerprint: Mapping[str, Any]) -> str:
+    """Such as `amd-epyc-2-cores-24-gib-3fa9c1`: for people, and at its end six digits that differ
+    where anything differs that the words do not tell."""
+    told = {name: value for name, value in fingerprint.items() if name not in (*STACK, *_OF_SERIES)}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    gpus = fingerprint["gpus"]
+    models = "-".join(fingerprint.get("gpu_model") or ["gpu"])
+    cpu = "{cpu_model} {cores} cores {memory_gib} gib".format_map(fingerprint)
+    what = f"{gpus} {models}" if gpus else cpu
+    words = re.sub(r"[^a-z0-9]+", "-", what.lower()).strip("-")
+    return f"{words}-{digest}"
+
+
+def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -> str:
+    """What each replica trains on, such as `cifar10 f133a46ad75d38ed, size 32, batch 32, float32,
+    1 core`. identity: what tells the data set from other copies, "" for none; size: pixels a side,
+    or words a sequence."""
+    # The identity is the last part of what is told: "6 files, 18.4 MB, f133a46ad75d38ed".
+    digest = identity.rpartition(", ")[2]
+    parts = (
+        f"{workload.dataset} {digest}".strip(),
+        f"size {workload.input_size}",
+        f"batch {workload.batch}",
+        workload.precision,
+        "1 GPU" if on_gpu else f"{cores} core" if cores == 1 else f"{cores} cores",
+    )
+    return ", ".join(parts)
+
+
+def replica_of(fingerprint: Mapping[str, Any], workload: Workload) -> str:
+    """The same, from what a session has recorded."""
+    told = dict(line.split(": ", 1) for line in fingerprint["data_sets"])
+    # Of rank 0; every rank has as many. "0: 0-1,8" are three.
+    ranges = fingerprint["rank_cores"][0].partition(": ")[2]
+    cores = 0
+    for text in ranges.split(","):
+        first, _, last = text.partition("-")
+        cores += int(last or first) - int(first) + 1
+    identity = told.get(workload.dataset, "")
+    return replica_label(identity, cores, fingerprint["gpus"] > 0, workload)

@@ -1,0 +1,88 @@
+"""One session of the suite for one stack: the figures of a back-fill, and of `asv run`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdperf.errors import UserError
+from hvdperf.history import places
+from hvdperf.history.extract import extract
+from hvdperf.history.label import machine_label, replica_label
+from hvdperf.history.raw import RawResult, Refused
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import is_oversubscribed, local_offers, place
+from hvdperf.machine.stack import probe
+from hvdperf.plan.options import Options
+from hvdperf.plan.session_plan import plan_campaign
+from hvdperf.results.fingerprint import fingerprint
+from hvdperf.toml_file import shown
+
+PROFILE = "history"
+CASES = "perf/"
+# Of pytest: interrupted, broken, bad input, nothing collected. Any other status is a verdict, and a
+# throughput is what it is whatever the verdict.
+NO_SESSION = (2, 3, 4, 5)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the profile measures on this machine: the values of asv's parameters."""
+
+    models: tuple[str, ...]
+    replicas: tuple[str, ...]
+    world_sizes: tuple[int, ...]
+
+
+def parameters() -> Parameters:
+    """Raises UserError where the profile cannot be measured here."""
+    machine = local_machine()
+    campaign = plan_campaign(Options(profile=PROFILE), machine, local_offers(machine, None, False))
+    labels = [
+        replica_label(
+            campaign.data[workload.dataset].identity,
+            len(campaign.slots[0].cores),
+            bool(machine.gpus),
+            workload,
+        )
+        for workload in campaign.workloads
+    ]
+    return Parameters(
+        tuple(workload.model for workload in campaign.workloads),
+        tuple(dict.fromkeys(labels)),
+        tuple(size for size in campaign.world_sizes if not is_oversubscribed(campaign.slots, size)),
+    )
+
+
+def this_machine() -> str:
+    """The label of whatever is measured here with everything at its default."""
+    machine = local_machine()
+    offers = local_offers(machine, None, False)
+    stack = probe(sys.executable, places.ROOT / ".cache")
+    return machine_label(fingerprint(machine, stack, Options().launcher, place(offers)))
+
+
+def measure(stack: Path, quiet: bool) -> RawResult:
+    """The throughput of the stack of that interpreter, by one session. quiet: what pytest prints
+    goes to stderr, rather than where the caller's own output does.
+
+    Raises UserError where there was no session, or none that measured something soundly.
+    """
+    results = places.MEASURED / stack.absolute().parent.parent.name
+    command = [sys.executable, "-m", "pytest", CASES, "--profile", PROFILE]
+    command += ["--stack", str(stack), "--results", str(results)]
+    before = set(results.glob("runs/*"))
+    status = subprocess.run(
+        command, cwd=places.ROOT, stdout=sys.stderr if quiet else None, check=False
+    ).returncode
+    new = sorted(set(results.glob("runs/*")) - before)
+    if status in NO_SESSION or not new:
+        raise UserError(
+            f"nothing was measured of {stack}: {' '.join(command[1:4])} ended with {status}"
+        )
+    try:
+        return extract(new[-1])
+    except Refused as error:
+        raise UserError(f"nothing was measured of {stack}: {shown(new[-1])}: {error}") from None

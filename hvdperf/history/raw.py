@@ -1,0 +1,155 @@
+"""Raw results: what a session measured of a stack's throughput, one small document a session.
+
+They lie in results/history/<machine>/<session>.json, are tracked, and never change. Everything else
+of the history is made of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.history.label import machine_label
+from hvdperf.history.releases import Axis, order
+from hvdperf.results.archive import Unreadable, read_json, schema_problem
+from hvdperf.results.documents import write_json
+from hvdperf.results.fingerprint import suite_version
+from hvdperf.toml_file import shown
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Series:
+    """Of one network at one world size: samples per second of all replicas together, a figure a
+    launch. replica: what each of them trains on (hvdperf.history.label.replica_label)."""
+
+    model: str
+    replica: str
+    world_size: int
+    samples_per_second: tuple[float, ...]
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.model, self.replica, self.world_size
+
+
+@dataclass(frozen=True)
+class RawResult:
+    """Of one session. measured_at: when it ended."""
+
+    session: str
+    measured_at: datetime
+    machine: str
+    fingerprint: Mapping[str, Any]
+    series: tuple[Series, ...]
+
+    def version(self, package: Axis) -> str:
+        """Of Horovod or TensorFlow, as it was installed."""
+        return str(self.fingerprint[package.value])
+
+
+class Refused(ValueError):
+    """A document that does not belong into the history; the message says why."""
+
+
+def write_raw(root: Path, result: RawResult) -> Path:
+    """Into root/<machine>/<session>.json. root: results/history.
+
+    Raises UserError if it cannot be written.
+    """
+    document = {
+        "format": FORMAT,
+        "session": result.session,
+        "measured_at": result.measured_at.isoformat(timespec="seconds"),
+        "suite": result.fingerprint["suite"],
+        "machine": result.machine,
+        "fingerprint": dict(result.fingerprint),
+        "series": [
+            {
+                "model": series.model,
+                "replica": series.replica,
+                "world_size": series.world_size,
+                "samples_per_second": list(series.samples_per_second),
+            }
+            for series in result.series
+        ],
+    }
+    path = root / result.machine / f"{result.session}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_json(path, document)
+    except OSError as error:
+        raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
+
+
+def read_history(root: Path) -> tuple[list[RawResult], list[str]]:
+    """All raw results below root, by machine and session, and a line for each file that is refused.
+    Nothing is read by halves: a document is taken whole, or not at all."""
+    found: dict[str, RawResult] = {}
+    refused = []
+    for path in sorted(root.glob("*/*.json")):
+        try:
+            result = read_raw(path)
+            if result.session in found:
+                raise Refused(f"a duplicate: {found[result.session].machine} has that session")
+            found[result.session] = result
+        except Refused as error:
+            refused.append(f"{shown(path)}: refused: {' '.join(str(error).split())}")
+    return sorted(found.values(), key=lambda each: (each.machine, each.session)), refused
+
+
+def read_raw(path: Path) -> RawResult:
+    """One raw result, whole. Raises Refused: broken, incomplete, of another machine than its
+    directory's, of another version of the suite, or of a release that nobody knows."""
+    try:
+        document = read_json(path)
+        problem = schema_problem("raw", document)
+    except Unreadable as error:
+        raise Refused(str(error)) from None
+    if problem:
+        raise Refused(problem)
+    fingerprint = document["fingerprint"]
+    if document["suite"] != suite_version() or fingerprint["suite"] != suite_version():
+        raise Refused(f"measured by suite {document['suite']}, not by {suite_version()}")
+    label = machine_label(fingerprint)
+    if not label == document["machine"] == path.parent.name:
+        raise Refused(
+            f"a foreign fingerprint: it is of machine {label}, and not of {path.parent.name}"
+        )
+    if path.stem != document["session"]:
+        raise Refused(f"not the file of its session, {document['session']}")
+    series = tuple(
+        Series(
+            each["model"],
+            each["replica"],
+            each["world_size"],
+            tuple(map(float, each["samples_per_second"])),
+        )
+        for each in document["series"]
+    )
+    keys = [each.key for each in series]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise Refused(f"a duplicate: {twice[0]} at {twice[2]} replicas stands in it twice")
+    try:
+        measured_at = datetime.fromisoformat(document["measured_at"])
+    except ValueError as error:
+        raise Refused(f"measured_at: {error}") from None
+    result = RawResult(document["session"], measured_at, label, fingerprint, series)
+    check_releases(result)
+    return result
+
+
+def check_releases(result: RawResult) -> None:
+    """Raises Refused for a version that is on no axis."""
+    for package in Axis:
+        if result.version(package) not in order(package):
+            raise Refused(
+                f"{package.value} {result.version(package)} is not in "
+                "hvdperf/history/releases.toml; append it there, with its date"
+            )

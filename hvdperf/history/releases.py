@@ -1,0 +1,49 @@
+"""The releases of Horovod and of TensorFlow, in order of date (hvdperf/history/releases.toml)."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+_FILE = Path(__file__).with_name("releases.toml")
+
+
+class Axis(Enum):
+    """Whose releases stand on the x-axis; of the other package each version is a line."""
+
+    HOROVOD = "horovod"
+    TENSORFLOW = "tensorflow"
+
+    @property
+    def other(self) -> Axis:
+        return Axis.TENSORFLOW if self is Axis.HOROVOD else Axis.HOROVOD
+
+
+@dataclass(frozen=True)
+class Release:
+    """version: such as 0.28.1. released: the day, in UTC."""
+
+    package: Axis
+    version: str
+    released: date
+
+    @property
+    def tag(self) -> str:
+        return f"v{self.version}"
+
+
+@cache
+def releases(package: Axis) -> tuple[Release, ...]:
+    """All known ones, oldest first."""
+    dates: dict[str, date] = tomllib.loads(_FILE.read_text())[package.value]
+    return tuple(Release(package, version, released) for version, released in dates.items())
+
+
+@cache
+def order(package: Axis) -> dict[str, int]:
+    """Where on the axis a version stands."""
+    return {release.version: place for place, release in enumerate(releases(package))}

@@ -1,0 +1,208 @@
+"""`hvdperf bisect`: which release changed a figure, found by holding releases
+against each other, both alive in one session of the suite.
+
+No stored figure is used: what the machine does meets both releases alike.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdperf.errors import UserError
+from hvdperf.history import places
+from hvdperf.history.backfill import NotBuilt, build
+from hvdperf.history.bisect import Answer, bisect, conclusion
+from hvdperf.history.measure import NO_SESSION
+from hvdperf.history.releases import Axis, order
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers
+from hvdperf.plan.arms import Question
+from hvdperf.plan.options import Options
+from hvdperf.plan.session_plan import plan_campaign
+from hvdperf.results.archive import Archive, Case, read_session
+from hvdperf.results.documents import session_name
+from hvdperf.session.terminal.cases import WIDTH, figure_text
+from hvdperf.stats import Interval
+from hvdperf.toml_file import shown
+from hvdperf.verdict import Verdict
+
+# Of all profiles the one that measures longest before it says INCONCLUSIVE.
+PROFILE = "nightly"
+CASE = "perf/test_scaling.py::test_weak_scaling"
+# A session says FAIL of what is surely more than 2 % slower, and PASS of what is surely not 5 %
+# slower. Turned round: the bound of what is surely faster, and of what is surely not.
+FASTER_FROM = 1.02
+SAME_UP_TO = 1 / 0.95
+
+
+@dataclass(frozen=True)
+class Asked:
+    """along: whose releases are searched. at: the version of the other package."""
+
+    along: Axis
+    at: str
+    model: str
+    world_size: int
+    budget_minutes: float | None = None
+
+    def stack(self, release: str) -> dict[Axis, str]:
+        return {self.along: release, self.along.other: self.at}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a session says of two stacks. figure: samples per second of the newer one over those of
+    the older one; None where there is none. reason: what the figure does not tell."""
+
+    answer: Answer
+    figure: Interval | None = None
+    reason: str = ""
+
+
+def bisect_command(first: str, last: str, asked: Asked) -> int:
+    """Search from the first release to the last, and tell every step. The exit status: 0, or 1
+    where it could not be said whether the last one differs from the first.
+
+    Raises UserError for bad input, before anything is built, and where a session cannot be run.
+    """
+    releases = between(asked.along, first, last)
+    check(asked)
+    steps = Steps(asked, places.GENERATED / "bisect" / session_name())
+    found = bisect(releases, steps.compare)
+    print(f"\nsessions are in {shown(steps.directory)}")
+    for text in (*steps.told, conclusion(found)):
+        _tell(text)
+    return 0 if found.answer.is_known else 1
+
+
+def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
+    """The known releases from first to last, both of them included. Raises UserError."""
+    _known(axis, "--from", first)
+    _known(axis, "--to", last)
+    place = order(axis)
+    if place[first] >= place[last]:
+        raise UserError(f"--from {first} --to {last}: the older release comes first")
+    return tuple(place)[place[first] : place[last] + 1]
+
+
+def check(asked: Asked) -> None:
+    """Everything else that can be wrong with the input. Raises UserError."""
+    _known(asked.along.other, "--at", asked.at)
+    machine = local_machine()
+    offers = local_offers(machine, None, False)
+    if not 1 <= asked.world_size <= len(offers):
+        raise UserError(f"--np {asked.world_size}: this machine has {len(offers)} slots")
+    options = Options(
+        profile=PROFILE,
+        models=asked.model,
+        world_sizes=str(asked.world_size),
+        budget_minutes=asked.budget_minutes,
+        against=sys.executable,
+    )
+    plan_campaign(options, machine, offers)
+
+
+def _known(axis: Axis, option: str, version: str) -> None:
+    if version not in order(axis):
+        raise UserError(
+            f"{option} {version}: known releases of {axis.value} are {', '.join(order(axis))} "
+            "(hvdperf/history/releases.toml)"
+        )
+
+
+class Steps:
+    """The comparisons of a search. directory: what their sessions leave, a directory each. told: a
+    line for each of them."""
+
+    def __init__(self, asked: Asked, directory: Path) -> None:
+        self.directory = directory
+        self.told: list[str] = []
+        self._asked = asked
+
+    def compare(self, older: str, newer: str) -> Answer:
+        """Build what is not there, measure, and note what came of it. Raises UserError."""
+        print(f"\nbisect: {newer} against {older}", flush=True)
+        try:
+            reference, candidate = map(self._built, (older, newer))
+        except NotBuilt as error:
+            result = Result(Answer.NOT_BUILT, reason=str(error))
+        else:
+            place = self.directory / f"{older}-{newer}"
+            result = measure(self._asked, candidate, reference, place)
+        figure = f" {figure_text(result.figure).strip()}" if result.figure else ""
+        reason = f" ({result.reason})" if result.reason else ""
+        self.told.append(f"{older} -> {newer}:{figure} {result.answer.value}{reason}")
+        _tell(f"bisect: {self.told[-1]}")
+        return result.answer
+
+    def _built(self, release: str) -> Path:
+        stack = self._asked.stack(release)
+        return build(stack[Axis.HOROVOD], stack[Axis.TENSORFLOW])
+
+
+def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Result:
+    """Run one session, and read what it says of these two interpreters. place: where its results
+    go, nothing being there yet.
+
+    Raises UserError if there was no session.
+    """
+    command = [
+        *(sys.executable, "-m", "pytest", CASE),
+        f"--profile={PROFILE}",
+        f"--stack={candidate}",
+        f"--against={reference}",
+        f"--models={asked.model}",
+        f"--world-sizes={asked.world_size}",
+        f"--results={place}",
+    ]
+    if asked.budget_minutes is not None:
+        command.append(f"--budget={asked.budget_minutes:g}")
+    status = subprocess.run(command, cwd=places.ROOT, check=False).returncode
+    sessions = sorted(place.glob("runs/*"))
+    if status in NO_SESSION or not sessions:
+        raise UserError(
+            f"{candidate} was not held against {reference}: pytest ended with status {status}, and "
+            "says why above"
+        )
+    return result_of(read_session(sessions[-1]), asked)
+
+
+def result_of(archive: Archive, asked: Asked) -> Result:
+    """What a session says of the two stacks' throughput. Raises UserError if it says nothing."""
+    cases = [
+        case
+        for case in archive.cases
+        if case.is_against
+        and case.question is Question.WEAK_SCALING
+        and (case.workload.model, case.world_size) == (asked.model, asked.world_size)
+    ]
+    if not cases:
+        why = "".join(f"; {line}" for line in archive.left_out)
+        raise UserError(
+            f"{shown(archive.directory)}: no case holds {asked.model} at {asked.world_size} "
+            f"replicas against another stack{why}"
+        )
+    return Result(answer_of(cases[0]), cases[0].figure, cases[0].reason)
+
+
+def answer_of(case: Case) -> Answer:
+    """A verdict on one stack against another, in both directions. What is surely not equal, though
+    by less than the verdict is about, may be a part of what is looked for: that is undecided."""
+    if case.figure is None or not case.is_sound:
+        return Answer.UNDECIDED
+    if case.verdict is Verdict.FAIL:
+        return Answer.SLOWER
+    if case.figure.lower > FASTER_FROM:
+        return Answer.FASTER
+    bounds = case.figure
+    same = case.verdict is Verdict.PASS and bounds.lower <= 1 <= bounds.upper <= SAME_UP_TO
+    return Answer.SAME if same else Answer.UNDECIDED
+
+
+def _tell(text: str) -> None:
+    for line in textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False):
+        print(line, flush=True)

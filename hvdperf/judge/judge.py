@@ -1,0 +1,277 @@
+"""From the rounds of a comparison to its outcome: whether the evidence is sound, what the figure
+is, and what is to be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from hvdperf.interim import judge_rounds
+from hvdperf.judge import validity
+from hvdperf.judge.attribution import blamed
+from hvdperf.judge.detection import noticed, on_trial
+from hvdperf.judge.observations import measures, observed, step_times, training
+from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.rules import Rules
+from hvdperf.judge.scaling_breakdown import account
+from hvdperf.judge.speedup import refusal
+from hvdperf.launch.group import GroupFailed, NotStarted
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import Arm, Comparison, Question, Work
+from hvdperf.plan.collectives import other_library
+from hvdperf.plan.fault_cases import trial_of
+from hvdperf.scatter import Noise, Row
+from hvdperf.stats import NotMeasurable, hodges_lehmann
+from hvdperf.transport_tools.figures import ToolRun
+from hvdperf.verdict import (
+    ALPHA,
+    Floor,
+    Judgement,
+    Rule,
+    Verdict,
+    as_ratio,
+    is_bounded,
+    smallest_visible_change,
+)
+
+NOT_THE_SAME = (
+    "two groups of the same arm differ: whatever else this session compares is as doubtful; look "
+    "for what favours one of them, and measure again"
+)
+
+
+class Judging:
+    """Judges comparisons of one workload and one kind of work, as rounds come in."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        failures: Mapping[Arm, GroupFailed],
+        correctness: Mapping[Arm, Launch],
+        weights: Callable[[Arm], Mapping[str, Any]],
+        noise: Callable[[Comparison], Noise | None],
+    ) -> None:
+        """failures: of launches so far. correctness: of every arm that was checked, the launch that
+        was trained reproducibly; weights: what its tensors then were. All as a Runner keeps them,
+        and so as they are by then. noise: what early looks rest on; None for none of them."""
+        self._rules = rules
+        self._failures = failures
+        self._correctness = correctness
+        self._weights = weights
+        self._noise = noise
+        self._compared: dict[Comparison, list[str]] = {}
+
+    def outcome(
+        self,
+        comparison: Comparison,
+        measured: Sequence[Round],
+        tools: tuple[ToolRun, ...] = (),
+        final: bool = False,
+    ) -> Outcome:
+        """measured: all rounds so far; those that were taken for it count. tools: what others found
+        of a sweep. final: whether there will be no further round. Between full looks nothing is
+        INVALID that is so by its figures, which would err more often the more often it is tried;
+        what a launch shows by itself is."""
+        rounds = tuple(each for each in measured if measures(comparison, each))
+        rule = self._rules.rule(comparison)
+        nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
+        outcome = Outcome(comparison, nothing, rounds=rounds, tools=tools)
+        for arm in comparison.arms:
+            failure = self._failures.get(arm)
+            if failure is not None:
+                word = Verdict.NOT_RUN if isinstance(failure, NotStarted) else Verdict.FAIL
+                judgement = replace(outcome.judgement, verdict=word, reason=str(failure))
+                return replace(outcome, judgement=judgement, failure=failure)
+        if not rounds:
+            return self._not_reached(outcome)
+        return self._judged(outcome, final)
+
+    def _not_reached(self, outcome: Outcome) -> Outcome:
+        """What is only shown is neutral, also where no time was left to show it."""
+        unjudged = self._rules.unjudged(outcome.comparison)
+        if not unjudged and outcome.comparison.question is not Question.SAME:
+            return outcome
+        reason = unjudged or "no time was left to compare two identical groups"
+        return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
+
+    def _judged(self, outcome: Outcome, final: bool) -> Outcome:
+        """Judge a fault case like any other, then check that the verdict is the expected one."""
+        called = self._called(outcome, final)
+        comparison = outcome.comparison
+        trial, question = trial_of(comparison), comparison.question
+        judgement = called.judgement
+        if trial is not None:
+            found = noticed(comparison, judgement, _sound(outcome, judgement))
+            called = replace(called, noticed=found)
+            judgement = on_trial(trial, judgement, found)
+        elif question is Question.SAME:
+            judgement = self._of_identical_groups(judgement)
+        elif comparison.reference.arm.stack and judgement.verdict is Verdict.FAIL:
+            judgement = replace(judgement, reason=_cause(called))
+        return replace(called, judgement=judgement)
+
+    def _of_identical_groups(self, judgement: Judgement) -> Judgement:
+        """An A/A test that is undecided says what cannot be seen, and is nobody's fault; one that
+        is outside of its band after a full look's rounds makes the session's comparisons void."""
+        looks = self._rules.profile.sampling.looks
+        if judgement.verdict is Verdict.FAIL and judgement.rounds in looks:
+            return replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
+        if judgement.verdict is Verdict.INVALID:
+            return judgement
+        return replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_cannot_be_seen(judgement))
+
+    def _called(self, outcome: Outcome, final: bool) -> Outcome:
+        comparison = outcome.comparison
+        unjudged = self._rules.unjudged(comparison)
+        rows: list[Row] = []
+        problems = []
+        try:
+            found = [observed(comparison, measured) for measured in outcome.rounds]
+            rows = [row for row in found if row]
+        except (KeyError, ValueError, ZeroDivisionError) as error:
+            if not unjudged:
+                problems.append(f"no figure: {error}")
+        outcome = replace(outcome, observations=tuple(map(median, rows)))
+        rule = self._rules.rule(comparison)
+        count = len(rows)
+        looks = self._rules.profile.sampling.looks
+        problems = self._problems(outcome, final or count in looks) + problems
+        if problems:
+            text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
+            return self._with(outcome, Verdict.INVALID, rule, text)
+        if comparison.question.is_wall:
+            outcome = replace(outcome, account=account(comparison, outcome.rounds))
+        if unjudged:
+            return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
+        if not rows:
+            return self._disturbed(outcome, rule)
+        if rule is None and comparison.is_trial:
+            return self._with(
+                outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"
+            )
+        if rule is None:
+            line = self._rules.pasteable_line(comparison, outcome.observations)
+            outcome = replace(outcome, threshold_line=line)
+            reason = f"no threshold; add to {self._rules.thresholds.path.name}: {line}"
+            verdict = Verdict.INVALID if count >= looks[0] else Verdict.INCONCLUSIVE
+            return self._with(outcome, verdict, None, reason)
+        refusal = self._refusal(outcome, rule)
+        if refusal:
+            return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
+        noise = self._noise(comparison)
+        return replace(outcome, judgement=judge_rounds(rows, rule, looks, noise, forced=final))
+
+    def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
+        """Show what disturbed rounds observed, and rest nothing on it."""
+        values = [median(observed(outcome.comparison, each, True)) for each in outcome.rounds]
+        shown = self._with(
+            replace(outcome, observations=tuple(values)),
+            Verdict.INCONCLUSIVE,
+            rule,
+            "other programs disturbed every round",
+        )
+        return replace(shown, observations=(), judgement=replace(shown.judgement, rounds=0))
+
+    def _refusal(self, outcome: Outcome, rule: Rule) -> str:
+        """Why runs of that length say nothing on the rule, in words; empty if they do."""
+        comparison = outcome.comparison
+        if comparison.question is not Question.WALL_STRONG or not isinstance(rule, Floor):
+            return ""
+        reasons = [
+            refusal(
+                rule.pass_from,
+                training(measured.launches[comparison.candidate.arm]),
+                training(measured.launches[comparison.reference.arm]),
+                comparison.world_size,
+            )
+            for measured in outcome.rounds
+        ]
+        refused = [reason for reason in reasons if reason]
+        return refused[0] if 2 * len(refused) > len(reasons) else ""
+
+    def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
+        """A verdict that does not rest on the figure, with the figure where there is one."""
+        try:
+            figure = as_ratio(hodges_lehmann(outcome.observations, ALPHA))
+        except NotMeasurable:
+            figure = None
+        count = len(outcome.observations)
+        return replace(outcome, judgement=Judgement(verdict, figure, rule, count, reason))
+
+    def _problems(self, outcome: Outcome, at_look: bool) -> list[str]:
+        launches = [
+            measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
+        ]
+        found = [problem for launch in launches for problem in validity.problems(launch)]
+        if outcome.comparison.question.work is Work.COLLECTIVES:
+            found += self._transport_problems(outcome, at_look)
+        if outcome.comparison.tolerance is not None:
+            found += self._weight_problems(outcome.comparison)
+        return found
+
+    def _transport_problems(self, outcome: Outcome, at_look: bool) -> list[str]:
+        """Horovod and what it is compared with must use the same transport, and a step must not be
+        faster than that allows; which says nothing where replicas share cores."""
+        comparison, arms = outcome.comparison, outcome.comparison.arms
+        pairs = [[measured.launches[arm] for arm in arms] for measured in outcome.rounds]
+        found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
+        bounded = comparison.question is Question.BOUND and self._rules.judged(comparison)
+        if bounded and at_look:
+            times = [step_times(horovod, bare) for horovod, bare in pairs]
+            found.append(validity.too_fast(arms[0].name, times))
+        return [problem for problem in found if problem]
+
+    def _weight_problems(self, comparison: Comparison) -> list[str]:
+        """Two arms are compared only if they train the same thing."""
+        for arm in comparison.arms:
+            if arm not in self._correctness:
+                return [f"{arm.name}: its training was not checked"]
+        if comparison not in self._compared:
+            self._compared[comparison] = self._trained_differently(comparison)
+        return self._compared[comparison]
+
+    def _trained_differently(self, comparison: Comparison) -> list[str]:
+        trained = []
+        for arm in comparison.arms:
+            digests = [
+                digest for rank in self._correctness[arm].correctness for digest in rank["digests"]
+            ]
+            if len(set(digests)) != 1:
+                return [f"{arm.name}: replicas differ after reproducible training"]
+            trained.append(self._weights(arm))
+        difference = validity.weights_differ(
+            trained[0], trained[1], of_update=comparison.tolerance or 0.0
+        )
+        names = " and ".join(arm.label for arm in comparison.arms)
+        return [f"{names} trained different weights: {difference}"] if difference else []
+
+
+def _cannot_be_seen(judgement: Judgement) -> str:
+    figure = judgement.figure
+    if figure is None or not is_bounded(figure):
+        return "too few rounds to say by how much two identical groups may differ"
+    by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
+    unseen = 100 * smallest_visible_change(figure)
+    return (
+        f"two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f}): changes below "
+        f"{unseen:.0f} % cannot be seen now"
+    )
+
+
+def _cause(outcome: Outcome) -> str:
+    """In words, what takes longer than under the other stack, and on which rank; empty where it is
+    no step and no start."""
+    question = outcome.comparison.question
+    if question.work is not Work.BLOCKS and not question.is_startup:
+        return ""
+    return f"for {blamed(outcome.comparison, _sound(outcome, outcome.judgement))}"
+
+
+def _sound(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:
+    """Returns the rounds that a FAIL rests on: those that other programs did not disturb. Of any
+    other verdict all rounds."""
+    if judgement.verdict is not Verdict.FAIL:
+        return outcome.rounds
+    return tuple(each for each in outcome.rounds if observed(outcome.comparison, each))

@@ -1,0 +1,130 @@
+"""The one observation that a round yields, for each question.
+
+Plain arithmetic on what was measured. No I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from hvdperf.judge import speedup, training_runs
+from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, median_speed
+from hvdperf.plan import collectives
+from hvdperf.plan.arms import BlockKind, Comparison, Question, Schedule, Side, Work
+from hvdperf.plan.collectives import StepTimes
+
+# Turns that a round needs beside those that other programs disturbed.
+FEWEST_SOUND = 2
+
+
+def measures(comparison: Comparison, measured: Round) -> bool:
+    """Returns whether the round was taken for a figure of that comparison, too: it has launches of
+    both arms, with the kinds of blocks that are compared."""
+    if any(arm not in measured.launches for arm in comparison.arms):
+        return False
+    return comparison.question.work is not Work.BLOCKS or all(
+        measured.launches[side.arm].of_kind(side.kind) for side in comparison.sides
+    )
+
+
+def observation(comparison: Comparison, measured: Round) -> float:
+    """ln(speed of the candidate / speed of the reference / ideal ratio) of one round; of a start-up
+    ln(seconds); of a run what judge/training_runs.py says; of collective operations, and of a
+    step's bound, what plan/collectives.py does.
+
+    Where the arms took turns, the median over the turns' own ratios, so that what slowed both
+    cancels; otherwise the ratio of the two launches' medians. Raises KeyError if a side was not
+    measured in that round, ValueError if it has no figure.
+    """
+    return median(observed(comparison, measured))
+
+
+def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -> list[float]:
+    """Returns the round's observation turn by turn, where arms took turns, without the turns that
+    other programs disturbed; nothing where that leaves too few. Otherwise the one value.
+    disturbed: with those turns. Raises as `observation` does."""
+    if not takes_turns(comparison, measured.schedule):
+        return [_single_value(comparison, measured)]
+    pairs = _pairs(comparison, measured)
+    if not pairs:
+        raise KeyError(f"{comparison.name}: no turn in which both sides were measured")
+    sound = [pair for pair in pairs if disturbed or not is_disturbed(pair)]
+    if len(sound) < min(FEWEST_SOUND, len(pairs)):
+        return []
+    return [_log_ratio(pair) - math.log(comparison.ideal_ratio) for pair in sound]
+
+
+def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
+    """Returns whether a round has a ratio for every turn: its two sides are timed block by block,
+    one right after the other."""
+    together = (
+        schedule is Schedule.ALTERNATE or comparison.candidate.arm == comparison.reference.arm
+    )
+    return comparison.question.work is Work.BLOCKS and together
+
+
+def _single_value(comparison: Comparison, measured: Round) -> float:
+    question = comparison.question
+    launches = [measured.launches[side.arm] for side in comparison.sides]
+    if question.is_wall:
+        return speedup.observation(comparison, *map(training, launches))
+    if question.work.is_run:
+        return training_runs.observation(comparison, *(launch.run for launch in launches))
+    if question.work is Work.STARTUP:
+        ours, theirs = (startup_seconds(comparison, launch) for launch in launches)
+        # Of two stacks a speed.
+        return math.log(theirs / ours) if comparison.is_against else math.log(ours)
+    if question.work is Work.COLLECTIVES:
+        return _of_collectives(comparison, *launches)
+    speeds = [median_speed(_blocks(side, measured)) for side in comparison.sides]
+    return math.log(speeds[0] / speeds[1]) - math.log(comparison.ideal_ratio)
+
+
+def _pairs(comparison: Comparison, measured: Round) -> list[tuple[Block, Block]]:
+    """Returns the candidate's block and the reference's, a turn each. Raises KeyError if a side was
+    not measured in that round."""
+    return back_to_back(*(_blocks(side, measured) for side in comparison.sides))
+
+
+def _log_ratio(pair: tuple[Block, Block]) -> float:
+    ours, theirs = pair
+    return math.log(ours.samples_per_second / theirs.samples_per_second)
+
+
+def training(launch: Launch) -> speedup.Training:
+    """What of a marked launch a speedup by time is taken from."""
+    return speedup.Training(launch.startup_seconds, launch.run)
+
+
+def _of_collectives(comparison: Comparison, horovod: Launch, bare: Launch) -> float:
+    if comparison.question is Question.FRAMEWORK_TAX:
+        tax = collectives.framework_tax(horovod.series, bare.series, comparison.collective)
+        return math.log(tax)
+    return median(math.log(turn.of_nothing_hidden) for turn in step_times(horovod, bare))
+
+
+def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
+    """Of every turn in which a step was measured with its exchange, without it, and the exchange
+    alone through the bare transport."""
+    exchange = {series.turn: series.seconds for series in bare.series if series.repeats}
+    return [
+        StepTimes(full.seconds / full.steps, local.seconds / local.steps, exchange[full.turn])
+        for full, local in back_to_back(*map(horovod.of_kind, (BlockKind.FULL, BlockKind.LOCAL)))
+        if full.turn in exchange
+    ]
+
+
+def startup_seconds(comparison: Comparison, launch: Launch) -> float:
+    """What the slowest rank took for the phase; for the trace, per gradient tensor."""
+    phase = comparison.question.phase
+    seconds = max(rank[phase] for rank in launch.startup_seconds)
+    tensors = int(launch.facts[0]["gradient_tensors"])
+    return seconds / tensors if comparison.question is Question.STARTUP_TRACE else seconds
+
+
+def _blocks(side: Side, measured: Round) -> list[Block]:
+    blocks = measured.launches[side.arm].of_kind(side.kind)
+    if not blocks:
+        raise KeyError(f"{side.arm.name}: no block of kind {side.kind.value}")
+    return blocks

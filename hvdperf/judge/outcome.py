@@ -1,0 +1,44 @@
+"""What came of a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hvdperf.judge.detection import Noticed
+from hvdperf.judge.scaling_breakdown import Account
+from hvdperf.launch.group import GroupFailed
+from hvdperf.measure.records import Round
+from hvdperf.plan.arms import Comparison
+from hvdperf.transport_tools.figures import ToolRun
+from hvdperf.verdict import Judgement, Verdict
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A comparison with its judgement and everything that it rests on.
+
+    observations: ln of the figure, one a round. failure: the launch that failed, if one did.
+    account: of a case on wall time, where that went. noticed: of what is planted on purpose. tools:
+    of a sweep, what other tools found. taken_over: measured before the session was resumed.
+    """
+
+    comparison: Comparison
+    judgement: Judgement
+    observations: tuple[float, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    failure: GroupFailed | None = None
+    threshold_line: str = ""
+    account: Account | None = None
+    noticed: Noticed | None = None
+    tools: tuple[ToolRun, ...] = ()
+    taken_over: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return self.judgement.verdict is Verdict.PASS
+
+    @property
+    def called(self) -> Verdict:
+        """What is said of the candidate itself; of what is planted on purpose the judgement is
+        whether that is what had to be said."""
+        return self.noticed.called if self.noticed is not None else self.judgement.verdict

@@ -1,0 +1,53 @@
+"""What the cases of a session are held against, and which of them are not judged at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvdperf.machine.placement import Slot, is_oversubscribed
+from hvdperf.plan.arms import Comparison, Profile, Question, Work
+from hvdperf.plan.thresholds import Thresholds, case_of
+from hvdperf.verdict import REGRESSION, Rule
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Of a session with such a profile on such slots."""
+
+    profile: Profile
+    thresholds: Thresholds
+    slots: Sequence[Slot]
+
+    def judged(self, comparison: Comparison) -> bool:
+        """Whether it is held against a threshold: where replicas share a core no speed is, save
+        for what communication costs, which is measured within one launch."""
+        return not self.unjudged(comparison)
+
+    def unjudged(self, comparison: Comparison) -> str:
+        """Why it is not held against a threshold; empty if it is."""
+        if not comparison.question.is_speed:
+            return ""
+        on_device = any(slot.device is not None for slot in self.slots)
+        if comparison.is_trial and on_device:
+            return "what is planted into a step is measured where the processor waits for the step"
+        if comparison.question.work is Work.COLLECTIVES and on_device:
+            return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
+        if not is_oversubscribed(self.slots, comparison.world_size):
+            return ""
+        within_a_launch = comparison.question is Question.COMMUNICATION
+        models = self.profile.oversubscribed or self.profile.models
+        if within_a_launch and comparison.workload.model in models:
+            return ""
+        return "more replicas than cores or devices"
+
+    def rule(self, comparison: Comparison) -> Rule | None:
+        """None where nobody has set a threshold."""
+        shown = comparison.question.is_convergence or comparison.question is Question.SAME
+        if comparison.is_against and not shown:
+            return REGRESSION
+        return self.thresholds.rule(case_of(comparison, self.slots))
+
+    def pasteable_line(self, comparison: Comparison, observations: Sequence[float]) -> str:
+        """For the file of thresholds, where there is none for it."""
+        return self.thresholds.pasteable_line(case_of(comparison, self.slots), observations)

@@ -1,0 +1,199 @@
+"""The account of a case on wall time: both speedups, and the way from one to the other.
+
+Over all rounds of a comparison of Work.LEDGER: speedups and factors with their intervals, and the
+terms of both ledgers as means, which add up as those of a single run do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from hvdperf.judge import speedup
+from hvdperf.judge.observations import training
+from hvdperf.judge.speedup import FixedCost, Training
+from hvdperf.judge.straggler import Straggler
+from hvdperf.judge.time_breakdown import TERMS, Ledger, ledger
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import BlockKind, Comparison, Question
+from hvdperf.stats import Interval, hodges_lehmann
+from hvdperf.verdict import as_ratio
+
+# Of every interval here: 95 % where there are six rounds or more.
+ALPHA = 0.025
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one side's training of so many steps spent: wall_seconds and terms
+    (judge/time_breakdown.py) of an average rank of the run, which took steps_of_run, fixed cost,
+    and the seconds of the training without the start of its processes.
+    """
+
+    steps: int
+    steps_of_run: int
+    wall_seconds: float
+    training_seconds: float
+    terms: Mapping[str, float]
+    residual: float
+    fixed: FixedCost
+
+
+@dataclass(frozen=True)
+class Account:
+    """by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
+    efficiency by speed, as blocks show them, product of all three; efficiency: as the runs show it.
+    late: who keeps the others waiting in most rounds;
+    late_where_met: the same where all ranks meet before every step. slowest: the rank whose steps
+    without exchange take longest in most rounds. wire_seconds: for how long of a step data moves
+    between ranks, by Horovod's timeline; None where it was not recorded.
+    """
+
+    world_size: int
+    by_speed: Interval
+    by_time: Interval
+    by_job: Interval
+    contention: Interval
+    communication: Interval
+    balance: Interval
+    product: Interval
+    efficiency: Interval
+    candidate: Spent
+    reference: Spent
+    late: Straggler | None
+    late_where_met: Straggler | None
+    slowest: int | None
+    wire_seconds: float | None
+
+    @property
+    def hidden_seconds(self) -> float | None:
+        """What of it, at least, is behind the computation of a step."""
+        if self.wire_seconds is None:
+            return None
+        exposed = self.candidate.terms["exposed communication"] / self.candidate.steps_of_run
+        return max(0.0, self.wire_seconds - max(0.0, exposed))
+
+    @property
+    def explained(self) -> bool:
+        """Whether the factors explain the efficiency: nothing speaks against the two being one."""
+        return (
+            self.efficiency.lower <= self.product.upper
+            and self.product.lower <= self.efficiency.upper
+        )
+
+
+def account(comparison: Comparison, rounds: Sequence[Round]) -> Account:
+    """Of a comparison from its rounds. Raises ValueError where a launch has no ledger."""
+    n = comparison.world_size
+    pairs = [
+        (
+            measured.launches[comparison.candidate.arm],
+            measured.launches[comparison.reference.arm],
+        )
+        for measured in rounds
+    ]
+    ledgers = [(ledger(ours), ledger(theirs)) for ours, theirs in pairs]
+    trainings = [(training(ours), training(theirs)) for ours, theirs in pairs]
+    factors = [_factors(ours, theirs) for ours, theirs in pairs]
+    steps = trainings[0][1].steps
+    taken = steps if comparison.question is Question.WALL_WEAK else speedup.steps_of_each(steps, n)
+    by_speed = [speedup.by_speed(n, *both) for both in trainings]
+    return Account(
+        world_size=n,
+        by_speed=_interval(by_speed),
+        by_time=_interval([speedup.by_time(comparison, *both) for both in trainings]),
+        by_job=_interval(
+            [
+                speedup.by_job(comparison, *both, (ours.wall_seconds, theirs.wall_seconds))
+                for both, (ours, theirs) in zip(trainings, ledgers, strict=True)
+            ]
+        ),
+        contention=_interval([contention for contention, _, _ in factors]),
+        communication=_interval([communication for _, communication, _ in factors]),
+        balance=_interval([balance for _, _, balance in factors]),
+        product=_interval([math.prod(of_round) for of_round in factors]),
+        efficiency=_interval([value / n for value in by_speed]),
+        candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in ledgers], taken),
+        reference=_spent([t for _, t in trainings], [theirs for _, theirs in ledgers], steps),
+        late=_late([ours.late for ours, _ in ledgers]),
+        late_where_met=_late([ours.late_where_met for ours, _ in ledgers]),
+        slowest=_most([_slowest(ours) for ours, _ in pairs]),
+        wire_seconds=_wire_seconds([ours for ours, _ in pairs]),
+    )
+
+
+def _interval(ratios: Sequence[float]) -> Interval:
+    return as_ratio(hodges_lehmann([math.log(ratio) for ratio in ratios], ALPHA))
+
+
+def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]:
+    """contention x communication x balance = (a step at 1) / (a step at n), from blocks.
+
+    contention: a step at 1 / a step at n without exchange; balance: of the latter, the mean rank's
+    / the slowest one's; communication: the slowest one's / the step with exchange (measurement.md).
+    """
+    alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
+    whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))
+    ranks = _without_exchange(candidate)
+    return alone / fmean(ranks), max(ranks) / whole, fmean(ranks) / max(ranks)
+
+
+def _without_exchange(launch: Launch) -> list[float]:
+    """Seconds of a step without exchange, by rank."""
+    local = launch.of_kind(BlockKind.LOCAL)
+    return [
+        median(float(block.ranks[rank]["seconds"]) / block.steps for block in local)
+        for rank in range(len(local[0].ranks))
+    ]
+
+
+def _slowest(launch: Launch) -> int:
+    ranks = _without_exchange(launch)
+    return ranks.index(max(ranks))
+
+
+def _wire_seconds(launches: Sequence[Launch]) -> float | None:
+    """Of a step, by Horovod's timelines, of which rank 0 tells."""
+    told = [launch.timeline[0] for launch in launches if launch.timeline]
+    if not told:
+        return None
+    return fmean(float(rank["wire_seconds"]) / int(rank["steps"]) for rank in told)
+
+
+def _spent(trainings: Sequence[Training], ledgers: Sequence[Ledger], steps: int) -> Spent:
+    """Of a training of so many steps, which may be fewer than the run had."""
+    costs = [speedup.fixed_cost(trained) for trained in trainings]
+    left_out = fmean(
+        trained.seconds_of_steps(trained.steps) - trained.seconds_of_steps(steps)
+        for trained in trainings
+    )
+    return Spent(
+        steps=steps,
+        steps_of_run=trainings[0].steps,
+        wall_seconds=fmean(book.wall_seconds for book in ledgers) - left_out,
+        training_seconds=fmean(trained.seconds(steps) for trained in trainings),
+        terms={term: fmean(book.terms[term] for book in ledgers) for term in TERMS},
+        residual=max((book.residual for book in ledgers), key=abs),
+        fixed=FixedCost(
+            fmean(cost.a_seconds for cost in costs), fmean(cost.b_seconds for cost in costs)
+        ),
+    )
+
+
+def _late(named: Sequence[Straggler | None]) -> Straggler | None:
+    """Who is named in more than half of the rounds, with its typical lag."""
+    rank = _most([None if late is None else late.rank for late in named])
+    if rank is None:
+        return None
+    own = [late for late in named if late is not None and late.rank == rank]
+    return Straggler(
+        rank, median(late.lag_seconds for late in own), fmean(late.share for late in own)
+    )
+
+
+def _most(ranks: Sequence[int | None]) -> int | None:
+    """The one in more than half of the rounds."""
+    rank = max(ranks, key=ranks.count)
+    return rank if 2 * ranks.count(rank) > len(ranks) else None

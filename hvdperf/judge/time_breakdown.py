@@ -1,0 +1,205 @@
+"""The ledger of a launch: where every second of a training run went.
+
+    wall = launch + import + init + build + input + trace + first step + broadcast + ready
+         + steps (between + input wait + straggler wait + compute + apply + exposed communication)
+         + end
+
+wall is measured by the session, from outside; the terms by the ranks' own clocks. What is left
+over is messages under way, and clocks that do not agree. How each term is taken:
+
+- launch: from before the launcher was started, by the time of day; end: until the launcher ended.
+  A time of day that is set in between is noticed (clock_set), and such a launch has no ledger.
+- ready: waiting for the slowest rank's start, and for the order to run.
+- between steps, input wait: by the marks of every step (hvdperf.worker.training_run).
+- straggler wait: for the last rank to have its batch (hvdperf.judge.straggler).
+- compute, apply: by ablation. After the run blocks of whole steps, of steps without exchange, and
+  of forward and backward passes alone take turns in the same processes; the median of their ratios
+  in a turn says which part of a step computes and which applies, and what slows the machine down
+  for a while slows both.
+- exposed communication: what is then left of the steps.
+
+What the session does between the run and the end (ablation, evidence) belongs to nobody's training
+and is taken off on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+from typing import Any
+
+from hvdperf.judge.straggler import StepMarks, Straggler, straggler, waits
+from hvdperf.launch.timestamps import Marks
+from hvdperf.measure.records import Block, Launch
+from hvdperf.plan.arms import BlockKind
+
+START = ("import", "init", "build", "input", "trace", "first step", "broadcast", "ready")
+OF_STEPS = (
+    "between steps",
+    "input wait",
+    "straggler wait",
+    "compute",
+    "apply",
+    "exposed communication",
+)
+TERMS = ("launch", *START, *OF_STEPS, "end")
+# A ledger that leaves more than this share of the wall time unexplained is no ledger.
+CLOSES_WITHIN = 0.02
+# Seconds by which the time of day may move against the clock that is never set: what a process that
+# is not running between two looks at them makes of it.
+CLOCKS_AGREE_WITHIN_S = 0.05
+# And by what share of the time that passes: so much NTP may slew it by (adjtimex, 500 ppm).
+SLEWED = 5e-4
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by
+    rank. steps: of the run. late: who kept the others waiting, if anyone did;
+    late_where_met: the same of steps before which all ranks met."""
+
+    wall_seconds: float
+    ranks: tuple[Mapping[str, float], ...]
+    steps: int
+    late: Straggler | None
+    late_where_met: Straggler | None
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """Seconds of each term, of an average rank."""
+        return {term: fmean(rank[term] for rank in self.ranks) for term in TERMS}
+
+    @property
+    def residual_seconds(self) -> float:
+        """What the rank that is explained worst leaves unexplained; negative if too much is."""
+        left = [self.wall_seconds - sum(rank.values()) for rank in self.ranks]
+        return max(left, key=abs)
+
+    @property
+    def residual(self) -> float:
+        """The same as a share of the wall time."""
+        return self.residual_seconds / self.wall_seconds
+
+    @property
+    def closes(self) -> bool:
+        return abs(self.residual) <= CLOSES_WITHIN
+
+
+def ledger(launch: Launch) -> Ledger:
+    """Of a launch of Work.LEDGER. Raises ValueError, in words, if its marks are no ledger's."""
+    if launch.marks is None:
+        raise ValueError("the launch was not marked")
+    steps = [rank["marks"] for rank in launch.run]
+    if not steps or not all(steps) or len({len(marks) for marks in steps}) > 1:
+        raise ValueError("the steps of the run were not marked on all ranks")
+    out_of_order = disorder(launch.marks)
+    if out_of_order:
+        raise ValueError(out_of_order)
+    waited = waits(steps, met=False)
+    ranks = tuple(
+        {
+            **_outside_of_steps(launch.marks, rank),
+            **_of_steps(steps[rank], sum(waited[rank]), *shares(launch.blocks, rank)),
+        }
+        for rank in range(len(steps))
+    )
+    return Ledger(
+        wall_seconds(launch.marks), ranks, len(steps[0]), late(launch.run), late(launch.met_run)
+    )
+
+
+def late(ranks: Sequence[Mapping[str, Any]]) -> Straggler | None:
+    """Who keeps the others waiting in a marked run (worker/training_run.py); None for no run."""
+    steps = [rank["marks"] for rank in ranks]
+    if not steps:
+        return None
+    step_seconds = max(marks[-1][3] for marks in steps) / len(steps[0])
+    met = any(mark[2] > mark[1] for marks in steps for mark in marks)
+    return straggler(waits(steps, met), step_seconds)
+
+
+def wall_seconds(marks: Marks) -> float:
+    """From before the launch until the launcher had ended, by the session's clock, without what
+    came between the run and the order to close."""
+    run = next(asked for asked in marks.asked if asked.op == "run")
+    close = marks.asked[-1]
+    return run.answered + close.answered - close.asked
+
+
+def disorder(marks: Marks) -> str:
+    """What is wrong with the order of the phases, in words; empty if nothing is: each rank goes
+    through its start as START says, runs, and ends, and no clock goes backwards."""
+    if not any(asked.op == "run" for asked in marks.asked) or marks.asked[-1].op != "close":
+        return "the launch was not asked to run and to close"
+    for rank, own in enumerate(marks.ranks):
+        phases = tuple(mark.phase for mark in own)
+        if phases[: len(START) + 1] != (*START, "run") or phases[-1] != "end":
+            return f"rank {rank} went through its phases in the order {', '.join(phases)}"
+        if any(b.clock < a.clock for a, b in pairwise(own)):
+            return f"rank {rank}: its clock went backwards"
+    moved = clock_set(marks)
+    if moved:
+        return moved
+    for rank, own in enumerate(marks.ranks):
+        if own[0].at < marks.launched_at or own[-1].at > marks.ended_at:
+            return (
+                f"rank {rank} began before it was launched, or ended after it was gone: the "
+                "clocks of its host and of the session's do not agree"
+            )
+    return ""
+
+
+def clock_set(marks: Marks) -> str:
+    """Whose time of day was set during the launch, in words; empty if nobody's was. The terms
+    launch and end rest on it, all others on clocks that are never set."""
+    passed = marks.ended_at - marks.launched_at
+    moved = {"the session": passed - marks.asked[-1].answered}
+    for rank, own in enumerate(marks.ranks):
+        offsets = [mark.at - mark.clock for mark in own]
+        moved[f"rank {rank}"] = max((o - offsets[0] for o in offsets), key=abs)
+    for whose, seconds in moved.items():
+        if abs(seconds) > CLOCKS_AGREE_WITHIN_S + SLEWED * passed:
+            return (
+                f"clocks disagree: by the time of day of {whose} {seconds:+.2f} s more passed than "
+                "by the clock that is never set; keep the clock from being set during a session"
+            )
+    return ""
+
+
+def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
+    """Which part of a step computes and which applies, on that rank: medians over the turns."""
+    of_kind = {
+        kind: {block.turn: block.inside_seconds(rank) for block in blocks if block.kind is kind}
+        for kind in (BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE)
+    }
+    full, local, compute = of_kind.values()
+    turns = sorted(full.keys() & local.keys() & compute.keys())
+    if not turns:
+        raise ValueError("no turn in which every kind of step was timed")
+    computes = median(compute[turn] / full[turn] for turn in turns)
+    applies = median((local[turn] - compute[turn]) / full[turn] for turn in turns)
+    return computes, applies
+
+
+def _outside_of_steps(marks: Marks, rank: int) -> dict[str, float]:
+    own = marks.ranks[rank]
+    terms = {"launch": own[0].at - marks.launched_at, "end": marks.ended_at - own[-1].at}
+    for mark, following in pairwise(own[: len(START) + 1]):
+        terms[mark.phase] = following.clock - mark.clock
+    return terms
+
+
+def _of_steps(marks: StepMarks, waited: float, computes: float, applies: float) -> dict[str, float]:
+    between = marks[0][0] + sum(after[0] - before[3] for before, after in pairwise(marks))
+    inside = sum(end - batch for _, batch, _, end in marks)
+    compute, apply = computes * inside, applies * inside
+    return {
+        "between steps": between,
+        "input wait": sum(batch - begin for begin, batch, _, _ in marks),
+        "straggler wait": waited,
+        "compute": compute,
+        "apply": apply,
+        "exposed communication": inside - compute - apply - waited,
+    }

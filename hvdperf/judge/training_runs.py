@@ -1,0 +1,90 @@
+"""What launches that train to an end yield: convergence, work in a fixed time, growth of memory.
+
+Plain data with its arithmetic, on what every rank reports of its run (worker/training_run.py).
+No I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from hvdperf.plan.arms import Arm, Comparison, Question
+
+# Of an endurance run: caches, arenas and queues fill up first.
+SETTLING_SHARE = 1 / 3
+STEPS_OF_GROWTH = 1000
+# Of the loss of a network that guesses: losses are compared with that much added to both.
+NOTHING_TO_LEARN = 0.01
+
+Reports = Sequence[Mapping[str, Any]]
+
+
+def observation(comparison: Comparison, candidate: Reports, reference: Reports) -> float:
+    """The natural logarithm of the comparison's figure in one round, from what the ranks of both
+    sides reported. Raises ValueError where they did not validate on as many samples."""
+    question = comparison.question
+    if question is Question.MEMORY:
+        return max(growth(rank["memory"]) for rank in candidate)
+    if question is Question.FIXED_TIME:
+        ratio = math.log(samples_per_second(candidate) / samples_per_second(reference))
+        return ratio - math.log(comparison.ideal_ratio)
+    ours, theirs = candidate[0]["validation"], reference[0]["validation"]
+    if ours["samples"] != theirs["samples"]:
+        raise ValueError(f"validated on {ours['samples']} and on {theirs['samples']} samples")
+    if question is Question.CONVERGENCE_LOSS:
+        # Of two networks that have learned all there is neither is better.
+        nothing = NOTHING_TO_LEARN * float(ours["chance_loss"])
+        return math.log((ours["loss"] + nothing) / (theirs["loss"] + nothing))
+    # Of none right nothing could be told: both sides get half a sample more.
+    half = 0.5 / ours["samples"]
+    return math.log((ours["accuracy"] + half) / (theirs["accuracy"] + half))
+
+
+def samples_per_second(ranks: Reports) -> float:
+    """In the wall time of the slowest rank: the vote that ends a run comes every few steps."""
+    return samples(ranks) / max(float(rank["seconds"]) for rank in ranks)
+
+
+def samples(ranks: Reports) -> int:
+    """What all ranks together trained on."""
+    return sum(int(rank["samples"]) for rank in ranks)
+
+
+def growth(memory: Sequence[Sequence[float]]) -> float:
+    """By how much ln(resident set) rises in STEPS_OF_GROWTH steps; memory: [steps, bytes] pairs.
+
+    The median of the slopes of all pairs (Theil 1950; Sen 1968), past the part in which a process
+    settles. Raises ValueError for fewer than three pairs past that.
+    """
+    last = memory[-1][0] if memory else 0
+    settled = [(step, math.log(size)) for step, size in memory if step >= SETTLING_SHARE * last]
+    if len(settled) < 3:
+        raise ValueError(f"{len(settled)} readings of memory tell no slope")
+    slopes = [
+        (settled[j][1] - settled[i][1]) / (settled[j][0] - settled[i][0])
+        for i in range(len(settled))
+        for j in range(i + 1, len(settled))
+    ]
+    return STEPS_OF_GROWTH * median(slopes)
+
+
+def problems(arm: Arm, ranks: Reports) -> list[str]:
+    """Reasons not to believe a run, in words: a rank that is missing, ranks that stopped at
+    different steps, samples that were not consumed, losses that are not finite."""
+    found = []
+    if len(ranks) != arm.processes:
+        found.append(f"{arm.name}: {len(ranks)} of {arm.processes} ranks reported their run")
+    steps = sorted({int(rank["steps"]) for rank in ranks})
+    if len(steps) > 1:
+        found.append(f"{arm.name}: ranks stopped at different steps: {steps}")
+    expected = steps[0] * arm.workload.batch * arm.world_size
+    if samples(ranks) != expected:
+        found.append(f"{arm.name}: {samples(ranks)} samples were consumed instead of {expected}")
+    for number, rank in enumerate(ranks):
+        figures = [rank["loss"], *(rank["validation"] or {}).values()]
+        if not all(math.isfinite(figure) for figure in figures):
+            found.append(f"{arm.name}: rank {number} ended with a loss that is not finite")
+    return found

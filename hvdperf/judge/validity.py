@@ -1,0 +1,162 @@
+"""Whether a launch may be believed: reasons why its figures must not be used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from hvdperf.judge import training_runs
+from hvdperf.judge.time_breakdown import CLOSES_WITHIN, ledger
+from hvdperf.measure.records import Block, Launch
+from hvdperf.plan import collectives
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.collectives import StepTimes
+from hvdperf.stats import hodges_lehmann
+
+Array = Any  # of numpy, or what it makes an array of
+
+# A step may seem faster than is possible by so much, since its parts are measured one after the
+# other; and that by chance at one look in forty.
+FASTER_BY_NOISE = 0.05
+ALPHA_FASTER = 0.025
+
+
+def problems(launch: Launch) -> list[str]:
+    """Everything that is wrong with a launch, each in words; empty if it is sound.
+
+    Checked: the world size that the framework saw, a report from every process, finite times and
+    losses, the sample counts that the plan implies, one learning rate, bit-equal weights on all
+    replicas, and the session's own copy of the data on all ranks.
+    """
+    arm = launch.arm
+    # First what explains the rest: without a transport there is no world either.
+    found = collectives.problems(arm.name, arm.processes, launch.series)
+    sizes = {int(rank["world_size"]) for rank in launch.evidence}
+    if sizes != {arm.world_size}:
+        found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
+    rates = {float(rank["learning_rate"]) for rank in launch.evidence}
+    if len(rates) > 1:
+        found.append(f"{arm.name}: ranks train with different learning rates: {_shown(rates)}")
+    digests = [digest for rank in launch.evidence for digest in rank["digests"]]
+    if len(digests) != arm.world_size:
+        found.append(f"{arm.name}: {len(digests)} of {arm.world_size} replicas gave a digest")
+    if len(set(digests)) > 1:
+        found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
+    found += _data_problems(launch)
+    for block in launch.blocks:
+        found += _block_problems(launch, block)
+    if launch.run:
+        found += training_runs.problems(arm, launch.run)
+    if launch.marks is not None:
+        found += _ledger_problems(launch)
+    return found
+
+
+def _ledger_problems(launch: Launch) -> list[str]:
+    """Of a launch that is to be accounted for: every second has to be."""
+    try:
+        book = ledger(launch)
+    except ValueError as error:
+        return [f"{launch.arm.name}: no ledger: {error}"]
+    if book.closes:
+        return []
+    return [
+        f"{launch.arm.name}: its ledger leaves {book.residual_seconds:.2f} s of "
+        f"{book.wall_seconds:.2f} s unexplained, more than {100 * CLOSES_WITHIN:.0f} %"
+    ]
+
+
+def _data_problems(launch: Launch) -> list[str]:
+    return [
+        f"{launch.arm.name}: rank {number} reads other data: {rank['data'] or 'none'} instead of "
+        f"{rank['data_wanted'] or 'none'}"
+        for number, rank in enumerate(launch.evidence)
+        if rank["data"] != rank["data_wanted"]
+    ]
+
+
+def _block_problems(launch: Launch, block: Block) -> list[str]:
+    arm, found = launch.arm, []
+    where = f"{arm.name}, {block.kind.value} block of turn {block.turn}"
+    if len(block.ranks) != arm.processes:
+        found.append(f"{where}: {len(block.ranks)} of {arm.processes} ranks reported")
+    for number, rank in enumerate(block.ranks):
+        figures = [rank["seconds"], rank["loss"], *rank["step_seconds"]]
+        if not all(math.isfinite(figure) for figure in figures) or rank["seconds"] <= 0:
+            found.append(f"{where}: rank {number} reported a figure that is not finite")
+    expected = expected_samples(launch, block)
+    if block.samples != expected:
+        found.append(f"{where}: {block.samples} samples were consumed instead of {expected}")
+    return found
+
+
+def expected_samples(launch: Launch, block: Block) -> int:
+    """Samples that all replicas together consume in a block."""
+    replicas = 1 if block.kind is BlockKind.SPLIT else launch.arm.world_size
+    return block.steps * launch.arm.workload.batch * replicas
+
+
+def _odd_ones(digests: Sequence[str]) -> str:
+    common = max(set(digests), key=digests.count)
+    odd = [str(rank) for rank, digest in enumerate(digests) if digest != common]
+    return f"weights of replica {', '.join(odd)} are not those of the others"
+
+
+def too_fast(arm: str, launches: Sequence[Sequence[StepTimes]]) -> str:
+    """In words, that steps take less time than their longer part alone; else empty.
+
+    launches: the turns of each. Said if even the upper bound of step time / max(time without
+    exchange, time of the exchange alone) over the launches is below 1 by more than noise.
+    """
+    observed = [
+        median(math.log(turn.of_all_hidden) for turn in turns) for turns in launches if turns
+    ]
+    if not observed:
+        return ""
+    share = hodges_lehmann(observed, ALPHA_FASTER)
+    if share.upper >= math.log(1 - FASTER_BY_NOISE):
+        return ""
+    return (
+        f"{arm}: a step takes {math.exp(share.estimate):.3f} of its longer part, computing or "
+        "exchanging, measured alone: it leaves something out, or is timed wrongly"
+    )
+
+
+def weights_differ(
+    ours: Mapping[str, Array],
+    theirs: Mapping[str, Array],
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    of_update: float = 0.0,
+) -> str:
+    """In words, how two sets of trained weights differ by more than the tolerances; else empty.
+
+    The sets are as the trainers' correctness writes them. of_update: the part of a
+    tensor's largest change by training that is tolerated besides.
+    """
+    import numpy as np
+
+    if set(ours) != set(theirs):
+        alone = _shown(set(ours) - set(theirs)), _shown(set(theirs) - set(ours))
+        return f"tensors of the first alone: {alone[0]}; of the second alone: {alone[1]}"
+    worst, where = 0.0, ""
+    for name in ours:
+        a, b = np.asarray(ours[name]), np.asarray(theirs[name])
+        if a.shape != b.shape:
+            return f"tensor {name}: shape {a.shape} against {b.shape}"
+        begun = np.asarray(theirs.get(name.replace("trained", "begun"), b))
+        moved = np.abs(b - begun).max(initial=0.0)
+        excess = np.abs(a - b) - (atol + rtol * np.abs(b) + of_update * moved)
+        if not np.isfinite(excess).all():
+            return f"tensor {name} is not finite"
+        if excess.size and excess.max() > worst:
+            worst, where = float(excess.max()), name
+    return f"tensor {where} differs by {worst:.2g} more than tolerated" if where else ""
+
+
+def _shown(values: Collection[str] | Collection[float]) -> str:
+    """At most three of the values, in order."""
+    ordered = [str(value) for value in sorted(values)]
+    return (", ".join(ordered[:3]) + (", ..." if ordered[3:] else "")) or "none"

@@ -1,0 +1,144 @@
+"""Launcher `agents`: every slot starts its own rank, Horovod talks over Gloo."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from hvdperf.launch.agent import Agent
+from hvdperf.launch.job import LaunchError, Order, SlotGone, fate_of
+from hvdperf.launch.mpirun import signal_processes, wait_until_ended
+from hvdperf.machine.placement import Slot
+
+# Seconds within which a slot reports the end of a process.
+NEWS_S = 2.0
+
+
+def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
+    """Horovod's SlotInfo of every rank.
+
+    Local means on the same host; cross means of the same local rank on the other hosts.
+    """
+    per_host = Counter(slot.host for slot in slots)
+    seen: Counter[str] = Counter()
+    across: Counter[int] = Counter()
+    plan = []
+    for rank, slot in enumerate(slots):
+        local_rank = seen[slot.host]
+        plan.append(
+            {
+                "hostname": slot.host,
+                "rank": rank,
+                "local_rank": local_rank,
+                "cross_rank": across[local_rank],
+                "size": len(slots),
+                "local_size": per_host[slot.host],
+                "cross_size": sum(count > local_rank for count in per_host.values()),
+            }
+        )
+        seen[slot.host] += 1
+        across[local_rank] += 1
+    return plan
+
+
+def horovod_environment(
+    own: Mapping[str, Any], one_host: bool, deadline_s: float
+) -> dict[str, str]:
+    """What Horovod's Gloo controller reads, as horovod.runner.gloo_run sets it.
+
+    own: this rank's entry of the rendezvous plan.
+    """
+    environment = {
+        f"HOROVOD_{name.upper()}": str(value) for name, value in own.items() if name != "hostname"
+    }
+    environment["HOROVOD_HOSTNAME"] = own["hostname"]
+    environment["HOROVOD_CONTROLLER"] = "gloo"
+    environment["HOROVOD_CPU_OPERATIONS"] = "gloo"
+    # Gloo's clock runs on while a group is stopped to let another one take its turn.
+    environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(int(100 * deadline_s))
+    if one_host:
+        environment["HOROVOD_GLOO_IFACE"] = "lo"
+    return environment
+
+
+class AgentsJob:
+    """One process a rank, each on its slot's host.
+
+    forked: the slots' own processes are stubs, and the ranks are processes of this host.
+    """
+
+    def __init__(self, launch: str, agents: Sequence[Agent], forked: bool) -> None:
+        self._launch = launch
+        self._agents = agents
+        self._forked = forked
+
+    def ended(self) -> str | None:
+        statuses = [agent.status(self._launch) for agent in self._agents]
+        if any(status is None for status in statuses):
+            return None
+        return f"ended with status {statuses}"
+
+    def fate(self, rank: int) -> str:
+        # A slot tells within moments that its process has ended.
+        deadline = time.monotonic() + NEWS_S
+        while (status := self._agents[rank].status(self._launch)) is None:
+            if time.monotonic() > deadline:
+                return ""
+            time.sleep(0.01)
+        return fate_of(status)
+
+    def signal(self, signum: int, pids: Mapping[int, int]) -> None:
+        if self._forked:
+            signal_processes(signum, pids.values())
+            return
+        for rank in pids:
+            self._agents[rank].signal(self._launch, signum)
+
+    def end(self, pids: Mapping[int, int]) -> None:
+        for agent in self._agents:
+            # A rank whose slot is gone leaves with its connection, or dies with the slot.
+            with suppress(SlotGone):
+                agent.end(self._launch)
+        if self._forked:
+            wait_until_ended(pids.values())
+
+    def tail(self, rank: int, lines: int = 20) -> list[str]:
+        try:
+            return self._agents[rank].tail(self._launch, lines)
+        except SlotGone:
+            return []
+
+
+class AgentsLauncher:
+    """See hvdperf.launch.job.Launcher."""
+
+    name = "agents"
+
+    def __init__(self, agents: Sequence[Agent]) -> None:
+        """agents: one a slot, in the order of the slots."""
+        self._agents = agents
+
+    def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]]:
+        return rendezvous_plan(slots)
+
+    def start(self, order: Order) -> AgentsJob:
+        launch = order.scratch.name
+        slots = order.slots[: order.processes]
+        started = self._agents[: order.processes]
+        job = AgentsJob(launch, started, forked=bool(order.stub))
+        one_host = len({slot.host for slot in slots}) == 1
+        plan = rendezvous_plan(slots[: order.processes])
+        for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
+            environment = {
+                **order.environment,
+                **horovod_environment(own, one_host, order.deadline_s),
+            }
+            try:
+                agent.start(launch, order.interpreter, environment, order.command)
+            except OSError as error:
+                job.end({})
+                raise LaunchError(f"rank {rank} could not be started: {error}") from error
+        return job

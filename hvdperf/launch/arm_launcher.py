@@ -1,0 +1,281 @@
+"""From an arm to a running group: which slots, how many threads, what every rank is told."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hvdperf.launch.fork_server import ForkServer
+from hvdperf.launch.group import Group
+from hvdperf.launch.hub import Hub
+from hvdperf.launch.job import Launcher, Order
+from hvdperf.machine.placement import Slot, cores_of, place_group
+from hvdperf.plan.arms import SWEEP, TWIN, Arm, BlockKind, Strategy
+from hvdperf.plan.data import DataSource
+from hvdperf.plan.exchanges import EXCHANGES, Exchange
+from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.faults import Fault
+from hvdperf.plan.other_data import other_data
+from hvdperf.worker.protocol import Phase
+from models import inputs
+from models.registry import network
+
+SEED = 20181231
+# Where the data has no end, or nobody asks for epochs.
+STEPS_OF_AN_EPOCH = 100
+# Below the deadlines of orders, so that Horovod itself names the missing ranks first.
+STALL_CHECK_S = 10
+STALL_SHUTDOWN_FACTOR = 0.8
+# Faults that are a setting of Horovod, whatever else an arm changes about the exchange.
+PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "nofuse": {"fusion_bytes": EXCHANGES["nofuse"].fusion_bytes},
+    "cycle": {"cycle_ms": EXCHANGES["cycle"].cycle_ms},
+}
+
+
+@dataclass(frozen=True)
+class Threads:
+    """The sizes of TensorFlow's two thread pools in one process; 0 leaves them to TensorFlow."""
+
+    intra_op: int
+    inter_op: int
+
+
+def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
+    """The thread pools of one process that runs this strategy on the slots of a group.
+
+    A process of one replica computes on its own slot's share with one operation at a time. A
+    MirroredStrategy process runs one replica an inter-op thread, or its replicas would run one
+    after another, and computes on the shares of all; where a share is one core, an intra-op pool
+    of one lets each replica's thread do its own arithmetic. Both strategies so use the same
+    number of cores. On GPUs the pools only feed the device and are TensorFlow's to size, which
+    follows the cores that the process is pinned to.
+    """
+    share, replicas = len(slots[0].cores), len(slots)
+    if slots[0].device is not None:
+        return Threads(0, 0)
+    if strategy is not Strategy.MIRRORED:
+        return Threads(share, 1)
+    if len({slot.host for slot in slots}) > 1:
+        raise ValueError("MirroredStrategy runs in one process on one host")
+    return Threads(1 if share == 1 else replicas * share, replicas)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An installed stack: the interpreter of its ranks, and what starts them."""
+
+    interpreter: str
+    launcher: Launcher
+
+
+@dataclass
+class Starter:
+    """Starts arms on the session's slots.
+
+    stacks: by Arm.stack; data: by the name of the data set; scratch: a directory that every launch
+    gets a part of.
+    """
+
+    stacks: Mapping[str, Installed]
+    hub: Hub
+    slots: Sequence[Slot]
+    data: Mapping[str, DataSource]
+    scratch: Path
+    startup_deadline_s: float
+    order_deadline_s: float
+    fault: Fault | None = None
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    # By Arm.stack; None while ranks are fresh processes.
+    _servers: dict[str, ForkServer] | None = field(default=None, init=False)
+
+    @property
+    def cores(self) -> int:
+        """Of all slots together."""
+        return len({(slot.host, core) for slot in self.slots for core in slot.cores})
+
+    def start(
+        self,
+        arm: Arm,
+        kinds: Collection[BlockKind],
+        data_seed: int,
+        share_startup: bool,
+        seed: int = SEED,
+        last_phase: Phase = Phase.BROADCAST,
+        common_order: bool = False,
+        timeline: bool = False,
+    ) -> Group:
+        """Start a group for the arm, without waiting for it.
+
+        kinds: of the blocks that will be asked for. data_seed, seed: of whatever is drawn at random
+        from the data, and of the initial weights. share_startup: start up on all of the session's
+        cores instead of the arm's own, because other arms start at the same time. last_phase: of
+        the start-up. common_order: every strategy trains on the same global batches, of which each
+        rank reads all and takes its part, rather than on a part of the data of its own. timeline:
+        Horovod can be asked for one. Its writing thread on rank 0 never sleeps, so that nothing
+        else is to be timed in such a launch.
+        """
+        launcher = self.stacks[arm.stack].launcher
+        placed = place_group(self.slots, arm.world_size)
+        fault = self._fault_of(arm)
+        planted = fault.kind if fault is not None else ""
+        exchange = replace(EXCHANGES[arm.exchange], **PLANTED_SETTINGS.get(planted, {}))
+        alone = arm.processes == 1
+        hosts = [placed] if alone else [[slot] for slot in placed]
+        horovod = arm.strategy is Strategy.HOROVOD
+        everywhere = cores_of(self.slots)
+        configs = []
+        for rank, slots in enumerate(hosts):
+            cores = cores_of(slots)
+            devices = [slot.device for slot in slots if slot.device is not None]
+            pools = threads(arm.strategy, slots)
+            configs.append(
+                {
+                    **self._workload(arm),
+                    "exchange": asdict(exchange),
+                    "passes": arm.passes,
+                    "kinds": sorted(kind.value for kind in kinds),
+                    "seed": seed,
+                    "data_seed": data_seed,
+                    "last_phase": last_phase.value,
+                    "common_order": common_order,
+                    "cores": cores,
+                    "share_startup": share_startup,
+                    "startup_cores": everywhere if share_startup else cores,
+                    "device": ",".join(devices) if devices else None,
+                    "intra_op": pools.intra_op,
+                    "inter_op": pools.inter_op,
+                    "input_threads": max(1, len(cores)),
+                    "rendezvous": launcher.rendezvous(placed) if horovod else None,
+                    "cluster": arm.strategy is Strategy.MULTIWORKER,
+                    "fault": fault.as_config() if fault else None,
+                }
+            )
+            if fault is not None and planted == "data" and fault.rank == rank:
+                configs[rank]["data_dir"] = str(self._other_data(arm))
+        recorded = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
+        order = self._order(arm, placed, {**_settings(exchange), **recorded})
+        return Group(arm.name, launcher, self.hub, order, configs, self._server(arm, placed))
+
+    @contextmanager
+    def forking(self, tell: Callable[[str], None]) -> Iterator[None]:
+        """Meanwhile fork the ranks of each stack from one process that has imported what they
+        import, where that is sound. tell: is told where it is not.
+
+        For a round, and not for a session: what is forked from one process has its memory at the
+        same addresses, so that such launches vary less than independent ones do.
+        """
+        before, self._servers = self._servers, {}
+        try:
+            yield
+        finally:
+            servers, self._servers = self._servers, before
+            for server in servers.values():
+                if server.refusal:
+                    tell(f"the ranks were started as fresh processes: {server.refusal}")
+                server.close()
+
+    def _server(self, arm: Arm, slots: Sequence[Slot]) -> ForkServer | None:
+        """What forks the arm's ranks; None where they have to be fresh processes: `bare` does not
+        import TensorFlow, there is no server on other hosts, and none has been tried with CUDA."""
+        here = {slot.host for slot in slots} == {socket.gethostname()}
+        on_cpus = all(slot.device is None for slot in slots)
+        if self._servers is None or arm.strategy is Strategy.BARE or not (here and on_cpus):
+            return None
+        server = self._servers.get(arm.stack)
+        if server is None or server.ended:
+            if server is not None:
+                server.close()
+            server = ForkServer(
+                self.stacks[arm.stack].interpreter,
+                self.scratch,
+                self.hub.address,
+                cores_of(self.slots),
+            )
+            self._servers[arm.stack] = server
+        return server
+
+    def _fault_of(self, arm: Arm) -> Fault | None:
+        """What is planted into the arm, by its own trial or by the session."""
+        if arm.planted not in ("", TWIN):
+            return TRIALS[arm.planted].planted
+        return self.fault if self.fault is not None and self.fault.strikes(arm) else None
+
+    def _other_data(self, arm: Arm) -> Path:
+        """Made once, for groups that read it may be alive."""
+        dataset = arm.workload.dataset
+        into = self.scratch / f"other-{dataset}"
+        return into if into.exists() else other_data(self.data[dataset].directory, into)
+
+    def _workload(self, arm: Arm) -> dict[str, Any]:
+        workload = arm.workload
+        trains = workload != SWEEP
+        data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
+        return {
+            "strategy": arm.strategy.value,
+            "world_size": arm.world_size,
+            "model": workload.model,
+            "input_size": workload.input_size,
+            "batch": workload.batch,
+            "optimizer": workload.optimizer,
+            "precision": workload.precision,
+            "learning_rate": workload.learning_rate,
+            "epoch_steps": self.epoch_steps(arm),
+            "dataset": data.dataset,
+            "data_dir": data.directory,
+            "data_id": data.identity,
+            "data_files": list(data.files),
+            "classes": (trains and network(workload.model).classes) or data.classes,
+        }
+
+    def epoch_steps(self, arm: Arm) -> int:
+        """How many steps go over the training data once, whole updates of them; STEPS_OF_AN_EPOCH
+        where nobody says. Raises DataError if the files are not what they were."""
+        workload = arm.workload
+        if workload.learning_rate == "constant":
+            return STEPS_OF_AN_EPOCH
+        samples = _samples(self.data[workload.dataset], workload.input_size)
+        if samples is None:
+            return STEPS_OF_AN_EPOCH
+        return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
+
+    def _order(self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str]) -> Order:
+        return Order(
+            processes=arm.processes,
+            slots=slots,
+            interpreter=self.stacks[arm.stack].interpreter,
+            environment={**self._environment(), **settings},
+            scratch=self.scratch / f"launch-{next(self._numbers)}",
+            deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        """Horovod's own watch over stalled collectives; the user's settings come first."""
+        shutdown = max(STALL_CHECK_S + 1, int(self.order_deadline_s * STALL_SHUTDOWN_FACTOR))
+        defaults = {
+            "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
+        }
+        return {name: os.environ.get(name, value) for name, value in defaults.items()}
+
+
+@cache
+def _samples(data: DataSource, input_size: int) -> int | None:
+    """How many a data set has for training; None where it has no end."""
+    return inputs.train_samples(data.dataset, data.directory, input_size)
+
+
+def _settings(exchange: Exchange) -> dict[str, str]:
+    """What of it Horovod reads from the environment."""
+    settings = {
+        "HOROVOD_FUSION_THRESHOLD": exchange.fusion_bytes,
+        "HOROVOD_CYCLE_TIME": exchange.cycle_ms,
+    }
+    return {name: str(value) for name, value in settings.items() if value is not None}

@@ -1,0 +1,433 @@
+"""One launch of an arm: its ranks, driven in step, and the first cause when it fails."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from hvdperf.launch.fork_server import ForkServer
+from hvdperf.launch.hub import SEND_S, Hub
+from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
+from hvdperf.launch.timestamps import Asked, Mark, Marks
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
+
+# How long the other ranks get to say what they saw once one has failed, in seconds.
+GRACE_S = 1.0
+# What a rank says that merely suffers from another one's end.
+ECHO = re.compile(
+    r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer|"
+    r"Socket closed|Broken pipe|gloo",
+    re.IGNORECASE,
+)
+# How much of an error message fits a line.
+MESSAGE_CHARACTERS = 300
+# Which setting of a profile says how long an order may take; startup_deadline_s for all others.
+DEADLINES = {
+    "block": "block_deadline_s",
+    "collective": "block_deadline_s",
+    "timeline": "block_deadline_s",
+    "run": "deadline_s of [runs]",
+}
+
+
+class GroupFailed(Exception):
+    """A launch failed. rank is None where no single rank can be named."""
+
+    def __init__(self, arm: str, rank: int | None, phase: str, cause: str, tail: Sequence[str]):
+        self.arm, self.rank, self.phase, self.cause, self.tail = arm, rank, phase, cause, tail
+        who = f"rank {rank}" if rank is not None else "the launch"
+        super().__init__(f"{arm}: {who} failed in phase '{phase}': {cause}")
+
+
+class NotStarted(GroupFailed):
+    """The launch was not begun, for want of something that is not the stack's: a slot is gone."""
+
+    def __str__(self) -> str:
+        return f"{self.arm}: not started: {self.cause}"
+
+
+@dataclass
+class Rank:
+    """What the driver knows of one rank."""
+
+    connection: Connection | None = None
+    pid: int = 0
+    host: str = ""
+    phase: str = Phase.LAUNCH.value
+    marks: list[Mark] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    replies: list[dict[str, Any]] = field(default_factory=list)
+    standing: dict[str, Any] | None = None
+    error: dict[str, str] | None = None
+    left_at: float | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.phase == Phase.END.value
+
+
+class Group:
+    """Starts at once; the caller then waits until it is ready, gives orders, and closes it.
+
+    configs: one a rank, as hvdperf.worker reads it. server: what forks the ranks. Every method
+    that waits raises GroupFailed as soon as a rank fails or the deadline (seconds) passes; the
+    group has then been ended.
+    """
+
+    def __init__(
+        self,
+        arm: str,
+        launcher: Launcher,
+        hub: Hub,
+        order: Order,
+        configs: Sequence[Mapping[str, Any]],
+        server: ForkServer | None = None,
+    ) -> None:
+        self.arm = arm
+        self.server = server
+        self.ranks = [Rank() for _ in configs]
+        self._configs = configs
+        self._hub = hub
+        self.address = hub.expect(self)
+        self._scratch = order.scratch
+        self._paused = False
+        self._began = time.monotonic()
+        self.launched_at = time.time()
+        self._ended_at = math.nan
+        self._asked: list[Asked] = []
+        # By whom, and what: for ranks that have yet to connect.
+        self._shared: list[tuple[int, str]] = []
+        # What is waited for, the start-up at first, and since when, in seconds since the launch.
+        self._op, self._asked_at = "", 0.0
+        environment = {**order.environment, DRIVER_VARIABLE: self.address}
+        stub = tuple(server.command) if server is not None else ()
+        self._job: Job | None = None
+        try:
+            self._job = launcher.start(replace(order, environment=environment, stub=stub))
+        except LaunchError:
+            self.end()
+            raise
+
+    # What the hub hands on -----------------------------------------------------------------
+
+    def joined(self, rank: int, connection: Connection, hello: Message) -> None:
+        if not 0 <= rank < len(self.ranks) or self.ranks[rank].connection is not None:
+            self._hub.drop(connection)
+            return
+        state = self.ranks[rank]
+        state.connection, state.pid, state.host = connection, hello["pid"], hello["host"]
+        self._tell(rank, dict(self._configs[rank]))
+        for other, value in self._shared:
+            if other != rank:
+                self._tell(rank, {"shared": value})
+
+    def received(self, rank: int, message: Message) -> None:
+        state = self.ranks[rank]
+        kind = kind_of(message)
+        if kind == "phase":
+            state.phase = message["phase"]
+            state.marks.append(Mark(message["phase"], message["at"], message["clock"]))
+            state.facts.update(message.get("facts", {}))
+        elif kind == "reply":
+            state.replies.append(message["reply"])
+        elif kind == "error":
+            state.error = message["error"]
+        elif kind == "status":
+            state.standing = message["status"]
+        elif kind == "share":
+            self._shared.append((rank, message["share"]))
+            for other in range(len(self.ranks)):
+                if other != rank:
+                    self._tell(other, {"shared": message["share"]})
+
+    def left(self, rank: int, reason: str = "") -> None:
+        state = self.ranks[rank]
+        state.left_at = time.monotonic()
+        state.connection = None
+        if reason and state.error is None:
+            state.error = {"phase": state.phase, "kind": "ConnectionError", "message": reason}
+
+    def _tell(self, rank: int, message: Message) -> None:
+        connection = self.ranks[rank].connection
+        if connection is None:
+            return  # it has left; whoever waits for its answer will find out
+        try:
+            connection.send(message)
+        except TimeoutError:
+            self._hub.drop(connection)
+            self.left(rank, f"it does not take what it is told within {SEND_S:.0f} s")
+        except OSError:
+            self.left(rank)  # its last words may still come
+
+    # What the session asks -----------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        return all(rank.phase == Phase.READY.value for rank in self.ranks)
+
+    @property
+    def failing(self) -> bool:
+        """Whether something has gone wrong that the next wait will raise."""
+        return bool(self._lost()) or (self._job is not None and self._job.ended() is not None)
+
+    def settled(self, deadline_s: float) -> bool:
+        """Whether waiting for its start-up would return, or raise, at once."""
+        return self.ready or self.failing or time.monotonic() > self._began + deadline_s
+
+    def wait_ready(self, deadline_s: float) -> None:
+        """Wait for the start-up of every rank; the deadline counts from the start."""
+        self._wait(lambda: self.ready, deadline_s)
+
+    def startup_seconds(self) -> list[dict[str, float]]:
+        """Per rank, how long each phase of its start-up took, in seconds. Of a forked rank only the
+        phases from `init` on: its launch and import are the server's."""
+        result = []
+        for rank in self.ranks:
+            seconds = {Phase.LAUNCH.value: self._launch_seconds(rank)}
+            # Where a start-up ends early, the later phases are not there.
+            for mark, following in pairwise(rank.marks):
+                if mark.phase == Phase.READY.value:
+                    break
+                seconds[mark.phase] = following.clock - mark.clock
+            if self.server is not None and not self.server.refusal:
+                for phase in (Phase.LAUNCH, Phase.IMPORT):
+                    seconds.pop(phase.value, None)
+            result.append(seconds)
+        return result
+
+    def _launch_seconds(self, rank: Rank) -> float:
+        """By the clock that is never set, which all processes of a host share; on other hosts by
+        the time of day, as far as the hosts agree on that."""
+        first = rank.marks[0]
+        if rank.host == socket.gethostname():
+            return first.clock - self._began
+        return max(0.0, first.at - self.launched_at)
+
+    def marks(self) -> Marks:
+        """When it began what; to be asked once it has been closed."""
+        ranks = [tuple(rank.marks) for rank in self.ranks]
+        return Marks(self.launched_at, self._ended_at, ranks, tuple(self._asked))
+
+    def _since_launch(self) -> float:
+        return time.monotonic() - self._began
+
+    def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
+        """Give every rank the same order; their replies, by rank."""
+        self._op, self._asked_at = op, self._since_launch()
+        for state in self.ranks:
+            state.replies.clear()
+        for rank in range(len(self.ranks)):
+            self._tell(rank, {"op": op, **arguments})
+        self._wait(lambda: all(state.replies for state in self.ranks), deadline_s)
+        self._asked.append(Asked(op, self._asked_at, self._since_launch()))
+        return [state.replies[0] for state in self.ranks]
+
+    def pause(self) -> None:
+        """Stop every process: an idle Horovod group burns 13-42 % of a core per rank."""
+        if not self._paused:
+            self._signal(signal.SIGSTOP)
+            self._paused = True
+
+    def resume(self) -> None:
+        if self._paused:
+            self._signal(signal.SIGCONT)
+            self._paused = False
+
+    def _signal(self, signum: int) -> None:
+        if self._job is not None:
+            pids = {i: rank.pid for i, rank in enumerate(self.ranks) if rank.connection}
+            try:
+                self._job.signal(signum, pids)
+            except SlotGone as gone:
+                failure = self._failure(gone.rank, str(gone))
+                self.end()
+                raise failure from None
+
+    def close(self, deadline_s: float = 30.0, leave_group: bool = False) -> None:
+        """Let every rank end in its own way, then make sure that nothing is left.
+
+        leave_group: as a user's script ends, with Horovod shut down, and the launcher by itself.
+        Otherwise as soon as can be.
+        """
+        if self._job is None:
+            return
+        asked = self._since_launch()
+        deadline = time.monotonic() + deadline_s
+        try:
+            self.resume()
+            for rank in range(len(self.ranks)):
+                self._tell(rank, {"op": "close", "leave_group": leave_group})
+            gone = lambda: all(rank.left_at is not None for rank in self.ranks)  # noqa: E731
+            self._hub.pump_until(gone, deadline)
+            while leave_group and not self._job.ended() and time.monotonic() < deadline:
+                time.sleep(0.002)
+        finally:
+            self._ended_at = time.time()
+            self._asked.append(Asked("close", asked, self._since_launch()))
+            self.end()
+
+    def kill(self) -> None:
+        """Have every rank die, without waiting for it: before the end of several groups."""
+        with suppress(GroupFailed):
+            self._signal(signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kill whatever still runs, and clean up after it."""
+        self._hub.forget(self.address)
+        if self.server is not None:
+            self.kill()  # the server would, unless it is stopped
+        job, self._job = self._job, None
+        if job is not None:
+            job.end({i: rank.pid for i, rank in enumerate(self.ranks) if rank.pid})
+        for rank in self.ranks:
+            if rank.connection is not None:
+                self._hub.drop(rank.connection)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # When something goes wrong -------------------------------------------------------------
+
+    def _wait(self, done: Any, deadline_s: float) -> None:
+        """deadline_s: from when it was asked for."""
+        deadline = self._began + self._asked_at + deadline_s
+        if self._hub.pump_until(lambda: self.failing or done(), deadline):
+            if not self.failing:
+                return
+            failure = self._first_cause()
+        else:
+            failure = self._hang()
+        self.end()
+        raise failure
+
+    def _first_cause(self) -> GroupFailed:
+        """Which rank failed first, and not merely because another one had."""
+        self._hub.pump_until(
+            lambda: len(self._lost()) == len(self.ranks), time.monotonic() + GRACE_S
+        )
+        if not self._lost():
+            ended = self._job.ended() if self._job is not None else None
+            cause = f"it {ended or 'ended'} before the ranks connected"
+            return self._failure(None, self._with_fate_of_server(cause))
+        # Where it is but an echo, Horovod gave up waiting for a rank that has not failed.
+        return self._told() or self._hang()
+
+    def _told(self) -> GroupFailed | None:
+        """By the rank that failed first; None where there is none, or but an echo of one that has
+        not failed yet."""
+        lost = self._lost()
+        first = min(lost, key=self._blame, default=None)
+        if first is None or (self._echoes(first) and len(lost) < len(self.ranks)):
+            return None
+        error = self.ranks[first].error
+        if error is not None:
+            message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
+            return self._failure(first, f"{error['kind']}: {message}", error["phase"])
+        fate = self._job.fate(first) if self._job is not None else ""
+        cause = f"the process ended without a word {fate}".rstrip()
+        return self._failure(first, self._with_fate_of_server(cause))
+
+    def _with_fate_of_server(self, cause: str) -> str:
+        """The cause of an end, and that the ranks' server has ended, which takes them with it."""
+        ended = self.server.ended if self.server is not None else ""
+        return f"{cause}; {ended}" if ended else cause
+
+    def _lost(self) -> list[int]:
+        """The ranks that have failed or gone."""
+        return [
+            i
+            for i, rank in enumerate(self.ranks)
+            if rank.error or (rank.left_at is not None and not rank.finished)
+        ]
+
+    def _blame(self, rank: int) -> tuple[int, float]:
+        """Real errors before deaths without a word before echoes; then the earliest."""
+        left_at = self.ranks[rank].left_at
+        earliness = left_at if left_at is not None else float("inf")
+        if self.ranks[rank].error is None:
+            return (1, earliness)
+        return (2 if self._echoes(rank) else 0, earliness)
+
+    def _echoes(self, rank: int) -> bool:
+        """Whether its error is but the consequence of another rank's."""
+        error = self.ranks[rank].error
+        return error is not None and bool(ECHO.search(f"{error['kind']} {error['message']}"))
+
+    def _hang(self) -> GroupFailed:
+        """Ask every rank where it stands; name the one that the others wait for."""
+        waited = f"no answer after {self._since_launch() - self._asked_at:.0f} s"
+        for rank in range(len(self.ranks)):
+            self.ranks[rank].standing = None
+            self._tell(rank, {"op": "status"})
+        answered = lambda: all(rank.standing for rank in self.ranks if rank.connection)  # noqa: E731
+        self._hub.pump_until(answered, time.monotonic() + GRACE_S)
+        told = self._told()
+        if told is not None:
+            return told  # it was about to fail, and has while it was asked
+        # Before the signal: a rank that has not come as far as to expect it dies of it.
+        blamed, cause = self._blamed_for_silence()
+        importing = self.server is not None and self.server.imports
+        self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
+        if self.server is not None:
+            self.server.stacks()
+        self._hub.pump(0.5)
+        phase = Phase.IMPORT.value if importing else None
+        return self._failure(blamed, f"{waited}{cause}", phase)
+
+    def _blamed_for_silence(self) -> tuple[int | None, str]:
+        """The rank that the others wait for, and what is to be said of it."""
+        missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
+        if missing:
+            return missing[0], f": it never connected{self._whose_fork()}; {self._remedy()}"
+        silent = [i for i, rank in enumerate(self.ranks) if not rank.standing]
+        if silent:
+            return silent[0], ": it does not even say where it is"
+        suspects = self._suspects()
+        alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
+        lines = [self._standing(i) for i in range(len(self.ranks))]
+        return alone, f" ({'; '.join(lines)}); {self._remedy()}"
+
+    def _whose_fork(self) -> str:
+        """What the process does that forks the ranks; '' if they are fresh processes."""
+        return f" ({self.server.standing})" if self.server is not None else ""
+
+    def _remedy(self) -> str:
+        """Where nothing hangs: a rank that is slow looks just like one that does."""
+        setting = DEADLINES.get(self._op, "startup_deadline_s")
+        smaller = ", or give a smaller --batch-size" if self._op in ("block", "run") else ""
+        return f"if it is only slow, raise {setting} in the profile{smaller}"
+
+    def _suspects(self) -> list[int]:
+        """The ranks that are furthest behind; of these, those that do not wait for others."""
+        running = [i for i, rank in enumerate(self.ranks) if rank.error is None]
+        progress = {i: self._progress(self.ranks[i]) for i in running}
+        behind = [i for i in running if progress[i] == min(progress.values())]
+        return [i for i in behind if not (self.ranks[i].standing or {}).get("waits")] or behind
+
+    @staticmethod
+    def _progress(rank: Rank) -> tuple[int, int]:
+        standing = rank.standing or {}
+        order = [phase.value for phase in Phase]
+        return (order.index(standing["phase"]), standing["steps_begun"])
+
+    def _standing(self, rank: int) -> str:
+        standing = self.ranks[rank].standing or {}
+        return "rank {}: {phase}, step {steps_begun}, in {where}".format(rank, **standing)
+
+    def _failure(self, rank: int | None, cause: str, phase: str | None = None) -> GroupFailed:
+        where = phase or (self.ranks[rank].phase if rank is not None else self.ranks[0].phase)
+        tail: list[str] = []
+        if self._job is not None:
+            shown = [rank] if rank is not None else range(len(self.ranks))
+            for i in shown:
+                tail += [f"[rank {i}] {line}" for line in self._job.tail(i)]
+                if self.server is not None and self.ranks[i].pid == 0:
+                    tail += [f"[hvd-server] {line}" for line in self.server.tail()]
+        return GroupFailed(self.arm, rank, where, cause, tail)

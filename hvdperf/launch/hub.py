@@ -1,0 +1,177 @@
+"""The driver's end of all connections: one listening socket and one selector a session."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from hvdperf.worker.protocol import Connection, Message, tune
+
+# What anybody may send before the greeting is checked: bytes, seconds, and how many may at a time.
+GREETING_BYTES = 1 << 16
+GREETING_S = 10.0
+STRANGERS_MAX = 256
+# How long a rank may not take what it is sent before it is given up, in seconds.
+SEND_S = 10.0
+# What every greeting says, besides the token.
+_GREETING = {"hello": int, "pid": int, "host": str}
+
+
+class Listener(Protocol):
+    """Whoever the messages of one launch are for."""
+
+    def joined(self, rank: int, connection: Connection, hello: Message) -> None: ...
+
+    def received(self, rank: int, message: Message) -> None:
+        """Take a message in. Raises ValueError if it is none that a rank sends."""
+
+    def left(self, rank: int, reason: str = "") -> None:
+        """The connection to the rank is closed. reason: what was wrong with it, if anything."""
+
+
+class Hub:
+    """Accepts the ranks of every launch and hands their messages on, on the caller's thread.
+
+    host: the address to listen on; loopback unless ranks come from other hosts. A connection
+    that does not open with the token of an expected launch is closed.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", advertised: str | None = None) -> None:
+        self._server = socket.create_server((host, 0), backlog=1024)
+        self._server.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._server, selectors.EVENT_READ, self._accept)
+        self._advertised = advertised or host
+        self._listeners: dict[str, Listener] = {}
+        # Connections that have yet to greet, the oldest first, and their deadlines.
+        self._strangers: dict[Connection, float] = {}
+
+    @property
+    def port(self) -> int:
+        """That ranks connect to."""
+        return int(self._server.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        """That ranks connect to, without a token."""
+        return f"{self._advertised}:{self.port}"
+
+    def expect(self, listener: Listener) -> str:
+        """Make a token for a launch; the address that its ranks connect to, token included."""
+        token = secrets.token_hex(16)
+        self._listeners[token] = listener
+        return f"{self.address}:{token}"
+
+    def forget(self, address: str) -> None:
+        """Accept no more ranks of that launch."""
+        self._listeners.pop(address.rsplit(":", 1)[1], None)
+
+    def pump(self, seconds: float) -> None:
+        """Hand on whatever arrives; returns after the first batch of messages, or in time."""
+        for key, _ in self._selector.select(max(seconds, 0.0)):
+            key.data()
+        now = time.monotonic()
+        for connection, deadline in list(self._strangers.items()):
+            if now > deadline or len(self._strangers) > STRANGERS_MAX:
+                self.drop(connection)
+
+    def pump_until(self, done: Callable[[], Any], deadline: float) -> bool:
+        """Hand messages on until done() is true; False if time.monotonic() passes deadline."""
+        while not done():
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            # Also wake up to look at what no message tells: a process that has ended.
+            self.pump(min(remaining, 0.1))
+        return True
+
+    def _accept(self) -> None:
+        try:
+            accepted, _ = self._server.accept()
+            tune(accepted)
+        except OSError:
+            return  # the peer has gone again, or there are too many
+        accepted.settimeout(SEND_S)
+        connection = Connection(accepted)
+        self._strangers[connection] = time.monotonic() + GREETING_S
+        self._selector.register(accepted, selectors.EVENT_READ, lambda: self._greet(connection))
+
+    def _greet(self, connection: Connection) -> None:
+        try:
+            messages = connection.receive(limit=GREETING_BYTES)
+        except (OSError, ValueError):
+            messages = None
+        if messages == []:
+            return  # the line is not complete yet
+        hello, *more = messages or [{}]
+        listener = self._listener(hello.get("token"))
+        if listener is None or any(type(hello.get(k)) is not t for k, t in _GREETING.items()):
+            self.drop(connection)
+            return
+        del self._strangers[connection]
+        rank: int = hello["hello"]
+        self._selector.modify(
+            connection.socket,
+            selectors.EVENT_READ,
+            lambda: self._deliver(listener, rank, connection),
+        )
+        listener.joined(rank, connection, hello)
+        # A quick rank's next words may come in the same read. One that was refused is closed.
+        if connection.socket.fileno() >= 0:
+            self._hand_on(listener, rank, connection, more)
+
+    def _listener(self, token: Any) -> Listener | None:
+        if not isinstance(token, str):
+            return None
+        told = token.encode(errors="replace")
+        for expected, listener in self._listeners.items():
+            if hmac.compare_digest(expected.encode(), told):
+                return listener
+        return None
+
+    def _deliver(self, listener: Listener, rank: int, connection: Connection) -> None:
+        try:
+            messages = connection.receive()
+        except OSError:
+            messages = None
+        except ValueError as error:
+            self._give_up(listener, rank, connection, str(error))
+            return
+        if messages is None:
+            self.drop(connection)
+            listener.left(rank)
+            return
+        self._hand_on(listener, rank, connection, messages)
+
+    def _hand_on(
+        self, listener: Listener, rank: int, connection: Connection, messages: list[Message]
+    ) -> None:
+        for message in messages:
+            try:
+                listener.received(rank, message)
+            except ValueError as error:
+                self._give_up(listener, rank, connection, str(error))
+                return
+
+    def _give_up(self, listener: Listener, rank: int, connection: Connection, problem: str) -> None:
+        self.drop(connection)
+        listener.left(rank, f"what it sends cannot be understood: {problem}")
+
+    def drop(self, connection: Connection) -> None:
+        """Close a connection, and listen to it no more."""
+        self._strangers.pop(connection, None)
+        if connection.socket.fileno() >= 0 and connection.socket in self._selector.get_map():
+            self._selector.unregister(connection.socket)
+        connection.close()
+
+    def close(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            self._selector.unregister(key.fileobj)
+            if isinstance(key.fileobj, socket.socket):
+                key.fileobj.close()
+        self._selector.close()

@@ -1,0 +1,213 @@
+"""Launcher `mpirun`: an inner mpirun starts the ranks, Horovod talks over MPI."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hvdperf.launch.job import LaunchError, NotEnded, Order
+from hvdperf.machine.placement import Slot
+from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.paths import ROOT
+
+# Seconds that mpirun gets to take its ranks down before it is killed.
+TERM_S = 5.0
+# Seconds between two looks at a program that is to end by itself.
+POLL_S = 0.05
+
+
+def command(order: Order, mpirun: str) -> list[str]:
+    """The inner mpirun's command line."""
+    scratch = str(order.scratch)
+    tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", "none"]
+    # More ranks than cores is for the suite to mark, not for mpirun to refuse.
+    tokens += ["--map-by", "slot", "--oversubscribe"]
+    tokens += ["--mca", "mpi_yield_when_idle", "1"]
+    # Whatever Open MPI keeps in files goes with the launch's own directory.
+    tokens += ["--mca", "orte_tmpdir_base", scratch]
+    tokens += ["--mca", "btl_vader_backing_directory", scratch]
+    per_host = Counter(slot.host for slot in order.slots[: order.processes])
+    if len(per_host) > 1:
+        tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
+        for name in sorted({*order.environment, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
+            tokens += ["-x", name]
+    return [*tokens, *order.command]
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process, or a thread of it, has not ended; one that waits to be reaped has."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X") or len(threads) > 1
+
+
+def signal_processes(signum: int, pids: Iterable[int]) -> None:
+    """Send a signal to processes of this host that are the caller's."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signum)
+
+
+def wait_until_ended(pids: Collection[int]) -> None:
+    """Wait for processes of this host that are about to die."""
+    deadline = time.monotonic() + TERM_S
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+class MpirunJob:
+    """An mpirun process and the ranks below it.
+
+    local: they are on this host, and the driver knows their process ids.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], scratch: Path, local: bool) -> None:
+        self._process = process
+        self._scratch = scratch
+        self._local = local
+
+    @property
+    def exit_status(self) -> int | None:
+        """mpirun's; None while it runs."""
+        return self._process.poll()
+
+    def ended(self) -> str | None:
+        status = self.exit_status
+        return None if status is None else f"ended with status {status}"
+
+    def fate(self, rank: int) -> str:
+        """mpirun tells which signal or status ended the first rank that went wrong."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(TERM_S)
+        text = (self._scratch / "stderr").read_text(errors="replace")
+        found = re.search(rf"process rank {rank} .*\s+exited\s+on signal (\d+)", text)
+        if found:
+            return f"(killed by signal {found[1]}, {signal.Signals(int(found[1])).name})"
+        found = re.search(rf"\[\[\d+,\d+\],{rank}\]\s+Exit code:\s+(\d+)", text)
+        return f"(exit status {found[1]})" if found else ""
+
+    def signal(self, signum: int, pids: Mapping[int, int]) -> None:
+        if self._local:
+            signal_processes(signum, pids.values())
+            return
+        # mpirun hands these on to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
+        self._process.send_signal(signal.SIGTSTP if signum == signal.SIGSTOP else signum)
+
+    def end(self, pids: Mapping[int, int]) -> None:
+        if not self._local:
+            # Let mpirun end the daemons on the other hosts.
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(TERM_S)
+        self._process.kill()
+        self._process.wait()
+        if self._local:
+            # Ranks die with mpirun (PR_SET_PDEATHSIG), stopped ones too; forked ones are killed
+            # when their stubs have died.
+            wait_until_ended(pids.values())
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def tail(self, rank: int, lines: int = 20) -> list[str]:
+        own = self.written(rank, "stderr")
+        if not own:  # it did not get as far as to write anything; mpirun may have
+            own = [line.rstrip() for line in self._lines("stderr") if line.strip()]
+        return own[-lines:]
+
+    def written(self, rank: int, stream: str) -> list[str]:
+        """The rank's lines. mpirun tags every piece that it has read, also amid a line; what has
+        no tag is its own."""
+        tag = re.compile(rf"\[\d+,(\d+)\]<{stream}>:?")
+        own = ""
+        for line in self._lines(stream):
+            untagged, *tagged = tag.split(line)
+            pieces = zip(tagged[::2], tagged[1::2], strict=True)
+            own += "" if untagged else "".join(text for who, text in pieces if int(who) == rank)
+        return own.splitlines()
+
+    def _lines(self, stream: str) -> list[str]:
+        """With their ends."""
+        try:
+            return (self._scratch / stream).read_text(errors="replace").splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+
+
+class MpirunLauncher:
+    """See hvdperf.launch.job.Launcher."""
+
+    name = "mpirun"
+
+    def __init__(self, mpirun: str) -> None:
+        """mpirun: path of the executable."""
+        self._mpirun = mpirun
+
+    def rendezvous(self, slots: Sequence[Slot]) -> None:
+        """MPI has its own."""
+
+    def start(self, order: Order) -> MpirunJob:
+        environment = {**rank_environment(order.interpreter), **order.environment}
+        # What TensorFlow leaves in temporary files, too.
+        environment["TMPDIR"] = str(order.scratch)
+        # The guard ends mpirun, and with it the ranks, when this process is killed.
+        guarded = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(ROOT / "hvdperf/launch/guard.py"),
+            str(os.getpid()),
+        ]
+        try:
+            order.scratch.mkdir(parents=True, exist_ok=True)
+            with (
+                open(order.scratch / "stdout", "wb") as stdout,
+                open(order.scratch / "stderr", "wb") as stderr,
+            ):
+                process = subprocess.Popen(
+                    [*guarded, *command(order, self._mpirun)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    env=environment,
+                    cwd=ROOT,
+                    # Ctrl-C is for pytest: it ends the launches itself.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise LaunchError(f"mpirun could not be started: {error}") from error
+        hosts = {slot.host for slot in order.slots[: order.processes]}
+        return MpirunJob(process, order.scratch, local=len(hosts) <= 1 and not order.program)
+
+    def run(self, order: Order) -> str:
+        """Wait for a program to end; what rank 0 has written to its stdout.
+
+        Raises LaunchError if it cannot be started or fails, NotEnded if it is late.
+        """
+        deadline = time.monotonic() + order.deadline_s
+        job = self.start(order)
+        try:
+            while job.exit_status is None:
+                if time.monotonic() > deadline:
+                    raise NotEnded(f"had not ended after {order.deadline_s:.0f} s")
+                time.sleep(POLL_S)
+            if job.exit_status != 0:
+                spoken = (
+                    [line.strip() for line in job.written(rank, "stderr") if line.strip()]
+                    for rank in range(order.processes)
+                )
+                last = next(filter(None, spoken), job.tail(0))[-1:]
+                raise LaunchError(": ".join([str(job.ended()), *last]))
+            return "\n".join(job.written(0, "stdout"))
+        finally:
+            job.end({})

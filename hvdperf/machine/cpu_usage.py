@@ -1,0 +1,265 @@
+"""What the kernel of the driver's host says of CPUs and processes: the readings of a disturbance.
+
+A reading is taken at both ends of every timed block, so it opens few files: the processes of the
+session are looked up once a turn (watch), not at every reading.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from hvdperf.machine.cores import cpu_groups, launcher_pid
+from hvdperf.machine.disturbance import Culprit, Disturbance, Usage, total
+from hvdperf.machine.placement import Slot, cores_of
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+# Columns of a core's line of /proc/stat, and of /proc/PID/stat behind the process's name.
+_USER, _NICE, _STEAL = 1, 2, 8
+_PARENT, _USER_TICKS, _SYSTEM_TICKS, _STARTED, _LAST_CORE = 1, 11, 12, 19, 36
+# The kind of a process's CPU clock that counts its user time (Linux, CPUCLOCK_VIRT).
+_USER_CLOCK = 1
+
+
+@dataclass(frozen=True)
+class Process:
+    """A line of /proc/PID/stat. cpu_seconds: user and system time of all its threads; started: in
+    ticks since the boot, which tells it from an earlier process of the same number."""
+
+    pid: int
+    name: str
+    parent: int
+    cpu_seconds: float
+    started: int
+    core: int
+
+
+def parse_process(stat: str) -> Process:
+    """Reads /proc/PID/stat. Raises ValueError or IndexError if it is something else."""
+    pid, _, named = stat.partition(" (")
+    # The name may hold spaces and parentheses.
+    name, _, rest = named.rpartition(") ")
+    columns = rest.split()
+    ticks = int(columns[_USER_TICKS]) + int(columns[_SYSTEM_TICKS])
+    return Process(
+        int(pid),
+        name,
+        int(columns[_PARENT]),
+        ticks / TICKS_PER_SECOND,
+        int(columns[_STARTED]),
+        int(columns[_LAST_CORE]),
+    )
+
+
+def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
+    """Returns the busy (user, nice, steal) and the steal seconds of these cores in /proc/stat."""
+    wanted = {f"cpu{core}" for core in cores}
+    lines = [line.split() for line in stat.splitlines() if line.startswith("cpu")]
+    lines = [columns for columns in lines if columns[0] in wanted]
+    steal = sum(int(columns[_STEAL]) for columns in lines)
+    running = sum(int(columns[_USER]) + int(columns[_NICE]) for columns in lines)
+    return (running + steal) / TICKS_PER_SECOND, steal / TICKS_PER_SECOND
+
+
+def parse_throttled(stat: str) -> float:
+    """Returns the seconds for which a CPU cgroup was throttled, by its cpu.stat of version 1 or 2;
+    0 if that does not say."""
+    for line in stat.splitlines():
+        name, _, value = line.partition(" ")
+        if name == "throttled_usec":
+            return int(value) / 1e6
+        if name == "throttled_time":
+            return int(value) / 1e9
+    return 0.0
+
+
+def descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
+    """Returns the process ids of these and of all that they have started, directly or not."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for process in processes:
+        children[process.parent].append(process.pid)
+    found: set[int] = set()
+    to_visit = list(roots)
+    while to_visit:
+        pid = to_visit.pop()
+        if pid not in found:
+            found.add(pid)
+            to_visit += children[pid]
+    return found
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All counters at one moment. own_seconds: by process. threads: of the ranks, how long each ran
+    and how long it was ready to run and did not, in seconds."""
+
+    at: float
+    cores: int
+    busy_seconds: float
+    steal_seconds: float
+    own_seconds: Mapping[int, float]
+    threads: Mapping[str, tuple[float, float]]
+    throttled_seconds: float
+
+
+def used(before: Reading, after: Reading, busiest: int) -> Usage:
+    """Returns what was used between two readings. busiest: of how many threads of the ranks the
+    wait counts, which is as many as they have cores: the others wait for their own kind."""
+    threads = [
+        (times[0] - known[0], times[1] - known[1])
+        for name, times in after.threads.items()
+        for known in [before.threads.get(name, (0.0, 0.0))]
+    ]
+    return Usage(
+        wall_seconds=after.at - before.at,
+        cores=after.cores,
+        busy_seconds=after.busy_seconds - before.busy_seconds,
+        own_seconds=_growth(before.own_seconds, after.own_seconds),
+        steal_seconds=after.steal_seconds - before.steal_seconds,
+        wait_seconds=sum(waited for _, waited in sorted(threads, reverse=True)[:busiest]),
+        throttled_seconds=after.throttled_seconds - before.throttled_seconds,
+    )
+
+
+@dataclass
+class CpuMeter:
+    """Reads the usage of this host's cores, and watches which other programs use them.
+
+    cores: the session's. roots: processes that are the session's own with all that they start.
+    began: when the session did, by the monotonic clock. root: where /proc and /sys are mounted.
+    """
+
+    cores: Sequence[int]
+    roots: Collection[int]
+    began: float = field(default_factory=time.monotonic)
+    root: Path = Path("/")
+    _own: set[int] = field(default_factory=set)
+    _seen: dict[int, Process] = field(default_factory=dict)
+    _seen_at: float = 0.0
+    _spent: dict[tuple[int, int], Culprit] = field(default_factory=dict)
+    _watch_began: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._throttling = [
+            directory / "cpu.stat"
+            for directory in cpu_groups(self.root)
+            if "throttled" in _text(directory / "cpu.stat")
+        ]
+
+    # Usage --------------------------------------------------------------------------------
+
+    def read(self, ranks: Iterable[int]) -> Reading:
+        """Reads all counters. ranks: process ids of those that are to compute."""
+        threads = {name: times for rank in ranks for name, times in self._threads(rank)}
+        throttled = sum(parse_throttled(_text(path)) for path in self._throttling)
+        own = {pid: seconds for pid in self._own if (seconds := user_seconds(pid)) is not None}
+        busy, steal = parse_busy(_text(self.root / "proc/stat"), self.cores)
+        return Reading(time.monotonic(), len(self.cores), busy, steal, own, threads, throttled)
+
+    def _threads(self, pid: int) -> Iterable[tuple[str, tuple[float, float]]]:
+        tasks = self.root / f"proc/{pid}/task"
+        with suppress(OSError):
+            for thread in os.listdir(tasks):
+                columns = _text(f"{tasks}/{thread}/schedstat").split()
+                if len(columns) > 1:
+                    yield thread, (int(columns[0]) / 1e9, int(columns[1]) / 1e9)
+
+    # Other programs -----------------------------------------------------------------------
+
+    def begin_watch(self) -> None:
+        """Forgets what other programs have used so far, and looks which processes there are."""
+        self._spent, self._seen = {}, self._processes()
+        self._watch_began = self._seen_at = time.monotonic()
+
+    def watch(self) -> None:
+        """Looks which processes there are now, and what others have used since the last look."""
+        now = self._processes()
+        for pid, process in now.items():
+            earlier = self._seen.get(pid)
+            same = earlier is not None and earlier.started == process.started
+            spent = process.cpu_seconds - (earlier.cpu_seconds if earlier and same else 0.0)
+            if spent > 0 and pid not in self._own:
+                self._charge(process, spent)
+        self._seen, self._seen_at = now, time.monotonic()
+
+    def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
+        """Returns what others did since begin_watch. usages: of what was timed meanwhile."""
+        culprits = sorted(self._spent.values(), key=lambda each: -each.cpu_seconds)
+        at = self._watch_began - self.began
+        seconds = self._seen_at - self._watch_began
+        return Disturbance(
+            at,
+            total(usages),
+            sum(usage.taken_seconds for usage in usages),
+            seconds,
+            tuple(culprits),
+            self._mhz(),
+        )
+
+    def _charge(self, process: Process, seconds: float) -> None:
+        key = (process.pid, process.started)
+        known = self._spent.get(key, Culprit(process.name, process.pid, 0.0))
+        cores = tuple(sorted({*known.cores, process.core}))
+        self._spent[key] = Culprit(process.name, process.pid, known.cpu_seconds + seconds, cores)
+
+    def _processes(self) -> dict[int, Process]:
+        """All there are; tells which are the session's own."""
+        found = {}
+        for name in os.listdir(self.root / "proc"):
+            if name.isdecimal() and (text := _text(f"{self.root}/proc/{name}/stat")):
+                found[int(name)] = parse_process(text)
+        self._own = descendants(self.roots, found.values()) & found.keys()
+        return found
+
+    def _mhz(self) -> float | None:
+        """Returns the mean frequency of the cores now; None if the kernel does not tell."""
+        files = (
+            f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in self.cores
+        )
+        texts = [_text(self.root / file) for file in files]
+        return fmean(int(text) / 1000 for text in texts) if all(texts) and texts else None
+
+
+def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
+    """Returns the meter of this host; None where it has none of the session's slots, or its kernel
+    does not tell. began: when the session did, by the monotonic clock."""
+    here = [slot for slot in slots if slot.host == socket.gethostname()]
+    if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
+        return None
+    # Under an outer mpirun, the other ranks of this host and what they start.
+    launcher = launcher_pid() if "OMPI_COMM_WORLD_RANK" in os.environ else None
+    return CpuMeter(cores_of(here), {launcher or os.getpid()}, began)
+
+
+def user_seconds(pid: int) -> float | None:
+    """Returns the user time of a process, all its threads together; None if it has ended.
+
+    The kernel credits this clock with the very ticks that it counts in /proc/stat, so that what is
+    left of the busy time is that of others. /proc/PID/stat scales the same ticks to what the
+    scheduler has measured, /proc/PID/schedstat tells of one thread only.
+    """
+    try:
+        return time.clock_gettime((~pid << 3) | _USER_CLOCK)
+    except OSError:
+        return None
+
+
+def _growth(before: Mapping[int, float], after: Mapping[int, float]) -> float:
+    return sum(seconds - before.get(key, 0.0) for key, seconds in after.items())
+
+
+def _text(path: Path | str) -> str:
+    """Returns the file's text; '' if it is not there, or not any more. Path.read_text takes three
+    times as long."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,183 @@
+"""The GPUs that this host offers, as nvidia-smi tells them, less those that are hidden."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdperf.errors import UserError
+
+_QUERY = "index,uuid,name,memory.total,driver_version,power.limit,clocks.max.sm,clocks.max.memory"
+_FIELDS = _QUERY.count(",") + 1
+_TIMEOUT_S = 20.0
+_WITHOUT = "set CUDA_VISIBLE_DEVICES= (empty) to measure on the CPU"
+
+# Exit codes of nvidia-smi, from its manual page: a host that has the tool but no GPU is a CPU host.
+_NO_GPU = {
+    6: "nvidia-smi found no GPU",
+    9: "the NVIDIA driver is not loaded",
+    12: "the NVIDIA management library is not installed",
+}
+# A warning (a corrupted infoROM) that leaves the answer intact.
+_WARNED = 14
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU, or one MIG instance of it. None where the driver does not tell.
+
+    uuid names the device in CUDA_VISIBLE_DEVICES. An index would not do: nvidia-smi counts in PCI
+    bus order and CUDA by speed, and a rank that a scheduler has confined counts from 0 again.
+    """
+
+    uuid: str
+    name: str
+    index: int | None = None
+    memory_mib: int | None = None
+    driver: str | None = None
+    power_limit_w: float | None = None
+    max_sm_clock_mhz: int | None = None
+    max_memory_clock_mhz: int | None = None
+
+
+def local_gpus(
+    environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S
+) -> tuple[tuple[Gpu, ...], str]:
+    """The visible GPUs of this host and, where there are none, the reason in words.
+
+    Raises UserError if nvidia-smi hangs or fails in a way that a CPU host does not explain: to go
+    on without the GPUs would measure another machine. Raises it too for a CUDA_VISIBLE_DEVICES
+    that names what is not there.
+    """
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and not visible.strip():
+        return (), "CUDA_VISIBLE_DEVICES is empty"
+    command = shutil.which("nvidia-smi", path=environment.get("PATH", ""))
+    if command is None:
+        return (), "there is no nvidia-smi"
+    code, output, complaint = _ask(command, environment, timeout_s)
+    if code in _NO_GPU:
+        return (), _NO_GPU[code]
+    if code not in (0, _WARNED):
+        said = (complaint or output).strip().splitlines() or ["nothing"]
+        raise UserError(f"{command} failed with exit code {code}: {said[0]}; {_WITHOUT}")
+    gpus = visible_gpus(parse_gpus(output), visible)
+    return gpus, "" if gpus else "no GPU is visible"
+
+
+def _ask(command: str, environment: Mapping[str, str], timeout_s: float) -> tuple[int, str, str]:
+    process = subprocess.Popen(
+        [command, f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+        env=dict(environment),
+    )
+    try:
+        output, complaint = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        # Not waited for without end: behind a broken GPU it may never come out of the kernel.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=1)
+        raise UserError(
+            f"{command} did not answer in {timeout_s:g} s: a GPU or its driver hangs; "
+            f"reset it, or {_WITHOUT}"
+        ) from None
+    return process.returncode, output, complaint
+
+
+def parse_gpus(output: str) -> tuple[Gpu, ...]:
+    """Read the answer of nvidia-smi, one GPU a line, in the order of its indices.
+
+    Raises UserError for a line that is no such answer.
+    """
+    lines = [line for line in output.splitlines() if line.strip()]
+    return tuple(_parse_line(line) for line in lines if not line.startswith("WARNING"))
+
+
+def _parse_line(line: str) -> Gpu:
+    fields = [field.strip() for field in line.split(",")]
+    if len(fields) == _FIELDS:
+        index, uuid, name, memory, driver, power, sm_clock, memory_clock = fields
+        with contextlib.suppress(ValueError):
+            return Gpu(
+                uuid=uuid,
+                name=name,
+                index=int(index),
+                memory_mib=_whole(memory),
+                driver=_told(driver),
+                power_limit_w=_number(power),
+                max_sm_clock_mhz=_whole(sm_clock),
+                max_memory_clock_mhz=_whole(memory_clock),
+            )
+    raise UserError(
+        f"nvidia-smi answered {line.strip()[:120]!r}, which is not {_FIELDS} fields "
+        f"({_QUERY}); {_WITHOUT}"
+    )
+
+
+def _told(field: str) -> str | None:
+    """The field, or None for [N/A], [Not Supported], [Unknown Error] and their like."""
+    return None if field.startswith("[") or field in ("N/A", "") else field
+
+
+def _number(field: str) -> float | None:
+    told = _told(field)
+    return None if told is None else float(told)
+
+
+def _whole(field: str) -> int | None:
+    told = _told(field)
+    return None if told is None else int(told)
+
+
+def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them if it is not set.
+
+    visible: indices (as nvidia-smi counts), UUIDs or their beginnings, MIG ids; -1 ends the list,
+    as in CUDA. Raises UserError for a name of no GPU of this host and for a repeated one.
+    """
+    if visible is None:
+        return tuple(gpus)
+    chosen: list[Gpu] = []
+    for token in (part.strip() for part in visible.split(",")):
+        if token in ("-1", "", "NoDevFiles"):
+            break
+        gpu = _mig_instance(gpus, token) if token.startswith("MIG-") else _find(gpus, token)
+        if gpu in chosen:
+            raise UserError(f"CUDA_VISIBLE_DEVICES={visible} names {token} twice; name it once")
+        chosen.append(gpu)
+    return tuple(chosen)
+
+
+def _find(gpus: Sequence[Gpu], token: str) -> Gpu:
+    matches = [
+        gpu
+        for gpu in gpus
+        if str(gpu.index) == token or (token.startswith("GPU-") and gpu.uuid.startswith(token))
+    ]
+    if len(matches) != 1:
+        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in gpus) or "none"
+        wrong = "more than one GPU" if matches else "no GPU of this host"
+        raise UserError(
+            f"CUDA_VISIBLE_DEVICES names {token}, which is {wrong}; the GPUs here: {known}"
+        )
+    return matches[0]
+
+
+def _mig_instance(gpus: Sequence[Gpu], token: str) -> Gpu:
+    """A MIG instance goes through unchecked: the query does not list them."""
+    models = {gpu.name for gpu in gpus}
+    drivers = {gpu.driver for gpu in gpus}
+    model = models.pop() if len(models) == 1 else "GPU"
+    return Gpu(
+        uuid=token,
+        name=f"{model} (MIG instance)",
+        driver=drivers.pop() if len(drivers) == 1 else None,
+    )

@@ -1,0 +1,112 @@
+"""What this host is and has, told without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdperf.machine.cores import available_cores, cpu_quota
+from hvdperf.machine.gpus import Gpu, local_gpus
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One host. None where it does not tell.
+
+    cores: the logical CPU numbers that the session may use (machine/cores.py). gpu_note: why
+    there is no GPU. cpu_quota: cores' time that the container allows. container: which kind of
+    container this is, or the name that HVDPERF_CONTAINER gives it (an image digest, best).
+    """
+
+    host: str
+    cores: tuple[int, ...]
+    gpus: tuple[Gpu, ...] = ()
+    gpu_note: str = ""
+    memory_mib: int = 0
+    cpu_model: str = "unknown"
+    microcode: str | None = None
+    governor: str | None = None
+    smt: bool | None = None
+    numa_nodes: int = 1
+    cpu_quota: float | None = None
+    kernel: str = "unknown"
+    container: str | None = None
+
+    @property
+    def description(self) -> str:
+        """What a person would call it: "4 x Tesla V100-SXM2-16GB" or "2 cores of AMD EPYC"."""
+        if self.gpus:
+            models = dict.fromkeys(gpu.name for gpu in self.gpus)
+            return f"{len(self.gpus)} x {' / '.join(models)}"
+        return f"{len(self.cores)} core{'s' * (len(self.cores) != 1)} of {self.cpu_model}"
+
+
+def local_machine(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Machine:
+    """This host. root: where /proc and /sys are mounted.
+
+    Raises UserError if its GPUs cannot be told (hvdperf.machine.gpus.local_gpus).
+    """
+    gpus, gpu_note = local_gpus(environment)
+    cpu = parse_cpuinfo(_read(root / "proc/cpuinfo") or "")
+    smt = _read(root / "sys/devices/system/cpu/smt/active")
+    return Machine(
+        host=socket.gethostname(),
+        cores=available_cores(environment, root),
+        gpus=gpus,
+        gpu_note=gpu_note,
+        memory_mib=parse_memory_mib(_read(root / "proc/meminfo") or ""),
+        cpu_model=cpu.get("model name", platform.machine() or "unknown"),
+        microcode=cpu.get("microcode"),
+        governor=_governor(root),
+        smt=None if smt is None else smt == "1",
+        numa_nodes=len(list((root / "sys/devices/system/node").glob("node[0-9]*"))) or 1,
+        cpu_quota=cpu_quota(root),
+        kernel=platform.release(),
+        container=_container(environment, root),
+    )
+
+
+def parse_cpuinfo(text: str) -> dict[str, str]:
+    """The fields of the first processor in /proc/cpuinfo."""
+    first = text.strip().partition("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
+
+
+def parse_memory_mib(meminfo: str) -> int:
+    """MemTotal of /proc/meminfo in MiB; 0 if it is not there."""
+    for line in meminfo.splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemTotal":
+            return int(value.split()[0]) // 1024
+    return 0
+
+
+def _governor(root: Path) -> str | None:
+    """The frequency governor, or all of them if the cores differ."""
+    files = root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
+    governors = {governor for file in files if (governor := _read(file))}
+    return "/".join(sorted(governors)) or None
+
+
+def _container(environment: Mapping[str, str], root: Path) -> str | None:
+    if named := environment.get("HVDPERF_CONTAINER"):
+        return named
+    if "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment:
+        return "apptainer"
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return "kubernetes"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    return "docker" if (root / ".dockerenv").exists() else None
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None

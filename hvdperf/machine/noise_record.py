@@ -1,0 +1,108 @@
+"""What launches of a machine were seen to differ by, session by session.
+
+An early look has to know how much two launches differ that nothing but chance tells apart, which
+three rounds cannot show. It is kept in results/machines/<machine>.json, apart from the documents of
+sessions, whose form may change.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from statistics import quantiles
+
+from hvdperf.files import write_whole
+from hvdperf.machine.host import Machine
+from hvdperf.machine.placement import Slot, is_oversubscribed
+from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise
+from hvdperf.toml_file import is_number, shown
+
+# Sessions that count, and how few are too few.
+LATEST, FEWEST = 20, 4
+# The upper quartile of these is taken, and never less than this standard deviation.
+LEAST_LAUNCH_SD = 0.02
+
+
+class Load(Enum):
+    """How ranks share the machine, on which depends how much launches differ."""
+
+    ONE_REPLICA = "one replica"
+    SEVERAL = "several replicas"
+    OVERSUBSCRIBED = "more replicas than cores or devices"
+
+
+def load_of(world_size: int, slots: Sequence[Slot]) -> Load:
+    if world_size == 1:
+        return Load.ONE_REPLICA
+    return Load.OVERSUBSCRIBED if is_oversubscribed(slots, world_size) else Load.SEVERAL
+
+
+# By load, the variance between launches: an unbiased estimate, which can be negative.
+Variances = Mapping[Load, float]
+
+
+@dataclass(frozen=True)
+class MachineRecord:
+    """The sessions of one machine, by name, in their order. path: where they are kept. problem: in
+    a line, why that file was not read; '' if it was, or there is none."""
+
+    path: Path
+    sessions: Mapping[str, Variances]
+    problem: str = ""
+
+    def noise(self, load: Load, correlation: float) -> Noise:
+        """Returns what an early look of such a comparison rests on."""
+        seen = [found[load] for found in self.sessions.values() if load in found][-LATEST:]
+        if len(seen) < FEWEST:
+            return Noise(UNKNOWN_LAUNCH_SD, correlation)
+        *_, variance = quantiles([max(value, 0.0) for value in seen], n=4, method="inclusive")
+        source = f"{len(seen)} earlier sessions of this machine, {load.value}"
+        return Noise(max(LEAST_LAUNCH_SD, math.sqrt(variance)), correlation, source)
+
+    def add(self, session: str, variances: Variances) -> None:
+        """Write it down with this session, whose earlier part it replaces. Raises OSError."""
+        if not variances:
+            return
+        sessions = {**self.sessions, session: variances}
+        kept = sorted(sessions)[-LATEST:]
+        document = {name: {k.value: v for k, v in sessions[name].items()} for name in kept}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, json.dumps({"launch_variance": document}, indent=1) + "\n")
+
+
+def read_record(results: Path, machine: Machine) -> MachineRecord:
+    """Returns the record of this machine below a directory of results; an empty one where there is
+    none that can be read."""
+    path = results / "machines" / f"{machine_name(machine)}.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["launch_variance"]
+        sessions = {str(name): _variances(found[name]) for name in sorted(found)}
+    except FileNotFoundError:
+        return MachineRecord(path, {})
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not as this suite writes it"
+        problem = f"{shown(path)}: {why}; this machine's earlier sessions are not known"
+        return MachineRecord(path, {}, problem)
+    return MachineRecord(path, sessions)
+
+
+def machine_name(machine: Machine) -> str:
+    """Returns words by which machines of a kind are known, such as `amd-epyc-2-cores`."""
+    gpus = sorted({gpu.name or "gpu" for gpu in machine.gpus})
+    what = " ".join([f"{len(machine.gpus)}", *gpus]) if gpus else f"{machine.cpu_model}"
+    words = f"{what} {len(machine.cores)} cores"
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def _variances(found: Mapping[str, object]) -> dict[Load, float]:
+    variances = {}
+    for name, value in found.items():
+        if not isinstance(value, int | float) or not is_number(value):
+            raise ValueError(f"{value!r} is no variance")
+        variances[Load(name)] = float(value)
+    return variances

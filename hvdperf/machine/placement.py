@@ -1,0 +1,148 @@
+"""Which cores and which device each replica gets. Pure: hosts in, slots out.
+
+A session has one slot a rank. Its size is settled once, by the number of slots on its host: in
+scaling every replica keeps one slot's share, whatever the world size.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hvdperf.errors import UserError
+from hvdperf.machine.host import Machine
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What one rank brings: its host, with all the cores and GPUs that the host has for us.
+
+    Ranks on one host share these. gpus are names that CUDA_VISIBLE_DEVICES takes.
+    """
+
+    rank: int
+    host: str
+    cores: tuple[int, ...]
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where one replica runs. oversubscribed: it shares a core or its device with another slot."""
+
+    rank: int
+    host: str
+    local_rank: int
+    cores: tuple[int, ...]
+    device: str | None = None
+    oversubscribed: bool = False
+
+
+def place(offers: Sequence[Offer]) -> tuple[Slot, ...]:
+    """One slot an offer, in the order of ranks.
+
+    The slots of a host get equal contiguous shares of its cores, one core at least, and slot i
+    gets GPU i. More slots than cores (or than GPUs) wrap around and are marked oversubscribed.
+    Raises UserError if only some of the hosts have GPUs.
+    """
+    offers = sorted(offers, key=lambda offer: offer.rank)
+    by_host: dict[str, list[Offer]] = {}
+    for offer in offers:
+        by_host.setdefault(offer.host, []).append(offer)
+    _refuse_mixed(by_host)
+    placed = [slot for mates in by_host.values() for slot in _place_on_host(mates)]
+    return _mark_shared(sorted(placed, key=lambda slot: slot.rank))
+
+
+def _refuse_mixed(by_host: dict[str, list[Offer]]) -> None:
+    bare = [host for host, mates in by_host.items() if not any(mate.gpus for mate in mates)]
+    if bare and len(bare) < len(by_host):
+        raise UserError(
+            f"host {bare[0]} has no GPU while others have: leave it out of the host list, "
+            "or set CUDA_VISIBLE_DEVICES= (empty) everywhere to measure on the CPUs"
+        )
+
+
+def _place_on_host(mates: list[Offer]) -> list[Slot]:
+    # A union, because a scheduler may have given every rank cores and GPUs of its own.
+    cores = tuple(dict.fromkeys(core for mate in mates for core in mate.cores))
+    gpus = tuple(dict.fromkeys(gpu for mate in mates for gpu in mate.gpus))
+    share = max(1, len(cores) // len(mates))
+    return [
+        Slot(
+            rank=mate.rank,
+            host=mate.host,
+            local_rank=local_rank,
+            cores=tuple(
+                cores[(local_rank * share + offset) % len(cores)] for offset in range(share)
+            ),
+            device=gpus[local_rank % len(gpus)] if gpus else None,
+        )
+        for local_rank, mate in enumerate(mates)
+    ]
+
+
+def _mark_shared(slots: Sequence[Slot]) -> tuple[Slot, ...]:
+    users = Counter((slot.host, part) for slot in slots for part in (*slot.cores, slot.device))
+    return tuple(
+        replace(
+            slot,
+            oversubscribed=any(users[slot.host, core] > 1 for core in slot.cores)
+            or (slot.device is not None and users[slot.host, slot.device] > 1),
+        )
+        for slot in slots
+    )
+
+
+def place_group(slots: Sequence[Slot], world_size: int) -> tuple[Slot, ...]:
+    """The first world_size slots, each with its own share, marked as they share among themselves.
+
+    Raises UserError if there are not so many.
+    """
+    if not 1 <= world_size <= len(slots):
+        raise UserError(
+            f"world size {world_size} needs as many slots and this session has {len(slots)}: "
+            f"start it with mpirun -np {world_size} or --np {world_size}"
+        )
+    return _mark_shared(slots[:world_size])
+
+
+def is_oversubscribed(slots: Sequence[Slot], world_size: int) -> bool:
+    """Whether the first world_size slots have to share a core or a device."""
+    return any(slot.oversubscribed for slot in place_group(slots, world_size))
+
+
+def replicas_per_node(slots: Sequence[Slot], world_size: int) -> tuple[int, ...]:
+    """How many of the first world_size slots are on each of their hosts, in the order of ranks."""
+    return tuple(Counter(slot.host for slot in place_group(slots, world_size)).values())
+
+
+def nodes(slots: Sequence[Slot], world_size: int) -> int:
+    """How many hosts the first world_size slots are on."""
+    return len(replicas_per_node(slots, world_size))
+
+
+def local_offers(
+    machine: Machine, np: int | None = None, oversubscribe: bool = False
+) -> tuple[Offer, ...]:
+    """The offers of a session without mpirun: one a GPU, or one a core where there is no GPU.
+
+    np: how many instead. Raises UserError if that is more than there are, unless oversubscribe.
+    """
+    unit, available = ("GPU", len(machine.gpus)) if machine.gpus else ("core", len(machine.cores))
+    wanted = available if np is None else np
+    if wanted < 1:
+        raise UserError(f"--np {wanted}: a session needs one slot at least")
+    if wanted > available and not oversubscribe:
+        raise UserError(
+            f"--np {wanted}: {machine.host} has {available} slots, one a {unit}; ask for fewer, "
+            f"or add --oversubscribe to let replicas share a {unit}"
+        )
+    gpus = tuple(gpu.uuid for gpu in machine.gpus)
+    return tuple(Offer(rank, machine.host, machine.cores, gpus) for rank in range(wanted))
+
+
+def cores_of(slots: Sequence[Slot]) -> tuple[int, ...]:
+    """The cores of slots on one host, each once, ascending."""
+    return tuple(sorted({core for slot in slots for core in slot.cores}))

@@ -1,0 +1,53 @@
+"""The environment that ranks get: the user's, without what an outer mpirun has put there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from hvdperf.paths import ROOT
+
+# Variables by which Open MPI talks to its own children. An inner mpirun that finds them takes
+# itself for a rank of the outer one.
+_OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_")
+_KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
+# MCA settings are the user's to make, save those that mpirun makes for its children.
+_MCA = "OMPI_MCA_"
+_OUTER_MCA = (
+    "orte_",
+    "ess",
+    "pmix",
+    "initial_wdir",
+    "shmem_RUNTIME",
+    "mpi_oversubscribe",
+)
+
+
+def rank_environment(
+    interpreter: str | Path, environment: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """What a rank's process starts with, whether or not the user has sourced `activate`.
+
+    Horovod's libraries do not know where their MPI is, which lies in the environment's lib; and
+    Open MPI refuses to run as root unless it is told twice that this is meant.
+    """
+    result = {name: value for name, value in environment.items() if not _is_outer(name)}
+    result["PYTHONPATH"] = _prepend(ROOT, result.get("PYTHONPATH"))
+    libraries = Path(interpreter).absolute().parent.parent / "lib"
+    if any(libraries.glob("libmpi.so*")):
+        result["LD_LIBRARY_PATH"] = _prepend(libraries, result.get("LD_LIBRARY_PATH"))
+    if os.geteuid() == 0:
+        result["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
+        result["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    return result
+
+
+def _prepend(directory: Path, search_path: str | None) -> str:
+    return os.pathsep.join([str(directory), search_path] if search_path else [str(directory)])
+
+
+def _is_outer(name: str) -> bool:
+    if name.startswith(_MCA):
+        return name[len(_MCA) :].startswith(_OUTER_MCA)
+    return name.startswith(_OUTER) and not name.startswith(_KEPT)

@@ -1,0 +1,273 @@
+"""What the worker's interpreter has installed, and the mpirun that goes with it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.paths import ROOT
+from hvdperf.worker.probe import SETTINGS
+
+# The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.
+_OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+)(-hvd(?P<horovod>[\d.]+))?)?")
+
+_PROBE = "hvdperf.worker.probe"
+_DEADLINE_S = 120.0
+_MPIRUN_DEADLINE_S = 20.0
+
+# Found by the probe's own environment, so a change of one of these asks for a new probe.
+_SEARCH_VARIABLES = ("PYTHONPATH", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One installed stack, as the probe (hvdperf.worker.probe) and mpirun tell it.
+
+    horovod_flags: what Horovod was built with, of mpi, gloo, nccl, cuda, rocm, ddl and ccl.
+    mpi_library: the library that Horovod loads, which mpirun should match. settings: TensorFlow's
+    environment settings, None where unset. packages: the sorted name==version lines, and
+    packages_sha256 of them.
+    """
+
+    interpreter: str
+    mpirun: str
+    mpirun_version: str
+    python: str
+    tensorflow: str
+    tensorflow_git: str
+    keras: str
+    numpy: str
+    horovod: str
+    horovod_flags: tuple[str, ...]
+    packages_sha256: str
+    settings: Mapping[str, str | None]
+    mpi_library: str | None = None
+    nccl: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    tf32: bool | None = None
+    packages: tuple[str, ...] = ()
+
+
+def probe(
+    interpreter: str | Path,
+    cache_dir: Path,
+    environment: Mapping[str, str] = os.environ,
+    deadline_s: float = _DEADLINE_S,
+) -> Stack:
+    """The stack of an interpreter, from the cache where nothing has been installed since.
+
+    Raises UserError if training could not start: no mpirun, no TensorFlow, no Horovod, a Horovod
+    built for another TensorFlow or that cannot load its library, a probe that does not end.
+    """
+    interpreter = Path(interpreter).absolute()
+    if not os.access(interpreter, os.X_OK):
+        raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
+    mpirun = find_mpirun(interpreter, environment)
+    # The probe looks at what is installed, so needs no GPU.
+    worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}
+    cache = cache_dir / f"stack-{_key(interpreter, mpirun, worker_environment)}.json"
+    kept = _cached(cache, interpreter, mpirun)
+    if kept is not None:
+        return kept
+    facts = _ask(interpreter, worker_environment, deadline_s)
+    _refuse(interpreter, facts)
+    facts["mpirun_version"] = _mpirun_version(mpirun, environment)
+    _keep(cache, facts, [interpreter, mpirun])
+    return _stack(interpreter, mpirun, facts)
+
+
+def stack_differences(old: Stack, new: Stack) -> list[str]:
+    """What is otherwise under the new one, a line each: "keras: 2.15.0 -> 3.15.1".
+
+    Packages by name, and what no package tells.
+    """
+    names = ("python", "mpirun_version", "mpi_library", "nccl", "cuda", "cudnn", "horovod_flags")
+    found = [
+        f"{name}: {_readable(getattr(old, name))} -> {_readable(getattr(new, name))}"
+        for name in (*names, "tf32")
+        if getattr(old, name) != getattr(new, name)
+    ]
+    ours, theirs = (dict(line.split("==", 1) for line in stack.packages) for stack in (new, old))
+    return found + [
+        f"{name}: {theirs.get(name, 'none')} -> {ours.get(name, 'none')}"
+        for name in sorted({*ours, *theirs})
+        if ours.get(name) != theirs.get(name)
+    ]
+
+
+def _readable(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def find_mpirun(interpreter: Path, environment: Mapping[str, str] = os.environ) -> Path:
+    """The mpirun of the interpreter's own environment, else the first on PATH.
+
+    An mpirun of another Open MPI than the one that Horovod loads starts ranks that do not find
+    each other. Raises UserError if there is none.
+    """
+    search = os.pathsep.join([str(interpreter.parent), environment.get("PATH", "")])
+    found = shutil.which("mpirun", path=search)
+    if found is None:
+        raise UserError(
+            f"there is no mpirun, neither in {interpreter.parent} nor on PATH: "
+            f"{_install(interpreter)}"
+        )
+    return Path(found)
+
+
+def _mpirun_version(mpirun: Path, environment: Mapping[str, str]) -> str:
+    """The first line that mpirun --version prints, "mpirun (Open MPI) 4.1.8"."""
+    try:
+        answer = subprocess.run(
+            [mpirun, "--version"],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=_MPIRUN_DEADLINE_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"{mpirun} --version does not work: {error}; {_install(mpirun)}") from None
+    lines = (answer.stdout + answer.stderr).strip().splitlines() or ["it printed nothing"]
+    if answer.returncode != 0:
+        raise UserError(
+            f"{mpirun} --version failed with exit code {answer.returncode}: {lines[0]}; "
+            f"{_install(mpirun)}"
+        )
+    return lines[0]
+
+
+def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -> dict[str, Any]:
+    try:
+        answer = subprocess.run(
+            [interpreter, "-m", _PROBE],
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            text=True,
+            errors="replace",
+            timeout=deadline_s,
+        )
+    except OSError as error:
+        raise UserError(
+            f"{interpreter} does not start: {error.strerror}; {_install(interpreter)}"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{interpreter} did not import TensorFlow and Horovod within {deadline_s:g} s: "
+            f"try `{interpreter} -m {_PROBE}` to see where it hangs"
+        ) from None
+    try:
+        facts: dict[str, Any] = json.loads(answer.stdout)
+    except ValueError:
+        last = answer.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+        raise UserError(
+            f"{interpreter} -m {_PROBE} failed with exit code {answer.returncode}: {last[0]}"
+        ) from None
+    return facts
+
+
+def _build(program: Path) -> str:
+    """The command that builds the environment that a program is in."""
+    own = next(filter(None, (_OWN.fullmatch(part) for part in program.parts)), None)
+    if own is None or own[1] is None:
+        return "make env"
+    if own["horovod"] is not None:
+        return f"make stack TF={own['tf']} HOROVOD={own['horovod']}"
+    return f"make env TF={own['tf']}" if own["tf"] else "make env GPU=1"
+
+
+def _install(program: Path) -> str:
+    return f"run `{_build(program)}` and `. ./activate`"
+
+
+def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
+    """Raise UserError for what the probe calls an error (probe.ERRORS)."""
+    error = facts["error"]
+    if error is None:
+        return
+    kind, message = error["kind"], error["message"]
+    install = _install(interpreter)
+    if kind == "tensorflow":
+        raise UserError(f"{interpreter} cannot import TensorFlow ({message}): {install}")
+    if kind == "horovod":
+        raise UserError(f"{interpreter} has TensorFlow but no Horovod ({message}): {install}")
+    if kind == "built for another tensorflow":
+        raise UserError(
+            f"{interpreter}: {message}; run `{_build(interpreter)}` to build Horovod again"
+        )
+    raise UserError(
+        f"{interpreter}: Horovod {facts['horovod']} does not load ({message}): {install}"
+    )
+
+
+def _key(interpreter: Path, mpirun: Path, environment: Mapping[str, str]) -> str:
+    """What the answer depends on besides the installed files."""
+    probe_source = (ROOT / "hvdperf/worker/probe.py").read_text()
+    names = (*SETTINGS, *_SEARCH_VARIABLES)
+    told = [str(interpreter), str(mpirun), probe_source, [environment.get(name) for name in names]]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def _stack(interpreter: Path, mpirun: Path, facts: Mapping[str, Any]) -> Stack:
+    known = {field.name for field in fields(Stack)}
+    told = {name: value for name, value in facts.items() if name in known}
+    told["horovod_flags"] = tuple(facts["horovod_flags"])
+    told["packages"] = tuple(facts["packages"])
+    return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **told)
+
+
+def _cached(cache: Path, interpreter: Path, mpirun: Path) -> Stack | None:
+    """What an earlier probe told, unless a file that it depends on has changed since, or it is not
+    whole."""
+    try:
+        kept = json.loads(cache.read_text())
+        if kept["stamps"] != {path: _stamp(path) for path in kept["stamps"]}:
+            return None
+        return _stack(interpreter, mpirun, kept["facts"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _keep(cache: Path, facts: Mapping[str, Any], programs: list[Path]) -> None:
+    """Write the cache whole or not at all; a place that cannot be written only costs time."""
+    watched = [str(path) for path in programs]
+    for entry in facts["searched"]:
+        if Path(entry) != ROOT:
+            watched += [entry, *_watched_in(Path(entry))]
+    kept = {"stamps": {path: _stamp(path) for path in watched}, "facts": facts}
+    temporary = cache.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(kept, indent=1))
+        temporary.replace(cache)
+
+
+def _watched_in(directory: Path) -> list[str]:
+    patterns = ("horovod-*.dist-info", "tensorflow*.dist-info", "horovod/metadata.json")
+    return [str(path) for pattern in patterns for path in sorted(directory.glob(pattern))]
+
+
+def _stamp(path: str) -> int | None:
+    """The time of the last change in nanoseconds; None if the file is gone."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return None

@@ -1,0 +1,135 @@
+"""What was measured: blocks, launches, rounds. Plain data. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from statistics import median
+from typing import Any
+
+from hvdperf.launch.timestamps import Marks
+from hvdperf.machine import disturbance
+from hvdperf.machine.disturbance import Disturbance, Usage
+from hvdperf.plan.arms import Arm, BlockKind, Schedule
+from hvdperf.plan.collectives import Series
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of one launch, as every rank's own clock saw it.
+
+    turn numbers the sets of a launch, visit the places in which the arms of a round take theirs
+    (measure/interleaving.py), so that blocks of different arms taken back to back can be paired.
+    ranks holds what run_block in worker/timed_block.py returns, by process rank. usage: of the
+    host's CPUs meanwhile; None where it was not read.
+    """
+
+    kind: BlockKind
+    turn: int
+    steps: int
+    ranks: Sequence[Mapping[str, Any]]
+    visit: int = 0
+    usage: Usage | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The slowest rank's: the job has not done its steps before that."""
+        return max(float(rank["seconds"]) for rank in self.ranks)
+
+    @property
+    def samples(self) -> int:
+        """Really consumed, by all ranks."""
+        return sum(int(rank["samples"]) for rank in self.ranks)
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.samples / self.seconds
+
+    def inside_seconds(self, rank: int) -> float:
+        """Of a step of that rank, from its batch on."""
+        return float(self.ranks[rank]["inside_seconds"]) / self.steps
+
+
+@dataclass
+class Launch:
+    """One start of an arm: its start-up, its blocks, collective operations or run, and the evidence
+    that they are sound.
+
+    run holds what run in worker/training_run.py returns, by process rank. Of a launch that is to be
+    accounted for: marks, once it has ended; met_run, as run, of steps before which all ranks meet;
+    timeline, what Horovod recorded of a launch beside this one (Trainer.timeline).
+    """
+
+    arm: Arm
+    round: int
+    startup_seconds: Sequence[Mapping[str, float]] = ()
+    facts: Sequence[Mapping[str, Any]] = ()
+    warm_up: list[Block] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+    run: Sequence[Mapping[str, Any]] = ()
+    evidence: Sequence[Mapping[str, Any]] = ()
+    correctness: Sequence[Mapping[str, Any]] = ()
+    marks: Marks | None = None
+    met_run: Sequence[Mapping[str, Any]] = ()
+    timeline: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def timed_seconds(self) -> float:
+        """Of its blocks, its collective operations, or its run."""
+        of_run = max((float(rank["seconds"]) for rank in self.run), default=0.0)
+        of_series = sum(sum(series.repeats) for series in self.series)
+        return of_run + of_series + sum(block.seconds for block in self.blocks)
+
+    def of_kind(self, kind: BlockKind) -> list[Block]:
+        return [block for block in self.blocks if block.kind is kind]
+
+
+@dataclass
+class Round:
+    """Every arm of a workload once, under like conditions. disturbance: what others did meanwhile;
+    None where no blocks were timed, or nothing was read."""
+
+    number: int
+    schedule: Schedule
+    launches: dict[Arm, Launch] = field(default_factory=dict)
+    disturbance: Disturbance | None = None
+
+
+def back_to_back(
+    candidate: Sequence[Block], reference: Sequence[Block]
+) -> list[tuple[Block, Block]]:
+    """Of every turn in which both were measured, the two blocks taken closest to each other."""
+    ours, theirs = _by_turn(candidate), _by_turn(reference)
+    return [
+        min(
+            product(ours[turn], theirs[turn]),
+            key=lambda pair: abs(pair[0].visit - pair[1].visit),
+        )
+        for turn in sorted(ours.keys() & theirs.keys())
+    ]
+
+
+def is_disturbed(blocks: Sequence[Block]) -> bool:
+    """Whether other programs took so much of the cores during these blocks, usually a pair, that
+    they cannot be compared."""
+    return disturbance.is_disturbed([block.usage for block in blocks])
+
+
+def _by_turn(blocks: Iterable[Block]) -> dict[int, list[Block]]:
+    turns: dict[int, list[Block]] = {}
+    for block in blocks:
+        turns.setdefault(block.turn, []).append(block)
+    return turns
+
+
+def median_speed(blocks: Iterable[Block]) -> float:
+    """Samples per second of a typical block."""
+    return median(block.samples_per_second for block in blocks)
+
+
+def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
+    """Whether a warm-up is over: the last of at least three blocks is not faster than all before it
+    by more than the tolerance. A block that is slower was disturbed: no warm-up slows down."""
+    return len(seconds) >= 3 and (1 + tolerance) * seconds[-1] >= min(seconds[:-1])

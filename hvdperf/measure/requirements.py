@@ -1,0 +1,91 @@
+"""What the rounds of some comparisons have to hold, so that all of them can be judged.
+
+The comparisons are those of one workload and one kind of work, which share rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hvdperf.plan.arms import (
+    SWEEP,
+    Arm,
+    BlockKind,
+    Comparison,
+    Profile,
+    Question,
+    Sampling,
+    Schedule,
+    Work,
+)
+from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
+from hvdperf.plan.fault_cases import trial_of
+from hvdperf.plan.terms import TOLD_APART
+from hvdperf.worker.protocol import Phase
+
+SWEEP_TURNS = 3
+
+
+def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampling:
+    """As the profile says, save for a sweep: its turns take seconds, and hold several repeats."""
+    if comparisons[0].workload != SWEEP:
+        return sampling
+    fewest, most = (min(n, SWEEP_TURNS) for n in (sampling.turns_min, sampling.turns_max))
+    return replace(sampling, turns_min=fewest, turns_max=most)
+
+
+def schedule_of(work: Work, profile: Profile) -> Schedule:
+    """Arms that start side by side slow each other down, and to runs, which do not take turns, it
+    is of no use that others live. What a collective operation takes is compared back to back."""
+    if work is Work.COLLECTIVES:
+        return Schedule.ALTERNATE
+    return profile.schedule if work is Work.BLOCKS else Schedule.FRESH
+
+
+def last_phase(comparisons: Sequence[Comparison]) -> Phase:
+    """How far a start-up has to go: where none but its trace is asked about, so far; to exchange
+    tensors, until there is a group, and for those of a model until that is built."""
+    asked = {comparison.question for comparison in comparisons}
+    if asked == {Question.STARTUP_TRACE}:
+        return Phase.TRACE
+    if asked == {Question.FRAMEWORK_TAX}:
+        return Phase.INIT if comparisons[0].workload == SWEEP else Phase.BUILD
+    return Phase.BROADCAST
+
+
+def kinds_of(
+    comparisons: Sequence[Comparison], judged: Callable[[Comparison], bool]
+) -> dict[Arm, set[BlockKind]]:
+    """The kinds of blocks wanted of each arm: full ones wherever steps are asked about, split ones
+    only to be judged."""
+    kinds: dict[Arm, set[BlockKind]] = {arm: set() for c in comparisons for arm in c.arms}
+    for comparison in comparisons:
+        if comparison.question is Question.FRAMEWORK_TAX:
+            continue
+        if comparison.question is Question.BOUND:
+            kinds[comparison.candidate.arm] |= {BlockKind.FULL, BlockKind.LOCAL}
+            continue
+        trial = trial_of(comparison)
+        for side in comparison.sides:
+            kinds[side.arm].add(BlockKind.FULL)
+            if trial is not None and trial.term in TOLD_APART:
+                kinds[side.arm].add(BlockKind.LOCAL)
+            if side.kind is not BlockKind.SPLIT or judged(comparison):
+                kinds[side.arm].add(side.kind)
+    return kinds
+
+
+def transfers_of(comparisons: Sequence[Comparison]) -> dict[Arm, list[Transfer]]:
+    """What each arm exchanges in a turn besides its blocks: of the sweep every size of what is
+    asked about, of a network its gradients."""
+    wanted: dict[Arm, dict[Transfer, None]] = {}
+    for comparison in comparisons:
+        if comparison.question.work is not Work.COLLECTIVES:
+            continue
+        collective = comparison.collective or Collective.ALLREDUCE
+        sizes = [(size,) for size in SWEEP_BYTES] if comparison.workload == SWEEP else [()]
+        for arm in comparison.arms:
+            transfers = (Transfer(collective, size) for size in sizes)
+            wanted.setdefault(arm, {}).update(dict.fromkeys(transfers))
+    return {arm: list(transfers) for arm, transfers in wanted.items()}

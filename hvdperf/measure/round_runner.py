@@ -1,0 +1,508 @@
+"""One round: every arm of a workload once, in one of the two schedules."""
+
+from __future__ import annotations
+
+import math
+import random
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hvdperf.launch.arm_launcher import SEED, Starter
+from hvdperf.launch.group import Group, GroupFailed, NotStarted
+from hvdperf.launch.job import LaunchError, is_of_a_slot
+from hvdperf.machine.cpu_usage import CpuMeter, Reading, used
+from hvdperf.machine.disturbance import together
+from hvdperf.measure.interleaving import Pair, Visit, walk
+from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, settled
+from hvdperf.plan.arms import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
+from hvdperf.plan.collectives import Series, Transfer, affordable_repeats
+from hvdperf.worker.protocol import Phase
+from models.inputs.errors import DataError
+
+# Of a block, where a launch has one kind of them; several share these steps: a process takes new
+# memory for its first 15 or so, of whatever kind. A kind has only its first step, whose graph has
+# yet to be optimized, for itself.
+WARM_UP_STEPS, FEWEST_WARM_UP_STEPS = 5, 3
+WARM_UP_BLOCKS_MAX = 8
+# Of a run in which all ranks meet before every step, and of what Horovod records.
+MET_STEPS = 60
+TIMELINE_STEPS = 20
+# A block that takes so many times as long as the launch's own pace says is taken to hang.
+PATIENCE = 3
+WARM_UP_REPEATS = 2
+# Steps of the reproducible training that two strategies are compared by. From the second on the
+# last bit in which two orders of summation differ grows without bounds in deep networks:
+# inception_v4_s at 2 replicas agreed to 3e-5 of the update after 1 step, to 1e-1 after 2 (at a
+# hundredth of the learning rate, too), and not at all after 3.
+CORRECTNESS_STEPS = 1
+
+Progress = Callable[[str], None]
+Thing = TypeVar("Thing")
+
+
+@dataclass
+class Runner:
+    """Runs the rounds of one workload.
+
+    kinds: the kinds of blocks wanted of each arm. check: arms whose reproducible training is
+    wanted once; its weights go to `weights_directory`. Arms that fail are recorded in `failures`
+    and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
+    long such a turn of all arms took last; pairs: what is compared, and so measured one right after
+    the other. work: what the launches do. last_phase: of a start-up,
+    if that is all they do. seed, runs: what training runs begin with, and how long they are.
+    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often. meter: reads
+    the CPU usage of blocks; None where the kernel does not tell. progress is told what is going on,
+    a line at a time; doing, what passes between two lines.
+    """
+
+    starter: Starter
+    sampling: Sampling
+    schedule: Schedule
+    kinds: Mapping[Arm, Collection[BlockKind]]
+    check: Collection[Arm]
+    weights_directory: Path
+    progress: Progress
+    order: random.Random
+    doing: Progress = lambda text: None
+    failures: dict[Arm, GroupFailed] = field(default_factory=dict)
+    steps: dict[tuple[Arm, BlockKind], int] = field(default_factory=dict)
+    correctness: dict[Arm, Launch] = field(default_factory=dict)
+    turns: int = 0
+    turn_seconds: float = 0.0
+    pairs: Sequence[Pair] = ()
+    work: Work = Work.BLOCKS
+    seed: int = 0
+    last_phase: Phase = Phase.BROADCAST
+    runs: Runs = field(default_factory=Runs)
+    transfers: Mapping[Arm, Sequence[Transfer]] = field(default_factory=dict)
+    repeats: dict[tuple[Arm, Transfer], int] = field(default_factory=dict)
+    meter: CpuMeter | None = None
+
+    def run(self, number: int, arms: Sequence[Arm]) -> Round:
+        """Launch every arm that has not failed; number counts from 0."""
+        result = Round(number, self.schedule)
+        living = [arm for arm in arms if arm not in self.failures]
+        self.order.shuffle(living)
+        self.turn_seconds = 0.0
+        # Where the start is what is measured, it is a user's.
+        fresh = self.work in (Work.STARTUP, Work.LEDGER)
+        with nullcontext() if fresh else self.starter.forking(self.progress):
+            self._run(result, living)
+        return result
+
+    def _run(self, result: Round, living: Sequence[Arm]) -> None:
+        if self.schedule is Schedule.ALTERNATE:
+            self._alternate(result, living)
+        else:
+            for arm in living:
+                self._alternate(result, [arm])
+        if self.work is Work.LEDGER:
+            for arm in living:
+                if arm.world_size > 1 and arm not in self.failures:
+                    self._record(result, arm)
+
+    def weights(self, arm: Arm) -> Path:
+        """Where the arm's reproducibly trained weights are."""
+        return self.weights_directory / f"{arm.workload.model}-{arm.label}.npz"
+
+    # A set of arms that live side by side; in the schedule `fresh`, of one -----------------
+
+    def _alternate(self, result: Round, arms: Sequence[Arm]) -> None:
+        groups: dict[Arm, Group] = {}
+        try:
+            self._start(result, arms, groups)
+            if self.work in (Work.BLOCKS, Work.COLLECTIVES):
+                self._take_blocks(result, groups)
+            elif self.work.is_run:
+                train = self._audit if self.work is Work.LEDGER else self._train
+                for arm in list(groups):
+                    self._guarded(groups, arm, partial(train, groups, result, arm))
+            for arm in list(groups):
+                self._guarded(groups, arm, partial(self._finish, groups, result, arm))
+        finally:
+            # All at once: after Ctrl-C mpirun gives the whole session one second.
+            for group in groups.values():
+                group.kill()
+            for group in groups.values():
+                group.end()
+
+    def _record(self, result: Round, arm: Arm) -> None:
+        groups: dict[Arm, Group] = {}
+        try:
+            self.progress(f"record the timeline of {arm.label}")
+            self._start_one(result, arm, groups, share_startup=False, timeline=True)
+            self._guarded(groups, arm, partial(self._listen, groups, result, arm))
+        finally:
+            for group in groups.values():
+                group.end()
+
+    def _take_blocks(self, result: Round, groups: dict[Arm, Group]) -> None:
+        arms = list(groups)
+        for arm in arms:
+            self._guarded(groups, arm, partial(self._warm_up, groups, result, arm))
+        self._settle_steps(result)
+        visits = walk({arm: self.kinds[arm] for arm in groups}, self.pairs, self.order)
+        began, turn, wanted = time.monotonic(), 0, self.turns
+        if self.meter is not None:
+            self.meter.begin_watch()
+        # One that others disturbed is taken again, at most as many as there are to be.
+        while wanted > 0 and turn < 2 * self.turns:
+            self.doing(f"turn {turn + 1} of {turn + wanted}")
+            self._take_turn(result, groups, visits if turn % 2 == 0 else visits[::-1], turn)
+            wanted -= not self._was_disturbed(result, groups, turn)
+            turn += 1
+            if self.meter is not None:
+                self.meter.watch()
+        self.turn_seconds += (time.monotonic() - began) / turn
+        taken = [block for arm in arms for block in result.launches[arm].blocks]
+        self._keep_disturbance(result, taken)
+
+    def _take_turn(
+        self, result: Round, groups: dict[Arm, Group], way: Sequence[Visit], turn: int
+    ) -> None:
+        for number, visit in enumerate(way, turn * len(way)):
+            act = partial(self._visit, groups, result, visit, turn, number)
+            self._guarded(groups, visit.arm, act)
+        order = list(dict.fromkeys(visit.arm for visit in way))
+        # Each through one arm and the other, back to back.
+        for transfer in self._in_random_order(self._all_transfers()):
+            for arm in order:
+                if transfer not in self.transfers.get(arm, ()):
+                    continue
+                act = partial(self._exchange, groups, result, arm, transfer, turn)
+                self._guarded(groups, arm, act)
+
+    def _was_disturbed(self, result: Round, living: Collection[Arm], turn: int) -> bool:
+        """Whether others disturbed a pair of blocks of that turn which is to be compared."""
+        pairs = (
+            pair
+            for sides in self.pairs
+            if all(side.arm in living for side in sides)
+            for pair in back_to_back(*(_blocks_of_turn(result, side, turn) for side in sides))
+        )
+        return any(map(is_disturbed, pairs))
+
+    def _keep_disturbance(self, result: Round, blocks: Iterable[Block]) -> None:
+        """Add what others did during these blocks to what the round knows of it."""
+        usages = [block.usage for block in blocks if block.usage is not None]
+        if self.meter is not None and usages:
+            found = self.meter.disturbance(usages)
+            result.disturbance = together([result.disturbance, found])
+
+    def _train(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        group = groups[arm]
+        group.resume()
+        self.progress(f"train {arm.label}")
+        result.launches[arm].run = group.ask(
+            "run",
+            self.runs.deadline_s,
+            **self._length_of_run(arm),
+            validate=self.work is Work.EPOCHS,
+        )
+        group.pause()
+
+    def _audit(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        """A marked run, then what its steps are made of."""
+        group, launch = groups[arm], result.launches[arm]
+        group.resume()
+        self.progress(f"train {arm.label}, marked")
+        launch.run = group.ask(
+            "run",
+            self.runs.deadline_s,
+            steps=self.runs.ledger_steps,
+            validate=False,
+            marked=True,
+        )
+        self.progress(f"take the steps of {arm.label} apart")
+        if arm.world_size > 1:
+            launch.met_run = group.ask(
+                "run",
+                self.runs.deadline_s,
+                steps=MET_STEPS,
+                validate=False,
+                marked=True,
+                meet=True,
+            )
+        group.ask("ablation", self.sampling.startup_deadline_s)
+        run_seconds = median(rank["seconds"] for rank in launch.run)
+        steps = self._steps_of_a_block(run_seconds / self.runs.ledger_steps)
+        kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]
+        # The first steps of a kind are slow.
+        launch.warm_up += self._ablation(group, launch, kinds, 0, steps)
+        for turn in range(self.runs.ablation_turns):
+            launch.blocks += self._ablation(group, launch, kinds, turn, steps)
+        group.pause()
+
+    def _ablation(
+        self, group: Group, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
+    ) -> list[Block]:
+        """A block a kind, in random order, of which every step is waited for: it is divided into
+        what it is made of."""
+        self.order.shuffle(kinds)
+        return [self._block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
+
+    def _listen(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        """Have Horovod record some steps, in a launch in which nothing is timed."""
+        group, launch = groups[arm], result.launches[arm]
+        group.wait_ready(self.sampling.startup_deadline_s)
+        path = self.weights_directory / f"timeline-{arm.workload.model}-{arm.label}.json"
+        deadline_s = self._deadline_s(launch, BlockKind.FULL, TIMELINE_STEPS)
+        launch.timeline = group.ask("timeline", deadline_s, steps=TIMELINE_STEPS, path=str(path))
+        group.close()
+
+    def _length_of_run(self, arm: Arm) -> dict[str, float]:
+        if self.work is Work.TIME:
+            return {"seconds": self.runs.seconds}
+        if self.work is Work.ENDURANCE:
+            return {"steps": self.runs.endurance_steps}
+        # As many updates for every arm.
+        wanted = self.runs.epochs * self.starter.epoch_steps(arm)
+        return {"steps": min(wanted, self.runs.steps_max * arm.passes)}
+
+    def _guarded(self, groups: dict[Arm, Group], arm: Arm, act: Callable[[], None]) -> None:
+        """A launch that fails fails its own arm; the others go on without it."""
+        if arm not in groups:
+            return
+        try:
+            act()
+        except GroupFailed as failure:
+            self._failed(arm, failure)
+            groups.pop(arm).end()
+
+    def _failed(self, arm: Arm, failure: GroupFailed) -> None:
+        self.failures[arm] = failure
+        self.progress(f"FAILED {failure}")
+
+    def _start(self, result: Round, arms: Sequence[Arm], groups: dict[Arm, Group]) -> None:
+        """As many processes at once as there are cores: more would only wait for each other, and
+        poll meanwhile. Those that are up are stopped."""
+        self.progress(_start_of(arms))
+        to_come, starting = list(arms), set[Arm]()
+        while to_come or starting:
+            # Whoever fits beside those that are starting: an idle core would be lost.
+            while arm := next((a for a in to_come if self._has_cores_for(a, starting)), None):
+                to_come.remove(arm)
+                self._start_one(result, arm, groups, share_startup=len(arms) > 1)
+                if arm in groups:
+                    starting.add(arm)
+            self.starter.hub.pump(0.1)
+            for arm in list(starting):
+                if groups[arm].settled(self.sampling.startup_deadline_s):
+                    starting.remove(arm)
+                    if left := [each for each in arms if each in starting or each in to_come]:
+                        self.doing(_start_of(left))
+                    self._guarded(groups, arm, partial(self._started, groups, result, arm))
+
+    def _has_cores_for(self, arm: Arm, starting: Collection[Arm]) -> bool:
+        """Whether it can start beside these; alone it always can."""
+        processes = arm.processes + sum(each.processes for each in starting)
+        return not starting or processes <= self.starter.cores
+
+    def _start_one(
+        self, result: Round, arm: Arm, groups: dict[Arm, Group], **options: bool
+    ) -> None:
+        """Without waiting for it. options: share_startup, and what else the starter knows."""
+        # What training runs end with depends on it: other sessions draw others. Blocks are compared
+        # by their speed only, and train the same every night.
+        drawn = result.number + (self.seed if self.work.is_run else 0)
+        try:
+            groups[arm] = self.starter.start(
+                arm,
+                self.kinds[arm],
+                data_seed=1 + drawn,
+                seed=SEED + drawn if self.work.is_run else SEED,
+                last_phase=self.last_phase,
+                common_order=self.work is Work.EPOCHS,
+                **options,
+            )
+        except (LaunchError, DataError, OSError) as error:
+            kind = NotStarted if is_of_a_slot(error) else GroupFailed
+            self._failed(arm, kind(arm.name, None, Phase.LAUNCH.value, str(error), []))
+
+    def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        group = groups[arm]
+        group.wait_ready(self.sampling.startup_deadline_s)
+        # It would burn what the others need to start.
+        group.pause()
+        result.launches[arm] = Launch(
+            arm,
+            result.number,
+            startup_seconds=group.startup_seconds(),
+            facts=[rank.facts for rank in group.ranks],
+        )
+
+    def _warm_up(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
+        group, launch = groups[arm], result.launches[arm]
+        self.doing(f"warm up {arm.label}")
+        group.resume()
+        for transfer in self.transfers.get(arm, ()):
+            first = self._series(groups, result, arm, transfer, 0, WARM_UP_REPEATS)
+            self.repeats.setdefault((arm, transfer), affordable_repeats(first))
+        kinds = self._shuffled(self.kinds[arm])
+        for kind in kinds:
+            steps = max(FEWEST_WARM_UP_STEPS, math.ceil(WARM_UP_STEPS / len(kinds)))
+            seconds: list[float] = []
+            while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
+                block = self._block(group, launch, kind, len(seconds), steps)
+                seconds.append(block.seconds)
+                launch.warm_up.append(block)
+        group.pause()
+
+    def _settle_steps(self, result: Round) -> None:
+        """How many steps a block has: long enough on the fastest arm that lives beside, and the
+        same from then on."""
+        for kind in BlockKind:
+            step_seconds = {
+                arm: median(b.seconds / b.steps for b in launch.warm_up if b.kind is kind)
+                for arm, launch in result.launches.items()
+                if any(b.kind is kind for b in launch.warm_up)
+            }
+            for arm in step_seconds:
+                steps = self._steps_of_a_block(min(step_seconds.values()))
+                self.steps.setdefault((arm, kind), steps)
+
+    def _steps_of_a_block(self, step_seconds: float) -> int:
+        """As many as a block has to have."""
+        enough = math.ceil(self.sampling.min_block_seconds / step_seconds)
+        return max(self.sampling.min_block_steps, enough)
+
+    def _visit(
+        self, groups: Mapping[Arm, Group], result: Round, visit: Visit, turn: int, number: int
+    ) -> None:
+        group, launch = groups[visit.arm], result.launches[visit.arm]
+        group.resume()
+        for kind in self._shuffled(visit.kinds):
+            before = self._reading(group)
+            block = self._block(group, launch, kind, turn, self.steps[visit.arm, kind])
+            after = self._reading(group)
+            usage = used(before, after, self._cores_here(visit.arm)) if before and after else None
+            launch.blocks.append(replace(block, visit=number, usage=usage))
+        group.pause()
+
+    def _reading(self, group: Group) -> Reading | None:
+        if self.meter is None:
+            return None
+        here = socket.gethostname()
+        return self.meter.read(rank.pid for rank in group.ranks if rank.host == here)
+
+    def _cores_here(self, arm: Arm) -> int:
+        """How many its ranks on this host compute on; one that ranks share counts for each."""
+        slots, here = self.starter.slots[: arm.world_size], socket.gethostname()
+        return sum(len(slot.cores) for slot in slots if slot.host == here)
+
+    def _exchange(
+        self,
+        groups: Mapping[Arm, Group],
+        result: Round,
+        arm: Arm,
+        transfer: Transfer,
+        turn: int,
+    ) -> None:
+        group = groups[arm]
+        group.resume()
+        repeats = self.repeats[arm, transfer]
+        # Whether the numbers are right is asked once a launch: that takes longer than they do.
+        series = self._series(groups, result, arm, transfer, turn, repeats, check=turn == 0)
+        result.launches[arm].series.append(series)
+        group.pause()
+
+    def _block(
+        self,
+        group: Group,
+        launch: Launch,
+        kind: BlockKind,
+        turn: int,
+        steps: int,
+        wait: bool = False,
+    ) -> Block:
+        deadline_s = self._deadline_s(launch, kind, steps)
+        replies = group.ask("block", deadline_s, kind=kind.value, steps=steps, wait=wait)
+        return Block(kind, turn, steps, replies)
+
+    def _deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:
+        """For that many steps: a launch that is slow, and known to be, does not hang."""
+        known = [b.seconds / b.steps for b in launch.warm_up + launch.blocks if b.kind is kind]
+        known = known or [rank["seconds"] / rank["steps"] for rank in launch.run]
+        pace = median(known) if known else 0.0
+        return max(self.sampling.block_deadline_s, PATIENCE * pace * steps)
+
+    def _series(
+        self,
+        groups: Mapping[Arm, Group],
+        result: Round,
+        arm: Arm,
+        transfer: Transfer,
+        turn: int,
+        repeats: int,
+        check: bool = False,
+    ) -> Series:
+        replies = groups[arm].ask(
+            "collective",
+            self.sampling.block_deadline_s,
+            collective=transfer.collective.value,
+            tensor_bytes=self._tensor_bytes(result, arm, transfer),
+            repeats=repeats,
+            check=check,
+        )
+        return Series(transfer, turn, replies)
+
+    def _tensor_bytes(self, result: Round, arm: Arm, transfer: Transfer) -> list[int]:
+        """Without a framework the gradients are one buffer, as large as the model says that they
+        are: the most that a transport can be asked for at once."""
+        if transfer.tensor_bytes or arm.strategy is not Strategy.BARE:
+            return list(transfer.tensor_bytes)
+        facts = [launch.facts[0] for launch in result.launches.values()]
+        return [fact["gradient_bytes"] for fact in facts if "gradient_bytes" in fact][:1]
+
+    def _all_transfers(self) -> list[Transfer]:
+        return list(dict.fromkeys(t for each in self.transfers.values() for t in each))
+
+    def _finish(self, groups: dict[Arm, Group], result: Round, arm: Arm) -> None:
+        group, launch = groups[arm], result.launches[arm]
+        self.doing(f"check {arm.label}")
+        group.resume()
+        # Every rank looks at all files of the data set, which may lie on a slow network.
+        launch.evidence = group.ask("evidence", self.sampling.startup_deadline_s)
+        if arm in self.check and arm not in self.correctness:
+            launch.correctness = group.ask(
+                "correctness",
+                self.sampling.startup_deadline_s,
+                steps=CORRECTNESS_STEPS,
+                path=str(self.weights(arm)),
+            )
+            self.correctness[arm] = launch
+        group.close(leave_group=self.work is Work.LEDGER)
+        if self.work is Work.LEDGER:
+            launch.marks = group.marks()
+
+    def _shuffled(self, kinds: Collection[BlockKind]) -> list[BlockKind]:
+        return self._in_random_order(sorted(kinds, key=lambda kind: kind.value))
+
+    def _in_random_order(self, things: Sequence[Thing]) -> list[Thing]:
+        shuffled = list(things)
+        self.order.shuffle(shuffled)
+        return shuffled
+
+
+def read_weights(path: Path) -> dict[str, Any]:
+    """Returns the trained weights that an arm has left there, by tensor."""
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+def _blocks_of_turn(result: Round, side: Side, turn: int) -> list[Block]:
+    launch = result.launches.get(side.arm)
+    return [b for b in launch.of_kind(side.kind) if b.turn == turn] if launch else []
+
+
+def _start_of(arms: Iterable[Arm]) -> str:
+    return "start " + ", ".join(arm.label for arm in arms)

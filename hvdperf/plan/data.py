@@ -1,0 +1,107 @@
+"""The training data of a session: which set each network trains on, found and checked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.paths import ROOT
+from hvdperf.plan.arms import Workload
+from hvdperf.worker.dataset_id import dataset_id
+from models import inputs, registry
+from models.inputs import sample_sets
+from models.inputs.errors import DataError
+
+SAMPLES = ROOT / "data" / "samples"
+# Of the data sets that are made of words, the one that language models train on.
+WORDS = "ptb"
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where the training data is. directory is empty for synthetic input. identity: what tells it
+    from another copy (worker/dataset_id.py), and files: of which files there, or of all. located:
+    what was found there (models.inputs.locate); None for synthetic input."""
+
+    dataset: str
+    directory: str
+    classes: int
+    identity: str = ""
+    files: tuple[str, ...] = ()
+    located: Any = None
+
+
+def dataset_of(network: registry.Network, wanted: str) -> str:
+    """The data set that the network trains on where `wanted` is asked for: that one, unless a
+    language model would have to read images. Raises UserError for images made of words."""
+    if network.task.form in known_input(wanted).forms:
+        return wanted
+    if network.task.form is registry.Form.WORDS:
+        return WORDS
+    raise UserError(f"--dataset {wanted}: holds words, and {network.name} trains on images")
+
+
+def known_input(name: str) -> inputs.Input:
+    try:
+        return inputs.find(name)
+    except inputs.UnknownInput as error:
+        raise UserError(f"--dataset: {error}") from None
+
+
+def open_data_sets(
+    workloads: Sequence[Workload], directories: Mapping[str, str]
+) -> dict[str, DataSource]:
+    """The data sets of all workloads, found and checked. directories: where, by name."""
+    names = dict.fromkeys(workload.dataset for workload in workloads)
+    return {name: open_data(name, directories.get(name, "")) for name in names}
+
+
+def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
+    """From `DIR`, the place of that data set, or from `imagenet=DIR,ptb=DIR`."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(equals and name in inputs.INPUTS for name, equals, _ in pairs):
+        return {dataset: text} if text else {}
+    return {name: directory for name, _, directory in pairs}
+
+
+def open_data(dataset: str, directory: str) -> DataSource:
+    """Find and check the training data, the suite's own sample where no directory is given.
+    Raises UserError naming the file that is wrong."""
+    source = known_input(dataset)
+    if not source.needs_data:
+        return DataSource(dataset, "", source.classes)
+    try:
+        path = Path(directory) if directory else sample(dataset)
+        located = inputs.locate(dataset, path)
+        files = _files(located, path)
+        identity = dataset_id(path, files)
+    except (DataError, OSError) as error:
+        raise UserError(f"--data-dir: {error}") from None
+    return DataSource(dataset, str(path.resolve()), source.classes, identity, files, located)
+
+
+def _files(located: Any, directory: Path) -> tuple[str, ...]:
+    """What a data set was found to consist of (models.inputs.locate), by name below the directory:
+    other things may stand there, too."""
+    values = [getattr(located, field.name) for field in fields(located)]
+    each = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return tuple(str(path.relative_to(directory)) for path in each if isinstance(path, Path))
+
+
+def sample(dataset: str) -> Path:
+    """Where the suite's own sample of a data set is; written on first use, and again where another
+    version of the suite has written it."""
+    directory = SAMPLES / dataset
+    if not sample_sets.is_current(directory):
+        # By a process of its own: a JPEG takes TensorFlow to write, which this one never imports.
+        command = [sys.executable, "-m", "models.inputs.sample_sets", str(SAMPLES), dataset]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
+            raise UserError(f"the sample of {dataset} could not be written: {last[0]}")
+    return directory

@@ -1,0 +1,151 @@
+"""What the command line says, checked. Nothing is looked up on the machine here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.plan.arms import Profile, Schedule
+from hvdperf.plan.faults import Fault
+from hvdperf.plan.profile import load_profile
+from hvdperf.worker.protocol import STARTUP, Phase
+from models import registry
+
+LAUNCHERS = ("mpirun", "agents")
+# Rather a slip of the pen than a session.
+LEAST_BUDGET_MINUTES = 0.1
+# Where a rank can be struck by a fault (hvdperf.plan.faults), and what can take longer.
+STRIKING = tuple(
+    phase.value
+    for phase in Phase
+    # Gradients are for the suite's own tests.
+    if phase not in (Phase.LAUNCH, Phase.READY, Phase.GRADIENTS, Phase.END)
+)
+PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line, as it was given; None or empty where it was not."""
+
+    profile: str = "default"
+    np: int | None = None
+    oversubscribe: bool = False
+    world_sizes: str = ""
+    models: str = ""
+    dataset: str = ""
+    data_dir: str = ""
+    batch_size: int | None = None
+    image_size: int | None = None
+    precision: str = "float32"
+    launcher: str = "mpirun"
+    schedule: str = ""
+    budget_minutes: float | None = None
+    thresholds: str = ""
+    results: str = "results"
+    plant: str = ""
+    stack: str = ""
+    against: str = ""
+
+
+def from_command_line(given: Mapping[str, Any]) -> Options:
+    """By name, as pytest parsed it: what may be said several times is a list. Raises UserError."""
+    faults = given["plant"]
+    if len(faults) > 1:
+        raise UserError(
+            f"--plant: given {len(faults)} times, {' and '.join(faults)}; a session plants one "
+            "fault, leave out the others"
+        )
+    return Options(
+        **{**given, "models": ",".join(given["models"]), "plant": faults[0] if faults else ""}
+    )
+
+
+def resolve_profile(options: Options) -> Profile:
+    """The named profile with what the command line changes about it."""
+    profile = load_profile(options.profile)
+    if options.models:
+        names = tuple(name.strip() for name in options.models.split(",") if name.strip())
+        if not names:
+            raise UserError(f"--models {options.models}: names no network")
+        for name in names:
+            known_model(name)
+        names = tuple(dict.fromkeys(names))
+        profile = replace(
+            profile,
+            models=names,
+            oversubscribed=(),
+            representatives={},
+            trials=dict.fromkeys(profile.trials, names),
+            sentinels=(),
+        )
+    if options.world_sizes:
+        profile = replace(profile, world_sizes=parse_world_sizes(options.world_sizes))
+    if options.dataset:
+        profile = replace(profile, dataset=options.dataset)
+    if options.batch_size is not None:
+        positive("--batch-size", options.batch_size)
+        profile = replace(profile, batch=options.batch_size)
+    if options.image_size is not None:
+        positive("--image-size", options.image_size)
+    if options.schedule:
+        profile = replace(profile, schedule=Schedule(options.schedule))
+    if options.budget_minutes is not None:
+        positive("--budget", options.budget_minutes)
+        if options.budget_minutes < LEAST_BUDGET_MINUTES:
+            raise UserError(
+                f"--budget {options.budget_minutes:g}: is {60 * options.budget_minutes:.2g} s, in "
+                "which no rank starts; give minutes, such as 5"
+            )
+        profile = replace(profile, budget_s=60 * options.budget_minutes)
+    return profile
+
+
+def known_model(name: str) -> registry.Network:
+    try:
+        return registry.network(name)
+    except ValueError as error:
+        raise UserError(f"--models: {error}") from None
+
+
+def positive(option: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise UserError(f"{option} {value:g}: must be above zero")
+
+
+def parse_world_sizes(text: str) -> tuple[int, ...]:
+    """From `1,3,7`. Raises UserError."""
+    try:
+        sizes = sorted({int(part) for part in text.split(",") if part.strip()})
+    except ValueError:
+        sizes = []
+    if not sizes or sizes[0] < 1:
+        raise UserError(f"--world-sizes {text}: give positive whole numbers, such as 1,2,4")
+    return tuple(sizes)
+
+
+def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault | None:
+    """Raises UserError also for a fault that could never strike. models, sizes: of the session."""
+    if not text:
+        return None
+    try:
+        fault = Fault.parse(text)
+    except ValueError as error:
+        raise UserError(f"--plant {text}: {error}") from None
+    phases = PROLONGED if fault.kind == "longer" else STRIKING
+    ranks = fault.world_size or max(sizes)
+    never = (
+        (fault.phase not in phases, f"it strikes in {', '.join(phases)}"),
+        (fault.model not in ("", *models), f"the networks of this session are {', '.join(models)}"),
+        (fault.world_size not in (0, *sizes), f"its world sizes are {', '.join(map(str, sizes))}"),
+        (not 0 <= fault.rank < ranks, f"the ranks of this session are 0 to {ranks - 1}"),
+        (fault.changes_nothing, "it would change nothing; give more"),
+        (fault.is_of_exchange and ranks == 1, "one replica alone exchanges nothing"),
+    )
+    for wrong, why in never:
+        if wrong:
+            raise UserError(f"--plant {text}: {why}")
+    return fault

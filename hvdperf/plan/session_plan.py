@@ -1,0 +1,284 @@
+"""What a pytest session is about to measure: options and machine in, slots and comparisons out.
+
+Everything that can be wrong with the input is found here, before anything is launched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdperf.errors import UserError
+from hvdperf.interim import EARLY_LOOKS
+from hvdperf.machine.host import Machine
+from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
+from hvdperf.plan.arms import (
+    SWEEP,
+    Arm,
+    Comparison,
+    Profile,
+    Question,
+    Strategy,
+    Work,
+    Workload,
+    default_world_sizes,
+)
+from hvdperf.plan.data import DataSource, dataset_of, open_data_sets, parse_data_dir
+from hvdperf.plan.faults import Fault
+from hvdperf.plan.options import Options, known_model, parse_fault, resolve_profile
+from hvdperf.plan.other_data import can_swap
+from hvdperf.plan.questions import against
+from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
+from models import inputs, registry
+from models.inputs.errors import DataError
+
+Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What to measure, on what. Nothing has been started yet.
+
+    extents: how large the data sets are, by name and input size.
+    """
+
+    options: Options
+    profile: Profile
+    machine: Machine
+    slots: tuple[Slot, ...]
+    workloads: tuple[Workload, ...]
+    sentinels: tuple[Workload, ...]
+    world_sizes: tuple[int, ...]
+    data: Mapping[str, DataSource]
+    extents: Mapping[tuple[str, int], inputs.Extent]
+    thresholds: Thresholds
+    fault: Fault | None
+
+    def comparisons(
+        self,
+        ask: Ask,
+        smallest: int,
+        largest: float = math.inf,
+        anyway: bool = False,
+        against_from: int | None = None,
+    ) -> list[Comparison]:
+        """What is asked of every workload at every world size at which it makes sense. anyway: also
+        what the profile does not ask, or not of every network. against_from: the smallest size at
+        which two stacks are compared by it, where that is another one."""
+        asked: list[Comparison] = []
+        if self.options.against and against_from is not None:
+            smallest = against_from
+        for workload in (*self.workloads, *self.sentinels):
+            for size in self.world_sizes:
+                if smallest <= size <= largest:
+                    answer = ask(workload, size)
+                    asked += [answer] if isinstance(answer, Comparison) else answer
+        if self.options.against:
+            asked = [other for other in map(against, asked) if other is not None]
+        return [
+            comparison
+            # Each once: a sweep is the same whichever the workload.
+            for comparison in dict.fromkeys(asked)
+            if (self._wanted(comparison) or (anyway and self._can_be_shown(comparison)))
+            and self._possible(comparison)
+        ]
+
+    def _wanted(self, comparison: Comparison) -> bool:
+        """Whether the profile asks it, and of that network."""
+        question, model = comparison.question, comparison.workload.model
+        if comparison.is_trial:
+            return model in self.profile.trials.get(comparison.variant, ())
+        if self.profile.questions and question not in self.profile.questions:
+            return False
+        if comparison.workload == SWEEP:
+            return True
+        return model in self.profile.representatives.get(question, (model,))
+
+    def _can_be_shown(self, comparison: Comparison) -> bool:
+        """Whether it says something of that network that the profile does not ask. What is planted,
+        and two groups of one arm, say as much of one as of all; a profile may name which."""
+        if comparison.is_trial and self.profile.trials:
+            return False
+        alike = comparison.is_trial or comparison.question is Question.SAME
+        return not alike or comparison.workload == self.workloads[0]
+
+    def _possible(self, comparison: Comparison) -> bool:
+        size = comparison.world_size
+        question, model = comparison.question, comparison.workload.model
+        if question.work is Work.COLLECTIVES and not self._has_bare_transport():
+            return False
+        if comparison.workload == SWEEP:
+            return True
+        wants_other_data = comparison.candidate.arm.planted == "data"
+        if wants_other_data and not self._has_other_data(comparison.workload.dataset):
+            return False
+        if model in [sentinel.model for sentinel in self.sentinels]:
+            return question is Question.STARTUP_TRACE
+        if not all(self._can_run(arm) for arm in comparison.arms):
+            return False
+        if question is Question.PARITY:
+            return size >= self.profile.parity_from
+        if question is Question.STRONG_SCALING:
+            return size <= comparison.workload.batch
+        if question is Question.SAME or comparison.is_trial:
+            # Where replicas share cores nothing is judged by its speed.
+            return size not in self.oversubscribed_sizes()
+        if question is Question.BOUND:
+            # Of words, the rows of a table are exchanged that were looked up, and not all of it.
+            return registry.network(model).task is not registry.Task.LANGUAGE
+        if question.work is Work.EPOCHS:
+            return self._can_validate(comparison.workload, size)
+        return True
+
+    def _has_other_data(self, dataset: str) -> bool:
+        """Whether a rank can be given other data: made beside the session, of files that can take
+        each other's place."""
+        one_host = nodes(self.slots, len(self.slots)) == 1
+        return one_host and can_swap(self.data[dataset].directory)
+
+    def check_other_data(self, fault: Fault) -> None:
+        """Raises UserError where what it strikes cannot be given other data."""
+        for workload in self.workloads:
+            struck = fault.model in ("", workload.model)
+            if struck and not self._has_other_data(workload.dataset):
+                raise UserError(
+                    f"--plant {self.options.plant}: no two files of {workload.dataset} are equally "
+                    "large on one host, so none can take the other's place; plant it into "
+                    "--dataset cifar10, on one host"
+                )
+
+    def _has_bare_transport(self) -> bool:
+        """Whether Horovod runs over one that can be used without it, by mpi4py."""
+        return self.options.launcher == "mpirun"
+
+    def _can_run(self, arm: Arm) -> bool:
+        """Whether Horovod, the strategy and the network have that way of training."""
+        if arm.strategy is Strategy.MIRRORED:
+            # One process, so it has one host, and takes no GPU twice.
+            shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, arm.world_size)
+            return nodes(self.slots, arm.world_size) == 1 and not shares_gpu
+        if arm.exchange == "adasum":
+            # It halves the group again and again, which Horovod does over MPI only.
+            power_of_two = arm.world_size & (arm.world_size - 1) == 0
+            return power_of_two and self.options.launcher == "mpirun"
+        if arm.exchange == "dense":
+            # The gradient of an embedding is the rows that were looked up.
+            return registry.network(arm.workload.model).task is registry.Task.LANGUAGE
+        if arm.workload.precision == "mixed_float16":
+            # Without a GPU it takes 30 to 60 times as long as float32: only if the user wants it.
+            return bool(self.machine.gpus) or self.options.precision == "mixed_float16"
+        return True
+
+    def _can_validate(self, workload: Workload, world_size: int) -> bool:
+        """Whether there is a sample to validate on for every rank, and a way to tell how good a
+        model is."""
+        adversarial = registry.network(workload.model).task is registry.Task.ADVERSARIAL
+        held_out = self.extents[workload.dataset, workload.input_size].validation
+        return not adversarial and (held_out is None or held_out >= world_size)
+
+    def oversubscribed_sizes(self) -> list[int]:
+        return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
+
+    def describe(self) -> list[str]:
+        """A few lines for people: what will be measured, on what, for how long."""
+        sizes = [
+            f"{size} (oversubscribed)" if size in self.oversubscribed_sizes() else str(size)
+            for size in self.world_sizes
+        ]
+        sampling, schedule = self.profile.sampling, self.profile.schedule
+        first = EARLY_LOOKS[0] if sampling.early else sampling.looks[0]
+        return [
+            f"profile {self.profile.name}: {', '.join(self.profile.models)}; "
+            f"{', '.join(self.data)}, batch {self.profile.batch} per replica",
+            f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
+            f"{self.options.launcher}, schedule {schedule.value}",
+            f"PASS after {first} rounds or more, FAIL after "
+            f"{' or '.join(map(str, sampling.looks))}; {sampling.turns_min} to "
+            f"{sampling.turns_max} turns a round; budget {self.profile.budget_s / 60:.3g} min",
+            f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
+        ]
+
+
+def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -> Campaign:
+    """Check everything and settle what will be measured. Raises UserError, one line."""
+    profile = resolve_profile(options)
+    slots = place(offers)
+    sizes = profile.world_sizes or default_world_sizes(len(slots))
+    too_large = [size for size in sizes if size > len(slots)]
+    if too_large and options.world_sizes:
+        raise UserError(
+            f"--world-sizes {options.world_sizes}: this session has {len(slots)} slots; start it "
+            f"with mpirun -np {max(sizes)}, or add --np {max(sizes)} --oversubscribe"
+        )
+    sizes = tuple(size for size in sizes if size <= len(slots))
+    if not sizes:
+        raise UserError(
+            f"profile {profile.name}: none of its world sizes {profile.world_sizes} fits the "
+            f"{len(slots)} slots of this session"
+        )
+    workloads, sentinels = (
+        tuple(_workload(name, profile, options) for name in names)
+        for names in (profile.models, profile.sentinels)
+    )
+    every = (*workloads, *sentinels)
+    data = open_data_sets(every, parse_data_dir(options.data_dir, profile.dataset))
+    planned = Campaign(
+        options=options,
+        profile=profile,
+        machine=machine,
+        slots=slots,
+        workloads=workloads,
+        sentinels=sentinels,
+        world_sizes=sizes,
+        data=data,
+        extents=_extents(every, data, max(sizes)),
+        thresholds=(
+            load_thresholds(Path(options.thresholds)) if options.thresholds else select(machine)
+        ),
+        fault=parse_fault(options.plant, [w.model for w in workloads], sizes),
+    )
+    if planned.fault is not None and planned.fault.kind == "data":
+        planned.check_other_data(planned.fault)
+    return planned
+
+
+def _workload(name: str, profile: Profile, options: Options) -> Workload:
+    network = known_model(name)
+    input_size = network.input_size
+    if options.image_size is not None and network.task is registry.Task.CLASSIFICATION:
+        input_size = options.image_size
+        if input_size < network.smallest:
+            raise UserError(
+                f"--image-size {input_size}: {name} takes images of {network.smallest} pixels a "
+                "side, or more"
+            )
+    return Workload(
+        model=name,
+        dataset=dataset_of(network, profile.dataset),
+        input_size=input_size,
+        batch=profile.batch,
+        precision=options.precision,
+    )
+
+
+def _extents(
+    workloads: Sequence[Workload], data: Mapping[str, DataSource], ranks: int
+) -> dict[tuple[str, int], inputs.Extent]:
+    """How large the workloads' data sets are. Raises UserError for one that so many ranks cannot
+    train on: each reads a part of its own."""
+    extents = {}
+    try:
+        for workload in workloads:
+            name, size = workload.dataset, workload.input_size
+            extents[name, size] = inputs.extent(name, data[name].located, size)
+    except DataError as error:
+        raise UserError(f"--data-dir: {error}") from None
+    for (name, _), extent in extents.items():
+        if extent.train is not None and extent.train < ranks:
+            raise UserError(
+                f"--data-dir: {data[name].directory}: {extent.train} training samples cannot be "
+                f"shared by {ranks} ranks; use more data, or --world-sizes up to {extent.train}"
+            )
+    return extents

@@ -1,0 +1,116 @@
+"""From what a machine has measured to a rule that its unchanged builds PASS.
+
+A floor is the lower of two: the median less 3 points, and the floor that PASSes in 95 % of
+sessions. The latter comes from the verdict's own rule (hvdperf.verdict): a session PASSes if its
+lower bound reaches the floor, and for n rounds of normal noise with the measured spread s around
+the median m that bound is m + s L, with L the bound of n standard normal observations. So the
+logarithm of the floor is m + s q with q the 5 % quantile of L, taken from 4,000 simulated sessions
+with a fixed seed. Earlier looks are left out, for they can do little but add PASSes.
+
+A ceiling is the higher of two likewise: the median and 3 %, and exp(m - s q).
+
+A band is symmetric around 1 on the logarithmic scale, and reaches as far as the farther of two:
+1/0.95, and |m| + s q with q the 95 % quantile of the farther of the two bounds.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from functools import cache
+from statistics import median
+
+from hvdperf.plan.arms import Question
+from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
+from hvdperf.verdict import Band, Ceiling, Floor, Rule
+
+POINTS_BELOW = 0.03
+PASS_SHARE = 0.95
+NARROWEST_BAND = 0.95
+_SESSIONS = 4000
+# So that 0.87, computed as 0.8699999999999999, stays 0.87.
+_ROUNDING = 1e-9
+_SEED = 20181231
+_FLOOR_ALPHA = Floor.at(1.0).alpha
+_BAND_ALPHA = Band(1.0, 1.0).alpha
+
+
+def proposed_rule(question: Question, observations: Sequence[float], rounds: int) -> Rule:
+    """The rule for sessions of so many rounds; observations are ln ratios of unchanged builds.
+
+    Its figures have three decimals, rounded to the side on which more PASSes. Raises
+    NotMeasurable if an observation is not finite, if there is none, or if so few rounds bound
+    nothing (fewest_rounds).
+    """
+    if rounds < fewest_rounds(question):
+        raise NotMeasurable(f"{rounds} rounds bound nothing, it takes {fewest_rounds(question)}")
+    if not observations or not all(map(math.isfinite, observations)):
+        raise NotMeasurable("no observation, or one that is not finite")
+    centre, noise = median(observations), spread(observations)
+    rule = rule_of(question)
+    if rule is Band:
+        reach = abs(centre) + noise * _farther_bound(rounds)
+        high = _up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
+        return Band(_down(1 / high), high)
+    if rule is Ceiling:
+        highest = max(
+            math.exp(centre) * (1 + POINTS_BELOW), math.exp(centre - noise * _lower_bound(rounds))
+        )
+        return ceiling(question, _three_digits_up(highest))
+    floor = min(math.exp(centre) - POINTS_BELOW, math.exp(centre + noise * _lower_bound(rounds)))
+    return Floor.at(min(max(_down(floor), 0.001), 1.0))
+
+
+def rule_of(question: Question) -> type[Rule]:
+    """The kind of rule that a question's figure is held against."""
+    if question in (Question.PARITY, Question.SAME) or question.is_convergence:
+        return Band
+    if question in (Question.MEMORY, Question.FRAMEWORK_TAX, Question.BOUND):
+        return Ceiling
+    return Ceiling if question.is_startup else Floor
+
+
+def ceiling(question: Question, at_most: float) -> Ceiling:
+    """In the unit of the question's figure."""
+    return Ceiling(at_most, unit="s" if question.is_startup else "")
+
+
+def fewest_rounds(question: Question) -> int:
+    """How many rounds it takes until a verdict's bounds are finite."""
+    alpha = _BAND_ALPHA if rule_of(question) is Band else _FLOOR_ALPHA
+    return fewest_bounded(alpha)
+
+
+@cache
+def _lower_bound(rounds: int) -> float:
+    """What the lower bound of standard normal observations reaches in PASS_SHARE of sessions."""
+    bounds = sorted(hodges_lehmann(session, _FLOOR_ALPHA).lower for session in _sessions(rounds))
+    return bounds[math.floor((1 - PASS_SHARE) * _SESSIONS)]
+
+
+@cache
+def _farther_bound(rounds: int) -> float:
+    """Within which distance of 0 both bounds are in PASS_SHARE of sessions."""
+    intervals = [hodges_lehmann(session, _BAND_ALPHA) for session in _sessions(rounds)]
+    distances = sorted(max(-interval.lower, interval.upper) for interval in intervals)
+    return distances[math.ceil(PASS_SHARE * _SESSIONS)]
+
+
+def _sessions(rounds: int) -> list[list[float]]:
+    noise = random.Random(_SEED)
+    return [[noise.gauss(0.0, 1.0) for _ in range(rounds)] for _ in range(_SESSIONS)]
+
+
+def _down(value: float) -> float:
+    return math.floor(value * 1000 + _ROUNDING) / 1000
+
+
+def _three_digits_up(seconds: float) -> float:
+    """A phase takes microseconds or minutes: the digits are significant ones."""
+    digits = 2 - math.floor(math.log10(seconds))
+    return math.ceil(seconds * 10.0**digits - _ROUNDING) / 10.0**digits
+
+
+def _up(value: float) -> float:
+    return math.ceil(value * 1000 - _ROUNDING) / 1000

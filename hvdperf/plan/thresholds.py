@@ -1,0 +1,293 @@
+"""What a figure has to reach, a TOML file a machine class: ci/thresholds/*.toml.
+
+Each file says which machines it is for and what their figures have to reach::
+
+    label = "nodes with V100"
+    [match]
+    device = "gpu"            # or "cpu"
+    gpu_name = "V100"         # optional, as cpu_model: a part of the name, in any case
+    [thresholds]
+    # "question/model/world size/nodes" = floor, ceiling (start-ups, memory, tax), or [low, high]
+    "weak_scaling/vgg_16/np*/one-node" = 0.70
+    "weak_scaling/vgg_16/np*/*-nodes" = 0.60
+    "exchange:fp16/*/np*/*" = 0.50    # of one variant; "exchange/..." is of all
+
+Of each of the four parts ``*`` stands for anything, and the first line that matches wins.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from hvdperf.errors import UserError
+from hvdperf.machine.host import Machine
+from hvdperf.machine.placement import Slot, nodes
+from hvdperf.paths import ROOT
+from hvdperf.plan.arms import SWEEP, Comparison, Question
+from hvdperf.plan.threshold_proposal import ceiling, fewest_rounds, proposed_rule, rule_of
+from hvdperf.stats import NotMeasurable, spread
+from hvdperf.toml_file import Table, is_number, read_toml, shown
+from hvdperf.verdict import Band, Ceiling, Floor, Rule
+
+THRESHOLDS = ROOT / "ci" / "thresholds"
+
+
+class Case(NamedTuple):
+    """What a comparison is looked up by. nodes: how many. variant: which of several that are asked
+    about at once, such as a way of exchanging gradients."""
+
+    question: Question
+    model: str
+    world_size: int
+    nodes: int
+    variant: str = ""
+
+    @property
+    def parts(self) -> tuple[str, str, str, str]:
+        """In the words of the files: ("weak_scaling", "vgg_16", "np4", "one-node")."""
+        question = f"{self.question.value}:{self.variant}" if self.variant else self.question.value
+        where = "one-node" if self.nodes == 1 else f"{self.nodes}-nodes"
+        return question, self.model, f"np{self.world_size}", where
+
+
+_FEWEST_OBSERVATIONS = 4
+_NAMES = {"gpu": ("device", "gpu_name", "cpu_model"), "cpu": ("device", "cpu_model")}
+_NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
+_SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
+_NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
+_SHAPE = '"question/model/npN/one-node", as in "weak_scaling/vgg_16/np*/one-node"'
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of [thresholds]: a pattern of four parts, and the rule for what matches it."""
+
+    pattern: tuple[str, str, str, str]
+    rule: Rule
+
+    def matches(self, case: tuple[str, str, str, str]) -> bool:
+        question, *rest = case
+        if ":" not in self.pattern[0]:
+            question = question.partition(":")[0]
+        return all(map(fnmatchcase, (question, *rest), self.pattern))
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The lines of one machine class. path: its file, or where it belongs if there is none."""
+
+    label: str
+    path: Path
+    lines: tuple[Line, ...] = ()
+
+    def rule(self, case: Case) -> Rule | None:
+        """The first line for this case; None if nobody has said what it should reach."""
+        return next((line.rule for line in self.lines if line.matches(case.parts)), None)
+
+    def pasteable_line(self, case: Case, observations: Sequence[float]) -> str:
+        """The line to paste at the end of the file, from what was measured.
+
+        observations: ln ratios, one a round. Empty if nothing can be proposed from them.
+        """
+        usable = [value for value in observations if math.isfinite(value)]
+        if not usable:
+            return ""
+        rounds = max(len(usable), fewest_rounds(case.question))
+        return _written(case, proposed_rule(case.question, usable, rounds))
+
+
+def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
+    """What a comparison is looked up by."""
+    question, size = comparison.question, comparison.world_size
+    variant = comparison.variant if question.has_variants else ""
+    return Case(question, comparison.workload.model, size, nodes(slots, size), variant)
+
+
+def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: Machine) -> str:
+    """A file of thresholds for machines like this one, that unchanged builds PASS
+    (hvdperf.plan.threshold_proposal).
+
+    observations: ln ratios of each case, from as many sessions as there are. rounds: how many a
+    session can afford. Raises UserError for a case with fewer than 4 observations, which tell no
+    spread, or with one that is not finite, and for too few rounds to bound anything.
+    """
+    kind, name = _class(machine)
+    lines = [
+        f"label = {json.dumps(f'{machine.description} (proposed)', ensure_ascii=False)}",
+        "",
+        "[match]",
+        f'device = "{kind}"',
+        f"{_NAME_OF[kind]} = {json.dumps(name, ensure_ascii=False)}",
+        "",
+        "[thresholds]",
+    ]
+    for case, values in observations.items():
+        if len(values) < _FEWEST_OBSERVATIONS:
+            raise UserError(
+                f"{_key(case)}: {len(values)} observations tell no spread; measure "
+                f"{_FEWEST_OBSERVATIONS} rounds at least"
+            )
+        try:
+            rule = proposed_rule(case.question, values, rounds)
+        except NotMeasurable as error:
+            raise UserError(f"{_key(case)}: no threshold can be proposed: {error}") from None
+        lines.append(
+            f"# median {math.exp(median(values)):.3f}, spread {100 * spread(values):.1f} %, "
+            f"{len(values)} observations"
+        )
+        lines.append(_written(case, rule))
+    return "\n".join(lines) + "\n"
+
+
+def _key(case: Case) -> str:
+    return "/".join(case.parts)
+
+
+def _written(case: Case, rule: Rule) -> str:
+    """A line of [thresholds]."""
+    if isinstance(rule, Band):
+        return f'"{_key(case)}" = [{rule.low}, {rule.high}]'
+    value = rule.pass_from if isinstance(rule, Floor) else rule.at_most
+    return f'"{_key(case)}" = {value}'
+
+
+def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
+    """The thresholds of the class that the machine belongs to.
+
+    Of the files that match, the most specific: the one that asks for more. Without any there are
+    no thresholds, and the label says so. Raises UserError for a malformed file and for two that
+    are equally specific.
+    """
+    matching = []
+    for path in sorted(directory.glob("*.toml")):
+        table = read_toml(path)
+        thresholds = _load(path, table)
+        specificity = _specificity(table.table("match"), machine)
+        if specificity is not None:
+            matching.append((specificity, thresholds))
+    if not matching:
+        return _no_class(machine, directory)
+    best = max(specificity for specificity, _ in matching)
+    chosen = [thresholds for specificity, thresholds in matching if specificity == best]
+    if len(chosen) > 1:
+        files = " and ".join(shown(thresholds.path) for thresholds in chosen)
+        raise UserError(
+            f"{files} match {machine.description} equally well: say more in one's [match], "
+            "or choose with --thresholds"
+        )
+    return chosen[0]
+
+
+def load_thresholds(path: Path) -> Thresholds:
+    """The thresholds of one file, whichever machine it is for. Raises UserError if malformed."""
+    return _load(path, read_toml(path))
+
+
+def _class(machine: Machine) -> tuple[str, str]:
+    """Device, and the name of what is trained on."""
+    return ("gpu", machine.gpus[0].name) if machine.gpus else ("cpu", machine.cpu_model)
+
+
+def _no_class(machine: Machine, directory: Path) -> Thresholds:
+    kind, name = _class(machine)
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    label = f"none: no file in {shown(directory)} is for {machine.description}"
+    return Thresholds(label, directory / f"{kind}-{slug}.toml")
+
+
+def _specificity(match: Table, machine: Machine) -> tuple[int, int] | None:
+    """How many names the file asks for and how long they are; None if one does not fit."""
+    if match.string("device") != ("gpu" if machine.gpus else "cpu"):
+        return None
+    names = {
+        "gpu_name": [gpu.name for gpu in machine.gpus],
+        "cpu_model": [machine.cpu_model],
+    }
+    asked = [(key, match.string(key)) for key in names if key in match]
+    for key, part in asked:
+        if not all(part.lower() in name.lower() for name in names[key]):
+            return None
+    return len(asked), sum(len(part) for _, part in asked)
+
+
+def _load(path: Path, table: Table) -> Thresholds:
+    table.only(("label", "match", "thresholds"))
+    match = table.table("match")
+    device = match.string("device")
+    if device not in _NAMES:
+        raise match.error(f'must be "cpu" or "gpu", not "{device}"', "device")
+    match.only(_NAMES[device])
+    if "thresholds" not in table:
+        raise table.error("the table [thresholds] is missing")
+    if table.names[-1] != "thresholds":
+        raise table.error(
+            "must be the last table, so that a line pasted at the end of the file is in it",
+            "thresholds",
+        )
+    values = table.table("thresholds")
+    lines = tuple(_line(values, key) for key in values.names)
+    return Thresholds(table.string("label"), path, lines)
+
+
+def _line(table: Table, key: str) -> Line:
+    parts = key.split("/")
+    if len(parts) != 4:
+        raise table.error(f"must be {_SHAPE}", key)
+    question, model, size, where = parts
+    known_as = question.partition(":")[0]
+    questions = [known for known in Question if fnmatchcase(known.value, known_as)]
+    if not questions:
+        known = ", ".join(question.value for question in Question)
+        raise table.error(f"unknown question {question!r}; known are {known}", key)
+    _check_model(table, key, model)
+    if not _SIZE.fullmatch(size):
+        raise table.error(f'the world size must be "np4", "np*" or "*", not "{size}"', key)
+    if not _NODES.fullmatch(where):
+        raise table.error(
+            f'the nodes must be "one-node", "2-nodes", "*-nodes" or "*", not "{where}"', key
+        )
+    return Line((question, model, size, where), _rule(table, key, questions))
+
+
+def _check_model(table: Table, key: str, pattern: str) -> None:
+    # Here and not above: the rules of this file can be used without the models.
+    from models.registry import NETWORKS
+
+    known = (*NETWORKS, SWEEP.model)
+    if not re.fullmatch(r"[\w.*-]+", pattern) or not any(
+        fnmatchcase(name, pattern) for name in known
+    ):
+        raise table.error(f"no model {pattern!r}; known are {', '.join(known)}", key)
+
+
+def _rule(table: Table, key: str, questions: Sequence[Question]) -> Rule:
+    value = table.value(key)
+    kinds = {rule_of(question) for question in questions}
+    if len(kinds) > 1:
+        names = " and ".join(sorted(f"a {kind.__name__.lower()}" for kind in kinds))
+        raise table.error(f"{names} are not written alike: two lines", key)
+    if kinds == {Band}:
+        return _band(table, key, value)
+    if kinds == {Ceiling}:
+        if not is_number(value) or not 0 < value < math.inf:
+            raise table.error(f"a ceiling is a number above 0, not {value!r}", key)
+        return ceiling(questions[0], float(value))
+    if not is_number(value) or not 0 < value <= 1:
+        raise table.error(f"a floor is a number above 0 and up to 1, not {value!r}", key)
+    return Floor.at(float(value))
+
+
+def _band(table: Table, key: str, value: object) -> Band:
+    if isinstance(value, list) and len(value) == 2 and all(map(is_number, value)):
+        low, high = value
+        if 0 < low < 1 < high:
+            return Band(float(low), float(high))
+    raise table.error(f"a band is [low, high] with 0 < low < 1 < high, not {value!r}", key)

@@ -1,0 +1,114 @@
+"""The commands that show what sessions have measured."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from hvdperf.cli import REFUSED, Commands, complain
+from hvdperf.errors import UserError
+from hvdperf.report.compare import comparison
+from hvdperf.report.content import Report
+from hvdperf.report.places import REPORTS, RESULTS, results_of
+from hvdperf.report.prediction_text import forecast
+from hvdperf.report.published_table import PRINTED, REQUIRED, explain, lines, read_table
+from hvdperf.report.session import session_report
+from hvdperf.report.sources import newest_session, read_sources
+from hvdperf.report.writing import FORMATS, write
+from hvdperf.results.archive import read_session
+
+
+def add_to(commands: Commands) -> None:
+    """Add report, compare, predict and explain."""
+    add = commands.add_parser("report", help="a session as one page, or as tables")
+    add.add_argument(
+        "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
+    )
+    add.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="DIR", help="of the newest session"
+    )
+    _add_output(add)
+    add.set_defaults(command=report_session)
+
+    add = commands.add_parser("compare", help="two sessions side by side")
+    add.add_argument("first", type=Path, metavar="A", help="such as results/runs/...")
+    add.add_argument("second", type=Path, metavar="B")
+    _add_output(add)
+    add.set_defaults(command=compare_sessions)
+
+    add = commands.add_parser(
+        "predict",
+        help="efficiency at more nodes, by a model",
+        description="Efficiency of weak scaling at twice and four times the nodes, by a model: the "
+        "trend of the largest size and of half of it. Nothing where all was measured on one node.",
+    )
+    add.add_argument("session", type=Path, metavar="SESSION", help="such as results/runs/...")
+    add.set_defaults(command=predict)
+
+    add = commands.add_parser(
+        "explain",
+        help="why the two speedups of a published table differ",
+        description="Why the speedups by speed and by time of a published table differ. FILE: a "
+        f"JSON object with the lists {', '.join(REQUIRED)}, and {' and '.join(PRINTED)} where "
+        "they were printed.",
+    )
+    add.add_argument("file", type=Path, metavar="FILE", help="such as tests/published/lab11.json")
+    add.set_defaults(command=explain_table)
+
+
+def _add_output(add: argparse.ArgumentParser) -> None:
+    add.add_argument("--format", choices=FORMATS, default="html", help="default: html")
+    add.add_argument(
+        "--out",
+        type=Path,
+        metavar="PATH",
+        help="file, of csv a directory; default: below results/report, or stdout for text",
+    )
+
+
+def report_session(arguments: argparse.Namespace) -> int:
+    directory = arguments.session or newest_session(arguments.results)
+    results = results_of(directory)
+    sources = read_sources(directory, results)
+    name = directory.resolve().name
+    return _written(session_report(sources), arguments, results / REPORTS / name)
+
+
+def compare_sessions(arguments: argparse.Namespace) -> int:
+    first, second = (read_session(each) for each in (arguments.first, arguments.second))
+    names = "-and-".join(each.directory.resolve().name for each in (first, second))
+    place = results_of(arguments.second) / REPORTS / names
+    return _written(comparison(first, second), arguments, place)
+
+
+def _written(report: Report, arguments: argparse.Namespace, place: Path) -> int:
+    for line in report.left_out:
+        complain(line)
+    print(write(report, arguments.format, arguments.out, place))
+    return 0
+
+
+def predict(arguments: argparse.Namespace) -> int:
+    archive = read_session(arguments.session)
+    found = forecast(archive)
+    for line in filter(None, (archive.unfinished, *archive.left_out, *found.refusals)):
+        complain(line)
+    for line in found.lines:
+        print(line)
+    return REFUSED if found.refusals else 0
+
+
+def explain_table(arguments: argparse.Namespace) -> int:
+    path: Path = arguments.file
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path}: nested more deeply than any table") from None
+    if not isinstance(document, dict):
+        raise UserError(f"{path}: is no JSON object")
+    for line in lines(explain(read_table(document, str(path)))):
+        print(line)
+    return 0

@@ -1,0 +1,346 @@
+"""Two sessions side by side, as a report: A is the one that is named first, B is held against it.
+
+Nothing is judged, so the report has no verdict; its counts, and the board's column "verdict", are
+B's (A's is "verdict_a"), and None where a case is only in A. Figures of different fingerprints are
+different series: they are shown, below the list of what differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from hvdperf.report import plots
+from hvdperf.report.content import (
+    CaseNote,
+    Column,
+    Figure,
+    Plot,
+    Report,
+    Row,
+    Section,
+    Table,
+    Value,
+)
+from hvdperf.report.numbers import cells_of
+from hvdperf.report.pairs import Changed, Kind, Pair, of_logarithms, pairs
+from hvdperf.report.words import plural, question_of, shown, workload_labels
+from hvdperf.results.archive import Archive, Case
+from hvdperf.results.fingerprint import differences
+from hvdperf.results.throughput import throughputs
+from hvdperf.session.terminal.baseline import baseline_session
+from hvdperf.stats import Interval
+from hvdperf.verdict import Verdict
+
+_RATIO = (
+    Column("ratio", "B / A", digits=3),
+    Column("lower", "lower", digits=3),
+    Column("upper", "upper", digits=3),
+    Column("word", "B's figure is"),
+)
+_CHANCE = (
+    "An interval misses with 5 %: of 20 figures that did not change, one is expected to look as if "
+    "it had. What else was otherwise on the machine is in the ratio, too."
+)
+
+
+def comparison(a: Archive, b: Archive) -> Report:
+    """a: the session that is named first. Raises UserError if one of them has no case."""
+    for archive in (a, b):
+        baseline_session(archive, asked_by="")
+    found = pairs(a, b)
+    changed = differences(_fingerprint(a), _fingerprint(b))
+    return Report(
+        title=f"{_name(a)} (A) and {_name(b)} (B)",
+        verdict=None,
+        counts=Counter(case.verdict for case in b.cases),
+        facts=_facts(a, b, found, changed),
+        warnings=tuple(_warnings(a, b, changed)),
+        board=_board(found),
+        notes=tuple(_notes(found)),
+        sections=(_ratios(found), _throughputs(a, b)),
+        left_out=(*a.left_out, *b.left_out),
+    )
+
+
+def _facts(a: Archive, b: Archive, found: Sequence[Pair], changed: Sequence[str]) -> dict[str, str]:
+    kinds = Counter(pair.changed.kind for pair in found)
+    both = len(found) - kinds[Kind.ONLY_A] - kinds[Kind.ONLY_B]
+    return {
+        "A": _session(a),
+        "B": _session(b),
+        "cases": f"{both} in both, {kinds[Kind.ONLY_A]} only in A, {kinds[Kind.ONLY_B]} only in B",
+        "series": "two: what differs is in the warnings" if changed else "one",
+    }
+
+
+def _session(archive: Archive) -> str:
+    """Such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3 PASS`."""
+    known, profile = _fingerprint(archive), ""
+    if archive.session is not None:
+        profile = f"profile {archive.session['profile']}, "
+    gpus = f", {plural(known['gpus'], 'GPU')}" if known["gpus"] else ""
+    counted = Counter(case.verdict for case in archive.cases)
+    verdicts = ", ".join(f"{counted[v]} {v.value}" for v in Verdict if counted[v])
+    return (
+        f"{_name(archive)}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
+        f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}: {verdicts}"
+    )
+
+
+def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
+    if changed:
+        yield (
+            "A and B are different series, shown side by side for what they are worth. "
+            "From A to B there changed:"
+        )
+        yield from changed
+    if _name(a) == _name(b):
+        yield "A and B are the same session"
+    for name, archive in (("A", a), ("B", b)):
+        if archive.session is None:
+            yield f"{name} has no session.json that can be read"
+        elif archive.session["asked"].get("plant"):
+            yield f"{archive.session['asked']['plant']} was planted into {name}"
+        if archive.unfinished:
+            yield f"{name}: {archive.unfinished}"
+    ours, theirs = _against(a), _against(b)
+    if ours != theirs:
+        yield f"A holds its figures against {ours}, B against {theirs}"
+
+
+def _against(archive: Archive) -> str:
+    """The stack of --against, with what differs there from the session's own."""
+    session = archive.session
+    if session is None or session["against"] is None:
+        return "no other stack"
+    differs = "; ".join(session["changed"]) or "nothing differs"
+    return f"{session['against']} ({differs})"
+
+
+def _board(found: Sequence[Pair]) -> Figure:
+    columns = (
+        Column("verdict_a", "verdict A"),
+        Column("verdict", "verdict B"),
+        Column("question", "question"),
+        Column("model", "network"),
+        Column("world_size", "replicas"),
+        *_figure_columns("a"),
+        *_figure_columns("b"),
+        *_RATIO,
+        Column("case", "case"),
+    )
+    labels = workload_labels(pair.case.workload for pair in found)
+    rows: list[Row] = [
+        {
+            "verdict": _word(pair.b),
+            "verdict_a": _word(pair.a),
+            "question": question_of(pair.case),
+            "model": labels[pair.case.workload],
+            "world_size": pair.case.world_size,
+            **cells_of(_figure_of(pair.a), "figure_a", "lower_a", "upper_a"),
+            **cells_of(_figure_of(pair.b), "figure_b", "lower_b", "upper_b"),
+            **_changed_cells(pair.changed),
+            "case": pair.case.name,
+        }
+        for pair in found
+    ]
+    return Figure("board", "All cases", _says_cases(found), Table(columns, tuple(rows)))
+
+
+def _word(case: Case | None) -> str | None:
+    return None if case is None else case.verdict.value
+
+
+def _figure_of(case: Case | None) -> Interval | None:
+    return None if case is None else case.figure
+
+
+def _figure_columns(side: str) -> tuple[Column, ...]:
+    return (
+        Column(f"figure_{side}", f"figure {side.upper()}", digits=3),
+        Column(f"lower_{side}", f"lower {side.upper()}", digits=3, hidden=True),
+        Column(f"upper_{side}", f"upper {side.upper()}", digits=3, hidden=True),
+    )
+
+
+def _says_cases(found: Sequence[Pair]) -> str:
+    return _says("case", {pair.case.name: pair.changed for pair in found})
+
+
+def _says(what: str, changes: Mapping[str, Changed]) -> str:
+    """How many of each kind there are, and which is farthest from 1. changes: by name."""
+    kinds = Counter(changed.kind for changed in changes.values())
+    counted = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
+    said = f"Of {plural(len(changes), what)}, B's figure is: {counted or 'none'}."
+    sure = {
+        name: changed.ratio
+        for name, changed in changes.items()
+        if changed.kind in (Kind.HIGHER, Kind.LOWER) and changed.ratio is not None
+    }
+    if not sure:
+        return said
+    name, most = max(sure.items(), key=lambda item: abs(math.log(item[1].estimate)))
+    return f"{said} The largest change is that of {name}, to {shown(most)} of A's."
+
+
+def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
+    """Of the cases that B has, what their figures do not tell."""
+    for pair in found:
+        if pair.b is None:
+            continue
+        told = [f"{pair.changed.word}."] if pair.changed.why else []
+        for name, case in (("A", pair.a), ("B", pair.b)):
+            if case is not None and case.reason:
+                told.append(f"{name}, {case.verdict.value}: {case.reason}")
+        output = pair.b.document["failure"]["stderr_tail"] if pair.b.failed else ()
+        if told or output:
+            yield CaseNote(pair.b.name, pair.b.verdict, tuple(told), tuple(output))
+
+
+def _ratios(found: Sequence[Pair]) -> Section:
+    """Every case that both sessions have a figure of."""
+    compared = [pair for pair in found if pair.changed.ratio is not None]
+    intro = (
+        "B's figure over A's: above 1 it is higher, which is better of an efficiency and worse of "
+        f"a time. {_CHANCE}"
+    )
+    if not compared:
+        return Section("ratios", "Figures", intro, missing="No case of both sessions has a figure.")
+    columns = (
+        Column("case", "case"),
+        Column("question", "question"),
+        Column("model", "network"),
+        Column("world_size", "replicas"),
+        *_RATIO,
+    )
+    labels = workload_labels(pair.case.workload for pair in compared)
+    rows = tuple(
+        {
+            "case": pair.case.name,
+            "question": question_of(pair.case),
+            "model": labels[pair.case.workload],
+            "world_size": pair.case.world_size,
+            **_changed_cells(pair.changed),
+        }
+        for pair in compared
+    )
+    figure = Figure(
+        "ratios",
+        "B's figures over A's",
+        _says_cases(compared),
+        Table(columns, rows),
+        _forest("case", "figure of B / figure of A", len(rows)),
+    )
+    return Section("ratios", "Figures", intro, (figure,))
+
+
+def _throughputs(a: Archive, b: Archive) -> Section:
+    """Of Horovod as it is, by workload and world size."""
+    intro = (
+        "Samples per second of all replicas together, of Horovod with everything at its default: "
+        "the median over rounds, of cases whose evidence is sound. The ratio is estimated over all "
+        f"pairs of rounds. {_CHANCE}"
+    )
+    ours, theirs = throughputs(a.cases), throughputs(b.cases)
+    labels = workload_labels(workload for workload, _ in {**ours, **theirs})
+    rows: list[Row] = []
+    changes: dict[str, Changed] = {}
+    for workload, world_size in sorted({**ours, **theirs}, key=str):
+        speeds_a = ours.get((workload, world_size), ())
+        speeds_b = theirs.get((workload, world_size), ())
+        label = f"{labels[workload]}, np {world_size}"
+        changes[label] = changed = _of_speeds(speeds_a, speeds_b)
+        rows.append(
+            {
+                "label": label,
+                "model": labels[workload],
+                "world_size": world_size,
+                "batch": workload.batch,
+                "speed_a": median(speeds_a) if speeds_a else None,
+                "speed_b": median(speeds_b) if speeds_b else None,
+                **_changed_cells(changed),
+                "rounds_a": len(speeds_a),
+                "rounds_b": len(speeds_b),
+            }
+        )
+    if not rows:
+        return Section(
+            "throughput", "Throughput", intro, missing="Neither session has trained Horovod alone."
+        )
+    columns = (
+        Column("label", "training", hidden=True),
+        Column("model", "network"),
+        Column("world_size", "replicas"),
+        Column("batch", "batch", "samples"),
+        Column("speed_a", "throughput A", "samples/s", 1),
+        Column("speed_b", "throughput B", "samples/s", 1),
+        *_RATIO,
+        Column("rounds_a", "rounds A"),
+        Column("rounds_b", "rounds B"),
+    )
+    compared = sum(row["ratio"] is not None for row in rows)
+    figure = Figure(
+        "throughput",
+        "B's throughput over A's",
+        _says("training", changes),
+        Table(columns, tuple(rows)),
+        _forest("label", "throughput of B / throughput of A", compared) if compared else None,
+    )
+    return Section("throughput", "Throughput", intro, (figure,))
+
+
+def _of_speeds(a: Sequence[float], b: Sequence[float]) -> Changed:
+    if not a or not b:
+        return Changed(Kind.ONLY_B if b else Kind.ONLY_A)
+    return of_logarithms([math.log(speed) for speed in a], [math.log(speed) for speed in b])
+
+
+def _changed_cells(changed: Changed) -> dict[str, Value]:
+    return {**cells_of(changed.ratio, "ratio", "lower", "upper"), "word": changed.word}
+
+
+def _forest(label: str, title: str, rows: int) -> Plot:
+    """A row a figure: the ratio, its interval, and where nothing changes, 1."""
+    y = plots.field(label, "nominal", sort=None, axis={"title": None, "labelLimit": 320})
+    axis = {"type": "quantitative", "title": title, "scale": {"zero": False}}
+    unchanged = {
+        "transform": [{"aggregate": [{"op": "count", "as": "rows"}]}],
+        "mark": {"type": "rule", "style": "ideal"},
+        "encoding": {"x": {"datum": 1, **axis}},
+    }
+    known = {
+        "mark": {"type": "rule", "style": "interval"},
+        "encoding": {"y": y, "x": {"field": "lower", **axis}, "x2": {"field": "upper"}},
+    }
+    points = {
+        "mark": {"type": "point", "filled": True, "size": 60},
+        "encoding": {
+            "y": y,
+            "x": {"field": "ratio", **axis},
+            "tooltip": [
+                plots.field(label, "nominal"),
+                plots.field("ratio", "quantitative", title, format=".3f"),
+                plots.field("word", "nominal", "B's figure is"),
+            ],
+        },
+    }
+    return plots.layered(
+        unchanged,
+        known,
+        points,
+        height=plots.rows_high(rows),
+        transform=[{"filter": "isValid(datum.ratio)"}],
+    )
+
+
+def _fingerprint(archive: Archive) -> Mapping[str, Any]:
+    known: Mapping[str, Any] = (archive.session or archive.cases[0].document)["fingerprint"]
+    return known
+
+
+def _name(archive: Archive) -> str:
+    return str((archive.session or archive.cases[0].document)["session"])

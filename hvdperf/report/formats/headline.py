@@ -1,0 +1,81 @@
+"""What a person is to understand of a report in ten seconds: one line, and what did not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdperf.report.content import CaseNote, Report
+from hvdperf.verdict import Verdict
+
+MEANINGS: Mapping[Verdict, str] = {
+    Verdict.FAIL: "outside what is allowed, or failed",
+    Verdict.INVALID: "the evidence cannot be trusted",
+    Verdict.NOT_RUN: "could not be started",
+    Verdict.INCONCLUSIVE: "the evidence does not decide",
+    Verdict.PASS: "within what is allowed",
+    Verdict.NOT_JUDGED: "shown, and held against nothing",
+}
+# A person is to be told of each of these.
+_NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The cases of a verdict that is not PASS, each with what there is to know of it."""
+
+    verdict: Verdict
+    notes: Sequence[CaseNote]
+
+
+def headline(report: Report) -> str:
+    """Such as "2 of 28 cases FAIL"."""
+    total = sum(report.counts.values())
+    if not total:
+        return "Nothing was measured"
+    if report.verdict is None:
+        if total > report.counts.get(Verdict.NOT_JUDGED, 0):
+            return f"{_cases(total)}, shown side by side"
+        return f"None of {_cases(total)} was judged"
+    count = report.counts.get(report.verdict, 0)
+    if report.verdict is Verdict.PASS:
+        judged = "judged " if count < total else ""
+        return f"All {count} {judged}cases PASS" if count > 1 else f"The only {judged}case: PASS"
+    word = report.verdict.value
+    if report.verdict is Verdict.FAIL:
+        return f"{count} of {_cases(total)} {word}"
+    return f"{count} of {_cases(total)} {'is' if count == 1 else 'are'} {word}"
+
+
+def others(report: Report) -> str:
+    """What the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; empty if nothing."""
+    return ", ".join(
+        f"{report.counts[verdict]} {verdict.value}"
+        for verdict in Verdict
+        if report.counts.get(verdict, 0) and verdict is not report.verdict
+    )
+
+
+def blames(report: Report) -> list[Blame]:
+    """What did not pass, the worst first; a case without a note has an empty one."""
+    noted = {note.case for note in report.notes}
+    bare = [
+        CaseNote(str(row["case"]), Verdict(row["verdict"]), ())
+        for row in report.board.table.rows
+        if row["case"] not in noted and row["verdict"] in {each.value for each in _NOT_PASSED}
+    ]
+    every = [*report.notes, *bare]
+    found = (
+        Blame(verdict, [note for note in every if note.verdict is verdict])
+        for verdict in _NOT_PASSED
+    )
+    return [blame for blame in found if blame.notes]
+
+
+def neutral(report: Report) -> list[CaseNote]:
+    """Notes of cases that nobody has to look at."""
+    return [note for note in report.notes if note.verdict not in _NOT_PASSED]
+
+
+def _cases(count: int) -> str:
+    return f"{count} case" if count == 1 else f"{count} cases"

@@ -1,0 +1,124 @@
+"""The cases of two sessions, A and B, side by side: B's figure over A's, in a number and a word.
+
+Compared is what session/terminal/baseline.py compares: what both have measured soundly, asked
+alike. No verdict: what else changed between two sessions is in the ratio, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from hvdperf.plan.arms import Question
+from hvdperf.results.archive import Archive, Case
+from hvdperf.session.terminal.baseline import direction, ratio
+from hvdperf.stats import Interval
+
+
+class Kind(Enum):
+    """What can be said of two figures."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    SAME = "same"
+    UNKNOWN = "too few rounds"
+    NOT_COMPARABLE = "not comparable"
+    ONLY_A = "only in A"
+    ONLY_B = "only in B"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """ratio: of B to A, a one-sided 0.025 to each side; None where there is none. why: where they
+    cannot be compared."""
+
+    kind: Kind
+    ratio: Interval | None = None
+    why: str = ""
+
+    @property
+    def word(self) -> str:
+        """Such as `higher`, `same within 3.2 %` or `not comparable (A: INVALID)`."""
+        if self.kind is Kind.SAME and self.ratio is not None:
+            apart = max(self.ratio.upper - 1, 1 - self.ratio.lower)
+            return f"same within {100 * apart:.1f} %"
+        return f"{self.kind.value} ({self.why})" if self.why else self.kind.value
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A case of either session. a, b: None where the session has not got it."""
+
+    a: Case | None
+    b: Case | None
+    changed: Changed
+
+    @property
+    def case(self) -> Case:
+        """B's, or A's where there is none: for what is the same of both."""
+        found = self.b or self.a
+        assert found is not None
+        return found
+
+
+def pairs(a: Archive, b: Archive) -> list[Pair]:
+    """Of every case of either session, by question, model, world size and name."""
+    ours, theirs = ({case.name: case for case in each.cases} for each in (a, b))
+    found = [
+        Pair(ours.get(name), theirs.get(name), of_cases(ours.get(name), theirs.get(name)))
+        for name in {**ours, **theirs}
+    ]
+    questions = list(Question)
+
+    def place(pair: Pair) -> tuple[int, str, int, str]:
+        case = pair.case
+        return questions.index(case.question), case.workload.model, case.world_size, case.name
+
+    return sorted(found, key=place)
+
+
+def of_cases(a: Case | None, b: Case | None) -> Changed:
+    """Of one case in both sessions."""
+    if a is None or b is None:
+        return Changed(Kind.ONLY_B if a is None else Kind.ONLY_A)
+    otherwise = list(_differences(a.document["plan"], b.document["plan"]))
+    if otherwise:
+        return Changed(Kind.NOT_COMPARABLE, why=f"asked otherwise, {'; '.join(otherwise)}")
+    unsound = {name: _unsound(case) for name, case in (("A", a), ("B", b)) if not case.is_sound}
+    if unsound:
+        alike = len(unsound) == 2 and unsound["A"] == unsound["B"]
+        told = {"both": unsound["A"]} if alike else unsound
+        why = "; ".join(f"{name}: {reason}" for name, reason in told.items())
+        return Changed(Kind.NOT_COMPARABLE, why=why)
+    return of_logarithms(a.document["observations"], b.document["observations"])
+
+
+def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
+    """Of two series of independent rounds, from their figures' natural logarithms."""
+    found = ratio(b, a)
+    if found is None:
+        return Changed(Kind.NOT_COMPARABLE, why="no round has a figure")
+    if math.isinf(found.upper):
+        return Changed(Kind.UNKNOWN, found)
+    word = direction(found)
+    return Changed(Kind(word) if word else Kind.SAME, found)
+
+
+def _unsound(case: Case) -> str:
+    if case.failed:
+        return "a launch failed"
+    return "no figure" if case.figure is None else case.verdict.value
+
+
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any], under: str = "") -> Iterator[str]:
+    """What two plans have otherwise, such as `workload batch 32 in A, 64 in B`."""
+    for key in dict.fromkeys((*a, *b)):
+        ours, theirs = a.get(key), b.get(key)
+        name = f"{under} {key}".strip()
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            yield from _differences(ours, theirs, name)
+        elif ours != theirs:
+            yield f"{name} {ours or 'none'} in A, {theirs or 'none'} in B".replace("_", " ")

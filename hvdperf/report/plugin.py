@@ -1,0 +1,45 @@
+"""pytest: the report of a session, written at its end, and where it is.
+
+By a process of its own: whatever goes wrong with a page must not change what the session ends with.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdperf.paths import ROOT
+
+LONGEST_S = 120
+
+
+def pytest_hvdperf_written(directory: Path, config: pytest.Config) -> str:
+    return _written(directory, config.invocation_params.dir)
+
+
+def _written(directory: Path, here: Path) -> str:
+    """In a line, where the page is, or why there is none."""
+    # Paths are told as they are from here, and the module is found in the project's root.
+    command = [sys.executable, "-m", "hvdperf", "report", str(directory)]
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    try:
+        done = subprocess.run(
+            command,
+            cwd=here,
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LONGEST_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"no report: {error}"
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        return f"no report: {last}"
+    return f"report: {done.stdout.strip()}"

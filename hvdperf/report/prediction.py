@@ -1,0 +1,142 @@
+"""Efficiencies of weak scaling at twice and four times the nodes. A model, not a measurement.
+
+The clipped trend: the last decline goes on, but of what the last doubling of the nodes lost, more
+than 6 to 8 % was the step over a border, such as that out of a node, and not the trend.
+
+    E(2N) = E(N) exp(-0.9 d),  d = min(max(ln E(N / 2) - ln E(N), 0), 0.06)
+    E(4N) = E(N) exp(-1.5 d),  the same d, but no more than 0.08
+
+Shares, clips and intervals are those of 35 curves of one published study, 1 to 8 nodes of 4 GPUs:
+the intervals are the 5 to 95 % residuals of ln E. docs/measurement.md has the errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvdperf.errors import UserError
+
+# Below and above no efficiency of weak scaling is to be believed.
+PLAUSIBLE = (1e-3, 10.0)
+
+
+class NotPredictable(UserError):
+    """Nothing is predicted from these points: one line says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured efficiency of weak scaling.
+
+    nodes: known ones; replicas never stand for them. replicas: of all nodes, as many on each.
+    efficiency: S_n / (n S_1). Raises ValueError for what cannot be one.
+    """
+
+    nodes: int
+    replicas: int
+    efficiency: float
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1 or self.replicas < 1 or self.replicas % self.nodes:
+            raise ValueError(
+                f"{self.replicas} replicas are not spread evenly on {self.nodes} nodes"
+            )
+        low, high = PLAUSIBLE
+        if not low <= self.efficiency <= high:
+            raise ValueError(f"{self.efficiency:g} is no efficiency of weak scaling")
+
+    @property
+    def replicas_per_node(self) -> int:
+        return self.replicas // self.nodes
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How the trend goes on to `times` the nodes: what share of the last decline is lost again,
+    the decline counted up to most, and how far ln E was below and above that."""
+
+    times: int
+    share: float
+    most: float
+    below: float
+    above: float
+
+
+REACHES = (
+    Reach(times=2, share=0.9, most=0.06, below=0.09, above=0.08),
+    Reach(times=4, share=1.5, most=0.08, below=0.23, above=0.03),
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A predicted efficiency with its interval."""
+
+    nodes: int
+    replicas: int
+    efficiency: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """half, last: the two points that it rests on, N / 2 and N nodes."""
+
+    half: Point
+    last: Point
+    estimates: tuple[Estimate, ...]
+
+
+def predict(points: Sequence[Point]) -> Prediction:
+    """Efficiencies at twice and four times the nodes. Raises NotPredictable where no two points
+    show a trend, ValueError if two are of one size."""
+    half, last = trend(points)
+    decline = max(math.log(half.efficiency / last.efficiency), 0.0)
+    return Prediction(half, last, tuple(_estimate(last, decline, reach) for reach in REACHES))
+
+
+def _estimate(last: Point, decline: float, reach: Reach) -> Estimate:
+    efficiency = last.efficiency * math.exp(-reach.share * min(decline, reach.most))
+    return Estimate(
+        last.nodes * reach.times,
+        last.replicas * reach.times,
+        efficiency,
+        efficiency * math.exp(-reach.below),
+        efficiency * math.exp(reach.above),
+    )
+
+
+def trend(points: Sequence[Point]) -> tuple[Point, Point]:
+    """The points of N / 2 and N nodes that are equally full: of the fullest nodes, the largest N,
+    if twice as many nodes have not been measured. Raises as predict does."""
+    by_size = {(point.replicas_per_node, point.nodes): point for point in points}
+    if len(by_size) < len(points):
+        raise ValueError("two points of one size")
+    if all(point.nodes == 1 for point in points):
+        raise NotPredictable(
+            "all was measured on one node, and replicas do not stand for nodes; measure on 1 and 2"
+        )
+    # The largest number of nodes at each fullness: of ascending sizes, the last one stays.
+    furthest = dict(sorted(by_size))
+    pairs = [
+        (by_size[per_node, nodes // 2], by_size[per_node, nodes])
+        for per_node, nodes in sorted(by_size)
+        if nodes % 2 == 0 and (per_node, nodes // 2) in by_size and 2 * nodes > furthest[per_node]
+    ]
+    if not pairs:
+        raise NotPredictable(_lacking(points))
+    return pairs[-1]
+
+
+def _lacking(points: Sequence[Point]) -> str:
+    measured = ", ".join(
+        f"np {point.replicas} on {point.nodes}"
+        for point in sorted(points, key=lambda point: (point.replicas, point.nodes))
+    )
+    return (
+        "needs N nodes and N / 2, all equally full, with N more than half of the most nodes; there "
+        f"are: {measured}; choose sizes with --world-sizes"
+    )

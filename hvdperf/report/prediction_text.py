@@ -1,0 +1,105 @@
+"""What weak scaling a session lets expect at more nodes, as text: a session in, lines out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hvdperf.plan.arms import Question, Workload
+from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
+from hvdperf.results.archive import Archive, Case
+from hvdperf.session.terminal.cases import WIDTH, figure_text
+from hvdperf.stats import Interval
+from hvdperf.toml_file import shown
+
+MODEL = "model, not measured"
+HEADER = (
+    f"{MODEL}: efficiency of weak scaling, S_n / (n S_1)",
+    *textwrap.wrap(
+        "The last decline goes on, up to 6 to 8 %: more was the step over a border. It rests on 35 "
+        "curves of one published study, 1 to 8 nodes of 4 GPUs, where the intervals held 83 to "
+        "89 % of what was measured. What this session's own figures are off by comes on top.",
+        WIDTH,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """lines: for people, empty if nothing can be predicted. refusals: one line a network of which
+    nothing can, or one of the session."""
+
+    lines: tuple[str, ...]
+    refusals: tuple[str, ...]
+
+
+def forecast(archive: Archive) -> Forecast:
+    """Of every network whose weak scaling the session has measured on several nodes."""
+    by_workload: dict[Workload, list[Case]] = {}
+    for case in archive.cases:
+        if case.question is Question.WEAK_SCALING and not case.is_against:
+            by_workload.setdefault(case.workload, []).append(case)
+    lines, refusals = [], []
+    for workload, cases in by_workload.items():
+        points, unused = _points(cases)
+        try:
+            prediction = predict(list(points))
+        except NotPredictable as error:
+            why = "".join(f"; {reason}" for reason in unused)
+            refusals.append(f"{workload.name}: no prediction: {error}{why}")
+        else:
+            lines += ["", *_table(workload, prediction, points, unused)]
+    if not by_workload:
+        refusals.append(
+            f"{shown(archive.directory)}: no prediction: the session has no case of weak scaling"
+        )
+    return Forecast((*HEADER, *lines) if lines else (), tuple(refusals))
+
+
+def _points(cases: Sequence[Case]) -> tuple[dict[Point, Interval | None], list[str]]:
+    """What a trend may rest on, each with its measured interval, and a note for what may not."""
+    points: dict[Point, Interval | None] = {Point(1, 1, 1.0): None}
+    unused = []
+    for case in sorted(cases, key=lambda case: case.world_size):
+        if case.figure is None or not case.is_sound:
+            unused.append(f"np {case.world_size} was not used: {case.verdict.value}")
+        elif len(set(case.replicas_per_node)) > 1:
+            placed = ", ".join(map(str, case.replicas_per_node))
+            unused.append(f"np {case.world_size} was not used: unevenly on nodes, {placed}")
+        else:
+            nodes = len(case.replicas_per_node)
+            try:
+                point = Point(nodes, case.world_size, case.figure.estimate)
+            except ValueError as error:
+                unused.append(f"np {case.world_size} was not used: {error}")
+            else:
+                points[point] = case.figure
+    return points, unused
+
+
+def _table(
+    workload: Workload,
+    prediction: Prediction,
+    points: dict[Point, Interval | None],
+    unused: Sequence[str],
+) -> list[str]:
+    per_node = prediction.last.replicas_per_node
+    heading = f"{workload.name}, {per_node} replica{'s' * (per_node > 1)} a node"
+    columns = f"{'np':>5} {'nodes':>5} {'figure':>6} {'interval':<14}"
+    lines = [f"{columns} (measured)"]
+    for point in (prediction.half, prediction.last):
+        figure = points[point]
+        text = f"{1.0:>6.3f} {'by definition':<14}" if figure is None else figure_text(figure)
+        lines.append(f"{point.replicas:>5} {point.nodes:>5} {text}".rstrip())
+    lines.append(f"{columns} ({MODEL})")
+    lines += [
+        f"{each.replicas:>5} {each.nodes:>5} {each.efficiency:>6.3f} "
+        f"[{each.low:.3f}, {each.high:.3f}]"
+        for each in prediction.estimates
+    ]
+    return [
+        *textwrap.wrap(heading, WIDTH),
+        *lines,
+        *(part for note in unused for part in textwrap.wrap(note, WIDTH, subsequent_indent="    ")),
+    ]

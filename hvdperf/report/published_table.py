@@ -1,0 +1,198 @@
+"""Published tables of scaling, explained: why their two speedups differ, and what is misprinted.
+
+A table has, for each number of replicas, the wall time of one amount of work and the samples per
+second of an average replica. Times are rounded as printed: what follows from them is known no
+better.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.judge.speedup import FixedCost, fit_fixed_cost
+
+WIDTH = 80
+REQUIRED = ("gpus", "train_seconds", "examples_per_second_per_gpu")
+# Whatever the unit of a table, its figures lie between these; beyond them arithmetic ends.
+SMALLEST, LARGEST, FARTHEST = 1e-6, 1e12, 1e6
+PRINTED = ("speedup_time_printed", "speedup_speed_printed")
+
+
+@dataclass(frozen=True)
+class Table:
+    """world_sizes, ascending from 1; seconds of the training and samples_per_second of an average
+    replica at each; the speedups as printed, empty where none are. half_unit: what the times may
+    have been rounded by, in seconds."""
+
+    world_sizes: Sequence[int]
+    seconds: Sequence[float]
+    samples_per_second: Sequence[float]
+    printed_by_time: Sequence[float] = ()
+    printed_by_speed: Sequence[float] = ()
+    half_unit: float = 0.5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One world size: speedups by time (with the range that rounding leaves) and by speed, the
+    seconds that its steps wait for other replicas, and the efficiency by time once the fixed cost
+    is taken off (with its range)."""
+
+    world_size: int
+    by_time: float
+    by_time_range: tuple[float, float]
+    by_speed: float
+    synchronous_seconds: float
+    without_fixed: float
+    without_fixed_range: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """fixed: t = a + b / n. misprints: what does not follow from the table's own figures."""
+
+    fixed: FixedCost
+    rows: Sequence[Row]
+    misprints: Sequence[str]
+
+    @property
+    def explained(self) -> bool:
+        """Whether the fixed cost explains the gap at the largest size: without it the efficiency by
+        time, as far as rounding lets it be known, is that by speed."""
+        last = self.rows[-1]
+        low, high = last.without_fixed_range
+        return low <= last.by_speed / last.world_size <= high
+
+
+def read_table(document: Mapping[str, Any], name: str) -> Table:
+    """From a JSON object with the keys REQUIRED, and PRINTED where the speedups were. Raises
+    UserError, naming the key, for one that is not there or does not hold numbers above zero, as
+    many as there are world sizes."""
+    columns: dict[str, list[float]] = {}
+    for key in (*REQUIRED, *PRINTED):
+        column = document.get(key, [] if key in PRINTED else None)
+        if not isinstance(column, list) or not all(_is_positive(value) for value in column):
+            raise UserError(
+                f"{name}: {key} must be a list of numbers above zero, {SMALLEST:g} to {LARGEST:g}"
+            )
+        if column and max(column) > FARTHEST * min(column):
+            raise UserError(f"{name}: {key} has figures that are {FARTHEST:g} times others")
+        if column or key in REQUIRED:
+            columns[key] = column
+    sizes = columns["gpus"]
+    for key, column in columns.items():
+        if len(column) != len(sizes):
+            raise UserError(f"{name}: {key} has {len(column)} figures for {len(sizes)} sizes")
+    if len(sizes) < 3 or sizes[0] != 1 or sizes != sorted({int(size) for size in sizes}):
+        raise UserError(f"{name}: gpus must be three whole numbers or more, ascending from 1")
+    return Table(
+        [int(size) for size in sizes],
+        columns["train_seconds"],
+        columns["examples_per_second_per_gpu"],
+        columns.get("speedup_time_printed", ()),
+        columns.get("speedup_speed_printed", ()),
+    )
+
+
+def explain(table: Table) -> Explanation:
+    fixed = fit_fixed_cost(table.world_sizes, table.seconds)
+    rows = [_row(table, fixed.a_seconds, index) for index in range(len(table.world_sizes))]
+    return Explanation(fixed, rows, _misprints(table, rows))
+
+
+def lines(explanation: Explanation) -> list[str]:
+    """For people, at most 80 columns."""
+    a, rows = explanation.fixed.a_seconds, explanation.rows
+    result = [
+        f"t = a + b / n: a = {a:.2f} s, whatever n; b = {explanation.fixed.b_seconds:.1f} s",
+        f"{'n':>4} {'by speed':>9} {'':>6} {'by time':>9} {'':>6}  by time without a",
+    ]
+    for row in rows:
+        n, (low, high) = row.world_size, row.without_fixed_range
+        result.append(
+            f"{n:>4} {row.by_speed:>9.2f} {_percent(row.by_speed / n):>6} {row.by_time:>9.2f} "
+            f"{_percent(row.by_time / n):>6}  {row.without_fixed:.2f} [{low:.2f}, {high:.2f}]"
+        )
+    last = rows[-1]
+    seconds = a + explanation.fixed.b_seconds / last.world_size
+    gap = "explains" if explanation.explained else "does not explain"
+    said = (
+        f"At {last.world_size}, {a:.1f} s of {seconds:.1f} s are fixed ({_percent(a / seconds)}), "
+        f"and {last.synchronous_seconds:.1f} s are lost to synchronous steps. The fixed cost {gap} "
+        "the gap."
+    )
+    result += textwrap.wrap(said, WIDTH)
+    for misprint in explanation.misprints:
+        result += textwrap.wrap(f"Not reproducible: {misprint}", WIDTH, subsequent_indent="    ")
+    return result
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _row(table: Table, a: float, index: int) -> Row:
+    n, t, alone = table.world_sizes[index], table.seconds[index], table.seconds[0]
+    by_speed = n * table.samples_per_second[index] / table.samples_per_second[0]
+    return Row(
+        world_size=n,
+        by_time=alone / t,
+        by_time_range=_rounded(alone, t, table.half_unit, index),
+        by_speed=by_speed,
+        synchronous_seconds=max(t - a, 0.0) * (1 - min(by_speed / n, 1.0)),
+        without_fixed=_over(alone - a, n * (t - a)),
+        without_fixed_range=_within(_rounded(alone - a, t - a, table.half_unit, index), n),
+    )
+
+
+def _rounded(over: float, under: float, half_unit: float, index: int) -> tuple[float, float]:
+    """The range of a quotient of two rounded times; of one time with itself, none."""
+    if index == 0:
+        return 1.0, 1.0
+    return (
+        _over(over - half_unit, under + half_unit),
+        _over(over + half_unit, under - half_unit),
+    )
+
+
+def _within(bounds: tuple[float, float], n: int) -> tuple[float, float]:
+    return bounds[0] / n, bounds[1] / n
+
+
+def _over(over: float, under: float) -> float:
+    return over / under if under > 0 else math.inf
+
+
+def _misprints(table: Table, rows: Sequence[Row]) -> list[str]:
+    """Printed speedups that no unrounded times, or speeds, could have given."""
+    found = []
+    for row, printed in zip(rows, table.printed_by_time, strict=False):
+        low, high = row.by_time_range
+        if not low - _LAST_DIGIT <= printed <= high + _LAST_DIGIT:
+            found.append(
+                f"a speedup by time of {printed:g} at {row.world_size}; the times give "
+                f"{low:.3f} to {high:.3f}"
+            )
+    for index, printed in enumerate(table.printed_by_speed):
+        n, speeds = table.world_sizes[index], table.samples_per_second
+        low = n * max(0.0, speeds[index] - 0.5) / (speeds[0] + 0.5)
+        high = _over(n * (speeds[index] + 0.5), speeds[0] - 0.5)
+        if not low - _LAST_DIGIT <= printed <= high + _LAST_DIGIT:
+            found.append(
+                f"a speedup by speed of {printed:g} at {n}; the speeds give {low:.3f} to {high:.3f}"
+            )
+    return found
+
+
+# Half of the last digit that a speedup is printed with.
+_LAST_DIGIT = 0.005
+
+
+def _is_positive(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and SMALLEST <= value <= LARGEST  # type: ignore[operator]

@@ -1,0 +1,182 @@
+"""The board: every case with its figure, its verdict, and by how much it keeps its threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hvdperf.report.content import CaseNote, Column, Figure, Row, Table
+from hvdperf.report.numbers import cells_of
+from hvdperf.report.plots import by_verdict, field, layered, rows_high
+from hvdperf.report.words import is_trial, must_be, plural, question_of, shown
+from hvdperf.results.archive import Case
+from hvdperf.stats import Interval
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
+
+# A plot of more rows than these shows those that are nearest to their threshold.
+ROWS = 40
+# Whoever has such a verdict keeps nothing and misses nothing, wherever the figure lies.
+_NOT_BY_THE_FIGURE = (
+    Verdict.INVALID.value,
+    Verdict.NOT_RUN.value,
+    Verdict.NOT_JUDGED.value,
+)
+
+COLUMNS = (
+    Column("verdict", "verdict"),
+    Column("question", "question"),
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("figure", "figure", digits=3),
+    Column("lower", "lower", digits=3),
+    Column("upper", "upper", digits=3),
+    Column("confidence", "confidence", "%", digits=1),
+    Column("must_be", "must be"),
+    Column("margin", "margin", "%", digits=1),
+    Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
+    Column("margin_upper", "margin, upper", "%", digits=1, hidden=True),
+    Column("rounds", "rounds"),
+    Column("visible_change", "visible change", "%", digits=1),
+    Column("nodes", "nodes", hidden=True),
+    Column("case", "case"),
+)
+
+
+def board(cases: Sequence[Case]) -> Figure:
+    """A row a case, the worst first."""
+    order = list(Verdict)
+    ranked = sorted(cases, key=lambda case: order.index(case.verdict))
+    rows = tuple(map(_row, ranked))
+    near = [row for row in rows if row["margin"] is not None]
+    judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
+    return Figure(
+        name="board",
+        title="Verdicts",
+        says=_says(judged),
+        table=Table(COLUMNS, rows),
+        plot=_plot(min(len(near), ROWS)) if near else None,
+    )
+
+
+def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
+    """How far inside of its rule the figure is, as a share of the limit: the estimate, and the
+    least and the most that its interval leaves. Of a band, from the edge that is nearer; of a
+    floor, from the limit that decides."""
+
+    def inside(value: float) -> float:
+        if isinstance(rule, Floor):
+            return value / rule.limit(figure) - 1
+        if isinstance(rule, Ceiling):
+            return 1 - value / rule.at_most
+        return min(value / rule.low - 1, 1 - value / rule.high)
+
+    ends = inside(figure.lower), inside(figure.upper)
+    most = max(ends)
+    if isinstance(rule, Band):
+        # As far from either edge, in shares of it.
+        middle = 2 * rule.low * rule.high / (rule.low + rule.high)
+        most = inside(min(max(middle, figure.lower), figure.upper))
+    return inside(figure.estimate), min(ends), most
+
+
+def note(case: Case) -> CaseNote | None:
+    """What there is to know of a case besides its row; None where that tells it all."""
+    document = case.document
+    failure, line = document["failure"], document["verdict"]["threshold_line"]
+    paragraphs = [case.reason] if case.reason else []
+    if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
+        rounds = plural(int(document["verdict"]["rounds"]), "round")
+        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}, must be {must_be(case.rule)}")
+    if failure is not None:
+        who = "" if failure["rank"] is None else f", rank {failure['rank']}"
+        paragraphs.append(f"{failure['arm']}{who}, {failure['phase']}: {failure['cause']}")
+    if line:
+        paragraphs.append(f"To judge it, put this line into the thresholds: {line}")
+    if not paragraphs and case.verdict is Verdict.PASS:
+        return None
+    output = tuple(failure["stderr_tail"]) if failure is not None else ()
+    return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output)
+
+
+def _row(case: Case) -> Row:
+    figure, rule = case.figure, case.rule
+    bounded = figure is not None and is_bounded(figure)
+    margins: tuple[float | None, ...] = (None, None, None)
+    # What is planted has to miss it.
+    if figure is not None and rule is not None and bounded and not is_trial(case):
+        margins = tuple(100 * share for share in margin(figure, rule))
+    word = case.document["verdict"]
+    visible = word["visible_change"]
+    covered = None if figure is None else confidence(figure, rule, word.get("fail_alpha"))
+    return {
+        "verdict": case.verdict.value,
+        "question": question_of(case),
+        "model": case.workload.model,
+        "world_size": case.world_size,
+        **cells_of(figure, "figure", "lower", "upper"),
+        "confidence": 100 * covered if covered is not None and bounded else None,
+        "must_be": "" if rule is None else must_be(rule),
+        "margin": margins[0],
+        "margin_lower": margins[1],
+        "margin_upper": margins[2],
+        "rounds": int(word["rounds"]),
+        "visible_change": None if visible is None else 100 * visible,
+        "nodes": len(case.replicas_per_node),
+        "case": case.name,
+    }
+
+
+def _says(judged: Sequence[Row]) -> str:
+    if not judged:
+        return "No case has been held against a threshold by a figure with an interval."
+    least = min(judged, key=lambda row: float(row["margin"] or 0))
+    kept = sum(float(row["margin_lower"] or 0) >= 0 for row in judged)
+    return (
+        f"Of {plural(len(judged), 'case')} held against a threshold, {kept} keep it with their "
+        f"whole interval. Nearest to it, or beyond, is {least['case']}: {least['margin']:+.1f} %."
+    )
+
+
+def _plot(rows: int) -> dict[str, object]:
+    """The rows with the smallest margins, smallest first."""
+    case = field("case", "nominal", sort={"field": "margin_lower"}, axis={"title": None})
+    along = {"field": "margin", "type": "quantitative", "title": "inside of the limit, in % of it"}
+    return {
+        **layered(
+            {
+                "mark": {"type": "rule", "style": "limit"},
+                "encoding": {"x": {"datum": 0}},
+            },
+            {
+                "mark": {"type": "rule", "style": "interval"},
+                "encoding": {
+                    "y": case,
+                    "x": {**along, "field": "margin_lower"},
+                    "x2": {"field": "margin_upper"},
+                },
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 60},
+                "encoding": {
+                    "y": case,
+                    "x": along,
+                    **by_verdict(),
+                    "tooltip": [
+                        field("case", "nominal"),
+                        field("verdict", "nominal"),
+                        field("figure", "quantitative", format=".3f"),
+                        field("must_be", "nominal", "must be"),
+                        field("margin", "quantitative", "margin in %", format="+.1f"),
+                    ],
+                },
+            },
+            height=rows_high(rows),
+        ),
+        "transform": [
+            {"filter": "isValid(datum.margin)"},
+            {
+                "window": [{"op": "row_number", "as": "place"}],
+                "sort": [{"field": "margin_lower"}],
+            },
+            {"filter": f"datum.place <= {ROWS}"},
+        ],
+    }

@@ -1,0 +1,40 @@
+"""What collective operations reach, through Horovod and without, and what they leave of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hvdperf.plan.arms import SWEEP, Question
+from hvdperf.report.content import Section
+from hvdperf.report.launches import trusted
+from hvdperf.report.sections.collectives.bound import bounds
+from hvdperf.report.sections.collectives.gradients import gradients
+from hvdperf.report.sections.collectives.pairs import is_of_gradients, pairs_of
+from hvdperf.report.sections.collectives.sweep import swept
+from hvdperf.report.words import workload_labels
+from hvdperf.results.archive import Case
+
+
+def section(cases: Sequence[Case]) -> Section:
+    """Of sweeps, and of what the gradients of networks take."""
+    sound = trusted(cases)
+    figures = [
+        swept(case, pairs)
+        for case in sound
+        if case.question is Question.FRAMEWORK_TAX and case.workload == SWEEP
+        for pairs in [pairs_of(case)]
+        if pairs
+    ]
+    labels = workload_labels(case.workload for case in sound if is_of_gradients(case))
+    figures += [*gradients(sound, labels), *bounds(sound, labels)]
+    return Section(
+        "bandwidth",
+        "Collectives",
+        "Bus bandwidth as nccl-tests has it: comparable with what the links can do, whatever the "
+        "number of ranks. Medians over the turns of all rounds, with their quartiles. Bare is MPI "
+        "on one buffer without a framework, as much as Horovod could reach.",
+        tuple(figures),
+        ""
+        if figures
+        else "No collective operation has been measured: pytest perf/test_communication.py",
+    )

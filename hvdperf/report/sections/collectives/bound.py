@@ -1,0 +1,118 @@
+"""What the exchange leaves of a step: between all of it hidden, and nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hvdperf.plan.arms import BlockKind, Question, Strategy
+from hvdperf.plan.collectives import StepTimes
+from hvdperf.report.content import Column, Figure, Row, Table
+from hvdperf.report.numbers import number, quantiles
+from hvdperf.report.plots import field, layered, rows_high, tooltip
+from hvdperf.report.sections.collectives.pairs import BARE, WHOSE, Labels, whose
+from hvdperf.report.words import several
+from hvdperf.results.archive import Case
+
+_OF_A_STEP = (
+    *WHOSE[:3],
+    Column("step_ms", "a step", "ms", 2),
+    Column("local_ms", "without exchange", "ms", 2),
+    Column("exchange_ms", "bare exchange", "ms", 2),
+    Column("all_hidden_ms", "if all were hidden", "ms", 2),
+    Column("nothing_hidden_ms", "if nothing were", "ms", 2),
+    Column("of_nothing_hidden", "step / nothing hidden", "", 3),
+    Column("of_all_hidden", "step / all hidden", "", 3),
+    Column("turns", "turns"),
+)
+
+
+def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
+    found = [
+        (case, times)
+        for case in cases
+        if case.question is Question.BOUND
+        for times in [_step_times(case)]
+        if times
+    ]
+    rows = [_of_steps(case, times, labels) for case, times in found]
+    if not rows:
+        return []
+    said = several(
+        [
+            f"{row['network']} {number(row['step_ms']):.1f} ms, where "
+            f"{number(row['all_hidden_ms']):.1f} ms would hide all of the exchange and "
+            f"{number(row['nothing_hidden_ms']):.1f} ms nothing of it"
+            for row in rows
+        ]
+    )
+    return [
+        Figure(
+            name="bandwidth-bound",
+            title="A step and its bounds: all of the exchange hidden, and nothing of it",
+            says=f"Typical steps: {said}.",
+            table=Table(_OF_A_STEP, tuple(rows)),
+            plot=_plot(len(rows)),
+        )
+    ]
+
+
+def _step_times(case: Case) -> list[StepTimes]:
+    """As judge/observations.py has them."""
+    found = []
+    for measured in case.document["rounds"]:
+        launches = {launch["strategy"]: launch for launch in measured["launches"]}
+        horovod, bare = launches.get(Strategy.HOROVOD.value), launches.get(BARE)
+        if horovod is None or bare is None:
+            continue
+        full, local = (
+            {
+                block["turn"]: block["seconds"] / block["steps"]
+                for block in horovod["blocks"]
+                if block["kind"] == kind.value and block["seconds"]
+            }
+            for kind in (BlockKind.FULL, BlockKind.LOCAL)
+        )
+        exchange = {each["turn"]: each["seconds"] for each in bare["series"] if each["seconds"]}
+        turns = sorted(full.keys() & local.keys() & exchange.keys())
+        found += [StepTimes(full[turn], local[turn], exchange[turn]) for turn in turns]
+    return found
+
+
+def _of_steps(case: Case, times: Sequence[StepTimes], labels: Labels) -> Row:
+    def middle(values: Iterable[float], unit: float = 1000) -> float:
+        return unit * quantiles(list(values), (0.5,))[0]
+
+    return {
+        **whose(case, labels),
+        "step_ms": middle(turn.full for turn in times),
+        "local_ms": middle(turn.local for turn in times),
+        "exchange_ms": middle(turn.exchange for turn in times),
+        "all_hidden_ms": middle(max(turn.local, turn.exchange) for turn in times),
+        "nothing_hidden_ms": middle(turn.local + turn.exchange for turn in times),
+        "of_nothing_hidden": middle((turn.of_nothing_hidden for turn in times), 1),
+        "of_all_hidden": middle((turn.of_all_hidden for turn in times), 1),
+        "turns": len(times),
+    }
+
+
+def _plot(rows: int) -> Mapping[str, Any]:
+    """The band between both bounds, and where the step lies."""
+    return layered(
+        {
+            "mark": {"type": "bar", "style": "band", "height": {"band": 0.6}},
+            "encoding": {
+                "x": field("all_hidden_ms", "quantitative", "step time in ms"),
+                "x2": {"field": "nothing_hidden_ms"},
+            },
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 70, "shape": "diamond"},
+            "encoding": {"x": field("step_ms", "quantitative", "step time in ms")},
+        },
+        height=rows_high(rows, each=30),
+        encoding={
+            "y": field("network", "nominal", axis={"title": None, "labelLimit": 260}),
+            "tooltip": tooltip(_OF_A_STEP),
+        },
+    )

@@ -1,0 +1,100 @@
+"""All gradients of a step, exchanged through Horovod and bare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvdperf.report.content import Column, Figure, Table
+from hvdperf.report.numbers import number, quantiles
+from hvdperf.report.plots import (
+    BOUNDED,
+    field,
+    interval,
+    layered,
+    rows_high,
+    side_by_side,
+    told_apart,
+    tooltip,
+)
+from hvdperf.report.sections.collectives.pairs import (
+    SIDES,
+    TAX,
+    WHOSE,
+    WIDTHS,
+    Labels,
+    Pair,
+    is_of_gradients,
+    pairs_of,
+    taxes,
+    whose,
+    widths,
+)
+from hvdperf.report.words import several
+from hvdperf.results.archive import Case
+
+_TIMES = (
+    Column("horovod_ms", "through Horovod", "ms", 3),
+    Column("bare_ms", "bare", "ms", 3),
+)
+
+
+def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
+    """Of all networks of a session, in one figure; none if there are none."""
+    found: dict[tuple[str, int], tuple[Case, list[Pair]]] = {}
+    for case in cases:
+        pairs = pairs_of(case) if is_of_gradients(case) else []
+        key = case.workload.name, case.world_size
+        # Both questions are answered by the same launches, of which one may have had more rounds.
+        if pairs and len(pairs) > len(found.get(key, (case, []))[1]):
+            found[key] = case, pairs
+    if not found:
+        return []
+    columns = (*WHOSE, *WIDTHS, *_TIMES, *TAX)
+    rows = [
+        {
+            **whose(case, labels),
+            "bytes": pairs[0].size_bytes,
+            "tensors": pairs[0].tensors,
+            **widths(case, pairs),
+            "horovod_ms": 1000 * quantiles([pair.horovod for pair in pairs], (0.5,))[0],
+            "bare_ms": 1000 * quantiles([pair.bare for pair in pairs], (0.5,))[0],
+            **taxes(pairs),
+        }
+        for case, pairs in found.values()
+    ]
+    said = several(
+        [
+            f"{row['network']} {number(row['horovod_ms']):.2f} ms, bare "
+            f"{number(row['bare_ms']):.2f} ms"
+            for row in rows
+        ]
+    )
+    return [
+        Figure(
+            name="bandwidth-gradients",
+            title="All gradients of a step: bus bandwidth of their allreduce",
+            says=f"Typical times of one exchange: {said}.",
+            table=Table(columns, tuple(rows)),
+            plot=_plot(len(rows)),
+        )
+    ]
+
+
+def _plot(rows: int) -> Mapping[str, Any]:
+    apart = told_apart(SIDES.values())
+    return layered(
+        interval("value_low", "value_high", "x"),
+        {
+            "mark": {"type": "point", "filled": True, "size": 70},
+            "encoding": {
+                "x": field("value", "quantitative", "bus bandwidth in GB/s"),
+                "color": apart,
+                "shape": apart,
+                "tooltip": tooltip((WHOSE[0], *WHOSE[3:], *BOUNDED, *_TIMES, *TAX[:1])),
+            },
+        },
+        height=rows_high(rows, each=30),
+        encoding={"y": field("network", "nominal", axis={"title": None, "labelLimit": 260})},
+        transform=side_by_side(SIDES),
+    )

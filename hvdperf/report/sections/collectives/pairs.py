@@ -1,0 +1,112 @@
+"""What both sides took in the same turn, and the columns of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdperf.plan.arms import SWEEP, Question, Strategy, Workload
+from hvdperf.plan.collectives import Collective, busbw
+from hvdperf.report.content import Column, Value
+from hvdperf.report.numbers import quantiles
+from hvdperf.results.archive import Case
+
+QUARTILES = (0.25, 0.5, 0.75)
+BARE = Strategy.BARE.value
+Labels = Mapping[Workload, str]
+TAX = (
+    Column("tax", "time of Horovod / bare", "", 3),
+    Column("tax_low", "time ratio, 25 %", "", 3),
+    Column("tax_high", "time ratio, 75 %", "", 3),
+    Column("turns", "turns"),
+)
+SIDES = {"horovod": "Horovod", "bare": "bare"}
+
+
+def _width(side: str, name: str) -> tuple[Column, ...]:
+    return (
+        Column(side, name, "GB/s", 3),
+        Column(f"{side}_low", f"{name}, 25 %", "GB/s", 3),
+        Column(f"{side}_high", f"{name}, 75 %", "GB/s", 3),
+    )
+
+
+WIDTHS = tuple(column for side in SIDES.items() for column in _width(*side))
+WHOSE = (
+    Column("network", "network"),
+    Column("model", "name", hidden=True),
+    Column("world_size", "replicas", hidden=True),
+    Column("bytes", "gradients", "B"),
+    Column("tensors", "tensors"),
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a turn took through Horovod and bare, in seconds, for so many bytes and tensors."""
+
+    size_bytes: int
+    tensors: int
+    horovod: float
+    bare: float
+
+    @property
+    def tax(self) -> float:
+        return self.horovod / self.bare
+
+
+def collective_of(case: Case) -> Collective:
+    """What is asked about; of a bound, how gradients are exchanged."""
+    return Collective(case.document["plan"]["collective"] or Collective.ALLREDUCE.value)
+
+
+def pairs_of(case: Case) -> list[Pair]:
+    """By rounds and turns, where both sides have a time."""
+    found = []
+    for measured in case.document["rounds"]:
+        sides = {launch["strategy"]: launch["series"] for launch in measured["launches"]}
+        bare = {(each["bytes"], each["turn"]): each for each in sides.get(BARE, ())}
+        for each in sides.get(Strategy.HOROVOD.value, ()):
+            other = bare.get((each["bytes"], each["turn"]))
+            if other and each["seconds"] and other["seconds"]:
+                tensors = int(each["ranks"][0]["tensors"]) if each["ranks"] else 0
+                times = float(each["seconds"]), float(other["seconds"])
+                found.append(Pair(int(each["bytes"]), tensors, *times))
+    return found
+
+
+def widths(case: Case, group: Sequence[Pair]) -> dict[str, Value]:
+    """Of both sides. Bandwidth falls as time rises: none of a collective that moves nothing."""
+    collective, n = collective_of(case), case.world_size
+    return {
+        key: value
+        for side in SIDES
+        for key, value in _spread(
+            side,
+            [busbw(collective, n, pair.size_bytes, getattr(pair, side)) for pair in group],
+        ).items()
+    }
+
+
+def taxes(group: Sequence[Pair]) -> dict[str, Value]:
+    return {**_spread("tax", [pair.tax for pair in group]), "turns": len(group)}
+
+
+def _spread(key: str, values: Sequence[float]) -> dict[str, Value]:
+    """Median and quartiles; none of what is 0, which no logarithm shows."""
+    low, middle, high = (cut if cut > 0 else None for cut in quantiles(values, QUARTILES))
+    return {key: middle, f"{key}_low": low, f"{key}_high": high}
+
+
+def is_of_gradients(case: Case) -> bool:
+    tax = case.question is Question.FRAMEWORK_TAX and case.workload != SWEEP
+    return tax or case.question is Question.BOUND
+
+
+def whose(case: Case, labels: Labels) -> dict[str, Value]:
+    model = labels[case.workload]
+    return {
+        "network": f"{model}, np {case.world_size}",
+        "model": model,
+        "world_size": case.world_size,
+    }

@@ -1,0 +1,130 @@
+"""A sweep: bus bandwidth by size, through Horovod, bare, and as other tools have it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from hvdperf.plan.collectives import KIB, MIB
+from hvdperf.report.content import Column, Figure, Table, Value
+from hvdperf.report.numbers import number
+from hvdperf.report.plots import (
+    BOUNDED,
+    dashes,
+    field,
+    interval,
+    layered,
+    side_by_side,
+    told_apart,
+    tooltip,
+)
+from hvdperf.report.sections.collectives.pairs import (
+    SIDES,
+    TAX,
+    WIDTHS,
+    Pair,
+    collective_of,
+    taxes,
+    widths,
+)
+from hvdperf.report.words import QUESTIONS, slug
+from hvdperf.results.archive import Case
+
+# A size that a tool has rounded to whole parts of the ranks is still that of the row.
+SAME_SIZE = 0.01
+TOOLS = {"osu": "OSU", "nccl": "nccl-tests"}
+_SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
+
+
+def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
+    collective, n = collective_of(case).value, case.world_size
+    by_size: dict[int, list[Pair]] = {}
+    for pair in sorted(pairs, key=lambda pair: pair.size_bytes):
+        by_size.setdefault(pair.size_bytes, []).append(pair)
+    rows: dict[int, dict[str, Value]] = {
+        size: {"bytes": size, "size": _short(size), **widths(case, group), **taxes(group)}
+        for size, group in by_size.items()
+    }
+    tools = _tools(case, rows)
+    columns = (*_SIZE, *WIDTHS, *TAX, *(Column(t, TOOLS[t], "GB/s", 3) for t in tools))
+    table = Table(columns, tuple(rows[size] for size in sorted(rows)))
+    best = max(table.rows, key=lambda row: number(row["horovod"]))
+    worst = max(table.rows, key=lambda row: number(row["tax"]))
+    return Figure(
+        name=slug("bandwidth", collective, f"np{n}"),
+        title=f"{collective} on {n} ranks: bus bandwidth by size",
+        says=(
+            f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
+            f"the bare transport reaches {number(best['bare']):.2f}. Horovod takes longest in "
+            f"proportion at {worst['size']}: {number(worst['tax']):.2f} times the bare transport's "
+            "time."
+        ),
+        table=table,
+        plot=_plot({**SIDES, **{tool: TOOLS[tool] for tool in tools}}, sorted(rows)),
+        tags={"world_size": str(n), "question": QUESTIONS[case.question]},
+    )
+
+
+def _tools(case: Case, rows: dict[int, dict[str, Value]]) -> list[str]:
+    """Those with figures, which they add to the rows, or as rows of their own."""
+    found = {run["tool"]: run["figures"] for run in case.document["tools"] if run["figures"]}
+    own = list(rows)
+    for tool in found:
+        for row in rows.values():
+            row[tool] = None
+    for tool, figures in found.items():
+        for figure in figures:
+            size = int(figure["bytes"])
+            near = next((s for s in own if math.isclose(s, size, rel_tol=SAME_SIZE)), size)
+            row = rows.setdefault(near, _empty(near, found))
+            width = float(figure["busbw_gb_per_s"])
+            row[tool] = width if width > 0 else None
+    return list(found)
+
+
+def _empty(size: int, tools: Iterable[str]) -> dict[str, Value]:
+    keys = [*(column.key for column in (*WIDTHS, *TAX)), *tools]
+    return {"bytes": size, "size": _short(size), **dict.fromkeys(keys)}
+
+
+def _short(size: int) -> str:
+    for unit, name in ((MIB, "MB"), (KIB, "KB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} B"
+
+
+# As _short has it.
+_BINARY = {
+    "labelExpr": f"datum.value >= {MIB} ? datum.value / {MIB} + ' MB' : "
+    f"datum.value >= {KIB} ? datum.value / {KIB} + ' KB' : datum.value + ' B'"
+}
+
+
+def _plot(names: Mapping[str, str], sizes: Sequence[int]) -> Mapping[str, Any]:
+    """A line a side; shapes and dashes tell them apart, too. names: by column."""
+    apart = told_apart(names.values())
+    y = field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"})
+    layers = (
+        interval("value_low", "value_high"),
+        {
+            "mark": {"type": "line"},
+            "encoding": {"y": y, "color": apart, "strokeDash": dashes(apart)},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 50},
+            "encoding": {
+                "y": y,
+                "color": apart,
+                "shape": apart,
+                "tooltip": tooltip((_SIZE[1], *BOUNDED, *TAX[:1])),
+            },
+        },
+    )
+    x = field("bytes", "quantitative", "size", scale={"type": "log", "base": 2})
+    return layered(
+        *layers,
+        encoding={"x": {**x, "axis": {"values": list(sizes), **_BINARY}}},
+        transform=side_by_side(names),
+    )

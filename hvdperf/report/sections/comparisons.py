@@ -1,0 +1,206 @@
+"""Ratios of Horovod to something else, each in the band where the two count as equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hvdperf.plan.arms import Question
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.numbers import cells_of
+from hvdperf.report.plots import by_verdict, field, layered, rows_high
+from hvdperf.report.words import QUESTIONS, plural, several, shown, slug, workload_labels
+from hvdperf.results.archive import Case
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
+
+PARITY = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
+OTHERS = (
+    Question.COMMUNICATION,
+    Question.EXCHANGE,
+    Question.RECIPE,
+    Question.FIXED_TIME,
+    Question.CONVERGENCE_LOSS,
+    Question.CONVERGENCE_ACCURACY,
+)
+
+MEANT = {
+    Question.PARITY: "speed of Horovod / speed of MirroredStrategy",
+    Question.MULTIWORKER: "speed of Horovod / speed of MultiWorkerMirroredStrategy",
+    Question.TAX: "speed of Horovod on one replica / speed of plain TensorFlow",
+    Question.COMMUNICATION: "speed with the exchange of gradients / speed without it",
+    Question.EXCHANGE: "speed with another way of exchange / speed with the default",
+    Question.RECIPE: "speed with another recipe / speed with the workload's own",
+    Question.FIXED_TIME: "samples of n replicas in a given time / n times those of one",
+    Question.CONVERGENCE_LOSS: "validation loss of Horovod / that of the other strategy",
+    Question.CONVERGENCE_ACCURACY: "validation accuracy of Horovod / that of the other strategy",
+}
+
+COLUMNS = (
+    Column("case", "case"),
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("ratio", "ratio", digits=3),
+    Column("lower", "lower", digits=3),
+    Column("upper", "upper", digits=3),
+    Column("low", "at least", digits=3),
+    Column("high", "at most", digits=3),
+    Column("rounds", "rounds"),
+    Column("verdict", "verdict"),
+)
+
+
+def parity(cases: Sequence[Case]) -> Section:
+    """Horovod against the other ways to spread replicas."""
+    figures = _figures(cases, PARITY)
+    return Section(
+        "parity",
+        "Parity",
+        "Horovod against MirroredStrategy and others on the same devices: a ratio of speeds, above "
+        "1 where Horovod is faster. It passes where its whole interval lies in the band.",
+        figures,
+        "" if figures else "Not measured; pytest perf/test_parity.py does.",
+    )
+
+
+def others(cases: Sequence[Case]) -> Section:
+    """What else is a ratio: the cost of communication, other exchanges, and what was learnt."""
+    figures = _figures(cases, OTHERS)
+    return Section(
+        "comparisons",
+        "Comparisons",
+        "Each is a ratio with its interval, against the band or the floor that it has to keep.",
+        figures,
+        "" if figures else "Not measured; the nightly profile does: make perf PROFILE=nightly.",
+    )
+
+
+def against(cases: Sequence[Case]) -> Section | None:
+    """This stack against the one that --against named; None where it named none."""
+    found = [case for case in cases if case.document["plan"]["reference"]["stack"]]
+    if not found:
+        return None
+    learnt = any(case.question.is_convergence for case in found)
+    meant = (
+        "speed, or what a validation found, here / there" if learnt else "speed here / speed there"
+    )
+    # Its questions are several, each with a name of its own on the board.
+    figure = _figure("against", "This stack against the other one", found, meant, {})
+    return Section(
+        "against",
+        "Two stacks",
+        "Both stacks ran in turns in this session: the speed under this one over that under the "
+        "other, of a validation its loss or accuracy. A speed FAILs where it is surely below "
+        f"{REGRESSION.fail_below}, and PASSes where it is surely not below {REGRESSION.pass_from}; "
+        "'at least' is the one of the two that decided. What differs between the stacks is told "
+        "under Machine.",
+        (figure,),
+    )
+
+
+def _figures(cases: Sequence[Case], questions: Sequence[Question]) -> tuple[Figure, ...]:
+    return tuple(
+        _figure(
+            slug(question.value),
+            QUESTIONS[question],
+            found,
+            MEANT[question],
+            {"question": QUESTIONS[question]},
+        )
+        for question in questions
+        if (
+            found := [
+                case
+                for case in cases
+                if case.question is question and case.figure is not None and not case.is_against
+            ]
+        )
+    )
+
+
+def _figure(
+    name: str, title: str, cases: Sequence[Case], meant: str, tags: Mapping[str, str]
+) -> Figure:
+    labels = workload_labels(case.workload for case in cases)
+    rows = tuple(_row(case, labels[case.workload]) for case in cases)
+    said = several([f"{case.name} {shown(case.figure)}{_unless_pass(case)}" for case in cases])
+    kept = sum(case.verdict is Verdict.PASS for case in cases)
+    return Figure(
+        name,
+        f"{title[0].upper()}{title[1:]}",
+        f"{meant[0].upper()}{meant[1:]}, {kept} of {plural(len(cases), 'case')} PASS: {said}.",
+        Table(COLUMNS, rows),
+        _forest(len(rows), meant),
+        tags,
+    )
+
+
+def _unless_pass(case: Case) -> str:
+    """The word that must not be missed behind a figure."""
+    return "" if case.verdict is Verdict.PASS else f" {case.verdict.value}"
+
+
+def _row(case: Case, label: str) -> Row:
+    rule = case.rule
+    low = high = None
+    if isinstance(rule, Band):
+        low, high = rule.low, rule.high
+    elif isinstance(rule, Floor):
+        low = rule.limit(case.figure)
+    elif isinstance(rule, Ceiling):
+        high = rule.at_most
+    return {
+        "case": case.name,
+        "model": label,
+        "world_size": case.world_size,
+        **cells_of(case.figure, "ratio", "lower", "upper"),
+        "low": low,
+        "high": high,
+        "rounds": int(case.document["verdict"]["rounds"]),
+        "verdict": case.verdict.value,
+    }
+
+
+def _forest(rows: int, meant: str) -> Plot:
+    """A row a case: its interval over its band, and equality as a line."""
+    case = field("case", "nominal", sort=None, axis={"title": None})
+    along = {"type": "quantitative", "title": meant, "scale": {"zero": False}}
+    tooltip = [
+        field("case", "nominal"),
+        field("verdict", "nominal"),
+        *(
+            field(key, "quantitative", words, format=".3f")
+            for key, words in (
+                ("ratio", "ratio"),
+                ("lower", "lower"),
+                ("upper", "upper"),
+                ("low", "at least"),
+                ("high", "at most"),
+            )
+        ),
+    ]
+    return layered(
+        {
+            "mark": {"type": "bar", "style": "band"},
+            "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+            "encoding": {"y": case, "x": {"field": "low", **along}, "x2": {"field": "high"}},
+        },
+        {
+            "mark": {"type": "tick", "style": "limit"},
+            "transform": [{"filter": "isValid(datum.low) && !isValid(datum.high)"}],
+            "encoding": {"y": case, "x": {"field": "low", **along}},
+        },
+        {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"x": {"datum": 1, **along}}},
+        {
+            "mark": {"type": "rule", "style": "interval"},
+            "encoding": {"y": case, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 60},
+            "encoding": {
+                "y": case,
+                "x": {"field": "ratio", **along},
+                **by_verdict(),
+                "tooltip": tooltip,
+            },
+        },
+        height=rows_high(rows),
+    )

@@ -1,0 +1,361 @@
+"""What trainings learn: loss by samples, and what their validation ended with, by strategy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from hvdperf.plan.arms import BlockKind, Question, Work, Workload
+from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report.launches import Started, launches, trusted
+from hvdperf.report.numbers import finite, number
+from hvdperf.report.plots import LEGEND, dashes, field, interval, layered, rows_high, tooltip
+from hvdperf.report.words import plural, several, slug, workload_labels
+from hvdperf.results.archive import Case
+
+TRAINED = (Work.EPOCHS, Work.TIME)
+# Of which strategies train beside each other in timed blocks.
+_TIMED = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
+# Arms with fewer points than these are no line.
+POINTS_OF_A_LINE = 4
+# All arms together with more than these are lines without shapes.
+POINTS_WITH_SHAPES = 120
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What trained the same. label: of the workload. world_size: of the candidate. arms: their
+    launches."""
+
+    model: str
+    label: str
+    work: Work
+    world_size: int
+    arms: Mapping[str, Sequence[Started]]
+
+    @property
+    def how_long(self) -> str:
+        """In words."""
+        runs = [
+            run
+            for launched in self.arms.values()
+            for started in launched
+            for run in started.document["run"]
+        ]
+        if self.work is Work.TIME:
+            seconds = finite(run["seconds"] for run in runs)
+            return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
+        epochs = finite(run["epochs"] for run in runs)
+        return (
+            f"{max(epochs):.3g} epochs" if self.work is Work.EPOCHS and epochs else "timed blocks"
+        )
+
+    @property
+    def title(self) -> str:
+        return f"{self.label} on {plural(self.world_size, 'replica')}, {self.how_long}"
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {"model": self.model, "world_size": str(self.world_size)}
+
+    def named(self, what: str) -> str:
+        return slug("convergence", what, self.work.value, self.label, f"np{self.world_size}")
+
+
+def section(cases: Sequence[Case]) -> Section:
+    """Of trainings to an end; where there are none, of timed blocks that did nothing but train."""
+    name, title = "convergence", "Convergence"
+    intro = (
+        "Training loss is the mean over the ranks, and what is shown of several rounds, each begun "
+        "from other weights, is the median with the least and the most. Whether strategies end "
+        "alike is judged in the cases of convergence."
+    )
+    sound = trusted(cases)
+    groups = _groups([case for case in sound if case.question.work in TRAINED])
+    figures = [figure for group in groups for figure in (*_curves(group), *_validations(group))]
+    missing = "Nothing was trained to an end: pytest perf/test_convergence.py"
+    if figures:
+        return Section(name, title, intro, tuple(figures))
+    timed = _groups([case for case in sound if case.question in _TIMED])
+    figures = [figure for group in timed for figure in _curves(group)]
+    if not figures:
+        return Section(name, title, intro, missing=missing)
+    return Section(
+        name, title, f"{missing}. This is the loss in timed blocks. {intro}", tuple(figures)
+    )
+
+
+def _groups(cases: Sequence[Case]) -> list[_Group]:
+    """By workload, kind of work, and replicas of the candidate: plain TensorFlow, which has one, is
+    beside each of them."""
+    asked: dict[tuple[Workload, Work, int], list[Case]] = {}
+    for case in cases:
+        if not case.is_against:
+            asked.setdefault((case.workload, case.question.work, case.world_size), []).append(case)
+    labels = workload_labels(workload for workload, _, _ in asked)
+    groups = []
+    for (workload, work, world_size), of_group in asked.items():
+        arms: dict[str, list[Started]] = {}
+        for started in launches(of_group):
+            if started.document["run"] or started.document["blocks"]:
+                arms.setdefault(started.arm, []).append(started)
+        groups.append(_Group(workload.model, labels[workload], work, world_size, arms))
+    return groups
+
+
+# Training loss ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Point:
+    """samples: of all ranks together, since the start."""
+
+    steps: int
+    samples: float
+    loss: float
+    learning_rate: float | None
+
+
+_OF_A_CURVE = (
+    Column("arm", "strategy"),
+    Column("steps", "steps"),
+    Column("samples", "samples", "", 0),
+    Column("loss", "training loss", "", 4),
+    Column("least", "least", "", 4),
+    Column("most", "most", "", 4),
+    Column("learning_rate", "learning rate", "", 6),
+    Column("rounds", "rounds"),
+)
+
+
+def _curves(group: _Group) -> list[Figure]:
+    """In one figure; none where no loss is known, or only one arm has any in its timed blocks."""
+    of_arms = {arm: rows for arm, own in group.arms.items() if (rows := _of_arm(arm, own))}
+    if len(of_arms) < (2 if group.work is Work.BLOCKS else 1):
+        return []
+    # Held together where all of them have come, if there is such a place.
+    shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))
+    last = {
+        arm: max(
+            (row for row in rows if not shared or row["samples"] in shared),
+            key=lambda row: number(row["samples"]),
+        )
+        for arm, rows in of_arms.items()
+    }
+    said = several(
+        [
+            f"{arm} {number(row['loss']):.3f} after {number(row['samples']):,.0f} samples"
+            for arm, row in last.items()
+        ]
+    )
+    rows = [row for of_arm in of_arms.values() for row in of_arm]
+    fewest = min(map(len, of_arms.values()))
+    figure = Figure(
+        name=group.named("curve"),
+        title=f"{group.title}: training loss",
+        says=f"Training loss: {said}.",
+        table=Table(_OF_A_CURVE, tuple(rows)),
+        plot=_curve_plot(fewest, len(rows)),
+        tags=group.tags,
+    )
+    return [figure]
+
+
+def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
+    """Medians over the launches, by steps; without steps that not all of them have."""
+    curves = [{point.steps: point for point in curve} for curve in map(_curve, group) if curve]
+    if not curves:
+        return []
+    shared = sorted(set.intersection(*(set(curve) for curve in curves)))
+    if not shared:
+        # They ended at other steps each, as after so many seconds: their ends are held together.
+        curves = [{0: list(curve.values())[-1]} for curve in curves]
+        shared = [0]
+    rows: list[Row] = []
+    for steps in shared:
+        points = [curve[steps] for curve in curves]
+        rates = finite(point.learning_rate for point in points)
+        losses = [point.loss for point in points]
+        rows.append(
+            {
+                "arm": arm,
+                "steps": round(median(point.steps for point in points)),
+                "samples": median(point.samples for point in points),
+                "loss": median(losses),
+                "least": min(losses),
+                "most": max(losses),
+                "learning_rate": median(rates) if rates else None,
+                "rounds": len(points),
+            }
+        )
+    return rows
+
+
+def _curve(started: Started) -> list[_Point]:
+    """Of a run what it kept of itself, or its end; of blocks theirs, where nothing else was done
+    in between."""
+    document = started.document
+    if document["run"]:
+        return _curve_of_run(document["run"])
+    blocks = [*document["warm_up"], *document["blocks"]]
+    if any(block["kind"] != BlockKind.FULL.value for block in blocks):
+        return []
+    points, steps, samples = [], 0, 0
+    for block in blocks:
+        steps += int(block["steps"])
+        samples += int(block["samples"])
+        losses = finite(rank["loss"] for rank in block["ranks"])
+        if losses:
+            points.append(_Point(steps, samples, fmean(losses), None))
+    return points
+
+
+def _curve_of_run(ranks: Sequence[Mapping[str, Any]]) -> list[_Point]:
+    steps = int(ranks[0]["steps"])
+    samples_of_a_step = sum(int(rank["samples"]) for rank in ranks) / steps if steps else 0.0
+    by_step: dict[int, list[float]] = {}
+    rates: dict[int, float | None] = {}
+    for rank in ranks:
+        end = [steps, rank["loss"], rank["learning_rate"]]
+        for step, loss, rate in rank.get("curve") or [end]:
+            by_step.setdefault(int(step), []).extend(finite([loss]))
+            rates[int(step)] = rate
+    return [
+        _Point(step, step * samples_of_a_step, fmean(losses), rates[step])
+        for step, losses in sorted(by_step.items())
+        if losses
+    ]
+
+
+def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
+    """Lines told apart by colour, dashes and, where there is room for them, shapes; where an arm
+    has too little for a line, a row an arm. fewest: points of an arm, points: of all."""
+    arm = field("arm", "nominal", legend=LEGEND)
+    loss = field("loss", "quantitative", "training loss", scale={"zero": False})
+    if fewest < POINTS_OF_A_LINE:
+        return _by_arm(_OF_A_CURVE, loss, points)
+    shapes: dict[str, Any] = {"shape": arm} if points <= POINTS_WITH_SHAPES else {}
+    size = 30 if shapes else 4
+    return layered(
+        {
+            "mark": {"type": "area", "style": "band", "opacity": 0.2},
+            "encoding": {
+                "y": field("least", "quantitative"),
+                "y2": {"field": "most"},
+                "color": arm,
+            },
+        },
+        {
+            "mark": {"type": "line"},
+            "encoding": {"y": loss, "color": arm, "strokeDash": dashes(arm)},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": size},
+            "encoding": {"y": loss, "color": arm, **shapes, "tooltip": tooltip(_OF_A_CURVE)},
+        },
+        encoding={"x": field("samples", "quantitative", "samples")},
+    )
+
+
+# Validation ------------------------------------------------------------------------------------
+
+
+def _validations(group: _Group) -> list[Figure]:
+    """Loss and accuracy, a figure each, with what who guesses has."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for arm, launched in group.arms.items():
+        for started in launched:
+            validation = started.document["run"] and started.document["run"][0]["validation"]
+            if validation:
+                found.setdefault(arm, []).append(validation)
+    return [
+        figure for metric in ("loss", "accuracy") for figure in _validation(group, metric, found)
+    ]
+
+
+def _validation(
+    group: _Group, metric: str, found: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> list[Figure]:
+    rows = [row for arm, ends in found.items() for row in _ends(arm, metric, ends)]
+    if not rows:
+        return []
+    digits = 4 if metric == "loss" else 3
+    columns = (
+        Column("arm", "strategy"),
+        Column("middle", f"validation {metric}", "", digits),
+        Column("least", "least", "", digits),
+        Column("most", "most", "", digits),
+        Column("chance", "who guesses", "", digits),
+        Column("rounds", "rounds"),
+        Column("samples", "validated on"),
+    )
+    said = "; ".join(
+        f"{row['arm']} {number(row['middle']):.3f} ({number(row['least']):.3f} to "
+        f"{number(row['most']):.3f})"
+        for row in rows
+    )
+    return [
+        Figure(
+            name=group.named(metric),
+            title=f"{group.title}: validation {metric}",
+            says=f"At the end: {said}; who guesses has {number(rows[0]['chance']):.3f}.",
+            table=Table(columns, tuple(rows)),
+            plot=_validation_plot(columns, metric, len(rows)),
+            tags=group.tags,
+        )
+    ]
+
+
+def _ends(arm: str, metric: str, ends: Sequence[Mapping[str, Any]]) -> list[Row]:
+    values = finite(end[metric] for end in ends)
+    guesses = finite(end["chance_loss"] for end in ends)
+    if not values:
+        return []
+    # Of as many classes as the loss of who guesses says, one is right.
+    chance: Value = None
+    if guesses:
+        chance = guesses[0] if metric == "loss" else math.exp(-guesses[0])
+    return [
+        {
+            "arm": arm,
+            "middle": median(values),
+            "least": min(values),
+            "most": max(values),
+            "chance": chance,
+            "rounds": len(values),
+            "samples": int(ends[0]["samples"]),
+        }
+    ]
+
+
+def _validation_plot(columns: Sequence[Column], metric: str, rows: int) -> Mapping[str, Any]:
+    middle = field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
+    guess = {
+        "mark": {"type": "tick", "style": "quiet"},
+        "encoding": {"x": field("chance", "quantitative")},
+    }
+    return _by_arm(columns, middle, rows, guess)
+
+
+def _by_arm(
+    columns: Sequence[Column], x: Mapping[str, Any], rows: int, *behind: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """A row a strategy, from the least to the most."""
+    return layered(
+        *behind,
+        interval("least", "most", "x"),
+        {
+            "mark": {"type": "point", "filled": True, "size": 70},
+            "encoding": {
+                "x": x,
+                "color": field("arm", "nominal", legend=None),
+                "shape": field("arm", "nominal", legend=None),
+                "tooltip": tooltip(columns),
+            },
+        },
+        height=rows_high(rows, each=30),
+        encoding={"y": field("arm", "nominal", axis={"title": None, "labelLimit": 260})},
+    )

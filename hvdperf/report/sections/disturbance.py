@@ -1,0 +1,99 @@
+"""Who else used the session's cores while it measured, and when."""
+
+from __future__ import annotations
+
+from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.words import plural
+from hvdperf.results.documents import CULPRITS_KEPT, Document
+from hvdperf.results.restore import disturbances
+
+# The shares of the cores that are drawn over time: what people call them, by column.
+SHARES = {
+    "foreign": "used by other programs",
+    "taken": "taken from the ranks",
+    "wait": "ranks waited",
+    "steal": "stolen by the hypervisor",
+}
+ROUNDS = (
+    Column("minute", "begun", "min", 1),
+    *(Column(key, title, "", 3) for key, title in SHARES.items()),
+    Column("throttled", "stopped by a quota", "s", 2),
+    Column("mhz", "frequency", "MHz", 0),
+)
+CULPRITS = (
+    Column("name", "program"),
+    Column("pid", "process id"),
+    Column("core_share", "of one core", "", 2),
+    Column("cores", "seen on cores"),
+)
+
+
+def section(session: Document | None) -> Section | None:
+    """session: its session.json. None where nothing was recorded."""
+    rounds = disturbances(session) if session is not None else []
+    whole = together(rounds)
+    if whole is None:
+        return None
+    figures = [_over_time(whole, rounds)]
+    if whole.culprits:
+        figures.append(_culprits(whole))
+    return Section(
+        "disturbance",
+        "Disturbance",
+        "Other programs on the session's cores during timed blocks, on the host of its driver. A "
+        "pair of blocks is repeated if other programs, or the CPU quota of the session's cgroup, "
+        f"took more than {100 * DISTURBED_ABOVE:.0f} % of the cores from ranks that wanted them.",
+        tuple(figures),
+    )
+
+
+def _over_time(whole: Disturbance, rounds: list[Disturbance]) -> Figure:
+    rows: list[Row] = [
+        {
+            "minute": each.at / 60,
+            "foreign": each.foreign_share,
+            "taken": each.taken_share,
+            "wait": each.wait_share,
+            "steal": each.steal_share,
+            "throttled": each.usage.throttled_seconds,
+            "mhz": each.mhz,
+        }
+        for each in rounds
+    ]
+    disturbed = sum(each.is_disturbed for each in rounds)
+    says = f"Other programs used {100 * whole.foreign_share:.0f} % of the cores; "
+    says += f"{100 * whole.taken_share:.0f} % were taken from the ranks, and more than allowed in "
+    says += f"{disturbed} of {plural(len(rounds), 'round')}."
+    table = Table(ROUNDS, tuple(rows))
+    return Figure("disturbance", "Cores used by others, round by round", says, table, _plot())
+
+
+def _plot() -> Plot:
+    told = plots.told_apart(SHARES.values())
+    encoding = {
+        "x": plots.field("minute", "quantitative", "minutes since the session began"),
+        "y": plots.percent("value", "share of the cores"),
+    }
+    line = {
+        "mark": {"type": "line", "point": True},
+        "encoding": {"color": told, "strokeDash": plots.dashes(told)},
+    }
+    return plots.layered(line, transform=plots.side_by_side(SHARES), encoding=encoding)
+
+
+def _culprits(whole: Disturbance) -> Figure:
+    most = whole.culprits[:CULPRITS_KEPT]
+    rows: list[Row] = [
+        {
+            "name": each.name,
+            "pid": each.pid,
+            "core_share": whole.core_share(each),
+            "cores": ", ".join(map(str, each.cores)),
+        }
+        for each in most
+    ]
+    says = f"{most[0].name}, pid {most[0].pid}, used {100 * whole.core_share(most[0]):.0f} % of "
+    says += "a core."
+    return Figure("culprits", "Programs that used the CPU most", says, Table(CULPRITS, tuple(rows)))

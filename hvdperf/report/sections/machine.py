@@ -1,0 +1,99 @@
+"""What was measured on, and what is otherwise than in the session before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvdperf.report.content import Column, Figure, Section, Table
+from hvdperf.report.words import plural
+from hvdperf.results.documents import Document
+from hvdperf.results.fingerprint import differences
+
+
+def section(
+    fingerprint: Mapping[str, Any], session: Document | None, earlier: Document | None
+) -> Section:
+    """fingerprint: of the session. session, earlier: session.json of it, and of the last one before
+    it that was asked the same; None where there is none."""
+    figures = [_fingerprint(fingerprint, earlier)]
+    if session is not None and session["changed"]:
+        figures.append(_stacks(session["changed"]))
+    if session is not None and earlier is not None:
+        figures += _verdicts(session, earlier)
+    return Section(
+        "machine",
+        "Machine",
+        "Figures can be compared only where all of this is equal; a change of any of it begins a "
+        "new series.",
+        tuple(figures),
+    )
+
+
+def _fingerprint(fingerprint: Mapping[str, Any], earlier: Document | None) -> Figure:
+    before: Mapping[str, Any] = {} if earlier is None else earlier["fingerprint"]
+    rows = [
+        {
+            "field": name,
+            "value": _text(value),
+            "before": _text(before[name]) if name in before else "",
+            "changed": "changed" if before and _otherwise(name, value, before) else "",
+        }
+        for name, value in fingerprint.items()
+    ]
+    columns = [Column("field", "field"), Column("value", "this session")]
+    says = "There is no earlier session that was asked the same."
+    if earlier is not None:
+        columns += [Column("before", f"session {earlier['session']}"), Column("changed", "changed")]
+        changed = differences(before, fingerprint)
+        says = f"Against session {earlier['session']}: "
+        says += "; ".join(changed) if changed else "nothing changed"
+        says += "."
+    keys = [column.key for column in columns]
+    return Figure(
+        "fingerprint",
+        "Fingerprint",
+        says,
+        Table(tuple(columns), tuple({key: row[key] for key in keys} for row in rows)),
+    )
+
+
+def _stacks(changed: Sequence[str]) -> Figure:
+    """What this stack has otherwise than the one that it was held against."""
+    rows = tuple({"change": line} for line in changed)
+    return Figure(
+        "stacks",
+        "What differs between the two stacks",
+        f"{plural(len(rows), 'package differs', 'packages differ')}: {'; '.join(changed)}.",
+        Table((Column("change", "package: there -> here"),), rows),
+    )
+
+
+def _verdicts(session: Document, earlier: Document) -> list[Figure]:
+    """Cases that were called otherwise in the session before."""
+    then, now = earlier["verdicts"], session["verdicts"]
+    rows = tuple(
+        {"case": name, "before": then[name], "verdict": word}
+        for name, word in now.items()
+        if name in then and then[name] != word
+    )
+    if not rows:
+        return []
+    said = "; ".join(f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows[:6])
+    columns = (
+        Column("case", "case"),
+        Column("before", f"session {earlier['session']}"),
+        Column("verdict", "this session"),
+    )
+    title = "Verdicts that changed since the last session that was asked the same"
+    return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
+
+
+def _otherwise(name: str, value: object, before: Mapping[str, Any]) -> bool:
+    return name not in before or bool(before[name] != value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "(none)"
+    return "(unknown)" if value is None else str(value)

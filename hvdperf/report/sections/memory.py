@@ -1,0 +1,181 @@
+"""Whether ranks grow while they train: the resident set by steps, with what is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from hvdperf.judge.training_runs import SETTLING_SHARE, STEPS_OF_GROWTH, growth
+from hvdperf.plan.arms import Question
+from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report.launches import Started, launches, trusted
+from hvdperf.report.numbers import number
+from hvdperf.report.plots import dashes, field, known, layered, tooltip
+from hvdperf.report.words import QUESTIONS, plural, slug, workload_labels
+from hvdperf.results.archive import Case
+from hvdperf.verdict import Ceiling
+
+MIB = 1024 * 1024
+# Of more ranks those are shown that grow most.
+SHOWN = 8
+_COLUMNS = (
+    Column("rank", "rank"),
+    Column("steps", "steps"),
+    Column("resident_mib", "resident set", "MiB", 1),
+    Column("allowed_mib", "allowed", "MiB", 1),
+    Column("growth", "growth in 1,000 steps", "%", 3),
+    Column("rounds", "rounds"),
+)
+Readings = Sequence[tuple[int, float]]
+
+
+def section(cases: Sequence[Case]) -> Section:
+    """Of endurance runs."""
+    asked = [
+        case for case in trusted(cases) if case.question is Question.MEMORY and not case.is_against
+    ]
+    labels = workload_labels(case.workload for case in asked)
+    figures = tuple(figure for case in asked for figure in _of_case(case, labels[case.workload]))
+    return Section(
+        "memory",
+        "Memory",
+        "Each rank's resident set while it trains, medians over the rounds. What is allowed grows "
+        "by the ceiling's factor in 1,000 steps, from the first third of the run on, in which "
+        "caches and queues fill up.",
+        figures,
+        "" if figures else "Memory has not been watched: pytest perf/test_memory.py",
+    )
+
+
+def _of_case(case: Case, label: str) -> list[Figure]:
+    """None where nothing was read."""
+    candidate = case.document["plan"]["candidate"]
+    started = [
+        each
+        for each in launches([case])
+        if (each.strategy, each.world_size) == (candidate["strategy"], candidate["world_size"])
+    ]
+    ranks = _readings(started)
+    if not ranks:
+        return []
+    grown = {rank: _growth(readings) for rank, readings in ranks.items()}
+    by_growth = sorted(ranks, key=lambda rank: _or_least(grown[rank]), reverse=True)
+    shown = sorted(by_growth[:SHOWN])
+    at_most = case.rule.at_most if isinstance(case.rule, Ceiling) else None
+    rows = [
+        row
+        for rank in shown
+        for row in _rows(rank, ranks[rank], grown[rank], at_most, len(started))
+    ]
+    n = case.world_size
+    return [
+        Figure(
+            name=slug("memory", label, f"np{n}"),
+            title=f"{label} on {plural(n, 'replica')}: resident set of each rank",
+            says=_said(case, rows, by_growth[0], len(ranks)),
+            table=Table(_COLUMNS, tuple(rows)),
+            plot=_plot(by_growth[0]),
+            tags={
+                "model": case.workload.model,
+                "world_size": str(n),
+                "question": QUESTIONS[case.question],
+            },
+        )
+    ]
+
+
+def _readings(started: Sequence[Started]) -> dict[int, Readings]:
+    """Of each rank, steps and bytes, medians over the launches that read there."""
+    found: dict[int, dict[int, list[float]]] = {}
+    for each in started:
+        for rank, run in enumerate(each.document["run"]):
+            for steps, size in run["memory"]:
+                found.setdefault(rank, {}).setdefault(int(steps), []).append(float(size))
+    return {
+        rank: [(steps, median(sizes)) for steps, sizes in sorted(read.items())]
+        for rank, read in found.items()
+    }
+
+
+def _growth(readings: Readings) -> float | None:
+    """As the case's figure has it, of medians; None for too few readings."""
+    try:
+        return growth(readings)
+    except ValueError:
+        return None
+
+
+def _or_least(grown: float | None) -> float:
+    return -math.inf if grown is None else grown
+
+
+def _rows(
+    rank: int, readings: Readings, grown: float | None, at_most: float | None, rounds: int
+) -> list[Row]:
+    settled = [(steps, size) for steps, size in readings if _is_settled(steps, readings)]
+    begins, base = settled[0]
+
+    def allowed(steps: int) -> Value:
+        if at_most is None or steps < begins:
+            return None
+        return float(base * at_most ** ((steps - begins) / STEPS_OF_GROWTH) / MIB)
+
+    return [
+        {
+            "rank": rank,
+            "steps": steps,
+            "resident_mib": size / MIB,
+            "allowed_mib": allowed(steps),
+            "growth": None if grown is None else 100 * math.expm1(grown),
+            "rounds": rounds,
+        }
+        for steps, size in readings
+    ]
+
+
+def _is_settled(steps: int, readings: Readings) -> bool:
+    return steps >= SETTLING_SHARE * readings[-1][0]
+
+
+def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
+    own = [row for row in rows if row["rank"] == worst]
+    first, last = number(own[0]["resident_mib"]), number(own[-1]["resident_mib"])
+    grown = own[-1]["growth"]
+    often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps once settled"
+    rule = (
+        f"; the line is what the case allows, a factor {case.rule}"
+        if isinstance(case.rule, Ceiling)
+        else ""
+    )
+    some = f" The {SHOWN} of {ranks} ranks that grow most are shown." if ranks > SHOWN else ""
+    return (
+        f"Rank {worst} grows most: from {first:.0f} to {last:.0f} MiB in {own[-1]['steps']} "
+        f"steps{often}{rule}.{some}"
+    )
+
+
+def _plot(limited: int) -> Mapping[str, Any]:
+    """A line a rank, and the limit of one of them."""
+    color = field("rank", "nominal", "rank")
+    size = field("resident_mib", "quantitative", "resident set in MiB", scale={"zero": False})
+    return layered(
+        {
+            "transform": [known("allowed_mib"), {"filter": f"datum.rank === {limited}"}],
+            "mark": {"type": "line", "style": "limit"},
+            "encoding": {
+                "y": field("allowed_mib", "quantitative"),
+                "detail": field("rank", "nominal"),
+            },
+        },
+        {
+            "mark": {"type": "line"},
+            "encoding": {"y": size, "color": color, "strokeDash": dashes(color)},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 25},
+            "encoding": {"y": size, "color": color, "shape": color, "tooltip": tooltip(_COLUMNS)},
+        },
+        encoding={"x": field("steps", "quantitative", "steps")},
+    )

@@ -1,0 +1,95 @@
+"""Nodes x GPUs: what each shape of a group reached, as published tables have it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from statistics import median
+
+from hvdperf.plan.arms import Question
+from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report.words import plural, slug, workload_labels
+from hvdperf.results.archive import Case
+from hvdperf.results.throughput import throughputs
+
+
+def section(cases: Sequence[Case]) -> Section | None:
+    """None where all replicas were on one node."""
+    scaled = [
+        case
+        for case in cases
+        if case.question is Question.WEAK_SCALING and case.is_sound and not case.is_against
+    ]
+    if not any(len(case.replicas_per_node) > 1 for case in scaled):
+        return None
+    labels = workload_labels(case.workload for case in scaled)
+    speeds = throughputs(cases)
+    figures = []
+    for workload in dict.fromkeys(case.workload for case in scaled):
+        # Of groups of one shape the last stands there: the even one, else the largest.
+        own = sorted(
+            (case for case in scaled if case.workload == workload),
+            key=lambda case: (_is_even(case), case.world_size),
+        )
+        even = {_shape(case) for case in own if _is_even(case)}
+        efficiency = {_shape(case): case.figure.estimate for case in own if case.figure is not None}
+        speed = {
+            _shape(case): median(found)
+            for case in own
+            if (found := speeds.get((workload, case.world_size)))
+        }
+        for what, unit, digits, found_ in (
+            ("throughput", "samples/s", 1, speed),
+            ("efficiency", "", 3, efficiency),
+        ):
+            if found_:
+                figure = _figure(labels[workload], what, unit, digits, found_, even)
+                figures.append(replace(figure, tags={"model": workload.model}))
+    return Section(
+        "nodes",
+        "Nodes and devices",
+        "Rows are nodes, columns replicas on each of them; weak scaling, by speed. A group that is "
+        "spread unevenly stands where its fullest node does, unless an even one does.",
+        tuple(figures),
+    )
+
+
+def _shape(case: Case) -> tuple[int, int]:
+    """Nodes, and replicas on the fullest of them."""
+    return len(case.replicas_per_node), max(case.replicas_per_node)
+
+
+def _is_even(case: Case) -> bool:
+    return len(set(case.replicas_per_node)) == 1
+
+
+def _figure(
+    label: str,
+    what: str,
+    unit: str,
+    digits: int,
+    found: dict[tuple[int, int], float],
+    even: Collection[tuple[int, int]],
+) -> Figure:
+    """even: the shapes that have as many replicas on each node."""
+    widths = sorted({width for _, width in found})
+    columns = [Column("nodes", "nodes")]
+    columns += [
+        Column(f"width_{w}", f"{plural(w, 'replica')} a node", unit, digits) for w in widths
+    ]
+    rows: list[Row] = []
+    for nodes in sorted({nodes for nodes, _ in found}):
+        row: dict[str, Value] = {"nodes": nodes}
+        row.update({f"width_{width}": found.get((nodes, width)) for width in widths})
+        rows.append(row)
+    most = max(found)
+    with_ = f"{plural(most[1], 'replica')} each"
+    if most not in even:
+        with_ = f"at most {with_}"
+    return Figure(
+        slug("nodes", what, label),
+        f"{label}: {what}",
+        f"{label}: on {plural(most[0], 'node')} with {with_} the {what} is "
+        f"{found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
+        Table(tuple(columns), tuple(rows)),
+    )

@@ -1,0 +1,117 @@
+"""Throughput over releases of Horovod, as far as this machine's history goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from hvdperf.history.label import machine_label
+from hvdperf.history.lines import Line, lines
+from hvdperf.history.raw import RawResult
+from hvdperf.history.releases import Axis, order
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.plots import dashes, field, layered
+from hvdperf.report.words import plural, slug
+from hvdperf.stats import spread
+
+COLUMNS = (
+    Column("horovod", "Horovod"),
+    Column("tensorflow", "TensorFlow"),
+    Column("replica", "each replica"),
+    Column("launches", "launches"),
+    Column("samples_per_second", "throughput", "samples/s", digits=1),
+    Column("spread", "standard deviation, robust", "samples/s", digits=1),
+)
+
+
+def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Section:
+    """fingerprint: of the session, whose machine's history is shown."""
+    machine = machine_label(fingerprint)
+    found = [line for line in lines(history, Axis.HOROVOD) if line.machine == machine]
+    groups: dict[tuple[str, str, int], list[Line]] = {}
+    replicas: dict[str, set[str]] = {}
+    for line in found:
+        groups.setdefault((line.model, line.replica, line.world_size), []).append(line)
+        replicas.setdefault(line.model, set()).add(line.replica)
+    return Section(
+        "releases",
+        "Releases",
+        f"Median throughput of all replicas by release, from the raw results of {machine}; asv's "
+        "pages (make history) go on from here.",
+        tuple(
+            _figure(alike, told_apart=len(replicas[model]) > 1)
+            for (model, _, _), alike in groups.items()
+        ),
+        ""
+        if found
+        else f"The history holds nothing of this machine, {machine}; make backfill measures "
+        "releases, make history imports sessions.",
+    )
+
+
+def _figure(alike: Sequence[Line], told_apart: bool) -> Figure:
+    """Of one network, replica and world size. told_apart: whether the network has other replicas,
+    too."""
+    model, world_size = alike[0].model, alike[0].world_size
+    apart = (alike[0].replica,) if told_apart else ()
+    named = ", each: ".join((f"{model} on {plural(world_size, 'replica')}", *apart))
+    rows = tuple(_row(line, version) for line in alike for version in line.versions)
+    newest = rows[-1]
+    releases = {str(row["horovod"]) for row in rows}
+    stacks = list(dict.fromkeys(str(row["tensorflow"]) for row in rows))
+    return Figure(
+        slug("releases", model, *apart, f"np{world_size}"),
+        named,
+        f"{named}, over {plural(len(releases), 'release')} of Horovod under "
+        f"{plural(len(stacks), 'TensorFlow')}; with Horovod {newest['horovod']} and TensorFlow "
+        f"{newest['tensorflow']} {newest['samples_per_second']:.1f} samples/s.",
+        Table(COLUMNS, rows),
+        _plot(sorted(releases, key=order(Axis.HOROVOD).__getitem__), stacks),
+        {"model": model, "world_size": str(world_size)},
+    )
+
+
+def _row(line: Line, version: str) -> Row:
+    speeds = line.samples_per_second(version)
+    return {
+        "horovod": version,
+        "tensorflow": line.at,
+        "replica": line.replica,
+        "launches": len(speeds),
+        "samples_per_second": median(speeds),
+        "spread": spread(speeds),
+    }
+
+
+def _plot(releases: Sequence[str], stacks: Sequence[str]) -> Plot:
+    """Both oldest first, whichever line of the table has which."""
+    x = field("horovod", "ordinal", "Horovod", sort=list(releases), axis={"labelAngle": 0})
+    stack = field("tensorflow", "nominal", "TensorFlow", sort=list(stacks))
+    y = {"type": "quantitative", "title": "samples/s", "scale": {"zero": False}}
+    return layered(
+        {
+            "mark": "line",
+            "encoding": {
+                "x": x,
+                "y": {"field": "samples_per_second", **y},
+                "color": stack,
+                "strokeDash": dashes(stack),
+            },
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 60},
+            "encoding": {
+                "x": x,
+                "y": {"field": "samples_per_second", **y},
+                "color": stack,
+                "shape": stack,
+                "tooltip": [
+                    field("horovod", "nominal", "Horovod"),
+                    field("tensorflow", "nominal", "TensorFlow"),
+                    field("samples_per_second", "quantitative", "samples/s", format=".1f"),
+                    field("launches", "quantitative"),
+                ],
+            },
+        },
+    )

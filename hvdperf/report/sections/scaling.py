@@ -1,0 +1,254 @@
+"""Speedup and efficiency by world size: by speed, by wall time, and as it would be ideal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from hvdperf.plan.arms import Question, Workload
+from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report.numbers import cells_of, number
+from hvdperf.report.sections import scaling_plots
+from hvdperf.report.sections.scaling_plots import STRONG, WEAK, Ways
+from hvdperf.report.words import plural, slug, workload_labels
+from hvdperf.results.archive import Case, interval_of
+from hvdperf.results.throughput import throughputs
+from hvdperf.stats import Interval
+from hvdperf.verdict import Verdict, worst
+
+INTRO = (
+    "Speedup is the speed of n replicas over that of one; efficiency is speedup over n. Weak: "
+    "every replica takes a whole batch. Strong: one batch is divided among the replicas, or steps "
+    "of whole batches are; throughput is of a divided batch, wall times are of divided steps, and "
+    "speeds of either. By speed: samples per second of the steps. By wall time: from the trace to "
+    "the last step; of the job: from the launch to the end. Plots leave out what is not judged and "
+    "whatever evidence is against; tables do not."
+)
+_ASKED = (
+    Question.WEAK_SCALING,
+    Question.STRONG_SCALING,
+    Question.WALL_WEAK,
+    Question.WALL_STRONG,
+)
+# What one replica is by itself.
+_ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
+MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_ledger.py by wall time."
+
+
+@dataclass
+class _Point:
+    """Of one world size: efficiencies by way, and how far each is known. verdict: the worst of its
+    cases; None where there are none. sound: whether one of them is (Case.is_sound)."""
+
+    world_size: int
+    nodes: int
+    verdict: Verdict | None = None
+    sound: bool = True
+    samples_per_second: float | None = None
+    ways: dict[str, Interval] = field(default_factory=dict)
+
+
+def section(cases: Sequence[Case]) -> Section:
+    figures = []
+    speeds = throughputs(cases)
+    asked = [case for case in cases if case.question in _ASKED and not case.is_against]
+    labels = workload_labels(case.workload for case in asked)
+    bars: list[Row] = []
+    for weak, ways in ((True, WEAK), (False, STRONG)):
+        for workload in labels:
+            points = _points(workload, weak, asked, speeds)
+            if len(points) > 1:
+                rows = tuple(_row(labels[workload], point, ways) for point in points)
+                figures += _figures(workload.model, labels[workload], weak, rows)
+                bars += rows if weak else ()
+    if bars:
+        figures.insert(0, _bars(bars))
+    return Section("scaling", "Scaling", INTRO, tuple(figures), missing="" if figures else MISSING)
+
+
+def _points(
+    workload: Workload,
+    weak: bool,
+    cases: Sequence[Case],
+    speeds: Mapping[tuple[Workload, int], Sequence[float]],
+) -> list[_Point]:
+    """By world size, from one replica on. Where a case is sound, others add nothing but their
+    verdicts."""
+    by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
+    by_time = Question.WALL_WEAK if weak else Question.WALL_STRONG
+    found: dict[int, _Point] = {}
+    for case in sorted(cases, key=lambda case: not case.is_sound):
+        if case.workload != workload or case.figure is None:
+            continue
+        if case.question not in (by_speed, by_time):
+            continue
+        n = case.world_size
+        point = found.setdefault(n, _Point(n, len(case.replicas_per_node), sound=case.is_sound))
+        point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
+        if point.sound and not case.is_sound:
+            continue
+        account = case.document["account"]
+        if account is not None:
+            for way in WEAK:
+                if way not in point.ways or way != "speed":
+                    point.ways[way] = _efficiency(interval_of(account[f"by_{way}"]), n)
+        if case.question is by_speed:
+            point.ways["speed" if weak else "split"] = case.figure
+            if not weak:
+                point.samples_per_second = _split_speed(case)
+    if found and 1 not in found:
+        known = [way for point in found.values() for way in point.ways]
+        found[1] = _Point(1, 1, ways=dict.fromkeys(known, _ALONE))
+    for n, point in found.items():
+        measured = speeds.get((workload, n))
+        if measured and (weak or n == 1):
+            point.samples_per_second = median(measured)
+    return [found[n] for n in sorted(found)]
+
+
+def _efficiency(speedup: Interval, world_size: int) -> Interval:
+    return replace(
+        speedup,
+        estimate=speedup.estimate / world_size,
+        lower=speedup.lower / world_size,
+        upper=speedup.upper / world_size,
+    )
+
+
+def _split_speed(case: Case) -> float | None:
+    """Samples per second of the blocks in which a batch was divided, the median launch's."""
+    launches = [
+        [
+            float(block["samples_per_second"])
+            for block in measured["launches"][0]["blocks"]
+            if block["kind"] == "split" and block["samples_per_second"]
+        ]
+        for measured in case.document["rounds"]
+    ]
+    medians = [median(speeds) for speeds in launches if speeds]
+    return median(medians) if medians else None
+
+
+def columns(ways: Ways) -> tuple[Column, ...]:
+    found = [
+        Column("model", "network"),
+        Column("world_size", "replicas"),
+        Column("nodes", "nodes"),
+        Column("verdict", "verdict"),
+        Column("drawn", "drawn"),
+        Column("samples_per_second", "throughput", "samples/s", digits=1),
+    ]
+    for way, name in ways.items():
+        found += [
+            Column(f"speedup_{way}", f"speedup {name}", digits=2),
+            Column(f"speedup_{way}_low", "lower", digits=2),
+            Column(f"speedup_{way}_high", "upper", digits=2),
+            Column(f"efficiency_{way}", f"efficiency {name}", digits=3),
+            Column(f"efficiency_{way}_low", "lower", digits=3),
+            Column(f"efficiency_{way}_high", "upper", digits=3),
+        ]
+    return tuple(found)
+
+
+def _row(label: str, point: _Point, ways: Ways) -> Row:
+    row: dict[str, Value] = {
+        "model": label,
+        "world_size": point.world_size,
+        "nodes": point.nodes,
+        "verdict": point.verdict.value if point.verdict else None,
+        "drawn": "yes" if point.sound else "no",
+        "samples_per_second": point.samples_per_second,
+    }
+    for way in ways:
+        of_way = f"efficiency_{way}"
+        cells = cells_of(point.ways.get(way), of_way, f"{of_way}_low", f"{of_way}_high")
+        for key, share in cells.items():
+            row[key] = share
+            speedup = None if share is None else number(share) * point.world_size
+            row[key.replace("efficiency", "speedup")] = speedup
+    return row
+
+
+def _measured(ways: Ways, rows: Sequence[Row]) -> Ways:
+    """Those that somebody measured."""
+    return {
+        way: name
+        for way, name in ways.items()
+        if any(row[f"speedup_{way}"] is not None for row in rows)
+    }
+
+
+def _table(rows: Sequence[Row], ways: Ways) -> Table:
+    shown = columns(ways)
+    return Table(shown, tuple({column.key: row[column.key] for column in shown} for row in rows))
+
+
+def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
+    kind = "weak" if weak else "strong"
+    ways = _measured(WEAK if weak else STRONG, rows)
+    table = _table(rows, ways)
+    sizes = [int(row["world_size"] or 1) for row in rows if row["drawn"] == "yes"]
+    tags = {"model": model}
+    # Where there are wall times, too, it is about two.
+    if list(ways) == ["speed" if weak else "split"]:
+        tags["question"] = f"{kind} scaling"
+    named = [
+        ("speedup", f"{label}: speedup, {kind} scaling", scaling_plots.speedup(ways, sizes)),
+        (
+            "efficiency",
+            f"{label}: efficiency, {kind} scaling",
+            scaling_plots.efficiency(ways, sizes),
+        ),
+    ]
+    return [
+        Figure(
+            slug(what, kind, label),
+            title,
+            _says(label, kind, rows, ways),
+            table,
+            # One replica alone has nothing to show.
+            plot if len(sizes) > 1 else None,
+            tags,
+        )
+        for what, title, plot in named
+    ]
+
+
+def _says(label: str, kind: str, rows: Sequence[Row], ways: Ways) -> str:
+    apart = ", ".join(
+        f"{plural(int(row['world_size'] or 0), 'replica')} {row['verdict']}"
+        for row in rows
+        if row["drawn"] == "no"
+    )
+    not_drawn = f" In the table alone: {apart}." if apart else ""
+    last = max(rows, key=lambda row: (row["drawn"] == "yes", row["world_size"]))
+    if last["world_size"] == 1:
+        return f"{label}, {kind} scaling: no speedup is to be relied on.{not_drawn}"
+    parts = [
+        f"{last[f'speedup_{way}']:.2f} {name} ({100 * float(share):.0f} %)"
+        for way, name in ways.items()
+        if (share := last[f"efficiency_{way}"]) is not None
+    ]
+    replicas = plural(int(last["world_size"] or 0), "replica")
+    return f"{label}, {kind} scaling: on {replicas} the speedup is {', '.join(parts)}.{not_drawn}"
+
+
+def _bars(rows: Sequence[Row]) -> Figure:
+    """Of every network, weak scaling's efficiency by speed."""
+    table = _table(rows, _measured(WEAK, rows))
+    shares = {
+        f"{row['model']} on {plural(int(row['world_size'] or 0), 'replica')}": float(share)
+        for row in rows
+        if row["world_size"] != 1 and row["drawn"] == "yes"
+        if (share := row.get("efficiency_speed"))
+    }
+    says = "Of no world size above one the efficiency by speed is to be relied on."
+    if shares:
+        worst = min(shares, key=lambda name: shares[name])
+        says = (
+            f"The lowest of {plural(len(shares), 'efficiency', 'efficiencies')} by speed is "
+            f"{100 * shares[worst]:.1f} %: {worst}."
+        )
+    plot = scaling_plots.bars(len(shares)) if shares else None
+    return Figure("weak-scaling", "Weak scaling: efficiency by speed", says, table, plot)

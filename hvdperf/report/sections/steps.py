@@ -1,0 +1,237 @@
+"""How long the steps of each rank take: distributions by rank, and of strategies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvdperf.judge.straggler import beyond_chance
+from hvdperf.plan.arms import BlockKind, Question, Strategy, Workload
+from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report.launches import Started, launches, trusted
+from hvdperf.report.numbers import finite, number, quantiles
+from hvdperf.report.plots import LEGEND, field, interval, layered, rows_high, tooltip
+from hvdperf.report.words import plural, several, slug, workload_labels
+from hvdperf.results.archive import Case
+
+OF_HOROVOD = (Question.WEAK_SCALING, Question.PARITY)
+OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
+SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+_QUANTILES = (
+    *(Column(f"q{100 * share:02.0f}_ms", f"{100 * share:.0f} %", "ms", 2) for share in SHARES),
+    Column("max_ms", "longest", "ms", 2),
+    Column("steps", "steps"),
+)
+_MEDIAN = field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
+# From here on a row of a rank has no room for a number beside it.
+MANY_RANKS = 32
+
+
+def section(cases: Sequence[Case]) -> Section:
+    """Of timed blocks of whole steps."""
+    name, title = "steps", "Step times"
+    intro = (
+        "Every step of the timed blocks, as each rank's own clock saw it. A line goes from 1 to "
+        "99 % of the steps, the bar from 25 to 75 %, and the mark is the median. A rank is pointed "
+        "out where it is the slowest in more blocks than chance allows (1 in 1000)."
+    )
+    sound = trusted(cases)
+    figures = (*_by_rank(sound), *_of_strategies(sound))
+    missing = "" if figures else "No steps have been timed: pytest perf/test_scaling.py"
+    return Section(name, title, intro, figures, missing)
+
+
+# Rank by rank ----------------------------------------------------------------------------------
+
+_OF_A_RANK = (
+    Column("rank", "rank"),
+    *_QUANTILES,
+    Column("slowest", "slowest in", "% of blocks", 1),
+    Column("named", "more often than chance"),
+)
+
+
+def _by_rank(cases: Sequence[Case]) -> list[Figure]:
+    asked = [
+        case
+        for case in cases
+        if case.question in OF_HOROVOD and _of_horovod(case.document["plan"]["candidate"])
+    ]
+    labels = workload_labels(case.workload for case in asked)
+    found: dict[tuple[Workload, int], list[Started]] = {}
+    for started in launches(asked):
+        case = started.case
+        if _of_horovod(started.document) and _blocks(started):
+            found.setdefault((case.workload, started.world_size), []).append(started)
+    return [
+        _ranks(workload.model, labels[workload], size, group)
+        for (workload, size), group in sorted(
+            found.items(), key=lambda item: (item[0][0].name, item[0][1])
+        )
+    ]
+
+
+def _of_horovod(arm: Mapping[str, Any]) -> bool:
+    return bool(arm["strategy"] == Strategy.HOROVOD.value)
+
+
+def _blocks(started: Started) -> list[Mapping[str, Any]]:
+    """Timed, of whole steps."""
+    return [block for block in started.document["blocks"] if block["kind"] == BlockKind.FULL.value]
+
+
+def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) -> Figure:
+    blocks = [block for started in group for block in _blocks(started)]
+    steps: list[list[float]] = [[] for _ in range(world_size)]
+    last = [0] * world_size
+    for block in blocks:
+        clocks = [rank["seconds"] or 0.0 for rank in block["ranks"]]
+        # Where several take as long, none of them is the slowest.
+        if clocks.count(max(clocks)) == 1:
+            last[clocks.index(max(clocks))] += 1
+        for own, rank in zip(steps, block["ranks"], strict=False):
+            own += finite(rank["step_seconds"])
+    named = [beyond_chance(times, len(blocks), world_size) for times in last]
+    rows: list[Row] = [
+        {
+            "rank": rank,
+            **_distribution(own),
+            "slowest": 100 * last[rank] / len(blocks),
+            "named": "yes" if named[rank] else "no",
+        }
+        for rank, own in enumerate(steps)
+        if own
+    ]
+    medians: list[Mapping[str, Any]] = [{"mark": {"type": "tick"}, "encoding": {"x": _MEDIAN}}]
+    named_ranks = {
+        "transform": [{"filter": "datum.named === 'yes'"}],
+        "mark": {"type": "point", "filled": True, "size": 70, "style": "named", "shape": "diamond"},
+        "encoding": {"x": _MEDIAN},
+    }
+    y = field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
+    return Figure(
+        name=slug("steps", "ranks", label, f"np{world_size}"),
+        title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
+        says=_said_of_ranks(rows, len(blocks), len(group)),
+        table=Table(_OF_A_RANK, tuple(rows)),
+        plot=_boxes(_OF_A_RANK, len(rows), y, [*medians, named_ranks] if any(named) else medians),
+        tags={"model": model, "world_size": str(world_size)},
+    )
+
+
+def _distribution(seconds: Sequence[float]) -> dict[str, Value]:
+    cuts = quantiles(seconds, SHARES)
+    return {
+        **{f"q{100 * share:02.0f}_ms": 1000 * cut for share, cut in zip(SHARES, cuts, strict=True)},
+        "max_ms": 1000 * max(seconds),
+        "steps": len(seconds),
+    }
+
+
+def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
+    middle = [number(row["q50_ms"]) for row in rows]
+    longest = max(rows, key=lambda row: number(row["q99_ms"]))
+    said = (
+        f"In {plural(blocks, 'block')} of {plural(started, 'launch', 'launches')} a step "
+        f"typically takes {_between(min(middle), max(middle))} ms; 1 % of those of rank "
+        f"{longest['rank']} take more than {number(longest['q99_ms']):.1f} ms. "
+    )
+    named = [row for row in rows if row["named"] == "yes"]
+    if len(rows) < 2:
+        return said.rstrip()
+    if not named:
+        return said + "No rank is the slowest in more blocks than chance allows."
+    several = ", ".join(f"rank {row['rank']} in {number(row['slowest']):.0f} %" for row in named)
+    return f"{said}Slowest in more blocks than chance allows: {several}."
+
+
+def _between(low: float, high: float) -> str:
+    """One number where both are the same to people."""
+    texts = dict.fromkeys((f"{low:.1f}", f"{high:.1f}"))
+    return " to ".join(texts)
+
+
+# Strategies side by side -----------------------------------------------------------------------
+
+_OF_AN_ARM = (
+    Column("arm", "strategy"),
+    Column("strategy", "kind", hidden=True),
+    Column("world_size", "replicas", hidden=True),
+    *_QUANTILES,
+    Column("launches", "launches"),
+)
+
+
+def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
+    """A figure a workload, of all ranks together."""
+    found: dict[Workload, dict[str, list[Started]]] = {}
+    asked = [case for case in cases if case.question in OF_STRATEGIES and not case.is_against]
+    labels = workload_labels(case.workload for case in asked)
+    for started in launches(asked):
+        if _blocks(started):
+            found.setdefault(started.case.workload, {}).setdefault(started.arm, []).append(started)
+    return [
+        _strategies(workload.model, labels[workload], arms)
+        for workload, arms in found.items()
+        if len(arms) > 1
+    ]
+
+
+def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -> Figure:
+    rows: list[Row] = []
+    for arm, group in arms.items():
+        seconds = [
+            second
+            for started in group
+            for block in _blocks(started)
+            for rank in block["ranks"]
+            for second in finite(rank["step_seconds"])
+        ]
+        if seconds:
+            rows.append(
+                {
+                    "arm": arm,
+                    "strategy": group[0].strategy,
+                    "world_size": group[0].world_size,
+                    **_distribution(seconds),
+                    "launches": len(group),
+                }
+            )
+    rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
+    said = several([f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows])
+    y = field("arm", "nominal", sort=[str(row["arm"]) for row in rows], axis={"title": None})
+    pointed = {
+        "mark": {"type": "point", "filled": True, "size": 70},
+        "encoding": {
+            "x": _MEDIAN,
+            "color": field("strategy", "nominal", legend=LEGEND),
+            "shape": field("strategy", "nominal"),
+        },
+    }
+    return Figure(
+        name=slug("steps", "strategies", label),
+        title=f"{label}: step times of strategies side by side",
+        says=f"Medians of all steps of all ranks: {said}.",
+        table=Table(_OF_AN_ARM, tuple(rows)),
+        plot=_boxes(_OF_AN_ARM, len(rows), y, [pointed]),
+        tags={"model": model},
+    )
+
+
+def _boxes(
+    columns: Sequence[Column], rows: int, y: Mapping[str, Any], pointed: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """Rules and bars from the quantiles. pointed: what shows the medians."""
+    layers = [
+        interval("q01_ms", "q99_ms", "x"),
+        {
+            "mark": {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
+            "encoding": {"x": field("q25_ms", "quantitative"), "x2": {"field": "q75_ms"}},
+        },
+        *pointed,
+    ]
+    return layered(
+        *layers,
+        height=rows_high(rows, each=22 if rows <= MANY_RANKS else 6),
+        encoding={"y": y, "tooltip": tooltip(columns)},
+    )

@@ -1,0 +1,173 @@
+"""How far the suite itself can be trusted: what it would see tonight, and what it has caught."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvdperf.plan.arms import Question
+from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.plots import field, layered, rows_high
+from hvdperf.report.words import plural, several, shown
+from hvdperf.results.archive import Case
+from hvdperf.results.detection_log import Entry
+from hvdperf.results.detection_rates import (
+    Count,
+    counts_of,
+    measured_here,
+    must,
+    of_newest,
+    share_interval,
+)
+
+COLUMNS = (
+    Column("trial", "planted"),
+    Column("fault", "as --plant takes it"),
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("must", "must be called"),
+    Column("called", "was"),
+    Column("sessions", "of sessions"),
+    Column("share", "share", "%", digits=0),
+    Column("lower", "lower", "%", digits=0),
+    Column("upper", "upper", "%", digits=0),
+    Column("blamed", "right rank and term"),
+    Column("inconclusive", "undecided"),
+)
+
+_NOTHING = (
+    "No A/A case in this session, and no session of make trust on this machine with this stack."
+)
+
+
+def section(cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, Any]) -> Section:
+    """cases, fingerprint: of the session. log: of all sessions of `make trust`, those that were
+    measured on other machines and ship with the suite among them."""
+    figures = [*_same(cases), *_caught(measured_here(log, fingerprint))]
+    return Section(
+        "trust",
+        "Trust",
+        "A/A holds an arm against itself: what differs there is this night's noise. Where make "
+        "trust has measured on this machine with this stack, the other table counts how often "
+        "what was planted on purpose was called by its name, with 95 % intervals (Clopper and "
+        "Pearson 1934).",
+        tuple(figures),
+        "" if figures else _NOTHING,
+    )
+
+
+def _same(cases: Sequence[Case]) -> list[Figure]:
+    """The A/A cases of the session."""
+    alike = [case for case in cases if case.question is Question.SAME and case.figure is not None]
+    if not alike:
+        return []
+    columns = (
+        Column("case", "case"),
+        Column("ratio", "ratio", digits=3),
+        Column("interval", "interval"),
+        Column("visible_change", "visible change", "%", digits=1),
+        Column("verdict", "verdict"),
+    )
+    rows: list[Row] = []
+    for case in alike:
+        visible = case.document["verdict"]["visible_change"]
+        rows.append(
+            {
+                "case": case.name,
+                "ratio": case.figure.estimate if case.figure else None,
+                "interval": shown(case.figure).partition(" ")[2],
+                "visible_change": None if visible is None else 100 * visible,
+                "verdict": case.verdict.value,
+            }
+        )
+    said = several([f"{case.name} {shown(case.figure)} {case.verdict.value}" for case in alike])
+    return [
+        Figure(
+            "same",
+            "A/A: two groups of the same arm",
+            f"Two groups of the same arm each: {said}.",
+            Table(columns, tuple(rows)),
+        )
+    ]
+
+
+def _caught(log: Sequence[Entry]) -> list[Figure]:
+    """What sessions of make trust said, those of the newest one's machine and stack."""
+    alike, others = of_newest(log)
+    found = counts_of(alike)
+    if not found:
+        return []
+    facts = alike[-1].fingerprint
+    tried = sum(count.sessions for count in found)
+    called = sum(count.called for count in found)
+    more = f"; {len(others)} not counted, since measured otherwise" if others else ""
+    return [
+        Figure(
+            "caught",
+            "What was planted, and what was said of it",
+            f"{plural(len(alike), 'session')} on {facts['cores']} cores of {facts['cpu_model']}, "
+            f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}{more}: {called} of "
+            f"{tried} trials were called what they must.",
+            Table(COLUMNS, tuple(map(_row, found))),
+            _plot(len(found)),
+        )
+    ]
+
+
+def _row(count: Count) -> Row:
+    trial = TRIALS[count.trial]
+    of = count.sessions
+    low, high = share_interval(count.called, of) if of else (None, None)
+    return {
+        "trial": count.trial,
+        "fault": trial.fault or "nothing",
+        "model": count.model,
+        "world_size": count.world_size,
+        "must": must(trial),
+        "called": count.called,
+        "sessions": of,
+        "share": 100 * count.called / of if of else None,
+        "lower": None if low is None else 100 * low,
+        "upper": None if high is None else 100 * high,
+        "blamed": count.blamed,
+        "inconclusive": count.inconclusive,
+    }
+
+
+def _plot(rows: int) -> Plot:
+    """Shares with their intervals, a row a fault, network and world size."""
+    y = field("into", "nominal", sort=None, axis={"title": None})
+    along: dict[str, object] = {
+        "type": "quantitative",
+        "title": "called by its name, in % of sessions",
+        "scale": {"domain": [0, 100]},
+    }
+    return {
+        **layered(
+            {
+                "mark": {"type": "rule", "style": "interval"},
+                "encoding": {"y": y, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
+            },
+            {
+                "mark": {"type": "point"},
+                "encoding": {
+                    "y": y,
+                    "x": {"field": "share", **along},
+                    "tooltip": [
+                        field("trial", "nominal", "planted"),
+                        field("must", "nominal", "must be called"),
+                        field("called", "quantitative", "was"),
+                        field("sessions", "quantitative", "of sessions"),
+                    ],
+                },
+            },
+            height=rows_high(rows),
+        ),
+        "transform": [
+            {
+                "calculate": "datum.trial + ', ' + datum.model + ' np ' + datum.world_size",
+                "as": "into",
+            }
+        ],
+    }

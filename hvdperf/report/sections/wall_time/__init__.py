@@ -1,0 +1,35 @@
+"""Where the wall time of trainings went: from the ideal to what n replicas took, term by term."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hvdperf.report.content import Section
+from hvdperf.report.launches import trusted
+from hvdperf.report.sections.wall_time.by_world_size import by_world_size
+from hvdperf.report.sections.wall_time.ratios import factors, speedups
+from hvdperf.report.sections.wall_time.waterfall import waterfall
+from hvdperf.report.words import workload_labels
+from hvdperf.results.archive import Case
+
+
+def section(cases: Sequence[Case]) -> Section:
+    """Of those cases that have an account."""
+    asked = [case for case in trusted(cases) if case.document["account"] is not None]
+    title, name = "Wall time", "ledger"
+    intro = (
+        "Every second of a training, from the launch of its processes to their end, has a term; "
+        "terms are of an average rank, means over the rounds. Where steps are divided, the terms "
+        "of steps are those of the whole run in proportion."
+    )
+    if not asked:
+        missing = "No training's wall time has been accounted for: pytest perf/test_ledger.py"
+        return Section(name, title, intro, missing=missing)
+    labels = workload_labels(case.workload for case in asked)
+    figures = (
+        *(waterfall(case, labels[case.workload]) for case in asked),
+        *by_world_size(asked, labels),
+        speedups(asked, labels),
+        factors(asked, labels),
+    )
+    return Section(name, title, intro, figures)

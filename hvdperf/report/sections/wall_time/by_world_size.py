@@ -1,0 +1,135 @@
+"""The seconds of a run, term by term, by world size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvdperf.judge.time_breakdown import TERMS
+from hvdperf.plan.arms import Question, Workload
+from hvdperf.report.content import Column, Figure, Row, Table
+from hvdperf.report.plots import field, layered, rows_high
+from hvdperf.report.sections.wall_time.trainings import Labels, is_weak
+from hvdperf.report.words import QUESTIONS, slug
+from hvdperf.results.archive import Case
+
+# As many groups as the palette has colours; the digit stands beside the colour in a plot.
+GROUPS: Mapping[str, str] = {
+    "launch": "1 processes",
+    "import": "1 processes",
+    "init": "1 processes",
+    "build": "1 processes",
+    "input": "1 processes",
+    "trace": "2 trace",
+    "first step": "3 first step, broadcast",
+    "broadcast": "3 first step, broadcast",
+    "ready": "3 first step, broadcast",
+    "between steps": "4 input",
+    "input wait": "4 input",
+    "straggler wait": "5 straggler wait",
+    "compute": "6 compute",
+    "apply": "7 apply",
+    "exposed communication": "8 exposed communication",
+    "end": "1 processes",
+}
+
+_OF_A_SIZE = (
+    Column("world_size", "replicas"),
+    Column("term", "term"),
+    Column("group", "drawn as"),
+    Column("seconds", "seconds", "s", 3),
+    Column("share", "share of the wall time", "%", 1),
+)
+
+
+def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
+    """A figure a workload whose weak scaling was asked."""
+    found: dict[Workload, dict[int, Mapping[str, Any]]] = {}
+    for case in sorted(filter(is_weak, cases), key=lambda case: case.world_size):
+        account = case.document["account"]
+        sizes = found.setdefault(case.workload, {1: account["reference"]})
+        sizes.setdefault(case.world_size, account["candidate"])
+    return [_stacked(workload.model, labels[workload], sizes) for workload, sizes in found.items()]
+
+
+def _stacked(model: str, label: str, sizes: Mapping[int, Mapping[str, Any]]) -> Figure:
+    rows: list[Row] = [
+        {
+            "world_size": size,
+            "term": term,
+            "group": GROUPS[term],
+            "seconds": float(spent["terms"][term]),
+            "share": 100 * float(spent["terms"][term]) / float(spent["wall_seconds"]),
+        }
+        for size, spent in sizes.items()
+        for term in TERMS
+    ]
+    steps = next(iter(sizes.values()))["steps"]
+    said = []
+    for size, spent in sizes.items():
+        largest = max(TERMS, key=lambda term: spent["terms"][term])
+        said.append(
+            f"on {size} {float(spent['wall_seconds']):.1f} s, most of it {largest} "
+            f"({float(spent['terms'][largest]):.1f} s)"
+        )
+    return Figure(
+        name=slug("ledger", "terms", label),
+        title=f"{label}: the seconds of a run of {steps} steps on each replica",
+        says=f"By number of replicas: {'; '.join(said)}.",
+        table=Table(_OF_A_SIZE, tuple(rows)),
+        plot=_plot(len(sizes)),
+        tags={"model": model, "question": QUESTIONS[Question.WALL_WEAK]},
+    )
+
+
+def _plot(bars: int) -> Mapping[str, Any]:
+    """Horizontal, with the digit of each group below its part of the bar."""
+    y = field("world_size", "ordinal", "replicas")
+    return layered(
+        {
+            "mark": {"type": "bar", "height": {"band": 0.6}},
+            "encoding": {
+                "y": y,
+                "x": field("below", "quantitative", "seconds"),
+                "x2": {"field": "above"},
+                "color": field(
+                    "group",
+                    "nominal",
+                    scale={"domain": sorted(set(GROUPS.values()))},
+                    legend={"title": None, "orient": "bottom", "columns": 4},
+                ),
+                "tooltip": [
+                    field("world_size", "ordinal", "replicas"),
+                    field("group", "nominal", "group"),
+                    field("of_group", "quantitative", "seconds", format=".3f"),
+                ],
+            },
+        },
+        {
+            "transform": [
+                {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
+                {"filter": "datum.above - datum.below > 0.015 * datum.longest"},
+                {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
+                {"calculate": "substring(datum.group, 0, 1)", "as": "digit"},
+            ],
+            "mark": {"type": "text", "baseline": "top", "dy": 16},
+            "encoding": {
+                "y": y,
+                "x": field("middle", "quantitative"),
+                "text": field("digit", "nominal"),
+            },
+        },
+        height=rows_high(bars, each=56, least=112),
+        transform=[
+            {
+                "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
+                "groupby": ["world_size", "group"],
+            },
+            {
+                "stack": "of_group",
+                "groupby": ["world_size"],
+                "sort": [{"field": "group"}],
+                "as": ["below", "above"],
+            },
+        ],
+    )

@@ -1,0 +1,191 @@
+"""Speedups by three ways to count, and the factors of the efficiency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvdperf.plan.arms import Workload
+from hvdperf.report.content import Column, Figure, Row, Table, Value
+from hvdperf.report.numbers import cells_of, number
+from hvdperf.report.plots import (
+    BOUNDED,
+    field,
+    interval,
+    layered,
+    rows_high,
+    side_by_side,
+    told_apart,
+    tooltip,
+)
+from hvdperf.report.sections.wall_time.trainings import Account, Labels, is_weak, not_judged
+from hvdperf.report.words import several
+from hvdperf.results.archive import Case, interval_of
+
+_WHOSE = (
+    Column("what", "training"),
+    Column("model", "network", hidden=True),
+    Column("world_size", "replicas", hidden=True),
+)
+SPEEDUPS = ("by_speed", "by_time", "by_job")
+FACTORS = ("efficiency", "contention", "communication", "balance", "product")
+
+
+def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
+    return tuple(
+        column
+        for name in names
+        for column in (
+            Column(name, name.replace("_", " "), "", 3),
+            Column(f"{name}_low", f"{name.replace('_', ' ')}, from", "", 3),
+            Column(f"{name}_high", f"{name.replace('_', ' ')}, to", "", 3),
+        )
+    )
+
+
+def _ratios(account: Account, names: Sequence[str]) -> dict[str, Value]:
+    """Estimates and bounds; none of those that bound nothing."""
+    values: dict[str, Value] = {}
+    for name in names:
+        values |= cells_of(interval_of(account[name]), name, f"{name}_low", f"{name}_high")
+    return values
+
+
+def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
+    model, n = labels[case.workload], case.world_size
+    what = ", ".join((model, f"np {n}", *more, *not_judged(case)))
+    return {"what": what, "model": model, "world_size": n}
+
+
+def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
+    """By speed, by time and by job, of all cases."""
+    columns = (
+        *_WHOSE,
+        *_of_ratios(SPEEDUPS),
+        Column("by_speed_share", "efficiency by speed", "", 3),
+        Column("by_time_share", "efficiency by time", "", 3),
+        Column("by_job_share", "efficiency by job", "", 3),
+    )
+    rows: list[Row] = []
+    for case in cases:
+        ratios = _ratios(case.document["account"], SPEEDUPS)
+        shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
+        way = "weak" if is_weak(case) else "strong"
+        rows.append({**_whose(case, labels, way), **ratios, **shares})
+    said = several(
+        [
+            f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
+            f"by time, {number(row['by_job']):.2f} by job"
+            for row in rows
+        ]
+    )
+    ideal = {
+        "mark": {"type": "tick", "style": "ideal"},
+        "encoding": {"x": field("world_size", "quantitative")},
+    }
+    return Figure(
+        name="ledger-speedups",
+        title="Speedup by speed, by wall time and by the whole job",
+        says=f"Speedups: {said}.",
+        table=Table(columns, tuple(rows)),
+        plot=_plot(SPEEDUPS, "speedup", rows, ideal),
+    )
+
+
+_ALSO = (
+    Column("explained", "product explains it"),
+    Column("late_rank", "kept the others waiting: rank"),
+    Column("lag_ms", "its lag", "ms", 2),
+    Column("late_share", "last in", "% of steps", 1),
+    Column("slowest_rank", "slowest rank"),
+    Column("wire_ms", "data moves, a step", "ms", 2),
+    Column("hidden_ms", "of it hidden, at least", "ms", 2),
+    Column("fixed_s", "fixed cost a", "s", 2),
+    Column("step_ms", "a step, b", "ms", 2),
+    Column("residual_share", "left unexplained by a ledger, at most", "%", 3),
+)
+
+
+def factors(cases: Sequence[Case], labels: Labels) -> Figure:
+    """What the efficiency by speed is the product of, and what goes with it. Weak and strong
+    scaling are of the same launches, and have the same."""
+    told: dict[tuple[Workload, int], Case] = {}
+    for case in cases:
+        told.setdefault((case.workload, case.world_size), case)
+    columns = (*_WHOSE, *_of_ratios(FACTORS), *_ALSO)
+    rows: list[Row] = [
+        {**_whose(case, labels), **_ratios(case.document["account"], FACTORS), **_also(case)}
+        for case in told.values()
+    ]
+    said = several(
+        [
+            f"{row['what']} {number(row['efficiency']):.3f} = {number(row['contention']):.3f} x "
+            f"{number(row['communication']):.3f} x {number(row['balance']):.3f}"
+            + (f", rank {row['late_rank']} is late" if row["late_rank"] is not None else "")
+            for row in rows
+        ]
+    )
+    return Figure(
+        name="ledger-factors",
+        title="Efficiency by speed = contention x communication x balance",
+        says=f"Factors: {said}.",
+        table=Table(columns, tuple(rows)),
+        plot=_plot(FACTORS[:4], "ratio", rows),
+    )
+
+
+def _also(case: Case) -> dict[str, Value]:
+    account = case.document["account"]
+    late, ours = account["late"], account["candidate"]
+    return {
+        "explained": "yes" if account["explained"] else "no",
+        "late_rank": None if late is None else int(late["rank"]),
+        "lag_ms": None if late is None else 1000 * float(late["lag_seconds"]),
+        "late_share": None if late is None else 100 * float(late["share"]),
+        "slowest_rank": account["slowest"],
+        "wire_ms": _milliseconds(account["wire_seconds"]),
+        "hidden_ms": _milliseconds(account["hidden_seconds"]),
+        "fixed_s": float(ours["fixed"]["a_seconds"]),
+        "step_ms": 1000 * float(ours["fixed"]["b_seconds"]),
+        "residual_share": 100 * float(ours["residual"]),
+    }
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * float(seconds)
+
+
+def _plot(
+    names: Sequence[str], title: str, rows: Sequence[Row], *behind: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """A row a training, in it a line for each of these columns; told apart by shape and colour."""
+    called = {name: name.replace("_", " ") for name in names}
+    place = {"yOffset": field("called", "nominal", sort=list(called.values()))}
+    bounded = any(row[f"{name}_low"] is not None for row in rows for name in names)
+    whose = [str(row["what"]) for row in rows]
+    apart = told_apart(called.values())
+    layers = [
+        *(_with(layer, place) for layer in behind),
+        *([_with(interval("value_low", "value_high", "x"), place)] if bounded else []),
+        {
+            "mark": {"type": "point", "filled": True, "size": 60},
+            "encoding": {
+                "x": field("value", "quantitative", title, scale={"zero": False}),
+                **place,
+                "color": apart,
+                "shape": apart,
+                "tooltip": tooltip((_WHOSE[0], *BOUNDED)),
+            },
+        },
+    ]
+    y = field("what", "nominal", sort=whose, axis={"title": None, "labelLimit": 260})
+    return layered(
+        *layers,
+        height=rows_high(len(rows), each=18 * len(names)),
+        encoding={"y": y},
+        transform=side_by_side(called),
+    )
+
+
+def _with(layer: Mapping[str, Any], channels: Mapping[str, Any]) -> dict[str, Any]:
+    return {**layer, "encoding": {**layer["encoding"], **channels}}

@@ -1,0 +1,26 @@
+"""The trainings that have an account, as what is said of them begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hvdperf.plan.arms import Question, Workload
+from hvdperf.results.archive import Case
+from hvdperf.verdict import Verdict
+
+Account = Mapping[str, Any]
+Labels = Mapping[Workload, str]
+
+
+def is_weak(case: Case) -> bool:
+    return case.question is Question.WALL_WEAK
+
+
+def not_judged(case: Case) -> tuple[str, ...]:
+    """What is said behind its name where replicas shared cores."""
+    return ("not judged",) if case.verdict is Verdict.NOT_JUDGED else ()
+
+
+def divided(account: Account) -> str:
+    return f"{account['reference']['steps']} steps divided"

@@ -1,0 +1,168 @@
+"""A waterfall: from the ideal over the excess of each term to the wall time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hvdperf.judge.time_breakdown import OF_STEPS, TERMS
+from hvdperf.plan.arms import Question
+from hvdperf.report.content import Column, Figure, Row, Table
+from hvdperf.report.numbers import number
+from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
+from hvdperf.report.sections.wall_time.trainings import Account, divided, is_weak, not_judged
+from hvdperf.report.words import QUESTIONS, slug
+from hvdperf.results.archive import Case
+
+# A term below this share of the wall time has no bar of its own.
+SMALL = 0.005
+OTHER = "other"
+UNEXPLAINED = "not explained"
+
+_OF_A_TERM = (
+    Column("term", "term"),
+    Column("reference_s", "ideal", "s", 3),
+    Column("candidate_s", "took", "s", 3),
+    Column("excess_s", "more than ideal", "s", 3),
+    Column("from_s", "bar from", "s", 3, hidden=True),
+    Column("to_s", "bar to", "s", 3, hidden=True),
+    Column("bar", "drawn as", hidden=True),
+    Column("kind", "kind", hidden=True),
+)
+
+
+def waterfall(case: Case, label: str) -> Figure:
+    """A bar a term: how much longer than ideal, or shorter."""
+    account = case.document["account"]
+    ours, n = account["candidate"], case.world_size
+    rows = _steps_down(case.question, account)
+    ideal, wall = number(rows[0]["to_s"]), float(ours["wall_seconds"])
+    how = f"{ours['steps']} steps on each" if is_weak(case) else divided(account)
+    terms = [row for row in rows if row["kind"] not in ("total", UNEXPLAINED)]
+    worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
+    said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
+    return Figure(
+        name=slug("ledger", "waterfall", "weak" if is_weak(case) else "strong", label, f"np{n}"),
+        title=f"{', '.join((f'{label} on {n} replicas', how, *not_judged(case)))}: "
+        "from the ideal to the wall time",
+        says=(
+            f"Ideal would be {ideal:.2f} s, and it took {wall:.2f} s. Most of that: {said}; not "
+            f"explained {number(rows[-2]['excess_s']):+.3f} s."
+        ),
+        table=Table(_OF_A_TERM, tuple(rows)),
+        plot=_plot(rows),
+        tags={
+            "model": case.workload.model,
+            "world_size": str(n),
+            "question": QUESTIONS[case.question],
+        },
+    )
+
+
+def _steps_down(question: Question, account: Account) -> list[Row]:
+    """The ideal, each term's excess, what is not explained, and the wall time. The bars of small
+    terms lie behind the others, side by side at one place."""
+    ours, theirs = account["candidate"], account["reference"]
+    parts = 1 if question is Question.WALL_WEAK else int(account["world_size"])
+    took = _seconds(ours)
+    ideal = {term: seconds / parts for term, seconds in _seconds(theirs).items()}
+    wall, ideal_wall = float(ours["wall_seconds"]), float(theirs["wall_seconds"]) / parts
+    excess = {term: took[term] - ideal[term] for term in TERMS}
+    small = [term for term in TERMS if abs(excess[term]) < SMALL * wall]
+    rows = [_total("ideal", ideal_wall)]
+    at = ideal_wall
+    for term in (*(term for term in TERMS if term not in small), *small):
+        bar = OTHER if term in small else term
+        rows.append(_bar(term, bar, ideal[term], took[term], at))
+        at += excess[term]
+    left = ideal_wall - sum(ideal.values()), wall - sum(took.values())
+    rows.append({**_bar(UNEXPLAINED, UNEXPLAINED, *left, at), "kind": UNEXPLAINED})
+    return [*rows, _total("wall time", wall)]
+
+
+def _seconds(spent: Mapping[str, Any]) -> dict[str, float]:
+    """Of a training of its length: what the run spent on steps in proportion."""
+    share = float(spent["steps"]) / float(spent["steps_of_run"])
+    return {
+        term: float(spent["terms"][term]) * (share if term in OF_STEPS else 1.0) for term in TERMS
+    }
+
+
+def _bar(term: str, bar: str, ideal: float, took: float, at: float) -> Row:
+    return {
+        "term": term,
+        "reference_s": ideal,
+        "candidate_s": took,
+        "excess_s": took - ideal,
+        "from_s": at,
+        "to_s": at + took - ideal,
+        "bar": bar,
+        "kind": "longer" if took > ideal else "shorter",
+    }
+
+
+def _total(name: str, seconds: float) -> Row:
+    return {
+        "term": name,
+        "reference_s": seconds if name == "ideal" else None,
+        "candidate_s": None if name == "ideal" else seconds,
+        "excess_s": None,
+        "from_s": 0.0,
+        "to_s": seconds,
+        "bar": name,
+        "kind": "total",
+    }
+
+
+def _plot(rows: Sequence[Row]) -> Mapping[str, Any]:
+    bars = list(dict.fromkeys(str(row["bar"]) for row in rows))
+    y = field("bar", "nominal", sort=bars, axis={"title": None})
+    ends = [
+        {"op": "sum", "field": "excess_s", "as": "excess_of_bar"},
+        {"op": "max", "field": "from_s", "as": "latest_from"},
+        {"op": "max", "field": "to_s", "as": "latest_to"},
+    ]
+    label = {"type": "text", "align": "left", "dx": 4}
+    # With room for what stands behind the longest bar.
+    farthest = max(number(row[end]) for row in rows for end in ("from_s", "to_s"))
+    x = field("from_s", "quantitative", "seconds", scale={"domain": [0, 1.2 * farthest]})
+    return layered(
+        {
+            "mark": {"type": "bar"},
+            "encoding": {
+                "y": y,
+                "x": x,
+                "x2": {"field": "to_s"},
+                "color": field(
+                    "kind",
+                    "nominal",
+                    scale={"domain": ["total", "longer", "shorter", UNEXPLAINED]},
+                    legend=LEGEND,
+                ),
+                "tooltip": tooltip(_OF_A_TERM[:4]),
+            },
+        },
+        {
+            "transform": [
+                {"filter": "datum.kind !== 'total'"},
+                {"aggregate": ends, "groupby": ["bar"]},
+                {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
+            ],
+            "mark": label,
+            "encoding": {
+                "y": y,
+                "x": field("right", "quantitative"),
+                "text": field("excess_of_bar", "quantitative", format="+.2f"),
+            },
+        },
+        {
+            "transform": [{"filter": "datum.kind === 'total'"}],
+            "mark": label,
+            "encoding": {
+                "y": y,
+                "x": field("to_s", "quantitative"),
+                "text": field("to_s", "quantitative", format=".2f"),
+            },
+        },
+        height=rows_high(len(bars)),
+    )

@@ -1,0 +1,148 @@
+"""The report of a session: its cases sorted into sections."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hvdperf.report.content import CaseNote, Report, Section
+from hvdperf.report.sections import (
+    board,
+    collectives,
+    comparisons,
+    convergence,
+    disturbance,
+    machine,
+    memory,
+    nodes,
+    releases,
+    scaling,
+    startup,
+    steps,
+    trust,
+    wall_time,
+)
+from hvdperf.report.sources import Sources
+from hvdperf.report.words import plural
+from hvdperf.results.documents import Document
+from hvdperf.verdict import Verdict
+
+
+def session_report(sources: Sources) -> Report:
+    """Everything that there is to say of it. Where nothing was measured, that."""
+    archive = sources.archive
+    cases, session = archive.cases, archive.session
+    counts = Counter(case.verdict for case in cases)
+    notes = [note for case in cases if (note := board.note(case)) is not None]
+    fingerprint = sources.fingerprint
+    sections = [
+        comparisons.against(cases),
+        scaling.section(cases),
+        nodes.section(cases),
+        comparisons.parity(cases),
+        wall_time.section(cases),
+        steps.section(cases),
+        startup.section(cases),
+        collectives.section(cases),
+        convergence.section(cases),
+        memory.section(cases),
+        comparisons.others(cases),
+        trust.section(cases, sources.trust, fingerprint),
+        releases.section(fingerprint, sources.history) if fingerprint else None,
+        disturbance.section(session),
+        machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
+    ]
+    return Report(
+        title=f"hvdperf: {_name(session, archive.directory.resolve().name)}",
+        verdict=_worst(counts),
+        counts={word: counts[word] for word in Verdict if counts[word]},
+        facts=_facts(sources),
+        warnings=tuple(_warnings(sources)),
+        board=board.board(cases),
+        notes=_by_verdict(notes),
+        sections=named_apart(filter(None, sections)),
+        left_out=sources.left_out,
+    )
+
+
+def _worst(counts: Counter[Verdict]) -> Verdict | None:
+    judged = (word for word in Verdict if counts[word] and word is not Verdict.NOT_JUDGED)
+    return next(judged, None)
+
+
+def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
+    order = list(Verdict)
+    return tuple(sorted(notes, key=lambda note: order.index(note.verdict)))
+
+
+def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
+    """With a number behind the name of a figure that another one has already."""
+    taken: set[str] = set()
+
+    def free(name: str) -> str:
+        names = (name, *(f"{name}_{times}" for times in range(2, len(taken) + 2)))
+        found = next(each for each in names if each not in taken)
+        taken.add(found)
+        return found
+
+    return tuple(
+        replace(
+            section,
+            figures=tuple(replace(figure, name=free(figure.name)) for figure in section.figures),
+        )
+        for section in sections
+    )
+
+
+def _name(session: Document | None, directory: str) -> str:
+    if session is None:
+        return f"session {directory}"
+    return f"profile {session['profile']}, session {session['session']}"
+
+
+def _facts(sources: Sources) -> dict[str, str]:
+    """In a few words each."""
+    told, session = sources.fingerprint, sources.archive.session
+    facts = {}
+    if told:
+        cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
+        gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
+        facts["machine"] = f"{gpus}{cpu}"
+        stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
+        # None where Horovod was built without one.
+        facts["stack"] = ", ".join([*stack, *filter(None, [told["mpi_library"]])])
+    if session is not None:
+        facts["world sizes"] = ", ".join(map(str, session["world_sizes"]))
+        facts["took"] = _took(session)
+        if session["against"]:
+            facts["against"] = session["against"]
+    return facts
+
+
+def _took(session: Document) -> str:
+    minutes = session["elapsed_seconds"] / 60
+    timed = session["timed_seconds"] / max(session["elapsed_seconds"], 1e-9)
+    return f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
+
+
+def _warnings(sources: Sources) -> list[str]:
+    archive = sources.archive
+    session = archive.session
+    warnings = []
+    if session is None:
+        warnings.append("session.json cannot be read: these are the cases that were found.")
+    if archive.unfinished:
+        warnings.append(archive.unfinished)
+    if session is not None:
+        if session["asked"].get("plant"):
+            warnings.append(f"Planted on purpose: {session['asked']['plant']}.")
+        if session["oversubscribed_sizes"]:
+            sizes = ", ".join(map(str, session["oversubscribed_sizes"]))
+            warnings.append(
+                f"At {sizes} replicas there is not a core or a device for each: efficiencies are "
+                "shown there, and not judged."
+            )
+        if session["resumed_at"]:
+            warnings.append(f"Resumed at {', '.join(session['resumed_at'])}.")
+    return warnings

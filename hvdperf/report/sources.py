@@ -1,0 +1,92 @@
+"""What a report is made of: a session, the one before it, and what all have left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.history.raw import RawResult, read_history
+from hvdperf.results.archive import Archive, Unreadable, read_document, read_session
+from hvdperf.results.detection_log import Entry, read_log
+from hvdperf.results.documents import SESSION_FILE, Document
+from hvdperf.toml_file import shown
+
+
+@dataclass(frozen=True)
+class Sources:
+    """archive: the session. earlier: session.json of the last session before it that was asked the
+    same; None where there is none. trust: of all sessions of `make trust`. history: all raw
+    results. left_out: a line for each file, of the session's and besides, that could not be
+    read."""
+
+    archive: Archive
+    earlier: Document | None
+    trust: tuple[Entry, ...]
+    history: tuple[RawResult, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Of the session; empty where none of its files can be read."""
+        if self.archive.session is not None:
+            told: Mapping[str, Any] = self.archive.session["fingerprint"]
+            return told
+        return self.archive.cases[0].fingerprint if self.archive.cases else {}
+
+
+def newest_session(results: Path) -> Path:
+    """The directory of the last session that began. results: as --results has it. Raises UserError
+    if there is none."""
+    sessions = sorted(path for path in (results / "runs").glob("*") if path.is_dir())
+    if not sessions:
+        raise UserError(
+            f"{shown(results / 'runs')}: there is no session yet; measure one: make perf, or "
+            "pytest perf/ --profile=smoke"
+        )
+    return sessions[-1]
+
+
+def read_sources(directory: Path, results: Path) -> Sources:
+    """directory: of the session. results: where the history and the log of trust are, too. Raises
+    UserError if there is no such session."""
+    archive = read_session(directory)
+    earlier, unreadable = _earlier(archive)
+    history, refused = read_history(results / "history")
+    trust: list[Entry] = []
+    try:
+        trust = read_log(results / "trust" / "sessions.jsonl")
+    except UserError as error:
+        refused.append(str(error))
+    return Sources(
+        archive, earlier, tuple(trust), tuple(history), (*archive.left_out, *unreadable, *refused)
+    )
+
+
+def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
+    """The last one before it that was asked the same and decided something, and a line for each
+    that could not be read on the way there."""
+    if archive.session is None:
+        return None, []
+    unreadable = []
+    here = archive.directory.resolve()
+    for other in sorted(here.parent.glob("*"), reverse=True):
+        path = other / SESSION_FILE
+        try:
+            if other.name >= here.name or not path.is_file():
+                continue
+            document = read_document(path)
+        except (Unreadable, OSError) as error:
+            unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
+            continue
+        if _asks_the_same(document, archive.session) and document["verdicts"]:
+            return document, unreadable
+    return None, unreadable
+
+
+def _asks_the_same(document: Document, session: Document) -> bool:
+    """Not the profile alone: with other workloads, world sizes or thresholds, something planted, or
+    against another stack, the same name of a case stands for another question."""
+    return all(document[key] == session[key] for key in ("profile", "asked"))

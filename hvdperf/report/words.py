@@ -1,0 +1,101 @@
+"""What people call the questions, workloads and world sizes that documents name by keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from hvdperf.plan.arms import SWEEP, Question, Workload
+from hvdperf.results.archive import Case
+from hvdperf.stats import Interval
+from hvdperf.verdict import Floor, Rule, is_bounded
+
+QUESTIONS = {
+    Question.WEAK_SCALING: "weak scaling",
+    Question.STRONG_SCALING: "strong scaling",
+    Question.COMMUNICATION: "communication",
+    Question.PARITY: "parity with Mirrored",
+    Question.SAME: "A/A",
+    Question.TAX: "tax over plain TensorFlow",
+    Question.MULTIWORKER: "parity with MultiWorker",
+    Question.EXCHANGE: "way of exchange",
+    Question.RECIPE: "recipe",
+    Question.CONVERGENCE_LOSS: "validation loss",
+    Question.CONVERGENCE_ACCURACY: "validation accuracy",
+    Question.FIXED_TIME: "samples in a given time",
+    Question.MEMORY: "memory growth",
+    Question.WALL_WEAK: "wall time, weak",
+    Question.WALL_STRONG: "wall time, strong",
+    Question.FRAMEWORK_TAX: "tax over bare MPI",
+    Question.BOUND: "bound of a step",
+    Question.STARTUP_INIT: "start-up: init",
+    Question.STARTUP_TRACE: "start-up: trace",
+    Question.STARTUP_FIRST_STEP: "start-up: first step",
+    Question.STARTUP_BROADCAST: "start-up: broadcast",
+}
+
+
+def is_trial(case: Case) -> bool:
+    """Whether something is planted into it, which the suite has to notice."""
+    planted = case.document["plan"]["candidate"]["planted"]
+    return bool(planted) and case.question is not Question.SAME
+
+
+def question_of(case: Case) -> str:
+    """What a case asks, and of what kind that is: "planted: slow10", "parity, other stack"."""
+    plan = case.document["plan"]
+    if is_trial(case):
+        return f"planted: {plan['candidate']['planted']}"
+    words = QUESTIONS[case.question]
+    return f"{words}, other stack" if plan["reference"]["stack"] else words
+
+
+def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:
+    """By its network's name, and what else tells it from others of that network."""
+    every = list(dict.fromkeys(workloads))
+    labels = {}
+    for workload in every:
+        others = [each for each in every if each.model == workload.model]
+        parts = [
+            str(_told(key, value))
+            for key, value in vars(workload).items()
+            if key != "model" and any(getattr(other, key) != value for other in others)
+        ]
+        labels[workload] = ", ".join((workload.model, *parts)) if parts else workload.model
+    labels[SWEEP] = "sweep"
+    return labels
+
+
+def _told(key: str, value: object) -> object:
+    return {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, value)
+
+
+def slug(*parts: object) -> str:
+    """A name of a-z, 0-9, "_" and "-" for a figure."""
+    return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts)
+
+
+def shown(figure: Interval | None) -> str:
+    """A figure with its interval, for sentences: 0.873 [0.861, 0.884]."""
+    if figure is None:
+        return "not measured"
+    if is_bounded(figure):
+        return f"{figure.estimate:.3f} [{figure.lower:.3f}, {figure.upper:.3f}]"
+    return f"{figure.estimate:.3f}"
+
+
+def must_be(rule: Rule) -> str:
+    """What a figure is held to; of a floor both limits, where they differ."""
+    if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
+        return f"{rule}, and not surely < {rule.fail_below:.3g}"
+    return str(rule)
+
+
+def several(parts: Sequence[str], most: int = 6) -> str:
+    """A list for sentences, of which no more are told than one wants to hear."""
+    more = f"; and {len(parts) - most} more" if len(parts) > most else ""
+    return "; ".join(parts[:most]) + more
+
+
+def plural(count: int, word: str, words: str = "") -> str:
+    return f"{count} {word if count == 1 else words or f'{word}s'}"

@@ -1,0 +1,131 @@
+"""What sessions said of what was planted into them, a line each: small enough to be kept for ever,
+where the documents of their cases are not."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.results.archive import Archive, Case
+from hvdperf.toml_file import shown
+from hvdperf.verdict import Verdict
+
+# Of the fingerprint, what pages tell.
+SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library", "suite")
+# Of what a session was asked, how its trials are measured; not which ones, nor of what else.
+_HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One trial in one session. verdict: whether it came out as it must. called: the verdict on the
+    faulty arm itself, None where its launch failed. threshold: what that was held against, as text;
+    empty if nothing. figure: as the case has it."""
+
+    trial: str
+    model: str
+    world_size: int
+    verdict: Verdict
+    called: Verdict | None
+    threshold: str
+    figure: float | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A session. fingerprint: of the machine and the stack (results/fingerprint.py). settings: of
+    the profile, by name and as text, how was measured."""
+
+    session: str
+    fingerprint: Mapping[str, Any]
+    settings: Mapping[str, str]
+    tried: tuple[Tried, ...]
+
+
+def entry_of(archive: Archive) -> Entry | None:
+    """None of a session in which nothing was tried, or that does not say how."""
+    tried = [case for case in archive.cases if case.name.startswith("trust[")]
+    if not tried or archive.session is None:
+        return None
+    asked = archive.session["asked"].items()
+    settings = {name: value for name, value in asked if name.startswith(_HOW)}
+    return Entry(tried[0].session, tried[0].fingerprint, settings, tuple(map(_tried, tried)))
+
+
+def _tried(case: Case) -> Tried:
+    noticed = case.document["noticed"]
+    return Tried(
+        case.document["plan"]["candidate"]["planted"],
+        case.workload.model,
+        case.world_size,
+        case.verdict,
+        None if noticed is None else Verdict(noticed["called"]),
+        str(case.rule or ""),
+        None if case.figure is None else case.figure.estimate,
+    )
+
+
+def append(log: Path, entry: Entry) -> None:
+    """Raises OSError if it cannot be written."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a") as stream:
+        stream.write(json.dumps(asdict(entry), default=lambda verdict: verdict.value) + "\n")
+
+
+def read_log(log: Path) -> list[Entry]:
+    """In the order in which they were written; none where there is no log. Raises UserError if it
+    cannot be read, and one that names the line which is none of a log."""
+    entries = []
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{shown(log)}: cannot be read: {error}") from None
+    for number, line in enumerate(lines, start=1):
+        try:
+            entries.append(_entry(json.loads(line)))
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise UserError(
+                f"{shown(log)}:{number}: no session's line ({type(error).__name__}: "
+                f"{str(error)[:60]}); take it out"
+            ) from None
+    return entries
+
+
+def _entry(document: Mapping[str, Any]) -> Entry:
+    fingerprint = dict(document["fingerprint"])
+    missing = [name for name in SHOWN if name not in fingerprint]
+    if missing:
+        raise KeyError(missing[0])
+    settings = dict(document["settings"])
+    if not all(isinstance(text, str) for text in settings.values()):
+        raise ValueError("a setting is no text")
+    return Entry(
+        str(document["session"]),
+        fingerprint,
+        settings,
+        tuple(_tried_of(tried) for tried in document["tried"]),
+    )
+
+
+def _tried_of(document: Mapping[str, Any]) -> Tried:
+    if document["trial"] not in TRIALS:
+        raise ValueError(f"unknown trial {document['trial']!r}")
+    called, figure = document["called"], document["figure"]
+    # It is a ratio, of which there are logarithms.
+    if figure is not None and not 0.0 < float(figure) < math.inf:
+        raise ValueError(f"no figure: {figure}")
+    return Tried(
+        document["trial"],
+        str(document["model"]),
+        int(document["world_size"]),
+        Verdict(document["verdict"]),
+        None if called is None else Verdict(called),
+        str(document["threshold"]),
+        None if figure is None else float(figure),
+    )

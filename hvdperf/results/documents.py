@@ -1,0 +1,313 @@
+"""Results on disk: one JSON document a case and one a session, each written in one piece.
+
+The documents' form is results/schema/*.json. Figures that do not exist are null, never NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from hvdperf.files import write_whole
+from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.scaling_breakdown import Account
+from hvdperf.machine.disturbance import Disturbance, together
+from hvdperf.machine.placement import Slot, replicas_per_node
+from hvdperf.measure.records import Block, Launch, Round
+from hvdperf.plan.arms import Arm, Comparison, Side
+from hvdperf.plan.collectives import Series, algbw, busbw
+from hvdperf.stats import Interval
+from hvdperf.transport_tools.figures import ToolRun
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
+
+FORMAT = 1
+# Other programs of a round, and of a session, that used the CPU most.
+CULPRITS_KEPT = 5
+SESSION_FILE = "session.json"
+SUMMARY_FILE = "summary.json"
+
+Document = dict[str, Any]
+
+
+class Store:
+    """Writes into results/runs/<session>/."""
+
+    def __init__(
+        self,
+        directory: Path,
+        session: str,
+        fingerprint: Mapping[str, Any],
+        slots: Sequence[Slot],
+    ) -> None:
+        """directory: of the session, which is there. slots: of the session."""
+        self.directory = directory
+        self._session = session
+        self._fingerprint = fingerprint
+        self._slots = slots
+
+    def write_case(self, outcome: Outcome) -> Path:
+        """Write what is known of a case, the moment that it is known."""
+        document = {
+            "format": FORMAT,
+            "session": self._session,
+            "written_at": now(),
+            "fingerprint": dict(self._fingerprint),
+            "replicas_per_node": replicas_per_node(self._slots, outcome.comparison.world_size),
+            **case_document(outcome),
+        }
+        return write_json(self.directory / f"{file_name(outcome.comparison)}.json", document)
+
+    def write_session(self, document: Document) -> Path:
+        return write_json(
+            self.directory / SESSION_FILE,
+            {
+                "format": FORMAT,
+                "session": self._session,
+                "written_at": now(),
+                "fingerprint": dict(self._fingerprint),
+                **document,
+            },
+        )
+
+    def write_summary(self, document: Document) -> Path:
+        """What is said of all cases, in one document."""
+        return write_json(
+            self.directory / SUMMARY_FILE,
+            {"format": FORMAT, "session": self._session, "written_at": now(), **document},
+        )
+
+
+def session_name() -> str:
+    """Sortable by time and unique on this host: 20260131T235959Z-4711."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def file_name(comparison: Comparison) -> str:
+    return f"{comparison.topic}-{comparison.case}"
+
+
+def write_json(path: Path, document: Document) -> Path:
+    """Raises OSError, and leaves what was there before, if it cannot be written."""
+    return write_whole(path, json.dumps(plain(document), indent=1, allow_nan=False) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """As JSON knows it: enums by value, what is not finite as null."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return value
+
+
+def case_document(outcome: Outcome) -> Document:
+    """Everything about a case save where and when it was measured."""
+    comparison, judgement, failure = outcome.comparison, outcome.judgement, outcome.failure
+    return {
+        "case": comparison.name,
+        "plan": plan_document(comparison),
+        "verdict": {
+            "word": judgement.verdict,
+            "figure": _interval(judgement.figure),
+            "fail_alpha": judgement.fail_alpha,
+            "early": None if judgement.early is None else asdict(judgement.early),
+            "threshold": _rule(judgement.rule),
+            "rounds": judgement.rounds,
+            "visible_change": _visible_change(outcome),
+            "reason": judgement.reason,
+            "threshold_line": outcome.threshold_line,
+        },
+        "observations": list(outcome.observations),
+        "failure": None
+        if failure is None
+        else {
+            "arm": failure.arm,
+            "rank": failure.rank,
+            "phase": failure.phase,
+            "cause": failure.cause,
+            "stderr_tail": list(failure.tail),
+        },
+        "account": _account(outcome.account),
+        "noticed": None if outcome.noticed is None else asdict(outcome.noticed),
+        "tools": [_tool_run(run) for run in outcome.tools],
+        "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
+    }
+
+
+def disturbance_document(disturbances: Sequence[Disturbance]) -> Document | None:
+    """What others did to the session's cores, and who; None where nothing was read."""
+    whole = together(disturbances)
+    if whole is None:
+        return None
+    return {
+        "foreign_share": whole.foreign_share,
+        "taken_share": whole.taken_share,
+        "wait_share": whole.wait_share,
+        "steal_share": whole.steal_share,
+        "throttled_seconds": whole.usage.throttled_seconds,
+        "mhz": whole.mhz,
+        "reason": whole.reason() if whole.is_disturbed else "",
+        "culprits": [
+            {**asdict(culprit), "core_share": whole.core_share(culprit)}
+            for culprit in whole.culprits[:CULPRITS_KEPT]
+        ],
+        "rounds": [
+            {**asdict(each), "culprits": [asdict(c) for c in each.culprits[:CULPRITS_KEPT]]}
+            for each in disturbances
+        ],
+    }
+
+
+def plan_document(comparison: Comparison) -> Document:
+    """What was asked."""
+    return {
+        "question": comparison.question,
+        "workload": asdict(comparison.workload),
+        "world_size": comparison.world_size,
+        "collective": comparison.collective,
+        "candidate": _side(comparison.candidate),
+        "reference": _side(comparison.reference),
+        "ideal_ratio": comparison.ideal_ratio,
+    }
+
+
+def _account(account: Account | None) -> Document | None:
+    if account is None:
+        return None
+    return {
+        **asdict(account),
+        "hidden_seconds": account.hidden_seconds,
+        "explained": account.explained,
+    }
+
+
+def _tool_run(run: ToolRun) -> Document:
+    """Which program, as its name only: where it lies is the machine's affair."""
+    return {
+        "tool": run.tool,
+        "program": Path(run.program).name,
+        "collective": run.collective,
+        "problem": run.problem,
+        "figures": [
+            {
+                "bytes": figure.size_bytes,
+                "seconds": figure.seconds,
+                "algbw_gb_per_s": figure.algbw,
+                "busbw_gb_per_s": figure.busbw,
+            }
+            for figure in run.figures
+        ],
+    }
+
+
+def _visible_change(outcome: Outcome) -> float | None:
+    """None where the rounds bound nothing."""
+    figure = outcome.judgement.figure
+    visible = math.inf if figure is None else smallest_visible_change(figure)
+    return visible if math.isfinite(visible) else None
+
+
+def _side(side: Side) -> Document:
+    return {**_arm(side.arm), "block_kind": side.kind}
+
+
+def _arm(arm: Arm) -> Document:
+    """What tells it from the other arms of its case."""
+    return {
+        "strategy": arm.strategy,
+        "world_size": arm.world_size,
+        "stack": arm.stack,
+        "planted": arm.planted,
+        "exchange": arm.exchange,
+        "passes": arm.passes,
+        "batch": arm.workload.batch,
+        "precision": arm.workload.precision,
+        "learning_rate": arm.workload.learning_rate,
+    }
+
+
+def _interval(interval: Interval | None) -> Document | None:
+    return None if interval is None else asdict(interval)
+
+
+def _rule(rule: Rule | None) -> Document | None:
+    if isinstance(rule, Floor):
+        return {"kind": "floor", **asdict(rule)}
+    if isinstance(rule, Band):
+        return {"kind": "band", **asdict(rule)}
+    if isinstance(rule, Ceiling):
+        return {"kind": "ceiling", **asdict(rule)}
+    return None
+
+
+def _round(measured: Round, comparison: Comparison) -> Document:
+    return {
+        "number": measured.number,
+        "schedule": measured.schedule,
+        "launches": [_launch(measured.launches[arm], comparison) for arm in comparison.arms],
+    }
+
+
+def _launch(launch: Launch, comparison: Comparison) -> Document:
+    # A sweep's launches hold those of other cases, too, and they are many.
+    return {
+        **_arm(launch.arm),
+        "startup_seconds": [dict(rank) for rank in launch.startup_seconds],
+        "facts": [dict(rank) for rank in launch.facts],
+        "warm_up": [_block(block) for block in launch.warm_up],
+        "blocks": [_block(block) for block in launch.blocks],
+        "series": [
+            _series(series, launch.arm.world_size)
+            for series in launch.series
+            if comparison.collective in (None, series.transfer.collective)
+        ],
+        "run": [dict(rank) for rank in launch.run],
+        "evidence": [dict(rank) for rank in launch.evidence],
+        "correctness": [dict(rank) for rank in launch.correctness],
+        "marks": None if launch.marks is None else asdict(launch.marks),
+        "met_run": [dict(rank) for rank in launch.met_run],
+        "timeline": [dict(rank) for rank in launch.timeline],
+    }
+
+
+def _block(block: Block) -> Document:
+    return {
+        "kind": block.kind,
+        "turn": block.turn,
+        "visit": block.visit,
+        "steps": block.steps,
+        "seconds": block.seconds,
+        "samples": block.samples,
+        "samples_per_second": block.samples_per_second if block.seconds > 0 else None,
+        "usage": None if block.usage is None else asdict(block.usage),
+        "ranks": [dict(rank) for rank in block.ranks],
+    }
+
+
+def _series(series: Series, world_size: int) -> Document:
+    """With the bandwidths of a typical repeat."""
+    collective, size_bytes, seconds = series.transfer.collective, series.size_bytes, series.seconds
+    return {
+        "collective": collective,
+        "turn": series.turn,
+        "bytes": size_bytes,
+        "seconds": seconds,
+        "algbw_gb_per_s": algbw(size_bytes, seconds),
+        "busbw_gb_per_s": busbw(collective, world_size, size_bytes, seconds),
+        "ranks": [dict(rank) for rank in series.ranks],
+    }

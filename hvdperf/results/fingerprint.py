@@ -1,0 +1,270 @@
+"""What makes two figures comparable: the machine, the stack and the settings of a measurement.
+
+Nothing here tells who ran it or where: no user or host names, no addresses, no paths, and of the
+environment only the settings listed below.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+
+from hvdperf.machine.gpus import Gpu
+from hvdperf.machine.host import Machine
+from hvdperf.machine.placement import Slot
+from hvdperf.machine.stack import Stack
+from hvdperf.paths import ROOT
+
+Value = str | int | float | None | list[str]
+Fingerprint = dict[str, Value]
+
+_PYPROJECT = ROOT / "pyproject.toml"
+
+STATISTIC = (
+    "ln of the ratio of speeds, samples of all ranks over the slowest rank's block time; median "
+    "of a launch's turns; Hodges-Lehmann estimate and exact signed-rank bounds over launches"
+)
+
+# Horovod's own defaults of fusion threshold (bytes) and cycle time (ms), from
+# horovod/common/operations.cc and the change log of 0.21.
+_DEFAULTS = (128 * 1024 * 1024, 1.0)
+_DEFAULTS_SINCE = (0, 21)
+_OLDER_DEFAULTS = (64 * 1024 * 1024, 5.0)
+_CACHE_CAPACITY = 1024
+
+_HOROVOD = (
+    "HOROVOD_ADASUM_MPI_CHUNK_SIZE",
+    "HOROVOD_AUTOTUNE",
+    "HOROVOD_BATCH_D2D_MEMCOPIES",
+    "HOROVOD_CONTROLLER",
+    "HOROVOD_CPU_OPERATIONS",
+    "HOROVOD_DISABLE_GROUP_FUSION",
+    "HOROVOD_DYNAMIC_PROCESS_SETS",
+    "HOROVOD_ELASTIC",
+    "HOROVOD_ENABLE_ASYNC_COMPLETION",
+    "HOROVOD_ENABLE_XLA_OPS",
+    "HOROVOD_GLOO_IFACE",
+    "HOROVOD_HIERARCHICAL_ALLGATHER",
+    "HOROVOD_HIERARCHICAL_ALLREDUCE",
+    "HOROVOD_MPI_THREADS_DISABLE",
+    "HOROVOD_NUM_NCCL_STREAMS",
+    "HOROVOD_STALL_CHECK_DISABLE",
+    "HOROVOD_THREAD_AFFINITY",
+    "HOROVOD_TORUS_ALLREDUCE",
+)
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "KMP_AFFINITY",
+    "KMP_BLOCKTIME",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+# The frameworks of Open MPI that move data or place ranks. The others tell where a job runs.
+_MCA = "OMPI_MCA_"
+# mpi_oversubscribe is what mpirun tells its children, and no setting.
+_MCA_FRAMEWORKS = ("btl", "pml", "mtl", "coll", "osc", "opal", "mpi", "hwloc", "rmaps")
+_NCCL = (
+    "NCCL_ALGO",
+    "NCCL_BUFFSIZE",
+    "NCCL_COLLNET_ENABLE",
+    "NCCL_CROSS_NIC",
+    "NCCL_IB_DISABLE",
+    "NCCL_IB_HCA",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_NET",
+    "NCCL_NET_GDR_LEVEL",
+    "NCCL_NSOCKS_PERTHREAD",
+    "NCCL_NTHREADS",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL",
+    "NCCL_PROTO",
+    "NCCL_SHM_DISABLE",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_SOCKET_NTHREADS",
+    "NCCL_TOPO_FILE",
+)
+# Through which Open MPI may move data.
+_UCX = ("UCX_NET_DEVICES", "UCX_PROTO_ENABLE", "UCX_RNDV_SCHEME", "UCX_TLS")
+
+
+def fingerprint(
+    machine: Machine,
+    stack: Stack,
+    launcher: str,
+    slots: Sequence[Slot] = (),
+    environment: Mapping[str, str] = os.environ,
+    data_sets: Mapping[str, str] | None = None,
+) -> Fingerprint:
+    """What is known of a measurement before it starts, JSON-serialisable.
+
+    launcher: what starts the ranks. slots: those of the measured group, for the cores of every
+    rank. environment: what the ranks get, without what an outer mpirun has put there. data_sets: by
+    name, what tells them from other copies.
+    """
+    return {
+        "suite": suite_version(),
+        "statistic": STATISTIC,
+        "launcher": launcher,
+        **_machine_fields(machine),
+        **_gpu_fields(machine.gpus),
+        **_stack_fields(stack),
+        **_horovod_fields(stack.horovod, environment),
+        "mca_settings": _mca_settings(environment),
+        "nccl_settings": _set(_NCCL, environment),
+        "thread_settings": _set(_THREADS, environment),
+        "tensorflow_settings": _set(stack.settings, stack.settings),
+        "data_sets": [f"{name}: {told}" for name, told in (data_sets or {}).items()],
+        "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
+    }
+
+
+def suite_version() -> str:
+    """The version in pyproject.toml."""
+    version: str = tomllib.loads(_PYPROJECT.read_text())["project"]["version"]
+    return version
+
+
+def differences(old: Mapping[str, Value], new: Mapping[str, Value]) -> list[str]:
+    """What changed between two fingerprints, a line each: "keras: 2.15.0 -> 3.15.1"."""
+    return [
+        f"{name}: {_readable(name, old)} -> {_readable(name, new)}"
+        for name in dict.fromkeys((*old, *new))
+        if name not in old or name not in new or old[name] != new[name]
+    ]
+
+
+def _readable(name: str, values: Mapping[str, Value]) -> str:
+    if name not in values:
+        return "(not recorded)"
+    value = values[name]
+    if isinstance(value, list):
+        return ", ".join(value) or "(none)"
+    return "(unknown)" if value is None else str(value)
+
+
+def _machine_fields(machine: Machine) -> Fingerprint:
+    smt = {True: "on", False: "off", None: None}[machine.smt]
+    return {
+        "cpu_model": machine.cpu_model,
+        "microcode": machine.microcode,
+        "governor": machine.governor,
+        "smt": smt,
+        "numa_nodes": machine.numa_nodes,
+        "cores": len(machine.cores),
+        "cpu_quota_cores": machine.cpu_quota,
+        # In GiB: what the kernel keeps for itself changes by some MiB from boot to boot.
+        "memory_gib": round(machine.memory_mib / 1024),
+        "kernel": machine.kernel,
+        "container": machine.container,
+    }
+
+
+def _gpu_fields(gpus: Sequence[Gpu]) -> Fingerprint:
+    """Lists of the distinct values: their UUIDs are left out, for equal GPUs are comparable."""
+    return {
+        "gpus": len(gpus),
+        "gpu_model": _distinct(gpu.name for gpu in gpus),
+        "gpu_driver": _distinct(gpu.driver for gpu in gpus),
+        "gpu_memory_mib": _distinct(gpu.memory_mib for gpu in gpus),
+        "gpu_power_limit_w": _distinct(gpu.power_limit_w for gpu in gpus),
+        "gpu_max_sm_clock_mhz": _distinct(gpu.max_sm_clock_mhz for gpu in gpus),
+        "gpu_max_memory_clock_mhz": _distinct(gpu.max_memory_clock_mhz for gpu in gpus),
+    }
+
+
+def _distinct(values: Iterable[str | float | None]) -> list[str]:
+    return sorted({"(unknown)" if value is None else str(value) for value in values})
+
+
+def _stack_fields(stack: Stack) -> Fingerprint:
+    return {
+        "python": stack.python,
+        "tensorflow": stack.tensorflow,
+        "tensorflow_git": stack.tensorflow_git,
+        "keras": stack.keras,
+        "numpy": stack.numpy,
+        "cuda": stack.cuda,
+        "cudnn": stack.cudnn,
+        "tf32": {True: "on", False: "off", None: None}[stack.tf32],
+        "horovod": stack.horovod,
+        "horovod_built_with": list(stack.horovod_flags),
+        "nccl": stack.nccl,
+        "mpirun": stack.mpirun_version,
+        "mpi_library": stack.mpi_library,
+        "packages_sha256": stack.packages_sha256,
+    }
+
+
+def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fingerprint:
+    """The settings in effect: Horovod's defaults where nothing is set."""
+    fusion_bytes, cycle_ms = _defaults_of(version)
+    return {
+        "horovod_fusion_threshold_bytes": _effective(
+            environment.get("HOROVOD_FUSION_THRESHOLD"), fusion_bytes
+        ),
+        "horovod_cycle_time_ms": _effective(environment.get("HOROVOD_CYCLE_TIME"), cycle_ms),
+        "horovod_cache_capacity": _effective(
+            environment.get("HOROVOD_CACHE_CAPACITY"), _CACHE_CAPACITY
+        ),
+        # A timeline costs time; where it is written does not matter.
+        "horovod_timeline": "on" if environment.get("HOROVOD_TIMELINE") else "off",
+        "horovod_settings": _set(_HOROVOD, environment),
+    }
+
+
+def _defaults_of(version: str) -> tuple[int, float]:
+    """Horovod's fusion threshold in bytes and its cycle time in ms."""
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    older = bool(numbers) and numbers < _DEFAULTS_SINCE
+    return _OLDER_DEFAULTS if older else _DEFAULTS
+
+
+def _effective(setting: str | None, default: float) -> float | str:
+    """The number that is set; the text where it is none, for Horovod reads what it can of it."""
+    if setting is None:
+        return default
+    try:
+        number = float(setting)
+    except ValueError:
+        return setting
+    return int(number) if number.is_integer() else number
+
+
+def _mca_settings(environment: Mapping[str, str]) -> list[str]:
+    chosen = [
+        name
+        for name in environment
+        if name.startswith(_MCA)
+        and name.removeprefix(_MCA).partition("_")[0] in _MCA_FRAMEWORKS
+        and name != "OMPI_MCA_mpi_oversubscribe"
+    ]
+    return [setting.removeprefix(_MCA) for setting in _set([*chosen, *_UCX], environment)]
+
+
+def _set(names: Iterable[str], environment: Mapping[str, str | None]) -> list[str]:
+    """Those of the settings that are set, name=value, sorted.
+
+    A value with a slash is a path or an address: that it is set is told, and not what it is.
+    """
+    values = {name: environment.get(name) for name in names}
+    return sorted(
+        f"{name}={'(set)' if '/' in value else value}"
+        for name, value in values.items()
+        if value is not None
+    )
+
+
+def _ranges(cores: Iterable[int]) -> str:
+    """The kernel's list format: (0, 1, 2, 3, 8) is "0-3,8"."""
+    runs: list[list[int]] = []
+    for core in sorted(cores):
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1].append(core)
+        else:
+            runs.append([core])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -1,0 +1,118 @@
+"""Feeds pytest-benchmark from the workers' clocks: a timer that advances by measured durations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hvdperf.judge.observations import startup_seconds
+from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.training_runs import samples
+from hvdperf.measure.records import Block, median_speed
+from hvdperf.plan.arms import Question, Side
+from hvdperf.results.documents import case_document, plain
+
+
+class ReplayedClock:
+    """Stands still until a block is replayed, and then advances by what the block took."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def timer(self) -> Callable[[], float]:
+        """A function, since pytest-benchmark asks a timer for its name."""
+
+        def block_seconds() -> float:
+            return self._seconds
+
+        return block_seconds
+
+    def replay(self, durations: Sequence[float], benchmark: Any) -> None:
+        """Record the durations (seconds) as the rounds of a benchmark.
+
+        Only `pedantic`, one iteration a round: calibration could not read such a timer.
+        """
+        pending = iter(durations)
+
+        def advance() -> None:
+            self._seconds += next(pending)
+
+        benchmark.pedantic(advance, rounds=len(durations), iterations=1)
+
+
+def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """Record the candidate's blocks, with throughput and verdict as extra_info."""
+    if outcome.comparison.question.is_startup:
+        _record_startups(clock, outcome, benchmark)
+        return
+    if outcome.comparison.question.work.is_run:
+        _record_runs(clock, outcome, benchmark)
+        return
+    if outcome.comparison.question is Question.FRAMEWORK_TAX:
+        _record_collectives(clock, outcome, benchmark)
+        return
+    side = outcome.comparison.candidate
+    blocks = _blocks(outcome, side)
+    if not blocks:
+        return
+    reference = _blocks(outcome, outcome.comparison.reference)
+    benchmark.extra_info.update(
+        **_told(outcome),
+        images_per_second=median_speed(blocks),
+        images_per_second_reference=median_speed(reference) if reference else None,
+        steps_per_block=blocks[0].steps,
+        gradient_bytes=outcome.rounds[0].launches[side.arm].facts[0]["gradient_bytes"],
+    )
+    clock.replay([block.seconds for block in blocks], benchmark)
+
+
+def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """A start-up has no blocks: what is recorded is the time of each launch."""
+    if outcome.observations:
+        benchmark.extra_info.update(_told(outcome))
+        arm = outcome.comparison.candidate.arm
+        launches = [measured.launches[arm] for measured in outcome.rounds]
+        seconds = [startup_seconds(outcome.comparison, launch) for launch in launches]
+        clock.replay(seconds, benchmark)
+
+
+def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """The candidate's, each a round; with what its ranks together ended with."""
+    arm = outcome.comparison.candidate.arm
+    # One that ended before its time has none.
+    runs = [ranks for measured in outcome.rounds if (ranks := measured.launches[arm].run)]
+    if runs:
+        benchmark.extra_info.update(
+            **_told(outcome),
+            samples=[samples(ranks) for ranks in runs],
+            validation=[ranks[0]["validation"] for ranks in runs],
+        )
+        clock.replay([max(rank["seconds"] for rank in ranks) for ranks in runs], benchmark)
+
+
+def _record_collectives(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
+    """Each turn a round: once through all sizes, through Horovod."""
+    comparison = outcome.comparison
+    turns: dict[tuple[int, int], float] = {}
+    for measured in outcome.rounds:
+        for series in measured.launches[comparison.candidate.arm].series:
+            if series.transfer.collective is comparison.collective and series.repeats:
+                turn = measured.number, series.turn
+                turns[turn] = turns.get(turn, 0.0) + series.seconds
+    if turns:
+        benchmark.extra_info.update(_told(outcome))
+        clock.replay(list(turns.values()), benchmark)
+
+
+def _told(outcome: Outcome) -> dict[str, Any]:
+    document = plain(case_document(outcome))
+    verdict = {key: document["verdict"][key] for key in ("word", "figure", "threshold", "rounds")}
+    return {"case": document["case"], **verdict, "world_size": outcome.comparison.world_size}
+
+
+def _blocks(outcome: Outcome, side: Side) -> list[Block]:
+    return [
+        block
+        for measured in outcome.rounds
+        for block in measured.launches[side.arm].of_kind(side.kind)
+    ]

@@ -1,0 +1,417 @@
+"""The pytest plugin: options, roles under mpirun, outcomes, exit status, summary."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.judge.outcome import Outcome
+from hvdperf.launch.slots import Slots, outer_size, shown_by, tasks_without_mpirun
+from hvdperf.paths import ROOT
+from hvdperf.plan.arms import Comparison, Schedule
+from hvdperf.plan.options import LAUNCHERS
+from hvdperf.plan.recipes import PRECISIONS
+from hvdperf.results.summary_rows import properties
+from hvdperf.session import live_line
+from hvdperf.session.benchmark_json import ReplayedClock, record
+from hvdperf.session.next_steps import CommandLine
+from hvdperf.session.suite import Suite
+from hvdperf.session.terminal import bandwidths, cases, networks
+from hvdperf.verdict import Verdict, worst
+from models.inputs import INPUTS
+
+_suite = pytest.StashKey[Suite]()
+_slots = pytest.StashKey[Slots]()
+_outcome = pytest.StashKey[Outcome]()
+_status = pytest.StashKey[int]()
+_clock = pytest.StashKey[ReplayedClock]()
+_nodes = pytest.StashKey[dict[Comparison, str]]()
+
+# Of pytest-benchmark, what asks for something to be shown: else its tables, which compare networks
+# with each other, are left out.
+_TABLES = tuple(
+    f"--benchmark-{name}"
+    for name in (
+        *("columns", "sort", "group-by", "name", "time-unit", "verbose", "compare"),
+        *("histogram", "cprofile"),
+    )
+)
+
+
+class Hooks:
+    """What other plugins may add to."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
+        """Make something of a session's documents at its end; a line about it."""
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(Hooks)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("hvdperf", "distributed training (hvdperf)")
+    add = group.addoption
+    add("--profile", default="default", help="smoke, default, nightly, or a TOML file")
+    add("--np", type=int, metavar="N", help="slots to use without mpirun (default: all)")
+    add("--oversubscribe", action="store_true", help="allow --np above the cores or devices")
+    add("--world-sizes", default="", metavar="1,2,4", help="instead of powers of two and all")
+    add(
+        "--models",
+        action="append",
+        default=[],
+        metavar="A,B",
+        help="networks, instead of the profile's",
+    )
+    add("--dataset", default="", choices=["", *INPUTS], help="input")
+    add(
+        "--data-dir", default=os.environ.get("HVDPERF_DATA_DIR", ""), help="or ptb=DIR,imagenet=DIR"
+    )
+    add("--batch-size", type=int, metavar="N", help="samples per replica and step")
+    add("--image-size", type=int, metavar="PX", help="instead of the network's own")
+    add("--precision", default="float32", choices=PRECISIONS, help="policy of Keras")
+    add("--launcher", default="mpirun", choices=LAUNCHERS, help="what starts ranks")
+    add("--schedule", default="", choices=["", *(s.value for s in Schedule)], help="of the arms")
+    add("--budget", type=float, dest="budget_minutes", metavar="MIN", help="begin no round after")
+    add("--thresholds", default="", metavar="FILE", help="instead of the machine class's")
+    add("--propose-thresholds", metavar="FILE", help="write thresholds from what is measured")
+    add(
+        "--inconclusive",
+        default="fail",
+        choices=("fail", "ok"),
+        help="ok: INCONCLUSIVE neither stops -x nor makes the exit status other than 0",
+    )
+    add("--results", default="results", metavar="DIR", help="where results go")
+    add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
+    add("--stack", default="", metavar="PYTHON", help="measure that stack instead of pytest's own")
+    add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
+    add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
+    add(
+        "--resume",
+        default="",
+        metavar="DIR",
+        help="go on with a session that was interrupted, or left cases undecided",
+    )
+    add(
+        "--plant", action="append", default=[], metavar="FAULT", help="such as slow:rank=1,factor=2"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "question(ask, smallest=2, largest=inf, against_from=smallest): what it measures",
+    )
+    config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
+    if config.option.dry_run:
+        config.option.collectonly = True
+    if config.option.against and config.option.propose_thresholds:
+        raise pytest.UsageError(
+            "--against and --propose-thresholds do not go together: two stacks held against each "
+            "other tell of no threshold; leave out one"
+        )
+    if getattr(config.option, "numprocesses", None):
+        if outer_size() > 1:
+            raise pytest.UsageError(
+                "pytest-xdist (-n) and mpirun do not go together: under mpirun every rank is a "
+                "slot; leave out -n"
+            )
+        if any(map(holds_cases, config.args)):
+            raise pytest.UsageError(
+                "pytest-xdist (-n) would measure several cases at the same time; leave out -n"
+            )
+    if shown_by() != os.getpid() and not live_line.ends_at_a_terminal(shown_by()):
+        without_colours(config)
+    if any(map(holds_cases, config.args)):
+        if not any(each.startswith(_TABLES) for each in config.invocation_params.args):
+            config.option.benchmark_quiet = True
+        # Its plugin imports all of hypothesis for the summary. That takes a second, and after
+        # Ctrl-C mpirun gives no more than that to everything.
+        config.pluginmanager.set_blocked("hypothesispytest")
+        tasks = tasks_without_mpirun()
+        if tasks > 1:
+            raise pytest.UsageError(
+                f"srun has started {tasks} sessions, which would all measure at the same time; "
+                f"leave it out, and start one in the allocation with mpirun -np {tasks}"
+            )
+    if outer_size() > 1:
+        # At once, whatever the session is about: slots that wait in MPI_Init do not sleep.
+        config.stash[_slots] = Slots()
+
+
+def without_colours(config: pytest.Config) -> None:
+    """Unless they were asked for: the terminal that pytest sees under mpirun is mpirun's pipe."""
+    asked = {"PY_COLORS", "FORCE_COLOR"} & os.environ.keys()
+    if getattr(config.option, "color", "") == "auto" and not asked:
+        config.option.color = "no"
+
+
+def suite_of(config: pytest.Config) -> Suite:
+    """The session's suite, planned on first use. Bad input ends pytest with one line."""
+    if _suite not in config.stash:
+        try:
+            config.stash[_suite] = Suite(config, config.stash.get(_slots, None))
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[_suite]
+
+
+# Collecting ------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Plan before collecting, where bad input is one line and no collection error."""
+    if any(map(holds_cases, session.config.args)):
+        suite_of(session.config)
+
+
+def holds_cases(argument: str) -> bool:
+    """Whether a command-line argument (a path, maybe with ::names) is or contains perf/."""
+    path = path_of(argument)
+    cases = ROOT / "perf"
+    return path.is_relative_to(cases) or cases.is_relative_to(path)
+
+
+def path_of(argument: str) -> Path:
+    """Of a command-line argument, without the names of cases; however it gets there."""
+    return Path(argument.partition("::")[0]).resolve()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("question")
+    if marker is None:
+        return
+    sizes = {"smallest": 2, **marker.kwargs}
+    # Who names a file wants its answers, whatever the profile asks of all of perf/.
+    named = metafunc.definition.path.resolve() in map(path_of, metafunc.config.args)
+    comparisons = suite_of(metafunc.config).campaign.comparisons(**sizes, anyway=named)
+    metafunc.parametrize(
+        "comparison", comparisons, ids=[comparison.case for comparison in comparisons]
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """A question that this session does not ask has no case, rather than a skipped one."""
+    found = yield
+    if not isinstance(found, list):
+        return found
+    return [
+        item for item in found if comparison_of(item) or not item.get_closest_marker("question")
+    ]
+
+
+def comparison_of(item: pytest.Item) -> Comparison | None:
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("comparison") if callspec is not None else None
+    return found if isinstance(found, Comparison) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Cases of the same rounds one after the other: they are judged from the same launches."""
+    ranks: dict[Any, int] = {}
+    for item in items:
+        comparison = comparison_of(item)
+        if comparison is not None:
+            ranks.setdefault(comparison.rounds, len(ranks))
+            clock = item.stash[_clock] = ReplayedClock()
+            item.add_marker(
+                pytest.mark.benchmark(timer=clock.timer(), group=comparison.question.value)
+            )
+
+    def place(item: pytest.Item) -> int:
+        comparison = comparison_of(item)
+        return -1 if comparison is None else ranks[comparison.rounds]
+
+    items.sort(key=place)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    selected = [c for c in map(comparison_of, session.items) if c is not None]
+    if selected:
+        suite_of(session.config).selected = selected
+    session.config.stash[_nodes] = {
+        comparison: item.nodeid
+        for item in session.items
+        if (comparison := comparison_of(item)) is not None
+    }
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    if _suite not in config.stash:
+        return []
+    suite = config.stash[_suite]
+    arms = list(dict.fromkeys(arm.name for c in suite.selected for arm in c.arms))
+    lines = suite.campaign.describe()
+    if config.option.collectonly:
+        lines.append(f"arms: {', '.join(arms)}")
+    return lines
+
+
+# Running ---------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Look at the installed stack before the first case."""
+    if _suite in session.config.stash and not session.config.option.collectonly:
+        suite = session.config.stash[_suite]
+        if suite.selected:
+            try:
+                suite.prepare()
+            except UserError as error:
+                raise pytest.UsageError(str(error)) from None
+
+
+@pytest.fixture
+def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Comparison], Outcome]:
+    """Measure a comparison and hand out its outcome; what is not judged is skipped."""
+
+    def measured(comparison: Comparison) -> Outcome:
+        outcome = suite_of(request.config).outcome(comparison)
+        request.node.stash[_outcome] = outcome
+        record(request.node.stash[_clock], outcome, benchmark)
+        request.node.user_properties += properties(outcome)
+        verdict = outcome.judgement.verdict
+        if verdict not in _stopping(request.config) and verdict is not Verdict.PASS:
+            pytest.skip(f"{verdict.value}: {outcome.judgement.reason}")
+        return outcome
+
+    return measured
+
+
+def _stopping(config: pytest.Config) -> tuple[Verdict, ...]:
+    """The verdicts that fail a case for pytest, and end a session under -x."""
+    bad = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN)
+    return bad if inconclusive_is_ok(config) else (*bad, Verdict.INCONCLUSIVE)
+
+
+def inconclusive_is_ok(config: pytest.Config) -> bool:
+    return bool(config.option.inconclusive == "ok")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    outcome = item.stash.get(_outcome, None)
+    if outcome is not None and report.when == "call":
+        word = outcome.judgement.verdict.value
+        report.verdict = word  # type: ignore[attr-defined]
+        if report.failed and isinstance(call.excinfo and call.excinfo.value, AssertionError):
+            report.longrepr = cases.explanation(outcome)
+    return report
+
+
+def pytest_report_teststatus(report: Any) -> tuple[str, str, Any] | None:
+    word = getattr(report, "verdict", None)
+    if word is None or report.when != "call":
+        return None
+    return word.lower(), word[0], (word, cases.MARKUP[Verdict(word)])
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """The exit status is that of the worst verdict, unless something else went wrong."""
+    config = session.config
+    if _suite in config.stash:
+        suite = config.stash[_suite]
+        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = _exit_status(session, suite)
+        session.exitstatus = suite.finish(int(session.exitstatus))
+    config.stash[_status] = int(session.exitstatus)
+    return (yield)
+
+
+def _exit_status(session: pytest.Session, suite: Suite) -> int:
+    if session.config.option.collectonly:
+        return int(session.exitstatus)
+    words = _stopping(session.config)
+    if session.testsfailed > sum(o.judgement.verdict in words for o in suite.reported):
+        return 1  # something besides the verdicts failed
+    if not suite.selected:
+        return int(session.exitstatus)
+    return cases.exit_status(suite.verdicts, inconclusive_is_ok(session.config))
+
+
+# Around all others, so that verdicts come last, below tracebacks and warnings.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
+    try:
+        return (yield)
+    finally:
+        if _suite in config.stash and not config.option.collectonly:
+            _summarize(terminalreporter, config)
+
+
+def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
+    suite = config.stash[_suite]
+    decided = suite.decided
+    verdict = worst([outcome.judgement.verdict for outcome in decided])
+    terminalreporter.section(f"hvdperf: {cases.counts(decided)}", **cases.MARKUP[verdict])
+    for text in cases.against(suite.options.against, suite.changed):
+        terminalreporter.write_line(text)
+    lines_of_networks = networks.table(decided)
+    tables = [
+        *([*lines_of_networks, ""] if lines_of_networks else []),
+        *cases.table(decided),
+        *bandwidths.table(decided),
+        *cases.visible_changes(decided),
+    ]
+    markup = config.get_terminal_writer().markup
+    lines = [*tables, *suite.lines(), *suite.next_steps(_command_line(config), _node_of(config))]
+    for text in lines:
+        terminalreporter.write_line(cases.painted(text, markup))
+    if suite.directory is not None:
+        # After Ctrl-C mpirun may leave no time for more.
+        terminalreporter.flush()
+        hook = config.hook.pytest_hvdperf_written
+        written = hook(directory=suite.directory.resolve(), config=config)
+        if written is not None:
+            terminalreporter.write_line(written)
+    status = config.stash.get(_status, int(pytest.ExitCode.INTERNAL_ERROR))
+    terminalreporter.write_line(cases.painted(cases.ending(status, suite.verdicts), markup))
+
+
+def _command_line(config: pytest.Config) -> CommandLine:
+    before = ["mpirun", "-np", str(outer_size())] if outer_size() > 1 else []
+    return CommandLine(config.invocation_params.args, config.args, before)
+
+
+def _node_of(config: pytest.Config) -> Callable[[Comparison], str]:
+    return config.stash[_nodes].__getitem__
+
+
+# Before pytest's own, which fails where the terminal has been closed.
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _suite in config.stash:
+        config.stash[_suite].close()
+    if _slots in config.stash:
+        config.stash[_slots].release(config.stash.get(_status, int(pytest.ExitCode.USAGE_ERROR)))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # mpirun passes Ctrl-C on to its ranks as SIGTERM.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Under nohup it is ignored, and stays so.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _hang_up)
+
+
+def _hang_up(signum: int, frame: FrameType | None) -> NoReturn:
+    """Ends the session as Ctrl-C does. With a terminal that is closed this comes from the shell and
+    from the kernel: the second one must not cut short what cleans up after the first."""
+    signal.signal(signum, signal.SIG_IGN)
+    raise KeyboardInterrupt

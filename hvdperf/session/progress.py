@@ -1,0 +1,80 @@
+"""What a session tells while it measures: lines of progress, and below them one that is alive."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from hvdperf.launch.slots import shown_by
+from hvdperf.session import live_line
+from hvdperf.session.workload_run import Doing
+
+
+def until(doing: Doing, now: float) -> str:
+    """How long it will be, by what is known at `now` of the monotonic clock: such as
+    `, next look in 40 s`; as long as nothing else is known, what is left of the budget."""
+    if doing.next_look is None:
+        left = doing.budget_ends - now
+        return f", {left:.0f} s left" if left > 0 else ""
+    left = doing.next_look - now
+    return f", next look in {left:.0f} s" if left > 0 else ", next look due"
+
+
+class Telling:
+    """Through pytest's terminal reporter, where there is one.
+
+    plugins: pytest's plugin manager. began: the session, by the monotonic clock.
+    """
+
+    def __init__(self, plugins: Any, began: float) -> None:
+        self._plugins = plugins
+        self._began = began
+        self._doing: Doing | str = ""
+        self._line = live_line.Line(self._now)
+
+    def say(self, text: str) -> None:
+        """A line of progress, past pytest's capture."""
+        self._doing = text
+        reporter = self._reporter
+        if reporter is None:
+            return
+        with self._uncaptured(), self._line.hidden():
+            reporter.ensure_newline()
+            reporter.write_line(f"{self._elapsed()} {text}")
+            reporter.flush()
+
+    def note(self, doing: Doing) -> None:
+        """What the live line is to tell from now on."""
+        self._doing = doing
+
+    @contextmanager
+    def long_work(self) -> Iterator[None]:
+        """Keep up the live line, where somebody sits before a terminal that may be marked up, and
+        did not ask for quiet."""
+        reporter, seat = self._reporter, None
+        if reporter is not None and reporter.hasmarkup and reporter.verbosity >= 0:
+            with self._uncaptured():
+                seat = live_line.seat(sys.stdout, shown_by())
+        with self._line.running(seat):
+            yield
+
+    def _now(self) -> str:
+        doing = self._doing
+        if isinstance(doing, str):
+            return f"{self._elapsed()} {doing}"
+        return f"{self._elapsed()} {doing.where}{until(doing, time.monotonic())}: {doing.what}"
+
+    def _elapsed(self) -> str:
+        return f"[{time.monotonic() - self._began:6.1f} s]"
+
+    @property
+    def _reporter(self) -> Any:
+        """None under `-p no:terminal`."""
+        return self._plugins.getplugin("terminalreporter")
+
+    def _uncaptured(self) -> Any:
+        capture = self._plugins.getplugin("capturemanager")
+        return nullcontext() if capture is None else capture.global_and_fixture_disabled()

@@ -1,0 +1,205 @@
+"""What of a session is on disk while it runs: enough to read it, and to go on with it, whenever it
+ends.
+
+Every case is written the moment that it is decided, and session.json and summary.json with it. What
+cannot be written then is tried again at the end, and told; the figures are on the terminal all the
+same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.judge.outcome import Outcome
+from hvdperf.plan.session_plan import Campaign
+from hvdperf.results.documents import (
+    SESSION_FILE,
+    SUMMARY_FILE,
+    Document,
+    Store,
+    disturbance_document,
+    session_name,
+)
+from hvdperf.results.fingerprint import Fingerprint
+from hvdperf.results.summary_rows import row_of
+from hvdperf.session.resume import Earlier, asked
+from hvdperf.session.scheduler import Session
+from hvdperf.session.terminal.cases import NOT_WRITTEN
+from hvdperf.toml_file import shown
+from hvdperf.verdict import Verdict
+
+
+def open_store(campaign: Campaign, fingerprint: Fingerprint, earlier: Earlier) -> Store:
+    """Of the session that is resumed, or of a new one below --results. Raises UserError if there
+    can be no directory."""
+    runs, name = Path(campaign.options.results) / "runs", earlier.session or session_name()
+    directory = earlier.directory or runs / name
+    try:
+        directory.mkdir(parents=True, exist_ok=bool(earlier.session))
+    except OSError as error:
+        raise _unwritable(runs, error) from None
+    return Store(directory, name, fingerprint, campaign.slots)
+
+
+def clock_problem(directory: Path) -> str:
+    """In words, where a session beside this new one is of a later time; empty where none is.
+    Sessions are told apart, and put in order, by the time at which they began."""
+    began = directory.name.partition("-")[0]
+    later = [
+        path.name for path in directory.parent.glob("*T*Z-*") if path.name[: len(began)] > began
+    ]
+    if not later:
+        return ""
+    return (
+        f"the clock was set back: {shown(directory.parent / max(later))} is of a later time, so "
+        "what asks for the newest session takes that one; move it, or name the session"
+    )
+
+
+def session_document(campaign: Campaign, seed: int, changed: Sequence[str]) -> Document:
+    """What of session.json is known from the beginning."""
+    return {
+        "profile": campaign.profile.name,
+        "seed": seed,
+        "world_sizes": list(campaign.world_sizes),
+        "oversubscribed_sizes": campaign.oversubscribed_sizes(),
+        "launcher": campaign.options.launcher,
+        "schedule": campaign.profile.schedule,
+        "against": campaign.options.against or None,
+        "changed": list(changed),
+        "asked": asked(campaign, changed),
+    }
+
+
+def _unwritable(directory: Path, error: OSError) -> UserError:
+    return UserError(
+        f"no results can be written to {shown(directory)}: {error.strerror}; make room there, or "
+        "give another place by --results"
+    )
+
+
+class Journal:
+    """Keeps the results of one session, and its directory for itself.
+
+    problems: what could not be written, and why, by the name of the case, or of the file.
+    verdicts: on all cases so far, by name.
+    """
+
+    def __init__(
+        self, store: Store, session: Session, told: Document, earlier: Earlier, began: float
+    ) -> None:
+        """told: of session.json, what does not change. began: this part of the session, by the
+        monotonic clock. Raises UserError where nothing can be written."""
+        self.directory = store.directory
+        self.problems: dict[str, str] = {}
+        self._store, self._session, self._told, self._earlier = store, session, told, earlier
+        self._began = began
+        self._measuring_since = time.monotonic()
+        self._budget_spent = earlier.budget_spent_seconds
+        self.verdicts: dict[str, Verdict] = dict(earlier.verdicts)
+        self._rows: dict[str, Document] = dict(earlier.rows)
+        self._owed: dict[str, Outcome] = {}
+        try:
+            self._descriptor = os.open(self.directory, os.O_RDONLY)
+            self._lock()
+            self._write_session(None)
+        except OSError as error:
+            with suppress(OSError):
+                self.directory.rmdir()  # if it is new
+            raise _unwritable(self.directory, error) from None
+
+    def _lock(self) -> None:
+        """Until this process ends, in whatever way."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{shown(self.directory)}: the session still runs; wait for its end"
+            ) from None
+        except OSError:
+            return  # a file system without locks
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Of all parts of the session."""
+        return self._earlier.elapsed_seconds + time.monotonic() - self._began
+
+    def keep(self, outcome: Outcome) -> str:
+        """Write a case that has been decided. In a line, that this was not possible; else empty."""
+        name = outcome.comparison.name
+        spent = time.monotonic() - self._measuring_since
+        self._budget_spent = self._earlier.budget_spent_seconds + spent
+        self.verdicts[name] = outcome.judgement.verdict
+        self._rows[name] = row_of(outcome)
+        self._owed[name] = outcome
+        self._pay(name)
+        self._attempt(SESSION_FILE, lambda: self._write_session(None))
+        self._attempt(SUMMARY_FILE, lambda: self._write_summary(None))
+        problem = self.problems.get(name, "")
+        return f"NOT WRITTEN {name}: {problem}; measuring goes on" if problem else ""
+
+    def end(self, exit_status: int) -> int:
+        """Write all that is left, and the status; the status that the session has then."""
+        for name in list(self._owed):
+            self._pay(name)
+        if self.problems.keys() - {SESSION_FILE, SUMMARY_FILE}:
+            exit_status = exit_status or NOT_WRITTEN
+        if not self._attempt(SUMMARY_FILE, lambda: self._write_summary(exit_status)):
+            exit_status = exit_status or NOT_WRITTEN
+        self._attempt(SESSION_FILE, lambda: self._write_session(exit_status))
+        return exit_status or (NOT_WRITTEN if self.problems else 0)
+
+    def lines(self, left: int) -> list[str]:
+        """For people: what is not on disk, and how to go on. left: cases that were not decided."""
+        told = [f"NOT WRITTEN {name}: {why}" for name, why in self.problems.items()]
+        if left:
+            told.append(f"{left} cases are left; to go on: --resume {shown(self.directory)}")
+        return told
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self._descriptor)
+
+    def _pay(self, name: str) -> None:
+        if self._attempt(name, lambda: self._store.write_case(self._owed[name])):
+            del self._owed[name]
+
+    def _attempt(self, name: str, write: Callable[[], Any]) -> bool:
+        try:
+            write()
+        except OSError as error:
+            self.problems[name] = f"{shown(self.directory)}: {error.strerror}"
+            return False
+        self.problems.pop(name, None)
+        return True
+
+    def _write_session(self, exit_status: int | None) -> None:
+        self._store.write_session(
+            {
+                **self._told,
+                "exit_status": exit_status,
+                "elapsed_seconds": self.elapsed_seconds,
+                "timed_seconds": self._session.timed_seconds,
+                "budget_spent_seconds": self._budget_spent,
+                "resumed_at": self._earlier.resumed_at,
+                "taken_over": list(self._earlier.verdicts),
+                "verdicts": self.verdicts,
+                "disturbance": disturbance_document(self._session.disturbances),
+            }
+        )
+
+    def _write_summary(self, exit_status: int | None) -> None:
+        self._store.write_summary(
+            {
+                "exit_status": exit_status,
+                "disturbance": disturbance_document(self._session.disturbances),
+                "cases": [self._rows[name] for name in sorted(self._rows)],
+            }
+        )

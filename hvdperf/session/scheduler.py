@@ -1,0 +1,144 @@
+"""Which workload takes the next round, until every comparison has its verdict or time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from hvdperf.interim import EARLY_LOOKS, looks_after
+from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.rules import Rules
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.machine.cpu_usage import CpuMeter
+from hvdperf.machine.disturbance import Disturbance
+from hvdperf.machine.noise_record import Load, MachineRecord, load_of
+from hvdperf.measure.round_runner import Progress
+from hvdperf.plan.arms import SWEEP, Comparison, Profile
+from hvdperf.plan.collectives import Collective
+from hvdperf.plan.thresholds import Thresholds
+from hvdperf.scatter import Noise, launch_variance, turn_correlation
+from hvdperf.session.workload_run import Doing, WorkloadRounds
+from hvdperf.transport_tools.figures import ToolRun
+
+# Every workload has so many rounds before one has more: the fewest that can decide anything.
+BREADTH = EARLY_LOOKS[0]
+
+
+@dataclass
+class Session:
+    """Measures workloads side by side: three rounds of each, then those that bring the nearest
+    look of something undecided, the cheapest first; what is only shown comes last.
+
+    progress is told what is going on, a line at a time; doing, the same and what passes between
+    two lines; decided, every outcome the moment that it is known; open_, what is known so far of a
+    case that a look has left undecided. record: what is known of this machine's noise. tools: times
+    an operation on so many slots by whatever other tools are installed (launch/tool_runner.py).
+    earlier: of a session that is resumed, what its undecided cases rest on.
+    """
+
+    starter: Starter
+    profile: Profile
+    thresholds: Thresholds
+    progress: Progress
+    seed: int
+    decided: Callable[[Outcome], None]
+    record: MachineRecord
+    open_: Callable[[Outcome], None] = lambda outcome: None
+    doing: Callable[[Doing], None] = lambda doing: None
+    tools: Callable[[Collective, int], Sequence[ToolRun]] | None = None
+    earlier: Sequence[Outcome] = ()
+    began: float = field(default_factory=time.monotonic)
+    timed_seconds: float = 0.0
+    meter: CpuMeter | None = None
+    disturbances: list[Disturbance] = field(default_factory=list)
+    _workloads: list[WorkloadRounds] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """A session that is resumed past its last look has further ones."""
+        sampling = self.profile.sampling
+        taken = max((len(outcome.rounds) for outcome in self.earlier), default=0)
+        sampling = replace(sampling, looks=looks_after(taken, sampling.looks))
+        self.profile = replace(self.profile, sampling=sampling)
+
+    def measure(self, wanted: Comparison, selected: Iterable[Comparison]) -> None:
+        """Take rounds until that comparison has been handed to `decided`, as others will be that
+        are decided meanwhile. selected: all that the budget is for, this one included."""
+        self._plan(selected)
+        while any(wanted in workload.left for workload in self._workloads):
+            workload = self._next()
+            if workload is None:
+                break
+            workload.take_round()
+        else:
+            return
+        for workload in self._workloads:
+            workload.finish()
+
+    def _plan(self, selected: Iterable[Comparison]) -> None:
+        """Group those that are new by the rounds that they share."""
+        known = {c for workload in self._workloads for c in workload.comparisons}
+        groups: dict[object, list[Comparison]] = {}
+        for comparison in selected:
+            if comparison not in known:
+                groups.setdefault(comparison.rounds, []).append(comparison)
+        self._workloads += [WorkloadRounds(self, group) for group in groups.values()]
+
+    def _next(self) -> WorkloadRounds | None:
+        """Whose round comes next; None where no round is wanted, or none would end in time."""
+        undecided = [workload for workload in self._workloads if workload.undecided]
+        if undecided and all(workload.is_disturbed for workload in undecided):
+            return None
+        in_time = [workload for workload in undecided if workload.ends_in_time]
+        first = [workload for workload in in_time if workload.done < BREADTH]
+        if first:
+            return first[0]
+        if in_time:
+            reaching = [workload for workload in in_time if workload.reaches_look]
+            # What is failing first: its look is the one that is sure to decide.
+            return min(reaching or in_time, key=lambda w: (not w.is_failing, w.seconds_to_look))
+        shown = [workload for workload in self._workloads if workload.has_to_show]
+        return next((workload for workload in shown if workload.ends_in_time), None)
+
+    # What its workloads ask --------------------------------------------------------------------
+
+    @property
+    def budget_ends(self) -> float:
+        """By the monotonic clock."""
+        return self.began + self.profile.budget_s
+
+    @property
+    def rules(self) -> Rules:
+        """The thresholds of the cases, and which of them are judged."""
+        return Rules(self.profile, self.thresholds, self.starter.slots)
+
+    def load(self, comparison: Comparison) -> Load:
+        return load_of(comparison.world_size, self.starter.slots)
+
+    def noise(self, comparison: Comparison) -> Noise | None:
+        """What its early looks rest on; None where the profile wants none."""
+        if not self.profile.sampling.early:
+            return None
+        rows = [found for workload in self._workloads for found in workload.rows.values()]
+        return self.record.noise(self.load(comparison), turn_correlation(rows))
+
+    def launch_variances(self) -> dict[Load, float]:
+        """By how ranks share the machine, the variance between launches, a mean over comparisons;
+        nothing where other programs disturbed the session."""
+        if any(workload.is_disturbed for workload in self._workloads):
+            return {}
+        found: dict[Load, list[float]] = {}
+        for workload in self._workloads:
+            for comparison, rows in workload.rows.items():
+                if len(rows) >= BREADTH and sum(len(row) - 1 for row in rows) > 0:
+                    found.setdefault(self.load(comparison), []).append(launch_variance(rows))
+        return {load: fmean(values) for load, values in found.items()}
+
+    def other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]:
+        """What they find of a sweep's operation, before its rounds. Shown, and never judged."""
+        in_time = time.monotonic() < self.budget_ends
+        if self.tools is None or comparison.workload != SWEEP or not in_time:
+            return ()
+        collective = comparison.collective or Collective.ALLREDUCE
+        return tuple(self.tools(collective, comparison.world_size))

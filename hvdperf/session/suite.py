@@ -1,0 +1,299 @@
+"""One pytest session's measuring: planned while pytest collects, started by the first case."""
+
+from __future__ import annotations
+
+import math
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.judge.outcome import Outcome
+from hvdperf.launch.resources import dispose, make_starter, make_tool_runner
+from hvdperf.launch.slots import Slots
+from hvdperf.machine.cpu_usage import make_meter
+from hvdperf.machine.disturbance import together
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.noise_record import MachineRecord, read_record
+from hvdperf.machine.placement import Offer, local_offers
+from hvdperf.machine.stack import probe, stack_differences
+from hvdperf.paths import ROOT
+from hvdperf.plan.arms import AGAINST, Comparison
+from hvdperf.plan.options import Options, from_command_line
+from hvdperf.plan.session_plan import plan_campaign
+from hvdperf.results.archive import read_session
+from hvdperf.results.fingerprint import fingerprint
+from hvdperf.session import next_steps
+from hvdperf.session.next_steps import CommandLine
+from hvdperf.session.progress import Telling
+from hvdperf.session.results_writer import Journal, clock_problem, open_store, session_document
+from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
+from hvdperf.session.scheduler import Session
+from hvdperf.session.terminal import baseline
+from hvdperf.session.terminal.cases import NOT_WRITTEN, WIDTH
+from hvdperf.session.threshold_file import check_place, propose_into
+from hvdperf.toml_file import shown
+from hvdperf.verdict import Verdict
+
+
+class Suite:
+    """One pytest session's campaign: planned while collecting, started by the first case."""
+
+    def __init__(self, config: pytest.Config, slots: Slots | None) -> None:
+        """slots: what an outer mpirun gives; None without one. Raises UserError for bad input."""
+        self.config = config
+        names = {field.name for field in fields(Options)}
+        self.options = from_command_line({name: getattr(config.option, name) for name in names})
+        self.machine = local_machine()
+        self.slots = slots
+        self.campaign = plan_campaign(self.options, self.machine, self._offers())
+        self.selected: list[Comparison] = []
+        self.outcomes: dict[Comparison, Outcome] = {}
+        self.baseline = (
+            baseline.baseline_session(read_session(Path(config.option.baseline)))
+            if config.option.baseline
+            else None
+        )
+        self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
+        self.reported: list[Outcome] = []
+        # Under --baseline: what this session is asked, and what is otherwise than in that one.
+        self._asked: dict[str, str] = {}
+        self.new_series: list[str] = []
+        # Under --against: what the session's own stack has otherwise, a line each.
+        self.changed: list[str] = []
+        self.began = time.monotonic()
+        self._session: Session | None = None
+        self._record = MachineRecord(Path(), {})
+        self._journal: Journal | None = None
+        # What became of --propose-thresholds, in a line.
+        self._proposed = ""
+        self._telling = Telling(config.pluginmanager, self.began)
+
+    def _offers(self) -> list[Offer] | tuple[Offer, ...]:
+        if self.slots is None:
+            return local_offers(self.machine, self.options.np, self.options.oversubscribe)
+        if self.options.np is not None and self.options.np < 1:
+            raise UserError(f"--np {self.options.np}: a session needs one slot at least")
+        offers = self.slots.offers()
+        if self.options.np is not None and self.options.np > len(offers):
+            raise UserError(f"--np {self.options.np}: mpirun started {len(offers)} ranks")
+        return offers[: self.options.np]
+
+    # Measuring -----------------------------------------------------------------------------
+
+    def outcome(self, comparison: Comparison) -> Outcome:
+        """Measured in rounds that it shares with other selected cases."""
+        if comparison not in self.outcomes:
+            session = self.prepare()
+            missing = [c for c in self.selected if c not in self.outcomes]
+            with self._telling.long_work():
+                session.measure(comparison, dict.fromkeys([*missing, comparison]))
+        outcome = self.outcomes[comparison]
+        self.reported.append(outcome)
+        return outcome
+
+    @property
+    def decided(self) -> list[Outcome]:
+        """Whatever of the selected cases has a verdict: those that pytest has come to, and those
+        that were measured along with them, where -x or Ctrl-C left it no time to."""
+        come_to = {outcome.comparison for outcome in self.reported}
+        others = [c for c in self.selected if c in self.outcomes and c not in come_to]
+        return [*self.reported, *(self.outcomes[comparison] for comparison in others)]
+
+    def _decided(self, outcome: Outcome) -> None:
+        self.outcomes[outcome.comparison] = outcome
+        self._keep(outcome)
+
+    def _keep(self, outcome: Outcome) -> None:
+        """Write it at once, an undecided one too: an end of the session loses what is in flight,
+        and no more."""
+        if self._journal is not None:
+            problem = self._journal.keep(outcome)
+            if problem:
+                self._telling.say(problem)
+
+    def prepare(self) -> Session:
+        """Check the stack and open what measuring needs, once. Raises UserError."""
+        if self._session is not None:
+            return self._session
+        with self._telling.long_work():
+            return self._prepared()
+
+    def _prepared(self) -> Session:
+        profile = self.campaign.profile
+        if self.config.option.propose_thresholds:
+            check_place(Path(self.config.option.propose_thresholds))
+            # A threshold from three rounds would be a guess.
+            profile = replace(profile, sampling=replace(profile.sampling, early=False))
+        self._telling.say("probe the installed stack")
+        stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
+        if self.options.against:
+            stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
+            self.changed = stack_differences(stacks[AGAINST], stacks[""])
+        facts = fingerprint(
+            self.machine,
+            stacks[""],
+            self.options.launcher,
+            self.campaign.slots,
+            data_sets={name: data.identity for name, data in self.campaign.data.items()},
+        )
+        if self.baseline is not None:
+            self._asked = asked(self.campaign, self.changed)
+            self.new_series = baseline.new_series(self.baseline, facts, self._asked)
+        if self.config.option.resume:
+            # A session that still ran while this one was planned may have decided more by now.
+            self.resumed = resumable(Path(self.config.option.resume))
+        earlier = earlier_parts(self.resumed, facts, self.campaign, self.changed, self.selected)
+        self.outcomes.update(earlier.outcomes)
+        for text in earlier.told:
+            self._telling.say(text)
+        starter = make_starter(self.campaign, stacks, self.slots)
+        tools = make_tool_runner(starter, profile.budget_s, self._telling.say)
+        self._record = read_record(Path(self.options.results), self.machine)
+        if self._record.problem:
+            self._telling.say(self._record.problem)
+        began = time.monotonic() - self._budget_spent(earlier)
+        self._session = session = Session(
+            starter=starter,
+            tools=None if tools is None else tools.run,
+            profile=profile,
+            thresholds=self.campaign.thresholds,
+            progress=self._telling.say,
+            doing=self._telling.note,
+            seed=earlier.seed,
+            decided=self._decided,
+            open_=self._keep,
+            record=self._record,
+            earlier=tuple(earlier.undecided.values()),
+            began=began,
+            timed_seconds=earlier.timed_seconds,
+            meter=make_meter(self.campaign.slots, began),
+            disturbances=list(earlier.disturbances),
+        )
+        told = session_document(self.campaign, session.seed, self.changed)
+        store = open_store(self.campaign, facts, earlier)
+        self._journal = Journal(store, session, told, earlier, self.began)
+        problem = "" if earlier.session else clock_problem(store.directory)
+        if problem:
+            self._telling.say(problem)
+        return session
+
+    def _budget_spent(self, earlier: Earlier) -> float:
+        """In seconds, by the earlier parts of the session. A budget that is given anew counts from
+        now."""
+        return earlier.budget_spent_seconds if self.options.budget_minutes is None else 0.0
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """On all cases of the session; of one that is resumed, those that are not selected now,
+        too."""
+        decided = [outcome.judgement.verdict for outcome in self.decided]
+        if self._journal is None:
+            return decided
+        asked = {comparison.name for comparison in self.selected}
+        others = [word for name, word in self._journal.verdicts.items() if name not in asked]
+        return decided + others
+
+    # Ending --------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> Path | None:
+        """Of the session's results; None where nothing was decided."""
+        journal = self._journal
+        return journal.directory if journal is not None and journal.verdicts else None
+
+    def finish(self, exit_status: int) -> int:
+        """Write the session's document; the status with which the session ends."""
+        if self._journal is None:
+            return exit_status
+        self._add_to_record()
+        return self._journal.end(self._propose(exit_status))
+
+    def _add_to_record(self) -> None:
+        """Write down by how much launches differed, unless something was made to go wrong, or the
+        session was resumed: what is left of it then are the cases that vary most."""
+        injected = self.options.plant or any(c.is_trial for c in self.selected)
+        if self._session is None or self._journal is None or injected or self.resumed is not None:
+            return
+        try:
+            self._record.add(self._journal.directory.name, self._session.launch_variances())
+        except OSError as error:
+            self._telling.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
+
+    def _propose(self, exit_status: int) -> int:
+        """Write the thresholds that were asked for; the status with which the session ends."""
+        path = self.config.option.propose_thresholds
+        if path:
+            rounds = self.campaign.profile.sampling.looks[0]
+            try:
+                self._proposed = propose_into(
+                    Path(path), self.decided, self.campaign.slots, self.machine, rounds
+                )
+            except UserError as error:
+                self._proposed = f"no thresholds proposed: {error}"
+            except OSError as error:
+                self._proposed = f"NOT WRITTEN {path}: {error.strerror}"
+                return exit_status or NOT_WRITTEN
+        return exit_status
+
+    def lines(self) -> list[str]:
+        """The end of the summary: where time and results went."""
+        if self._journal is None or self._session is None:
+            return []
+        compared = []
+        if self.baseline is not None:
+            found = (
+                []
+                if self.new_series
+                else baseline.changes(self.baseline, self.decided, self._asked)
+            )
+            compared = baseline.lines(self.baseline.directory, self.new_series, found)
+        elapsed = self._journal.elapsed_seconds
+        share = 100 * self._session.timed_seconds / elapsed
+        where = shown(self._journal.directory)
+        left = len([c for c in self.selected if c not in self.outcomes])
+        return [
+            *compared,
+            f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks",
+            *self._disturbance(),
+            f"results: {where}",
+            *self._journal.lines(left),
+            *([self._proposed] if self._proposed else []),
+        ]
+
+    def _disturbance(self) -> list[str]:
+        """Says what others took of the whole session, unless a case is undecided and says so."""
+        whole = together(self._session.disturbances) if self._session is not None else None
+        said = any(each.judgement.verdict is Verdict.INCONCLUSIVE for each in self.decided)
+        if whole is None or not whole.is_disturbed or said:
+            return []
+        text = f"Disturbed turns were repeated: {whole.reason()}"
+        return textwrap.wrap(text, WIDTH, subsequent_indent="    ")
+
+    def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
+        """What to type next. node: of a case, as pytest names it."""
+        if self._journal is None or self._session is None:
+            return []
+        directory = shown(self._journal.directory)
+        own = math.ceil(self.campaign.profile.budget_s / 60)
+        return next_steps.lines(
+            self.decided,
+            self.campaign.profile.sampling.looks,
+            self._journal.elapsed_seconds,
+            resumed=lambda minutes: command.resumed(directory, minutes or own),
+            alone=lambda comparison: command.alone(node(comparison)),
+        )
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        if self._session is not None:
+            dispose(self._session.starter)
+            self._session = None

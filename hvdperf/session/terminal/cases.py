@@ -1,0 +1,254 @@
+"""The summary at the end of a session: one line a case, aligned at 80 columns."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from hvdperf.judge.outcome import Outcome
+from hvdperf.plan.arms import Comparison, Question
+from hvdperf.plan.collectives import Collective
+from hvdperf.session.terminal import wall_time
+from hvdperf.stats import Interval
+from hvdperf.verdict import Verdict, confidence, is_bounded, must_be, smallest_visible_change
+
+WIDTH = 80
+_NAMES = {
+    Question.WEAK_SCALING: "weak",
+    Question.STRONG_SCALING: "strong",
+    Question.COMMUNICATION: "comm.",
+    Question.PARITY: "parity",
+    Question.SAME: "same",
+    Question.TAX: "tax",
+    Question.MULTIWORKER: "multi.",
+    Question.FIXED_TIME: "time",
+    Question.MEMORY: "memory",
+    Question.WALL_WEAK: "wall-w",
+    Question.WALL_STRONG: "wall-s",
+    Question.BOUND: "bound",
+    Question.STARTUP_INIT: "init",
+    Question.STARTUP_TRACE: "trace",
+    Question.STARTUP_FIRST_STEP: "first",
+    Question.STARTUP_BROADCAST: "bcast",
+}
+_TAXES = {
+    Collective.ALLREDUCE: "tax/ar",
+    Collective.ALLGATHER: "tax/ag",
+    Collective.BROADCAST: "tax/bc",
+    Collective.REDUCESCATTER: "tax/rs",
+}
+_HEADER = f"{'case':<6} {'model':<15} {'np':>3} {'figure':>6} {'interval':<14} "
+_HEADER += f"{'must be':<13} {'n':>2} verdict"
+
+# As pytest's terminal writer names them.
+MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
+    Verdict.FAIL: {"red": True, "bold": True},
+    Verdict.INVALID: {"yellow": True},
+    Verdict.NOT_RUN: {"yellow": True},
+    Verdict.INCONCLUSIVE: {"yellow": True},
+    Verdict.PASS: {"green": True},
+    Verdict.NOT_JUDGED: {},
+}
+_WORDS = re.compile(rf"\b({'|'.join(verdict.value for verdict in MARKUP)})\b")
+
+# Exit statuses; the worst verdict of a session decides, in the order of hvdperf.verdict.Verdict.
+EXIT_STATUS = {
+    Verdict.FAIL: 1,
+    Verdict.INVALID: 7,
+    Verdict.NOT_RUN: 10,
+    Verdict.INCONCLUSIVE: 6,
+    Verdict.PASS: 0,
+}
+NOTHING_MEASURED = 5
+# Where all else is well.
+NOT_WRITTEN = 8
+_MEANINGS = {
+    Verdict.FAIL: "missed their limit or broke",
+    Verdict.INVALID: "cannot be trusted",
+    Verdict.NOT_RUN: "could not be started",
+    Verdict.INCONCLUSIVE: "could not be decided",
+}
+_STATUSES = {
+    1: "something besides the verdicts failed (see above)",
+    2: "interrupted; what was decided by then is kept",
+    4: "bad input (see the error)",
+    NOTHING_MEASURED: "nothing was measured that is judged",
+    NOT_WRITTEN: "all PASS, but not all of it was written (see above)",
+}
+
+
+def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -> int:
+    """0 only if something was measured and all of it passed, or may be left undecided; what is not
+    judged counts for nothing."""
+    for verdict, status in EXIT_STATUS.items():
+        if verdict in verdicts:
+            return 0 if inconclusive_is_ok and verdict is Verdict.INCONCLUSIVE else status
+    return NOTHING_MEASURED
+
+
+def painted(text: str, markup: Callable[..., str]) -> str:
+    """Its verdict words in colour. markup: of a text, in the ways of MARKUP; what shows no colours
+    hands it back as it is."""
+
+    def paint(word: re.Match[str]) -> str:
+        return markup(word[0], **MARKUP[Verdict(word[0])])
+
+    return _WORDS.sub(paint, text)
+
+
+def figure_text(figure: Interval | None) -> str:
+    """Estimate and interval, such as ` 0.873 [0.861, 0.884]`."""
+    if figure is None:
+        return f"{'-':>6} {'':<14}"
+    bounds = [
+        "-" if math.isinf(bound) or bound == 0 else f"{bound:.3f}"[:5]
+        for bound in (figure.lower, figure.upper)
+    ]
+    return f"{figure.estimate:>6.3f} {f'[{bounds[0]}, {bounds[1]}]':<14}"
+
+
+def line(outcome: Outcome) -> str:
+    """One case: question, model, world size, figure with interval, threshold, rounds, verdict."""
+    judgement = outcome.judgement
+    return (
+        f"{label(outcome)} {figure_text(judgement.figure)} "
+        f"{must_be(judgement):<13} {judgement.rounds:>2} {judgement.verdict.value}"
+        f"{' *' if outcome.taken_over else ''}"
+    )
+
+
+def label(outcome: Outcome) -> str:
+    """Question, model and world size, in 26 columns."""
+    comparison = outcome.comparison
+    return f"{_name(comparison):<6} {comparison.workload.model:<15} {comparison.world_size:>3}"
+
+
+def _name(comparison: Comparison) -> str:
+    """Six columns: of what is asked of several variants, the variant."""
+    if comparison.question.is_convergence:
+        metric = comparison.question.metric.replace("accuracy", "acc")
+        return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
+    if comparison.is_trial:
+        return comparison.variant
+    if comparison.collective is not None:
+        return _TAXES[comparison.collective]
+    return _NAMES.get(comparison.question, comparison.variant)
+
+
+def explanation(outcome: Outcome) -> str:
+    """What a person is to know of a case that did not pass: cause, and the end of the rank's
+    stderr where a launch failed."""
+    judgement, failure = outcome.judgement, outcome.failure
+    parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
+    if judgement.figure is not None:
+        covered = 100 * confidence(judgement.figure, judgement.rule, judgement.fail_alpha)
+        held_to = f", must be {must_be(judgement)}" if judgement.rule else ""
+        parts.append(
+            f"  figure {figure_text(judgement.figure).strip()} ({covered:.0f} % interval, "
+            f"{judgement.rounds} rounds){held_to}"
+        )
+    if judgement.reason:
+        parts.append(f"  {judgement.reason}")
+    if failure is not None and failure.tail:
+        parts.append("  the end of its stderr:")
+        parts += [f"    {text}" for text in failure.tail]
+    return "\n".join(parts)
+
+
+def against(interpreter: str, changed: Sequence[str]) -> list[str]:
+    """What every figure is held against, and what is otherwise here; nothing without --against."""
+    if not interpreter:
+        return []
+    lines = textwrap.wrap(
+        f"Every figure is the speed here / the speed under {interpreter}. Here there are, "
+        "instead of what is there:",
+        WIDTH,
+        break_long_words=False,
+    )
+    found = changed or ["nothing differs: this is a stack against itself"]
+    for text in found:
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False
+        )
+    return lines
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """The whole table, then each reason for verdicts that the figure does not explain."""
+    lines = [_HEADER, *(line(outcome) for outcome in outcomes)]
+    notes: dict[tuple[Verdict, str], dict[str, None]] = {}
+    for outcome in outcomes:
+        verdict, reason = outcome.judgement.verdict, outcome.judgement.reason
+        if reason and verdict is not Verdict.NOT_JUDGED:
+            notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
+    for (verdict, reason), names in notes.items():
+        note = f"{verdict.value} {', '.join(names)}: {reason}"
+        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
+    lines += _accounts(outcomes)
+    unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
+    for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
+        note = f"NOT JUDGED: {reason}; shown, and neutral"
+        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
+    if any(outcome.taken_over for outcome in outcomes):
+        lines.append("*: measured before the session was resumed")
+    return lines
+
+
+def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
+    """How small a change the PASSes could have seen, in a sentence; nothing where there are none.
+    What is planted passes by being seen."""
+    seen = {
+        smallest_visible_change(figure): " ".join(label(outcome).split())
+        for outcome in outcomes
+        if outcome.judgement.verdict is Verdict.PASS
+        and not outcome.comparison.is_trial
+        and (figure := outcome.judgement.figure) is not None
+        and is_bounded(figure)
+    }
+    ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
+    told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)
+    text = f"Smallest change these PASSes could have seen: {told}"
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ") if told else []
+
+
+def _percent(share: float) -> str:
+    """Two digits of it."""
+    return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
+
+
+def ending(status: int, verdicts: Sequence[Verdict]) -> str:
+    """What the session's exit status means, in a line. verdicts: on all of its cases."""
+    count = Counter(verdicts)
+    word = next((word for word, each in EXIT_STATUS.items() if each == status), None)
+    told = _STATUSES.get(status, "pytest itself failed")
+    if status == 0:
+        told = f"{count[Verdict.PASS]} PASS"
+        if count[Verdict.INCONCLUSIVE]:
+            told += f", {count[Verdict.INCONCLUSIVE]} INCONCLUSIVE, which --inconclusive=ok allows"
+    elif word is not None and count[word]:
+        judged = sum(count[each] for each in EXIT_STATUS)
+        told = f"{word.value}, {count[word]} of {judged} cases {_MEANINGS[word]} (see above)"
+    return f"exit status {status}: {told}"
+
+
+def _accounts(outcomes: Sequence[Outcome]) -> list[str]:
+    """Where the time of trainings went: whole of the first case that rests on a launch, and of the
+    others what is their own."""
+    lines: list[str] = []
+    told = set()
+    for outcome in outcomes:
+        comparison, account = outcome.comparison, outcome.account
+        if account is not None:
+            launches = comparison.rounds, comparison.world_size
+            lines += wall_time.lines(comparison, account, briefly=launches in told)
+            told.add(launches)
+    return lines
+
+
+def counts(outcomes: Sequence[Outcome]) -> str:
+    """Such as `3 PASS, 1 FAIL`."""
+    found = Counter(outcome.judgement.verdict for outcome in outcomes)
+    return ", ".join(f"{found[v]} {v.value}" for v in Verdict if found[v]) or "nothing measured"

@@ -1,0 +1,120 @@
+"""What a session says of every network at every world size, in a line each: a table of 80 columns.
+
+Stands above the verdicts, which have the same figures case by case with a digit more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from hvdperf.judge.outcome import Outcome
+from hvdperf.measure.records import median_speed
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Question, Strategy, Work
+from hvdperf.stats import Interval
+from hvdperf.verdict import worst
+
+# Of what a launch does, what times blocks of a training beside other launches.
+_IN_TURNS = (Work.BLOCKS, Work.COLLECTIVES)
+_NAME = 15
+_HEADER = (
+    f"{'model':<{_NAME}} {'np':>3} {'samples/s':>9} {'weak scaling':<14} {'strong':>6} "
+    f"{'parity':<14} verdict"
+)
+
+Key = tuple[str, int]
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line a network and world size; no line at all where nothing was trained in turns.
+
+    samples/s: of all replicas of plain Horovod together, the median over the rounds of a round's
+    median. weak, strong: efficiencies. parity: Horovod's speed over MirroredStrategy's. The verdict
+    is the worst on any of the cases. "-" is what was not measured.
+    """
+    by_line: dict[Key, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.comparison.workload != SWEEP:
+            by_line.setdefault(_key(outcome), []).append(outcome)
+    speeds = {key: samples_per_second(cases) for key, cases in by_line.items()}
+    if not any(speeds.values()):
+        return []
+    models = list(dict.fromkeys(model for model, _ in by_line))
+    lines = [
+        _line(key, speeds[key], by_line[key])
+        for key in sorted(by_line, key=lambda key: (models.index(key[0]), key[1]))
+        if speeds[key] or any(c.comparison.question.work is Work.BLOCKS for c in by_line[key])
+    ]
+    return [_HEADER, *lines]
+
+
+def samples_per_second(cases: Sequence[Outcome]) -> float | None:
+    """Of all replicas together, at the world size of the cases; of the case with most rounds, since
+    cases share their launches. None where none of them has timed plain Horovod."""
+    found: list[float] = []
+    for case in cases:
+        speeds = _speeds(case)
+        found = max(found, speeds, key=len)
+    return median(found) if found else None
+
+
+def _speeds(case: Outcome) -> list[float]:
+    """One a round."""
+    comparison = case.comparison
+    plain = Arm(comparison.workload, Strategy.HOROVOD, comparison.world_size)
+    if plain not in comparison.arms or comparison.question.work not in _IN_TURNS:
+        return []
+    of_rounds = (measured.launches[plain].of_kind(BlockKind.FULL) for measured in case.rounds)
+    timed = ([block for block in blocks if block.seconds > 0] for blocks in of_rounds)
+    return [median_speed(blocks) for blocks in timed if blocks]
+
+
+def _key(outcome: Outcome) -> Key:
+    return outcome.comparison.workload.model, outcome.comparison.world_size
+
+
+def _line(key: Key, speed: float | None, cases: Sequence[Outcome]) -> str:
+    model, world_size = key
+    weak, strong, parity = (
+        _figure(cases, question)
+        for question in (Question.WEAK_SCALING, Question.STRONG_SCALING, Question.PARITY)
+    )
+    verdict = worst([case.judgement.verdict for case in cases])
+    return (
+        f"{model:<{_NAME}.{_NAME}} {world_size:>3} {_speed(speed):>9} {_interval(weak):<14} "
+        f"{'-' if strong is None else _four(strong.estimate):>6} {_interval(parity):<14} "
+        f"{verdict.value}"
+    )
+
+
+def _figure(cases: Sequence[Outcome], question: Question) -> Interval | None:
+    """Not of a case that is held against the same under another stack, or with something planted:
+    that is no efficiency."""
+    for case in cases:
+        if case.comparison.question is question and not case.comparison.is_against:
+            return case.judgement.figure
+    return None
+
+
+def _interval(figure: Interval | None) -> str:
+    """Such as `0.79 0.75-0.80`."""
+    if figure is None:
+        return f"{'-':>4}"
+    bounds = (figure.lower, figure.upper)
+    unbounded = any(math.isinf(bound) or bound == 0 for bound in bounds)
+    return f"{_four(figure.estimate)} {'-' if unbounded else '-'.join(map(_four, bounds))}"
+
+
+def _four(value: float) -> str:
+    """In four columns: two digits after the point, or as many as fit."""
+    formats = {9.995: ".2f", 99.95: ".1f", 9999.5: ".0f"}
+    fitting = next((format_ for limit, format_ in formats.items() if value < limit), ".0e")
+    return f"{value:{fitting}}".replace("e+0", "e")
+
+
+def _speed(value: float | None) -> str:
+    """One digit after the point where it would otherwise have less than three."""
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"

@@ -1,0 +1,126 @@
+"""The account of a case in words: both speedups, and where the time between them went."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping
+
+from hvdperf.judge.scaling_breakdown import Account, Spent
+from hvdperf.judge.speedup import FIXED
+from hvdperf.judge.time_breakdown import OF_STEPS
+from hvdperf.plan.arms import Comparison, Question
+from hvdperf.stats import Interval
+
+WIDTH = 80
+# Terms below this share of a sum are not worth a word in it.
+WORTH_A_WORD = 0.005
+# Ranks whose balance is above this are alike.
+BALANCED = 0.97
+
+
+def lines(comparison: Comparison, account: Account, briefly: bool = False) -> list[str]:
+    """At most 80 columns each; briefly: without what another length of the same run has, too."""
+    ours, n = account.candidate, account.world_size
+    weak = comparison.question is Question.WALL_WEAK
+    how = f"{ours.steps} steps on each" if weak else f"{account.reference.steps} steps divided"
+    speedups = (
+        ("speed", account.by_speed),
+        ("time", account.by_time),
+        ("job", account.by_job),
+    )
+    said = ", ".join(
+        f"{value.estimate:.2f} by {name} ({100 * value.estimate / n:.0f} %)"
+        for name, value in speedups
+    )
+    paragraphs = [
+        f"{comparison.workload.model} on {n} replicas, {how}: {said}.",
+        fixed_part(ours),
+        steps_part(ours),
+        f"{_factor('efficiency by speed', account.efficiency)} = "
+        f"{_factor('contention', account.contention)} x "
+        f"{_factor('communication', account.communication)} x "
+        f"{_factor('balance', account.balance)}; {_factor('the product', account.product)}"
+        f"{'' if account.explained else ' does not explain it'}.",
+    ]
+    paragraphs += filter(None, (_late(account), _unbalanced(account), _wire(account)))
+    first, *others = paragraphs[:2] if briefly else paragraphs
+    wrapped = textwrap.wrap(first, WIDTH, subsequent_indent="    ")
+    for paragraph in others:
+        wrapped += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="    ")
+    return wrapped
+
+
+def fixed_part(spent: Spent) -> str:
+    """Such as `Of 14.0 s, 8.7 s fixed: trace 5.1, first step 2.4, broadcast 0.7, ...`."""
+    fixed = {term: spent.terms[term] for term in FIXED}
+    # What the two lengths of the run say is fixed beyond these is steps that are slow at first.
+    fixed["slow first steps"] = spent.fixed.a_seconds - sum(fixed.values())
+    return (
+        f"Of {spent.training_seconds:.1f} s, {spent.fixed.a_seconds:.1f} s fixed: {_sum(fixed)}; "
+        f"then {1000 * spent.fixed.b_seconds:.1f} ms a step. Start of the processes "
+        f"{_outside(spent):.1f} s."
+    )
+
+
+def steps_part(spent: Spent) -> str:
+    """Shares of the steps' time."""
+    of_steps = {term: spent.terms[term] for term in OF_STEPS}
+    total = sum(of_steps.values())
+    shares = ", ".join(
+        f"{term} {100 * seconds / total:.1f}"
+        for term, seconds in of_steps.items()
+        if abs(seconds) >= WORTH_A_WORD * total
+    )
+    return f"Of its steps, in %: {shares}."
+
+
+def _late(account: Account) -> str:
+    late, met = account.late, account.late_where_met
+    if late is None:
+        return ""
+    where_met = (
+        f" ({1000 * met.lag_seconds:.1f} ms where all meet before a step)"
+        if met is not None and met.rank == late.rank
+        else ""
+    )
+    return (
+        f"Rank {late.rank} keeps the others waiting: it is ready {1000 * late.lag_seconds:.1f} ms "
+        f"after them{where_met}, last in {100 * late.share:.0f} % of the steps."
+    )
+
+
+def _unbalanced(account: Account) -> str:
+    """Who is slow inside of its steps, where that is sure."""
+    if account.slowest is None or account.balance.upper > BALANCED:
+        return ""
+    longer = 100 * (1 / account.balance.estimate - 1)
+    return f"Rank {account.slowest} is slowest: its steps take {longer:.0f} % longer than the mean."
+
+
+def _wire(account: Account) -> str:
+    if account.wire_seconds is None or account.hidden_seconds is None:
+        return ""
+    return (
+        f"Data moves between ranks for {1000 * account.wire_seconds:.1f} ms of a step, of which "
+        f"{1000 * account.hidden_seconds:.1f} ms or more are hidden behind computation."
+    )
+
+
+def _outside(spent: Spent) -> float:
+    """What of the job is not the training's."""
+    return spent.wall_seconds - spent.training_seconds
+
+
+def _sum(seconds: Mapping[str, float]) -> str:
+    total = sum(abs(value) for value in seconds.values())
+    return ", ".join(
+        f"{term} {value:.1f}"
+        for term, value in seconds.items()
+        if abs(value) >= max(0.05, WORTH_A_WORD * total)
+    )
+
+
+def _factor(name: str, value: Interval) -> str:
+    bounds = f"{value.lower:.3f}, {value.upper:.3f}" if math.isfinite(value.upper) else "-, -"
+    return f"{name} {value.estimate:.3f} [{bounds}]"

@@ -1,0 +1,418 @@
+"""The rounds of one workload and one kind of work: which comparisons the next one is for, how long
+it will take, and what has been decided."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import compress
+from math import sqrt
+from statistics import median
+from typing import Protocol
+
+from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
+from hvdperf.judge.judge import Judging
+from hvdperf.judge.observations import measures, observed, takes_turns
+from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.rules import Rules
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.machine.cpu_usage import CpuMeter
+from hvdperf.machine.disturbance import Disturbance, together
+from hvdperf.measure.records import Launch, Round
+from hvdperf.measure.requirements import (
+    kinds_of,
+    last_phase,
+    sampling_of,
+    schedule_of,
+    transfers_of,
+)
+from hvdperf.measure.round_runner import Runner, read_weights
+from hvdperf.plan.arms import Arm, BlockKind, Comparison, Profile, Question, Work
+from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
+from hvdperf.transport_tools.figures import ToolRun
+from hvdperf.verdict import Verdict
+
+# About as many starts of a process as a training run is long.
+STARTS_OF_A_RUN = 3
+# Of a round of what is only shown, or whose verdict more turns would bring no nearer.
+FEW_TURNS = 2
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What a session is at. where: which network, and which round of how many until verdicts are
+    tried. next_look: when that will be, by the monotonic clock, as far as the rounds before tell;
+    None where there was none. budget_ends: after which no round is begun."""
+
+    where: str
+    what: str
+    next_look: float | None
+    budget_ends: float
+
+
+class Shared(Protocol):
+    """What the workloads of a session have in common (hvdperf.session.scheduler.Session)."""
+
+    starter: Starter
+    profile: Profile
+    seed: int
+    timed_seconds: float
+    meter: CpuMeter | None
+    disturbances: list[Disturbance]
+    earlier: Sequence[Outcome]
+
+    @property
+    def progress(self) -> Callable[[str], None]: ...
+
+    @property
+    def doing(self) -> Callable[[Doing], None]: ...
+
+    @property
+    def decided(self) -> Callable[[Outcome], None]: ...
+
+    @property
+    def open_(self) -> Callable[[Outcome], None]: ...
+
+    @property
+    def rules(self) -> Rules: ...
+
+    @property
+    def budget_ends(self) -> float: ...
+
+    def noise(self, comparison: Comparison) -> Noise | None: ...
+
+    def other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]: ...
+
+
+def starts_of(comparisons: Iterable[Comparison]) -> int:
+    """Returns how long a round of these takes, in starts of a process."""
+    launches = {(arm, comparison.rounds) for comparison in comparisons for arm in comparison.arms}
+    return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
+
+
+def _joined(known: Launch, launch: Launch) -> Launch:
+    """Returns a launch with what the documents of two cases have of it: each has the collective
+    operations of its own."""
+    more = [series for series in launch.series if series not in known.series]
+    return replace(known, series=[*known.series, *more])
+
+
+class WorkloadRounds:
+    """The comparisons of one workload and one kind of work, judged from common rounds.
+
+    comparisons: all of them; left: those that have not been handed to the session's `decided`.
+    rows: of those with turns, a row a round, the ln ratios of its turns.
+    """
+
+    def __init__(self, session: Shared, comparisons: Sequence[Comparison]) -> None:
+        self.comparisons = tuple(comparisons)
+        self.left = list(comparisons)
+        self.rows: dict[Comparison, list[Row]] = {}
+        self._session, self._rules = session, session.rules
+        workload, work = comparisons[0].workload, comparisons[0].question.work
+        self._prefix = workload.model + ("" if work is Work.BLOCKS else f" {work.value}")
+        self._sampling = sampling_of(comparisons, session.profile.sampling)
+        self._tools: dict[Comparison, tuple[ToolRun, ...]] = {}
+        self._rounds: list[Round] = []
+        # Of every round, whether others disturbed most of what it was for.
+        self._disturbed: list[bool] = []
+        self._seconds, self._starts = 0.0, 1
+        self._round_began = time.monotonic()
+        self._runner = Runner(
+            starter=session.starter,
+            sampling=session.profile.sampling,
+            schedule=schedule_of(work, session.profile),
+            work=work,
+            seed=session.seed,
+            last_phase=last_phase(comparisons),
+            runs=session.profile.runs,
+            kinds=self._kinds(comparisons),
+            transfers=transfers_of(comparisons),
+            check=[
+                arm
+                for comparison in comparisons
+                if comparison.tolerance is not None
+                for arm in comparison.arms
+            ],
+            weights_directory=session.starter.scratch,
+            meter=session.meter,
+            progress=self._say,
+            doing=self._note,
+            order=random.Random(f"{session.seed} {workload.name} {work.value}"),
+        )
+        runner = self._runner
+        self._may_pass_early = self._sampling.early and any(
+            takes_turns(comparison, runner.schedule) for comparison in comparisons
+        )
+        self._judging = Judging(
+            self._rules,
+            runner.failures,
+            runner.correctness,
+            lambda arm: read_weights(runner.weights(arm)),
+            session.noise,
+        )
+        # Of a session that is resumed.
+        self._earlier = {o.comparison: o for o in session.earlier if o.comparison in self.left}
+        self._go_on_from([*self._earlier.values()])
+        self._resumed_at = self.done
+
+    def _go_on_from(self, earlier: Sequence[Outcome]) -> None:
+        """Take over the rounds that outcomes of an earlier part rest on. A round's launches are
+        spread over the documents of the cases that needed them."""
+        by_number: dict[int, Round] = {}
+        for outcome in earlier:
+            for each in outcome.rounds:
+                known = by_number.setdefault(each.number, Round(each.number, each.schedule))
+                for arm, launch in each.launches.items():
+                    known.launches[arm] = _joined(known.launches.get(arm, launch), launch)
+        self._rounds = [by_number[number] for number in sorted(by_number)]
+        for measured in self._rounds:
+            self._keep_rows([outcome.comparison for outcome in earlier], measured)
+            for arm, launch in measured.launches.items():
+                for block in launch.blocks:
+                    self._runner.steps.setdefault((arm, block.kind), block.steps)
+
+    # What the session asks ---------------------------------------------------------------------
+
+    @property
+    def done(self) -> int:
+        return len(self._rounds)
+
+    @property
+    def undecided(self) -> list[Comparison]:
+        """Those for which rounds are taken. An A/A test comes along with others; alone it asks for
+        the first few rounds."""
+        judged = [c for c in self.comparisons if self._rules.judged(c)]
+        asking = [c for c in judged if c.question is not Question.SAME]
+        if not asking and self.done < EARLY_LOOKS[0]:
+            asking = judged
+        return [comparison for comparison in asking if comparison in self.left]
+
+    @property
+    def has_to_show(self) -> bool:
+        """Whether a case that is not judged has not been measured yet."""
+        return any(not self._rules.judged(comparison) for comparison in self.left)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs disturbed three of its rounds, and more than half of them; of a
+        session that is resumed, of those since."""
+        since = self._disturbed[self._resumed_at :]
+        return sum(since) >= EARLY_LOOKS[0] and 2 * sum(since) > len(since)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether all that is undecided would FAIL already, if an early look could FAIL it."""
+        known = [comparison for comparison in self.undecided if comparison in self.rows]
+        return bool(known) and all(map(self._fails_early, known))
+
+    @property
+    def ends_in_time(self) -> bool:
+        """Whether another round would end within the budget; of the first nobody knows."""
+        return time.monotonic() + self._round_seconds() <= self._session.budget_ends
+
+    @property
+    def seconds_to_look(self) -> float:
+        """Until something undecided may be decided, if rounds take as long as the last one."""
+        return (self._next_look() - self._count()) * self._round_seconds()
+
+    @property
+    def reaches_look(self) -> bool:
+        return time.monotonic() + self.seconds_to_look <= self._session.budget_ends
+
+    def take_round(self) -> None:
+        """Measure one more round of what is undecided, or of what is only shown, and judge."""
+        wanted, turns = self._wanted(), self._turns()
+        if not self._tools:
+            self._tools = {each: self._session.other_tools(each) for each in self.comparisons}
+        self._runner.pairs = [each.sides for each in wanted]
+        self._runner.kinds = self._kinds(wanted)
+        self._runner.turns = turns
+        self._round_began = time.monotonic()
+        arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
+        number = self._rounds[-1].number + 1 if self._rounds else 0
+        measured = self._runner.run(number, arms)
+        self._seconds = time.monotonic() - self._round_began
+        self._starts = starts_of(wanted)
+        self._session.timed_seconds += sum(
+            launch.timed_seconds for launch in measured.launches.values()
+        )
+        self._rounds.append(measured)
+        if measured.disturbance is not None:
+            self._session.disturbances.append(measured.disturbance)
+        self._keep_rows(wanted, measured)
+        self._look(wanted)
+
+    def finish(self) -> None:
+        """Decide what is left from the rounds that there are."""
+        for comparison in list(self.left):
+            self._decide(self._outcome(comparison, final=True))
+
+    # The next round ----------------------------------------------------------------------------
+
+    def _wanted(self) -> list[Comparison]:
+        """What is undecided, with the A/A test where it costs little; else what is only shown."""
+        undecided = self.undecided
+        if not undecided:
+            return [c for c in self.left if not self._rules.judged(c)]
+        arms = {arm for comparison in undecided for arm in comparison.arms}
+        companions = [
+            comparison
+            for comparison in self.left
+            if comparison.question is Question.SAME
+            and comparison not in undecided
+            and (self.done < EARLY_LOOKS[0] or comparison.reference.arm in arms)
+        ]
+        return undecided + companions
+
+    def _kinds(self, wanted: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
+        """Returns the kinds of blocks that a round of these takes. What a FAIL of `--against` or of
+        a trial is laid on is read from those of all of its rounds, so there they stay the same."""
+        blamed = [each for each in self.comparisons if each.is_against and each not in wanted]
+        return kinds_of([*wanted, *blamed], self._rules.judged)
+
+    def _turns(self) -> int:
+        """Returns the fewest of the profile in the first rounds, then as many as the undecided
+        comparisons are worth, those that are failing left out. Few turns of what is only shown, and
+        where all are failing: save of two stacks, where the turns also tell why."""
+        sampling, undecided = self._sampling, self.undecided
+        if not undecided:
+            return min(FEW_TURNS, sampling.turns_min)
+        rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
+        turn_seconds = self._runner.turn_seconds
+        if self.is_failing:
+            blamed = any(each.is_against for each in undecided)
+            return sampling.turns_min if blamed else min(FEW_TURNS, sampling.turns_min)
+        if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
+            return sampling.turns_min
+        apart = max(self._seconds - self._runner.turns * turn_seconds, 0.0)
+        turn_sd = sqrt(median(map(turn_variance, rows)))
+        noise = self._session.noise(undecided[0])
+        launch_sd = noise.launch_sd if noise is not None else UNKNOWN_LAUNCH_SD
+        worth = turns_worth(turn_sd, launch_sd, apart, turn_seconds, sampling.turns_max)
+        return max(sampling.turns_min, worth)
+
+    def _fails_early(self, comparison: Comparison) -> bool:
+        rule, noise = self._rules.rule(comparison), self._session.noise(comparison)
+        if rule is None or noise is None:
+            return False
+        return is_failing(self.rows[comparison], rule, noise)
+
+    def _round_seconds(self) -> float:
+        """Of the next one, in proportion to the processes that it starts; 0 before the first."""
+        return self._seconds * starts_of(self._wanted()) / self._starts
+
+    def _next_look(self) -> int:
+        """The number of undisturbed rounds after which something may be decided next: what is
+        failing is so at a full look only."""
+        early = self._may_pass_early and not self.is_failing
+        return next_look(self._count(), self._looks, early)
+
+    def _count(self) -> int:
+        """How many rounds the undecided have: those that other programs disturbed do not count."""
+        return max(map(self._counted, self.undecided), default=self.done)
+
+    def _counted(self, comparison: Comparison) -> int:
+        """How many rounds its verdict can rest on."""
+        if comparison in self.rows:
+            return len(self.rows[comparison])
+        return sum(measures(comparison, each) for each in self._rounds)
+
+    def _is_final(self, comparison: Comparison) -> bool:
+        """Whether it has had its last look."""
+        return self._counted(comparison) >= self._looks[-1]
+
+    @property
+    def _looks(self) -> tuple[int, ...]:
+        return self._session.profile.sampling.looks
+
+    # Verdicts ----------------------------------------------------------------------------------
+
+    def _keep_rows(self, wanted: Sequence[Comparison], measured: Round) -> None:
+        disturbed = []
+        for comparison in wanted:
+            if takes_turns(comparison, measured.schedule):
+                # A side that was not measured, or has no figure: judging says so.
+                with suppress(KeyError, ValueError, ZeroDivisionError):
+                    row = observed(comparison, measured)
+                    rows = self.rows.setdefault(comparison, [])
+                    disturbed.append(not row)
+                    rows += [row] if row else []
+        self._disturbed.append(2 * sum(disturbed) > len(disturbed))
+
+    def _look(self, wanted: Sequence[Comparison]) -> None:
+        """Decide what these rounds decide."""
+        for comparison in wanted:
+            outcome = self._outcome(comparison, final=self._is_final(comparison))
+            if self._settles(outcome):
+                self._decide(outcome)
+            elif self._counted(comparison) >= EARLY_LOOKS[0]:
+                self._session.open_(outcome)
+        if not self.undecided:
+            for comparison in [c for c in self.left if c.question is Question.SAME]:
+                self._decide(self._outcome(comparison, final=True))
+
+    def _settles(self, outcome: Outcome) -> bool:
+        """Whether no more rounds are wanted for it. None make an invalid case sound, which is what
+        a fault that makes a launch invalid waits for. An A/A test ends with what it comes along
+        with."""
+        if outcome.failure is not None or outcome.called is Verdict.INVALID:
+            return True
+        if outcome.comparison.question is Question.SAME:
+            return False
+        undecided = outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+        return not undecided or self._is_final(outcome.comparison)
+
+    def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
+        if self.done == self._resumed_at and comparison in self._earlier:
+            return self._earlier[comparison]
+        tools = self._tools.get(comparison, ())
+        outcome = self._judging.outcome(comparison, self._rounds, tools, final)
+        if outcome.judgement.verdict is not Verdict.INCONCLUSIVE:
+            return outcome
+        reason = self._reason_by_others(outcome.judgement.reason)
+        return replace(outcome, judgement=replace(outcome.judgement, reason=reason))
+
+    def _reason_by_others(self, reason: str) -> str:
+        """Returns why a case is undecided, where other programs have a part in it."""
+        # Of earlier parts of the session only the rounds are known, not what others did meanwhile.
+        since, disturbed = self._rounds[self._resumed_at :], self._disturbed[self._resumed_at :]
+        count = sum(disturbed)
+        if 2 * count > len(since):
+            whole = together(each.disturbance for each in since)
+            return whole.reason() if whole is not None else reason
+        of_those = together(each.disturbance for each in compress(since, disturbed))
+        if of_those is None:
+            return reason
+        return f"{reason}; {count} of {len(since)} rounds do not count: {of_those.reason()}"
+
+    def _decide(self, outcome: Outcome) -> None:
+        self.left.remove(outcome.comparison)
+        self._session.decided(outcome)
+
+    # What people are told ----------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        left = self._seconds_left()
+        told = f", about {left:.0f} s to the next look" if left is not None else ""
+        self._session.progress(f"{self._where()}{told}: {text}")
+        self._note(text)
+
+    def _note(self, text: str) -> None:
+        """What is of no interest any more once it is over."""
+        left = self._seconds_left()
+        next_look_at = None if left is None else self._round_began + left
+        self._session.doing(Doing(self._where(), text, next_look_at, self._session.budget_ends))
+
+    def _where(self) -> str:
+        if not self.undecided:
+            return f"{self._prefix}  only shown"
+        return f"{self._prefix}  round {self._count() + 1} of {self._next_look()}"
+
+    def _seconds_left(self) -> float | None:
+        """From the beginning of this round on, if rounds take as long as the last one; None before
+        the first is over, and where nothing is judged."""
+        return self.seconds_to_look if self._seconds and self.undecided else None

@@ -1,0 +1,151 @@
+"""A rank: `python -m hvdperf.worker`, started by a launcher, driven over a connection."""
+
+import faulthandler
+import gc
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hvdperf.worker import process, rendezvous
+from hvdperf.worker.dataset_id import dataset_id
+from hvdperf.worker.faults import Fault
+from hvdperf.worker.protocol import Message, Phase
+from hvdperf.worker.session_link import Driver, told
+from models import inputs
+
+# Strategy (hvdperf.plan.arms.Strategy) -> where it is implemented.
+TRAINERS = {
+    "bare": ("hvdperf.worker.strategies.bare_mpi", "BareTrainer"),
+    "horovod": ("hvdperf.worker.strategies.horovod", "HorovodTrainer"),
+    "mirrored": ("hvdperf.worker.strategies.mirrored", "MirroredTrainer"),
+    "multiworker": ("hvdperf.worker.strategies.multiworker", "MultiWorkerTrainer"),
+    "single": ("hvdperf.worker.strategies.single", "SingleTrainer"),
+}
+
+
+def rank_of_this_process() -> int:
+    """As the launcher says; a strategy of one process has rank 0."""
+    for name in ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"):
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
+
+
+def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
+    """Import TensorFlow and the strategy; which takes most of a start."""
+    module, name = TRAINERS[strategy]
+    return getattr(importlib.import_module(module), name)(config)
+
+
+def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
+    """Every phase up to the last that is asked for, which is the broadcast where it is to train;
+    the trainer."""
+    driver.enter(Phase.IMPORT)
+    fault.strike(Phase.IMPORT)
+    trainer = make_trainer(config["strategy"], config)
+    if config["rendezvous"]:
+        rendezvous.meet(driver, config["rendezvous"])
+    if config["cluster"]:
+        rendezvous.form_cluster(driver, config["world_size"])
+    facts: dict[str, Any] = {}
+    for phase, act in (
+        (Phase.INIT, trainer.init),
+        (Phase.BUILD, trainer.build),
+        (Phase.INPUT, trainer.open_input),
+        (Phase.TRACE, trainer.trace),
+        (Phase.FIRST_STEP, trainer.first_step),
+        (Phase.BROADCAST, trainer.broadcast),
+    ):
+        driver.enter(phase)
+        fault.strike(phase)
+        begun = time.monotonic()
+        facts.update(act() or {})
+        fault.prolong(phase, time.monotonic() - begun)
+        if phase.value == config["last_phase"]:
+            break
+    # What is there by now stays: to go over all that TensorFlow has imported takes 0.15 s, in the
+    # middle of whatever block, once in some hundred steps.
+    gc.freeze()
+    gc.enable()
+    process.pin(config["cores"])
+    fault.compete()
+    driver.enter(Phase.READY, facts=facts)
+    return trainer
+
+
+def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str, Any]:
+    """Carry out one order; what it found."""
+    from hvdperf.worker.collectives import measure
+
+    arguments = {key: value for key, value in order.items() if key != "op"}
+    if order["op"] == "collective":
+        return measure(trainer, driver, fault, **arguments)
+    # Not before, for what follows is training and imports TensorFlow.
+    from hvdperf.worker.timed_block import run_block
+    from hvdperf.worker.training_run import run
+
+    if order["op"] == "block":
+        return run_block(trainer, driver, fault, **arguments)
+    if order["op"] == "run":
+        return run(trainer, driver, fault, **arguments)
+    phase = Phase(order["op"])
+    driver.enter(phase)
+    fault.strike(phase)
+    found: dict[str, Any] = getattr(trainer, phase.value)(**arguments)
+    return {**found, **data_read(trainer.config)} if phase is Phase.EVIDENCE else found
+
+
+def data_read(config: dict[str, Any]) -> dict[str, Any]:
+    """Which copy of the training data this rank has read, and which one it was to read."""
+    directory = config["data_dir"]
+    found = dataset_id(Path(directory), config["data_files"]) if directory else ""
+    return {"data": found, "data_wanted": config["data_id"]}
+
+
+def run_rank() -> NoReturn:
+    """Be the rank that the environment names, until the driver dismisses it; ends the process."""
+    rank = rank_of_this_process()
+    process.take_name(f"hvd-rank-{rank}")
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    driver = Driver(rank)
+    config = driver.next_order()
+    fault = Fault(config["fault"], driver.rank)
+    try:
+        process.configure_environment(config)
+        if config["share_startup"]:
+            # This start-up is not timed, and without collections it takes a fifth less.
+            gc.disable()
+        process.pin(config["startup_cores"])
+        trainer = start_up(driver, fault, config)
+        while True:
+            order = driver.next_order()
+            if order["op"] == "close":
+                break
+            driver.reply(obey(trainer, driver, fault, order))
+            driver.enter(Phase.READY)
+        driver.enter(Phase.END)
+        if order["leave_group"]:
+            trainer.leave_group()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the driver is to know
+        traceback.print_exc()
+        explained = inputs.explain(config["dataset"], config["data_dir"], error)
+        driver.fail(error, explained or told(error))
+        leave(1)
+    leave(0)
+
+
+def leave(status: int) -> NoReturn:
+    """End at once: destructors of TensorFlow and MPI would take most of a second."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    process.die_with_parent()
+    run_rank()

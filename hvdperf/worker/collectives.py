@@ -1,0 +1,144 @@
+"""Collective operations, timed: through whatever the strategy exchanges tensors by."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple, Protocol
+
+import numpy as np
+
+from hvdperf.worker.faults import Fault
+from hvdperf.worker.probe import mpi_library_version
+from hvdperf.worker.protocol import Phase
+from hvdperf.worker.session_link import Driver
+
+Array = Any  # of numpy, one axis of float32
+# Runs an operation; returns what this rank ends with, tensor by tensor.
+Exchange = Callable[[], Sequence[Any]]
+BYTES_OF_A_NUMBER = 4
+# Sums of such numbers are exact in float32, at any world size below 5,000.
+PERIOD = 251
+
+
+class Unavailable(Exception):
+    """There is nothing to exchange tensors by, and why, in a line."""
+
+
+class Buffers(NamedTuple):
+    """What a rank hands over, and where it may put what it gets: [numbers of all tensors] each."""
+
+    sent: Array
+    received: Array
+
+
+class Transport(Protocol):
+    """What a trainer does besides, to be asked for collective operations."""
+
+    rank: int
+    world_size: int
+
+    def gradient_elements(self) -> Sequence[int]:
+        """Numbers in each gradient tensor of the model."""
+
+    def exchange(self, collective: str, elements: Sequence[int], buffers: Buffers) -> Exchange:
+        """All tensors at once, of so many elements each. What a rank hands to an allgather is the
+        first part of its buffer. Raises Unavailable."""
+
+    def barrier(self) -> None: ...
+
+
+def measure(
+    trainer: Transport,
+    driver: Driver,
+    fault: Fault,
+    collective: str,
+    tensor_bytes: Sequence[int],
+    repeats: int,
+    check: bool,
+) -> dict[str, Any]:
+    """Exchange float32 tensors so many times, each time from a barrier on.
+
+    collective: a value of Collective (plan/collectives.py). tensor_bytes: of each tensor; empty for
+    all gradients of the model. check: hold the numbers that come out against what they should be,
+    once and untimed.
+
+    Returns bytes (of all tensors), tensors, seconds (one a repeat, on this rank's clock), library
+    (the version of MPI that was used; None without) and problem (in words, or empty).
+    """
+    driver.enter(Phase.COLLECTIVE)
+    fault.strike(Phase.COLLECTIVE)
+    elements = _elements(trainer, collective, tensor_bytes)
+    count, problem = sum(elements), ""
+    seconds: list[float] = []
+    try:
+        run = trainer.exchange(collective, elements, _buffers(count, trainer.rank + fault.offset()))
+        if check:
+            results = [np.asarray(tensor) for tensor in run()]
+            result = results[0] if len(results) == 1 else np.concatenate(results)
+            wanted = expected(collective, count, trainer.rank, trainer.world_size)
+            problem = difference(result, wanted)
+            del results, result, wanted
+        for _ in range(repeats):
+            driver.steps_begun += 1
+            trainer.barrier()
+            begin = time.perf_counter()
+            result = run()
+            seconds.append(time.perf_counter() - begin)
+            del result  # not while the next one is timed
+    except Unavailable as error:
+        problem = str(error)
+    return {
+        "bytes": BYTES_OF_A_NUMBER * count,
+        "tensors": len(elements),
+        "seconds": seconds,
+        "library": mpi_library_version(),
+        "problem": problem,
+    }
+
+
+def _elements(trainer: Transport, collective: str, tensor_bytes: Sequence[int]) -> Sequence[int]:
+    """Numbers of each tensor; where every rank has its part of it, a whole number of parts."""
+    if not tensor_bytes:
+        return trainer.gradient_elements()
+    counts = [size // BYTES_OF_A_NUMBER for size in tensor_bytes]
+    if collective in ("allgather", "reducescatter"):
+        counts = [count // trainer.world_size * trainer.world_size for count in counts]
+    return counts
+
+
+# What goes in, and what must come out ----------------------------------------------------------
+
+_kept: dict[float, Buffers] = {}
+
+
+def _buffers(count: int, offset: float) -> Buffers:
+    """Kept for the next time: memory that is new to a process costs more than to exchange it."""
+    if offset not in _kept or len(_kept[offset].sent) < count:
+        _kept[offset] = Buffers(pattern(count) + np.float32(offset), np.zeros(count, np.float32))
+    return Buffers(*(buffer[:count] for buffer in _kept[offset]))
+
+
+def pattern(count: int) -> Array:
+    """What rank 0 sends; rank r sends r more of each number."""
+    return np.resize(np.arange(PERIOD, dtype=np.float32), count)
+
+
+def expected(collective: str, count: int, rank: int, world_size: int) -> Array:
+    """What a rank must end with, where each has sent its pattern."""
+    result, part = pattern(count), count // world_size
+    if collective == "broadcast":
+        return result
+    if collective == "allgather":
+        return np.concatenate([result[:part] + np.float32(each) for each in range(world_size)])
+    result *= world_size
+    result += world_size * (world_size - 1) / 2
+    return result[rank * part : (rank + 1) * part] if collective == "reducescatter" else result
+
+
+def difference(result: Array, wanted: Array) -> str:
+    """In words, where a result is not what it should be; else empty."""
+    if result.shape != wanted.shape:
+        return f"{len(result)} numbers came out instead of {len(wanted)}"
+    if np.array_equal(result, wanted):
+        return ""
+    first = int(np.flatnonzero(result != wanted)[0])
+    return f"number {first} is {result[first]:g} instead of {wanted[first]:g}"

@@ -1,0 +1,200 @@
+"""Forks the ranks of a round: `python -m hvdperf.worker.fork_server LISTENER PARENT CORES`.
+
+It imports once what every rank imports, and then forks a rank for each stub (worker/fork_stub.py)
+that asks for one. It never computes anything itself: a process that has used TensorFlow's runtime,
+CUDA or MPI, or that has several threads, cannot be forked.
+
+It prints READY when it has imported, and in the same line why it cannot fork, if so. Then it lets
+every stub go, which becomes a fresh rank: an import that fails does so in the rank's own phase.
+"""
+
+import faulthandler
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from hvdperf.worker import process
+from hvdperf.worker.__main__ import TRAINERS, run_rank
+from hvdperf.worker.fork_stub import FORKED, NUMBER, READY
+
+# A stub says what it wants at once. Until it has, no other rank is forked.
+REQUEST_S = 5.0
+# Imported by ranks of every strategy once they train.
+LATER = ("hvdperf.worker.collectives", "hvdperf.worker.timed_block", "hvdperf.worker.training_run")
+
+
+def import_all() -> str:
+    """Import what ranks import; why that cannot be forked, or ''."""
+    # Without this numpy's BLAS starts threads. The ranks do not compute with numpy.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    process.configure_environment({})
+    try:
+        importlib.import_module("tensorflow")
+        importlib.import_module("horovod.tensorflow")
+    except Exception as error:  # noqa: BLE001 - the ranks import for themselves, and fail of it
+        traceback.print_exc()
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    for module in (*LATER, *(module for module, _ in TRAINERS.values())):
+        # A strategy may be missing from this release, and mpi4py from this environment: the rank
+        # that asks for it imports it again, and fails.
+        with suppress(Exception):
+            importlib.import_module(module)
+    threads = other_threads()
+    return f"these threads run after the import: {', '.join(threads)}" if threads else ""
+
+
+def other_threads() -> list[str]:
+    """The names of this process's threads besides the one that asks."""
+    names = []
+    for thread in os.listdir("/proc/self/task"):
+        if int(thread) != os.getpid():
+            with open(f"/proc/self/task/{thread}/comm") as comm:
+                names.append(comm.read().strip())
+    return names
+
+
+class Server:
+    """Serves stubs until it is killed. listener: the socket that they connect to. refusal: why it
+    cannot fork, or ''."""
+
+    def __init__(self, listener: socket.socket, refusal: str) -> None:
+        self._listener = listener
+        self._refusal = refusal
+        self._stubs: dict[int, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        # A child that ends interrupts the wait for stubs.
+        self._woken, wake = socket.socketpair()
+        for end in (self._woken, wake):
+            end.setblocking(False)
+        self._wake = wake
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._reap)
+
+    def serve(self) -> NoReturn:
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
+
+    def _accept(self) -> None:
+        stub, _ = self._listener.accept()
+        if self._refusal:
+            stub.close()
+            return
+        server = os.getpid()
+        try:
+            stub.settimeout(REQUEST_S)
+            request, streams = received(stub)
+            pid = os.fork()
+        except (OSError, ValueError):
+            traceback.print_exc()
+            stub.close()
+            return
+        if pid == 0:
+            self._become_rank(server, stub, request, streams)
+        for descriptor in streams:
+            os.close(descriptor)
+        self._stubs[pid] = stub
+        self._selector.register(stub, selectors.EVENT_READ, lambda: self._stub_has_ended(pid))
+        with suppress(OSError):
+            stub.sendall(FORKED)
+
+    def _become_rank(
+        self, server: int, stub: socket.socket, request: dict[str, Any], streams: list[int]
+    ) -> NoReturn:
+        """What the child does after the fork."""
+        try:
+            process.die_with_parent(server)
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            # A stub sees that the server has ended when nobody else holds its connection.
+            for each in (self._listener, self._woken, self._wake, stub, *self._stubs.values()):
+                each.close()
+            self._selector.close()
+            for descriptor, stream in enumerate(streams):
+                os.dup2(stream, descriptor)
+                os.close(stream)
+            os.chdir(request["directory"])
+            os.environ.clear()
+            os.environ.update(request["environment"])
+            tempfile.tempdir = None  # the server's
+            run_rank()
+        except BaseException:  # noqa: BLE001 - it must not go on as a second server
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _stub_has_ended(self, pid: int) -> None:
+        """Kill the rank of a stub that was killed. A stub says nothing after its request."""
+        if pid in self._stubs:  # else the rank has just been reaped
+            self._selector.unregister(self._stubs[pid])
+            self._kill(pid)
+
+    @staticmethod
+    def _kill(pid: int) -> None:
+        """Kill a rank and what it has started. It may have to become a group's leader yet."""
+        for kill in (os.killpg, os.kill):
+            with suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        """Tell the stubs of ranks that have ended how."""
+        with suppress(BlockingIOError):
+            while self._woken.recv(4096):
+                pass
+        for pid in list(self._stubs):
+            # The number stays the rank's until it is reaped.
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            self._kill(pid)
+            _, status = os.waitpid(pid, 0)
+            stub = self._stubs.pop(pid)
+            if stub in self._selector.get_map():
+                self._selector.unregister(stub)
+            with suppress(OSError):
+                stub.sendall(NUMBER.pack(status))
+            stub.close()
+
+
+def received(stub: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """A stub's request and its standard streams. Raises ValueError if it is not whole."""
+    length, streams, _, _ = socket.recv_fds(stub, NUMBER.size, 3)
+    if len(length) < NUMBER.size:
+        raise ValueError("a stub has ended before it asked for a rank")
+    told = b""
+    (size,) = NUMBER.unpack(length)
+    while len(told) < size:
+        part = stub.recv(size - len(told))
+        if not part:
+            raise ValueError("a stub has ended while it asked for a rank")
+        told += part
+    return json.loads(told), list(streams)
+
+
+def main() -> NoReturn:
+    listener, parent, cores = sys.argv[1:]
+    process.die_with_parent(int(parent))
+    process.take_name("hvd-server")
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    process.pin(int(core) for core in cores.split(","))
+    refusal = import_all()
+    # Ranks leave these objects alone, and so share their memory.
+    gc.collect()
+    gc.freeze()
+    sys.stdout.write(f"\n{READY}{refusal}\n")
+    Server(socket.socket(fileno=int(listener)), refusal).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Tells what is installed in the worker's interpreter: one JSON object on stdout.
+
+Run as ``python -m hvdperf.worker.probe``, since pytest never imports TensorFlow. Python 3.9 and
+older installations must do. The object holds ``error`` instead of a part of the facts where
+training could not start: {"kind": one of ERRORS, "message": ...}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# The environment settings that change what TensorFlow computes, or with how many threads.
+SETTINGS = (
+    "TF_ENABLE_ONEDNN_OPTS",
+    "TF_XLA_FLAGS",
+    "XLA_FLAGS",
+    "NVIDIA_TF32_OVERRIDE",
+    "TF_ENABLE_AUTO_MIXED_PRECISION",
+    "TF_DETERMINISTIC_OPS",
+    "TF_GPU_THREAD_MODE",
+    "TF_GPU_THREAD_COUNT",
+    "TF_USE_LEGACY_KERAS",
+    "KERAS_BACKEND",
+)
+
+ERRORS = ("tensorflow", "horovod", "built for another tensorflow", "horovod library")
+
+_FLAGS = ("mpi", "gloo", "nccl", "cuda", "rocm", "ddl", "ccl")
+# MPICH's is the longest MPI_MAX_LIBRARY_VERSION_STRING.
+_VERSION_BYTES = 8192
+
+
+def main() -> None:
+    """Print the facts. Nothing else reaches stdout, whatever the libraries print on import."""
+    with _stdout_kept_clean() as stdout:
+        facts = probe()
+        stdout.write(json.dumps(facts).encode() + b"\n")
+
+
+@contextlib.contextmanager
+def _stdout_kept_clean() -> Iterator[Any]:
+    with os.fdopen(os.dup(1), "wb") as stdout:
+        os.dup2(2, 1)
+        yield stdout
+
+
+def probe() -> dict[str, Any]:
+    """The facts, as JSON: versions, build flags, settings, package list hash, search path."""
+    installed = packages()
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "settings": {name: os.environ.get(name) for name in SETTINGS},
+        "packages": installed,
+        "packages_sha256": hashlib.sha256("\n".join(installed).encode()).hexdigest(),
+        "searched": [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry)],
+    }
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        return {**facts, "error": {"kind": "tensorflow", "message": _line(error)}}
+    facts.update(_tensorflow_facts(tf))
+    facts["error"] = _add_horovod(facts, tf)
+    return facts
+
+
+def packages() -> list[str]:
+    """Sorted lines name==version of all installed packages."""
+    lines = set()
+    for package in importlib.metadata.distributions():
+        name = package.metadata["Name"]
+        if name:  # None: what an interrupted uninstall left behind.
+            lines.add("{}=={}".format(re.sub(r"[-_.]+", "-", name).lower(), package.version))
+    return sorted(lines)
+
+
+def _tensorflow_facts(tf: Any) -> dict[str, Any]:
+    import numpy
+
+    build = tf.sysconfig.get_build_info()
+    return {
+        "tensorflow": tf.__version__,
+        "tensorflow_git": tf.version.GIT_VERSION,
+        # The tf.keras of Keras 2.15 does not tell.
+        "keras": getattr(tf.keras, "__version__", None) or _version("keras"),
+        "numpy": numpy.__version__,
+        "cuda": build.get("cuda_version"),
+        "cudnn": build.get("cudnn_version"),
+        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+    }
+
+
+def _add_horovod(facts: dict[str, Any], tf: Any) -> dict[str, str] | None:
+    """Add Horovod's facts; returns what keeps it from training with this TensorFlow."""
+    found = importlib.util.find_spec("horovod")
+    if found is None or found.origin is None:
+        return {"kind": "horovod", "message": "there is no package horovod"}
+    facts["horovod"] = _version("horovod")
+    built_for = built_for_tensorflow(Path(found.origin).with_name("metadata.json"))
+    facts["horovod_tensorflow"] = built_for
+    # Horovod itself only warns of this where its library happens to load all the same.
+    if built_for not in (None, tf.__version__):
+        message = "Horovod {} was built for TensorFlow {}, but TensorFlow {} is installed"
+        return {
+            "kind": "built for another tensorflow",
+            "message": message.format(facts["horovod"], built_for, tf.__version__),
+        }
+    try:
+        import horovod.tensorflow as hvd
+    except (ImportError, OSError, tf.errors.OpError) as error:
+        return {"kind": "horovod library", "message": _line(error)}
+    facts["horovod_flags"] = _flags(hvd)
+    facts["nccl"] = nccl_version(int(hvd.nccl_built()))
+    facts["mpi_library"] = mpi_library_version()
+    return None
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "(unknown version)"
+
+
+def built_for_tensorflow(metadata: Path) -> str | None:
+    """The TensorFlow version that Horovod's build wrote down; None for releases that do not."""
+    try:
+        recorded = json.loads(metadata.read_text()).get("tensorflow")
+    except (OSError, ValueError):
+        return None
+    return None if recorded is None else str(recorded)
+
+
+def _flags(hvd: Any) -> list[str]:
+    """What this Horovod was built with; a release that does not know a flag was built without."""
+    return [name for name in _FLAGS if getattr(hvd, name + "_built", bool)()]
+
+
+def nccl_version(number: int) -> str | None:
+    """NCCL's version from its one number: 21805 is 2.18.5 and, before 2.9, 2708 is 2.7.8.
+
+    None for 0 and 1, by which Horovod says no more than whether it was built with NCCL.
+    """
+    if number < 1000:
+        return None
+    major, rest = divmod(number, 10000 if number >= 10000 else 1000)
+    return "{}.{}.{}".format(major, *divmod(rest, 100))
+
+
+def mpi_library_version() -> str | None:
+    """The version of the MPI library that Horovod has loaded, of MPI_Get_library_version.
+
+    Only what comes before the first comma: Open MPI goes on with who built it and where.
+    """
+    library = _loaded_library("libmpi")
+    if library is None:
+        return None
+    text = ctypes.create_string_buffer(_VERSION_BYTES + 1)
+    length = ctypes.c_int()
+    ctypes.CDLL(library).MPI_Get_library_version(text, ctypes.byref(length))
+    return text.value.decode(errors="replace").strip().partition("\n")[0].partition(",")[0]
+
+
+def _loaded_library(name: str) -> str | None:
+    """The path from which this process has mapped a library of that name."""
+    with open("/proc/self/maps") as maps:
+        paths = {line.split(None, 5)[5].strip() for line in maps if len(line.split(None, 5)) == 6}
+    pattern = re.compile(re.escape(name) + r"\.so[.0-9]*")
+    return next((path for path in sorted(paths) if pattern.fullmatch(Path(path).name)), None)
+
+
+def _line(error: BaseException) -> str:
+    """The first line that says something; the type if none does."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+if __name__ == "__main__":
+    main()

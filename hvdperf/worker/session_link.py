@@ -1,0 +1,131 @@
+"""A rank's end of the connection to the driver (the pytest process)."""
+
+import os
+import queue
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, tune
+
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def told(error: BaseException) -> str:
+    """Its message. TensorFlow puts the stack of a graph's node before what happened there."""
+    message = str(error).strip() or repr(error)
+    if message.startswith("Graph execution error"):
+        message = [part.strip() for part in message.split("\n\n") if part.strip()][-1]
+    return message
+
+
+class Driver:
+    """Receives orders on a thread of its own, so that a busy or hanging rank still notices that
+    the driver is gone (and leaves) or asks where it stands (and answers)."""
+
+    def __init__(self, rank: int) -> None:
+        """Connect to the address in the environment and say hello."""
+        host, port, token = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
+        self._connection = Connection(socket.create_connection((host, int(port)), timeout=30))
+        self._connection.socket.settimeout(None)
+        tune(self._connection.socket)
+        self._sending = threading.Lock()
+        self._orders: queue.Queue[Message] = queue.Queue()
+        self._main_thread = threading.get_ident()
+        self.rank = rank
+        self.phase = Phase.LAUNCH
+        self.steps_begun = 0
+        self._send(
+            {
+                "hello": rank,
+                "token": token,
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+            }
+        )
+        threading.Thread(target=self._listen, name="driver", daemon=True).start()
+
+    def _listen(self) -> None:
+        """End this process when the driver is gone or cannot be understood: nobody is left to
+        report to, and the main thread may hang in a collective."""
+        try:
+            while (messages := self._connection.receive()) is not None:
+                for message in messages:
+                    if message.get("op") == "status":
+                        self._send({"status": self.standing()})
+                    else:
+                        self._orders.put(message)
+        except OSError:
+            pass  # as if it had ended the connection
+        except BaseException:  # noqa: BLE001 - a rank without this thread would obey nobody
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _send(self, message: Message) -> None:
+        with self._sending:
+            self._connection.send(message)
+
+    def next_order(self) -> Message:
+        """Wait for the next order; the first one is this rank's config."""
+        return self._orders.get()
+
+    def enter(self, phase: Phase, **facts: Any) -> None:
+        """Tell the driver which phase begins now, by the time of day and by this host's clock that
+        is never set."""
+        self.phase = phase
+        now = {"at": time.time(), "clock": time.monotonic()}
+        self._send({"phase": phase.value, **now, **facts})
+
+    def share(self, value: str) -> None:
+        """Tell every other rank of the launch, each of which gets it by `shared`."""
+        self._send({"share": value})
+
+    def shared(self) -> str:
+        """Wait for what one rank shares with all."""
+        return str(self._orders.get()["shared"])
+
+    def reply(self, result: dict[str, Any]) -> None:
+        self._send({"reply": result})
+
+    def fail(self, error: BaseException, message: str) -> None:
+        """Report what this rank raised, in the phase where it raised it and in the words of the
+        message; wait to be dismissed.
+
+        It must not end by itself: mpirun would then end the others before they have told whether
+        they caused this.
+        """
+        self._send(
+            {
+                "error": {
+                    "phase": self.phase.value,
+                    "kind": type(error).__name__,
+                    "message": message,
+                }
+            }
+        )
+        # What another rank shares may still come.
+        while self.next_order().get("op") != "close":
+            pass
+
+    def standing(self) -> dict[str, Any]:
+        """Where the main thread is: phase, steps begun, and its innermost frames."""
+        frame = sys._current_frames().get(self._main_thread)
+        where, waits = "?", False
+        if frame is not None:
+            inner = traceback.extract_stack(frame)[-1]
+            where = f"{os.path.basename(inner.filename)}:{inner.lineno} {inner.name}"
+            # In a collective, as a rank is that waits for another one. Horovod's wrappers are
+            # generated code, of the file "<string>".
+            own = inner.filename.startswith(_OWN)
+            named = (inner.filename + inner.name).lower()
+            waits = not own and ("tensorflow" in named or "horovod" in named)
+        return {
+            "phase": self.phase.value,
+            "steps_begun": self.steps_begun,
+            "where": where,
+            "waits": waits,
+        }

@@ -1,0 +1,145 @@
+"""Strategy `horovod`: one process a replica, gradients averaged by DistributedGradientTape."""
+
+import os
+import time
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any, Callable
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from hvdperf.worker import horovod_timeline, training
+from hvdperf.worker.collectives import Buffers, Exchange
+from hvdperf.worker.faults import planted
+from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.strategies.replica import ReplicaTrainer
+
+
+class HorovodTrainer(ReplicaTrainer):
+    """See hvdperf.worker.strategies.base.Trainer."""
+
+    def init(self) -> Facts:
+        training.set_up_devices(self.config)
+        hvd.init()
+        self.rank, self.world_size = hvd.rank(), hvd.size()
+        self._barrier_token = tf.zeros([])
+        return {
+            "rank": hvd.rank(),
+            "world_size": hvd.size(),
+            "transport": "mpi" if hvd.mpi_enabled() else "gloo",
+            "nccl": bool(hvd.nccl_built()),
+        }
+
+    def shared(self, tape: tf.GradientTape) -> Any:
+        exchange = self.config["exchange"]
+        wrapped = hvd.DistributedGradientTape(
+            tape,
+            compression=getattr(hvd.Compression, exchange["compression"]),
+            op={"average": hvd.Average, "adasum": hvd.Adasum}[exchange["reduction"]],
+            num_groups=exchange["groups"],
+            sparse_as_dense=exchange["sparse_as_dense"],
+        )
+        if planted(self.config, "skip"):
+            wrapped.register_local_source(self.parts[0].sources[0])
+        return wrapped
+
+    def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        return [hvd.allreduce(gradient, op=hvd.Average) for gradient in gradients]
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        summed = hvd.allreduce(tf.constant(values, tf.float64), op=hvd.Sum, name="hvdperf.total")
+        return [float(value) for value in summed]
+
+    def broadcast(self) -> None:
+        if self.config["share_startup"]:
+            super().broadcast()
+        else:
+            # Somebody asks what it costs as Horovod's examples do it.
+            hvd.broadcast_variables(self._state(), root_rank=0)
+
+    def agree(self, variables: list[tf.Variable]) -> None:
+        # In place it is one operation; else AutoGraph converts and TensorFlow optimizes a graph of
+        # one a variable first, which takes ten times as long.
+        hvd.broadcast_variables(variables, root_rank=0, inplace=True)
+
+    def leave_group(self) -> None:
+        hvd.shutdown()
+
+    def barrier(self) -> None:
+        hvd.allreduce(self._barrier_token, name="hvdperf.barrier")
+
+    def timeline(self, steps: int, path: str) -> Facts:
+        if "HOROVOD_TIMELINE" not in os.environ:
+            raise ValueError(
+                "this launch records no timeline; start it with HOROVOD_TIMELINE=DYNAMIC"
+            )
+        hvd.start_timeline(path)
+        # Only now, for rank 0 must not miss what another one announces. The barrier's allreduce is
+        # over before rank 0 executes any other.
+        self.barrier()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            batch = self.next_batch("full")
+            self.learning_rate.before_step()
+            loss = self.step("full", batch)
+            self.learning_rate.after_step(loss)
+        float(loss)
+        facts: Facts = {"steps": steps, "seconds": time.perf_counter() - begin}
+        # Returns when Horovod's writing thread has emptied its queue and closed the file.
+        hvd.stop_timeline()
+        if self.rank == 0:
+            facts.update(_communication(path))
+        return facts
+
+    def gradient_elements(self) -> Sequence[int]:
+        return [int(np.prod(weight.shape)) for weight in training.weights(self.parts)]
+
+    def exchange(self, collective: str, elements: Sequence[int], buffers: Buffers) -> Exchange:
+        if collective == "allgather":
+            elements = [count // self.world_size for count in elements]
+        ends = np.cumsum(elements)
+        tensors = [
+            tf.constant(buffers.sent[end - count : end]) for count, end in zip(elements, ends)
+        ]
+        exchange = _traced(collective, tuple(elements))
+
+        def run() -> list[tf.Tensor]:
+            results = list(exchange(*tensors))
+            if "GPU" in results[-1].device:
+                results[-1][:1].numpy()  # waits for what the GPU still has to do
+            return results
+
+        return run
+
+
+def _communication(path: str) -> Facts:
+    """What a recording of steps that begin with a barrier says of the steps."""
+    recorded = horovod_timeline.read(path)
+    if not recorded.closed or "ALLREDUCE" not in recorded.activities:
+        raise ValueError(f"{path} was not written to its end; look whether the disk is full")
+    _, barrier_ended = recorded.activities["ALLREDUCE"][0]
+    of_steps = recorded.after(barrier_ended)
+    return {
+        "activities": of_steps.seconds(),
+        "wire_seconds": horovod_timeline.length(of_steps.wire()),
+    }
+
+
+@cache
+def _traced(collective: str, elements: tuple[int, ...]) -> Callable[..., Sequence[tf.Tensor]]:
+    """The operation on all tensors in one graph, as the gradients of a step are exchanged."""
+    act = {
+        "allreduce": partial(hvd.allreduce, op=hvd.Sum),
+        "allgather": hvd.allgather,
+        "broadcast": partial(hvd.broadcast, root_rank=0),
+        "reducescatter": partial(hvd.reducescatter, op=hvd.Sum),
+    }[collective]
+    name = f"hvdperf.{collective}.{sum(elements)}"
+
+    @training.graph(input_signature=[tf.TensorSpec([count], tf.float32) for count in elements])
+    def exchange(*tensors: tf.Tensor) -> list[tf.Tensor]:
+        return [act(tensor, name=f"{name}.{i}") for i, tensor in enumerate(tensors)]
+
+    return exchange.get_concrete_function()  # type: ignore[no-any-return]

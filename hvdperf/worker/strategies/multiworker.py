@@ -1,0 +1,108 @@
+"""Strategy `multiworker`: one process a worker, tf.distribute.MultiWorkerMirroredStrategy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.tsl.protobuf import coordination_config_pb2
+
+from hvdperf.worker import training
+from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.strategies.tf_distribute import IN_HOST_MEMORY, DistributedTrainer, Replicated
+
+_Communication = tf.distribute.experimental.CommunicationImplementation
+
+
+# Ten seconds by default: a group that is stopped while others take their turn would be taken for
+# dead. The driver's own deadlines are the guard instead.
+_HEARTBEAT_TIMEOUT_MS = 24 * 3600 * 1000
+# How many numbers are added up at a time.
+_VALUES = 4
+
+
+def configure_heartbeat(workers: int) -> None:
+    """Have the strategy's workers wait for each other, before it is made.
+
+    As the strategy does it itself (TensorFlow's collective_all_reduce_strategy.py), which takes a
+    configuration that is there; there is no public way.
+    """
+    job = coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        heartbeat_timeout_in_ms=_HEARTBEAT_TIMEOUT_MS,
+        coordinated_jobs=[job],
+    )
+
+
+class MultiWorkerTrainer(DistributedTrainer):
+    """See hvdperf.worker.strategies.base.Trainer. TF_CONFIG is set by hvdperf.worker.rendezvous."""
+
+    def make_strategy(self) -> tf.distribute.Strategy:
+        training.set_up_devices(self.config)
+        configure_heartbeat(self.config["world_size"])
+        gpu = bool(tf.config.list_physical_devices("GPU"))
+        self._implementation = _Communication.NCCL if gpu else _Communication.RING
+        options = tf.distribute.experimental.CommunicationOptions(
+            implementation=self._implementation
+        )
+        strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
+        self.rank = strategy.cluster_resolver.task_id
+        return strategy
+
+    def transport(self) -> str:
+        """The collectives that were really chosen. Raises RuntimeError if they are not those that
+        were asked for."""
+        chosen = self.strategy.extended._communication_options.implementation
+        if chosen is not self._implementation:
+            raise RuntimeError(f"asked for {self._implementation.value}, got {chosen.value}")
+        return str(chosen.value).lower()
+
+    def trace(self) -> None:
+        super().trace()
+
+        def add(values: tf.Tensor) -> tf.Tensor:
+            here = tf.distribute.get_replica_context()
+            # Made anew on the replica's device: an argument of a graph is on none.
+            return here.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
+
+        # Of a fixed length: the collective's workers agree on it once.
+        @training.graph(input_signature=[tf.TensorSpec([_VALUES], tf.float64)])
+        def summed(values: tf.Tensor) -> tf.Tensor:
+            return self.loss_of(self.strategy.run(add, args=(values,)))
+
+        self._summed = summed.get_concrete_function()
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        # The last place counts the workers.
+        padded = [*values, *[0.0] * (_VALUES - 1 - len(values)), 1.0]
+        summed = [float(value) for value in self._summed(tf.constant(padded, tf.float64))]
+        if summed[-1] != self.config["world_size"]:
+            raise RuntimeError(f"{summed[-1]:g} of {self.config['world_size']} workers met")
+        return summed[: len(values)]
+
+    def validate(self) -> Facts:
+        raise ValueError("multiworker is compared by its speed, not by what it has learned")
+
+    def distribute(self, augment: bool) -> Any:
+        def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            index, count = context.input_pipeline_id, context.num_input_pipelines
+            if augment:
+                return training.open_dataset(
+                    self.config, self.task, self.config["batch"], shard=(index, count)
+                )
+            # Of every global batch the contiguous slice of this worker.
+            whole = training.open_dataset(self.config, self.task, self.global_batch, augment=False)
+            batch = self.config["batch"]
+            mine = slice(index * batch, (index + 1) * batch)
+            return whole.map(lambda *parts: tuple(part[mine] for part in parts))
+
+        return self.strategy.distribute_datasets_from_function(shard, IN_HOST_MEMORY)
+
+    def loss_of(self, per_replica: Replicated) -> tf.Tensor:
+        # This worker's share: adding up all of them would be another collective in every step.
+        return self.strategy.experimental_local_results(per_replica)[0]
+
+    def own_loss(self, loss: float) -> float:
+        return loss * float(self.config["world_size"])

@@ -1,0 +1,254 @@
+"""One replica a process, as plain TensorFlow trains it; a strategy says how replicas exchange."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from hvdperf.worker import training
+from hvdperf.worker.gradient_accumulation import Accumulator, ExchangedMean
+from hvdperf.worker.learning_rate import Constant
+from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.training import Config, Part
+
+StepFunction = Callable[..., tf.Tensor]
+# Kinds of blocks (hvdperf.plan.arms.BlockKind) on the same batches as `full`.
+WITHOUT_EXCHANGE = ("local", "compute")
+Cycle = Iterator[StepFunction]
+
+
+def split_batch(batch: int, rank: int, world_size: int) -> int:
+    """This rank's part of a batch divided among all: the first ranks take what is left over."""
+    return batch // world_size + (1 if rank < batch % world_size else 0)
+
+
+class ReplicaTrainer:
+    """The common part of hvdperf.worker.strategies.base.Trainer.
+
+    A strategy of more than one replica overrides `rank`, `world_size`, `shared`, `exchanged`,
+    `total`, `agree` and `barrier`.
+    """
+
+    rank = 0
+    world_size = 1
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.parts: list[Part] = []
+        # Until there are models: a start-up may end before.
+        self.learning_rate = Constant([])
+        self._passes: int = config["passes"]
+        self._steps: dict[str, Cycle] = {}
+        self._batches: dict[str, Iterator[Any]] = {}
+        self._saved: list[tf.Tensor] = []
+
+    def shared(self, tape: tf.GradientTape) -> Any:
+        """A tape whose gradients are those of all replicas."""
+        return tape
+
+    def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """Gradients averaged over all replicas."""
+        return gradients
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Each value added up over all replicas."""
+        return list(values)
+
+    def agree(self, variables: list[tf.Variable]) -> None:
+        """Give every replica the values of replica 0."""
+
+    def init(self) -> Facts:
+        training.set_up_devices(self.config)
+        return {"rank": self.rank, "world_size": self.world_size, "transport": "none"}
+
+    def build(self) -> Facts:
+        self.task = training.find_task(self.config)
+        self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
+        self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
+        return training.size_of(self.parts)
+
+    def mean_loss(self, loss: float) -> float:
+        """Over all replicas."""
+        return self.total([loss])[0] / self.world_size
+
+    def open_input(self) -> None:
+        batch = self.config["batch"]
+        sizes = {"full": batch, "split": split_batch(batch, self.rank, self.world_size)}
+        for kind in self.config["kinds"]:
+            if kind in sizes:
+                self._batches[kind] = iter(self._open(sizes[kind]))
+        for kind in WITHOUT_EXCHANGE:
+            self._batches[kind] = self._batches["full"]
+
+    def _open(self, batch: int) -> tf.data.Dataset:
+        """This rank's batches."""
+        if self.config["common_order"]:
+            common = training.open_common(self.config, self.task, batch)
+            return common.shard(self.world_size, self.rank)
+        shard = (self.rank, self.world_size)
+        return training.open_dataset(self.config, self.task, batch, shard=shard)
+
+    def trace(self) -> None:
+        self._steps["full"] = self.cycle(self.parts)
+        self._steps["split"] = self._steps["full"]
+        self._trace_without_exchange(self.config["kinds"])
+
+    def ablation(self) -> Facts:
+        self._trace_without_exchange(WITHOUT_EXCHANGE)
+        return {}
+
+    def _trace_without_exchange(self, kinds: Sequence[str]) -> None:
+        """Those of WITHOUT_EXCHANGE that are among the kinds and have not been traced."""
+        if "local" in kinds and "local" not in self._steps:
+            own = self.traced(self.parts, lambda tape: tape)
+            self._steps["local"] = itertools.cycle([own])
+        if "compute" in kinds and "compute" not in self._steps:
+            self._steps["compute"] = itertools.cycle([self._computing()])
+
+    def _computing(self) -> StepFunction:
+        """A step whose gradients are of no use to anyone, and are computed all the same.
+
+        One number of each is handed out: of what nothing but a control dependency needs,
+        TensorFlow's optimizer of graphs makes nothing.
+        """
+
+        @training.graph(input_signature=self.task.signature())
+        def step(*batch: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            needed: list[tf.Tensor] = []
+
+            def need(part: Part, gradients: Sequence[Any]) -> None:
+                for gradient in gradients:
+                    dense = getattr(gradient, "values", gradient)  # those of rows of a table
+                    needed.append(tf.reshape(dense, [-1])[0])
+
+            loss = training.update(self.task, self.parts, batch, tf.reduce_mean, use=need)
+            return loss, needed
+
+        traced = step.get_concrete_function()
+        return lambda *batch: traced(*batch)[0]
+
+    def cycle(self, parts: list[Part]) -> Cycle:
+        """The step functions in the order in which they are to be called, for ever: one, or where
+        several backward passes share an exchange, those that only add up and then that one."""
+        if self._passes == 1:
+            return itertools.cycle([self.traced(parts, self.shared)])
+        accumulator = Accumulator(training.weights(parts), self._passes)
+
+        def exchanged_mean(tape: tf.GradientTape) -> ExchangedMean:
+            return ExchangedMean(tape, accumulator, self.exchanged)
+
+        def add(part: Part, gradients: Sequence[Any]) -> None:
+            accumulator.add(gradients, part.sources)
+
+        adding = self.traced(parts, lambda tape: tape, add)
+        return itertools.cycle([*[adding] * (self._passes - 1), self.traced(parts, exchanged_mean)])
+
+    def traced(
+        self,
+        parts: list[Part],
+        shared: Callable[[tf.GradientTape], Any],
+        use: Callable[[Part, Sequence[Any]], None] = training.apply,
+    ) -> StepFunction:
+        """One training step."""
+
+        @training.graph(input_signature=self.task.signature())
+        def step(*batch: tf.Tensor) -> tf.Tensor:
+            return training.update(self.task, parts, batch, tf.reduce_mean, shared, use)
+
+        return step.get_concrete_function()  # type: ignore[no-any-return]
+
+    def first_step(self) -> None:
+        # A whole update, of as many passes as that takes.
+        for _ in range(self._passes):
+            float(self.step("full", self.next_batch("full")))
+
+    def broadcast(self) -> None:
+        # After the first step, as Horovod's examples do: by then the optimizer has its state.
+        self.agree(self._state())
+
+    def _state(self) -> list[tf.Variable]:
+        return [variable for part in self.parts for variable in part.state]
+
+    def leave_group(self) -> None:
+        """Nobody is left."""
+
+    def barrier(self) -> None:
+        """Nothing to wait for where there is one process."""
+
+    def enter_block(self, kind: str) -> None:
+        if kind in WITHOUT_EXCHANGE:
+            self._saved = [tf.identity(variable) for variable in self._state()]
+
+    def leave_block(self, kind: str) -> None:
+        # Without exchange the replicas drift apart: go on from where they agreed.
+        if kind in WITHOUT_EXCHANGE:
+            for variable, value in zip(self._state(), self._saved):
+                variable.assign(value)
+            self._saved = []
+
+    def next_batch(self, kind: str) -> Any:
+        return next(self._batches[kind])
+
+    def step(self, kind: str, batch: Any) -> Any:
+        return next(self._steps[kind])(*batch)
+
+    def own_loss(self, loss: float) -> float:
+        return loss
+
+    def count(self, batch: Any) -> int:
+        return int(batch[1].shape[0])
+
+    def evidence(self) -> Facts:
+        return {
+            "world_size": self.world_size,
+            "learning_rate": self.learning_rate.value,
+            "digests": [training.digest(training.weights(self.parts))],
+        }
+
+    def correctness(self, steps: int, path: str) -> Facts:
+        batch = self.config["batch"]
+        parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
+        steps_in_turn = self.cycle(parts)
+        self.agree([variable for part in parts for variable in part.state])
+        begun = [variable.numpy() for variable in training.weights(parts)]
+        mine = slice(self.rank * batch, (self.rank + 1) * batch)
+        dataset = training.open_dataset(
+            self.config, self.task, batch * self.world_size, augment=False
+        )
+        loss = 0.0
+        for whole in dataset.take(steps):
+            loss = float(next(steps_in_turn)(*(part[mine] for part in whole)))
+        trained = training.weights(parts)
+        if self.rank == 0:
+            training.save_arrays(path, trained=trained, begun=begun)
+        return {"loss": loss, "digests": [training.digest(trained)]}
+
+    def validate(self) -> Facts:
+        # Every replica has seen other samples.
+        for variable in training.statistics(self.parts):
+            (mean,) = self.exchanged([variable])
+            variable.assign(mean)
+        shard = (self.rank, self.world_size)
+        return training.validate(self.config, self.task, self.parts, shard, self.total)
+
+    def gradients(self, path: str) -> Facts:
+        batch = self.next_batch("full")
+        sources = training.weights(self.parts)
+
+        @training.graph()
+        def both() -> Any:
+            own, reduced = [], []
+            with tf.GradientTape(persistent=True) as tape:
+                models = [part.model for part in self.parts]
+                losses = [tf.reduce_mean(loss) for loss in self.task.losses(models, batch)]
+            for part, loss in zip(self.parts, losses):
+                own += tape.gradient(loss, part.sources)
+                reduced += self.shared(tape).gradient(loss, part.sources)
+            return [tf.convert_to_tensor(gradient) for gradient in own + reduced]
+
+        training.save_arrays(path.format(rank=self.rank), a=both())
+        return {"tensors": len(sources)}
+
+    def timeline(self, steps: int, path: str) -> Facts:
+        raise ValueError(training.no_timeline(self.config))

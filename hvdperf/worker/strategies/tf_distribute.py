@@ -1,0 +1,165 @@
+"""A custom training loop under a tf.distribute strategy, as TensorFlow's guide writes it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from hvdperf.worker import training
+from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.training import Config, Part
+
+Replicated = Any  # values of all replicas of this process
+# As those of the other strategies: a batch is in host memory until a step takes it. By default it
+# would be copied to a GPU ahead of that, and the copy left out of the step.
+IN_HOST_MEMORY = tf.distribute.InputOptions(experimental_fetch_to_device=False)
+
+
+class DistributedTrainer(ABC):
+    """What every Trainer (base.py) under tf.distribute has in common; a strategy says how it is
+    made, how its input is spread and what this process's share of a loss is."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.task = training.find_task(config)
+        self.parts: list[Part] = []
+        self.global_batch: int = config["batch"] * config["world_size"]
+        self.rank = 0
+
+    @abstractmethod
+    def make_strategy(self) -> tf.distribute.Strategy:
+        """With its devices set up."""
+
+    @abstractmethod
+    def distribute(self, augment: bool) -> Any:
+        """The workload's input, a global batch an element."""
+
+    @abstractmethod
+    def loss_of(self, per_replica: Replicated) -> tf.Tensor:
+        """A scalar from what the replicas returned."""
+
+    @abstractmethod
+    def own_loss(self, loss: float) -> float:
+        """As hvdperf.worker.strategies.base.Trainer says."""
+
+    @abstractmethod
+    def transport(self) -> str:
+        """How the replicas exchange gradients, for the launch's facts."""
+
+    @abstractmethod
+    def validate(self) -> Facts:
+        """As hvdperf.worker.strategies.base.Trainer says."""
+
+    @abstractmethod
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Each value added up over all processes."""
+
+    def mean_loss(self, loss: float) -> float:
+        """Over all replicas: each process's loss is its share of the global batch's."""
+        return self.total([loss])[0]
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        self.total([0.0])
+
+    def init(self) -> Facts:
+        self.strategy = self.make_strategy()
+        return {
+            "rank": self.rank,
+            "world_size": self.strategy.num_replicas_in_sync,
+            "transport": self.transport(),
+        }
+
+    def build(self) -> Facts:
+        with self.strategy.scope():
+            self.parts = training.build_parts(self.config, self.task, self.config["optimizer"])
+        self.learning_rate = training.make_learning_rate(self.config, self.parts, self.mean_loss)
+        return training.size_of(self.parts)
+
+    def open_input(self) -> None:
+        self._dataset = self.distribute(augment=True)
+        self._batches: Iterator[Any] = iter(self._dataset)
+
+    def trace(self) -> None:
+        self._step = self._traced(self.parts, self._dataset)
+
+    def _traced(self, parts: list[Part], dataset: Any) -> Callable[..., tf.Tensor]:
+        def average(losses: tf.Tensor) -> tf.Tensor:
+            # Over the global batch: the replicas' gradients are then summed, not averaged.
+            return tf.nn.compute_average_loss(losses, global_batch_size=self.global_batch)
+
+        def replica_step(*batch: tf.Tensor) -> tf.Tensor:
+            return training.update(self.task, parts, batch, average)
+
+        @training.graph(input_signature=[dataset.element_spec])
+        def step(batch: Any) -> tf.Tensor:
+            return self.loss_of(self.strategy.run(replica_step, args=batch))
+
+        step.get_concrete_function()
+        return step  # type: ignore[no-any-return]
+
+    def first_step(self) -> None:
+        float(self.step("full", self.next_batch("full")))
+
+    def broadcast(self) -> None:  # noqa: B027 - a strategy has nothing to add
+        """Nothing to do: the replicas are mirrored from the start."""
+
+    def ablation(self) -> Facts:
+        raise ValueError(f"{self.config['strategy']} has no step without its exchange")
+
+    def enter_block(self, kind: str) -> None:
+        if kind != "full":
+            raise ValueError(f"{self.config['strategy']} has no blocks of kind {kind!r}")
+
+    def leave_block(self, kind: str) -> None:  # noqa: B027 - nor here
+        """Nothing was changed that would have to be restored."""
+
+    def leave_group(self) -> None:  # noqa: B027 - nor here
+        """TensorFlow ends its cluster with the process."""
+
+    def next_batch(self, kind: str) -> Any:
+        return next(self._batches)
+
+    def step(self, kind: str, batch: Any) -> Any:
+        return self._step(batch)
+
+    def count(self, batch: Any) -> int:
+        local = self.strategy.experimental_local_results(batch[1])
+        return sum(int(part.shape[0]) for part in local)
+
+    def evidence(self) -> Facts:
+        return {
+            "world_size": self.strategy.num_replicas_in_sync,
+            "learning_rate": self.learning_rate.value,
+            "digests": [training.digest(weights) for weights in self._by_replica(self.parts)],
+        }
+
+    def _by_replica(self, parts: list[Part]) -> list[list[tf.Variable]]:
+        """Every local replica's copies of the trainable weights."""
+        copies = [
+            self.strategy.experimental_local_results(variable)
+            for variable in training.weights(parts)
+        ]
+        return [list(of_replica) for of_replica in zip(*copies)]
+
+    def correctness(self, steps: int, path: str) -> Facts:
+        with self.strategy.scope():
+            parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
+        begun = [variable.numpy() for variable in self._by_replica(parts)[0]]
+        dataset = self.distribute(augment=False)
+        step = self._traced(parts, dataset)
+        loss = 0.0
+        batches = iter(dataset)
+        for _ in range(steps):
+            loss = float(step(next(batches)))
+        replicas = self._by_replica(parts)
+        if self.rank == 0:
+            training.save_arrays(path, trained=replicas[0], begun=begun)
+        return {"loss": loss, "digests": [training.digest(weights) for weights in replicas]}
+
+    def gradients(self, path: str) -> Facts:
+        raise ValueError("the strategy reduces inside the optimizer; see correctness")
+
+    def timeline(self, steps: int, path: str) -> Facts:
+        raise ValueError(training.no_timeline(self.config))

@@ -1,0 +1,99 @@
+"""The timed loop: one block of consecutive training steps."""
+
+import time
+from typing import Any, NamedTuple
+
+from hvdperf.worker.faults import Fault
+from hvdperf.worker.process import cpu_seconds
+from hvdperf.worker.protocol import Phase
+from hvdperf.worker.session_link import Driver
+from hvdperf.worker.strategies.base import Trainer
+
+
+class Step(NamedTuple):
+    """One step: when it began, had its batch, had met the other ranks where they meet, and ended,
+    on this rank's clock in seconds."""
+
+    begin: float
+    got_batch: float
+    met: float
+    end: float
+    samples: int
+    loss: Any
+
+
+def train_step(
+    trainer: Trainer,
+    driver: Driver,
+    fault: Fault,
+    kind: str,
+    last_step_seconds: float,
+    meet: bool = False,
+    wait: bool = False,
+) -> Step:
+    """Train one step. last_step_seconds: of the one before, from its batch on, for a fault that
+    delays this one. meet: wait for all ranks to have their batch; wait: until it is done, where a
+    GPU otherwise has done no more than to accept the work."""
+    driver.steps_begun += 1
+    fault.slow_down(last_step_seconds)
+    begin = time.perf_counter()
+    fault.hold_up_input(last_step_seconds)
+    batch = trainer.next_batch(kind)
+    got_batch = met = time.perf_counter()
+    if meet:
+        trainer.barrier()
+        met = time.perf_counter()
+    trainer.learning_rate.before_step()
+    loss = trainer.step(kind, batch)
+    trainer.learning_rate.after_step(loss)
+    if wait:
+        float(loss)
+    end = time.perf_counter()
+    fault.leak()
+    return Step(begin, got_batch, met, end, trainer.count(batch), loss)
+
+
+def run_block(
+    trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int, wait: bool = False
+) -> dict[str, Any]:
+    """Train `steps` steps from a barrier on, and read this rank's clock. wait: for each of them, so
+    that its parts are true on GPUs, too; otherwise only the last one's loss is waited for.
+
+    Returns seconds (of the whole block, until the last loss is there), step_seconds and
+    input_seconds (one a step, the latter being the part of it spent waiting for the batch),
+    inside_seconds (of all steps, from the batch on), samples (consumed by this process),
+    cpu_seconds and loss (of the last step).
+    """
+    step_ends = []
+    input_seconds = []
+    inside_seconds = 0.0
+    samples = 0
+    clock = time.perf_counter
+    trainer.enter_block(kind)
+    driver.enter(Phase.BLOCK)
+    fault.strike(Phase.BLOCK)
+    fault.stray(trainer.learning_rate)
+    last_step_seconds = 0.0
+    cpu_before = cpu_seconds()
+    trainer.barrier()
+    begin = step_begin = clock()
+    for _ in range(steps):
+        step = train_step(trainer, driver, fault, kind, last_step_seconds, wait=wait)
+        input_seconds.append(step.got_batch - step.begin)
+        inside_seconds += step.end - step.got_batch
+        step_ends.append(step.end)
+        last_step_seconds = step.end - step.got_batch
+        samples += step.samples
+    last_loss = float(step.loss)  # waits for whatever a GPU still has to do
+    end = clock()
+    cpu_after = cpu_seconds()
+    trainer.leave_block(kind)
+    return {
+        "seconds": end - begin,
+        "step_seconds": [b - a for a, b in zip([step_begin, *step_ends], step_ends)],
+        "input_seconds": input_seconds,
+        "inside_seconds": inside_seconds,
+        "samples": samples,
+        "cpu_seconds": cpu_after - cpu_before,
+        "loss": last_loss,
+    }

@@ -1,0 +1,296 @@
+"""What every strategy trains alike: models, losses, optimizers and input of a workload."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+
+from hvdperf.worker.learning_rate import Adaptive, Constant
+from models import inputs, registry, tasks
+
+Config = dict[str, Any]
+
+
+def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
+    """Threads and memory, before TensorFlow's runtime starts."""
+    tf.config.threading.set_intra_op_parallelism_threads(config["intra_op"])
+    tf.config.threading.set_inter_op_parallelism_threads(config["inter_op"])
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    if not gpus and logical_cpus > 1:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * logical_cpus
+        )
+
+
+def no_timeline(config: Config) -> str:
+    """Why there is none."""
+    return f"strategy {config['strategy']} has no timeline of Horovod; ask a launch of horovod"
+
+
+@dataclass
+class Part:
+    """A model of the step with the optimizer that trains it."""
+
+    model: Any
+    optimizer: Any
+
+    @property
+    def sources(self) -> list[tf.Variable]:
+        """What its gradients are of."""
+        return tf_variables(self.model.trainable_variables)
+
+    @property
+    def state(self) -> list[tf.Variable]:
+        """Everything that must be alike on all replicas."""
+        return tf_variables([*self.model.variables, *self.optimizer.variables])
+
+
+def find_task(config: Config) -> tasks.Step:
+    network = registry.network(config["model"])
+    return tasks.find(network.task, config["input_size"], config["classes"])
+
+
+def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
+    """The workload's models, with the same initial weights wherever the seed is the same."""
+    tf.keras.mixed_precision.set_global_policy(config["precision"])
+    tf.keras.utils.set_random_seed(config["seed"])
+    models = task.build(config["model"])
+    return [
+        Part(model, prepare(make_optimizer(optimizer, config["precision"]), model))
+        for model in models
+    ]
+
+
+def make_learning_rate(
+    config: Config, parts: Iterable[Part], mean_loss: Callable[[float], float]
+) -> Constant:
+    """What the workload's learning rate is; mean_loss as in Adaptive."""
+    rates = tf_variables(part.optimizer.learning_rate for part in parts)
+    if config["learning_rate"] == "adaptive":
+        return Adaptive(rates, config["epoch_steps"], mean_loss)
+    return Constant(rates)
+
+
+def without_dropout(parts: Iterable[Part]) -> list[Part]:
+    """The same with dropout switched off, for runs that must be reproducible."""
+    switched = list(parts)
+    for part in switched:
+        for layer in part.model.layers:
+            if isinstance(layer, tf.keras.layers.Dropout):
+                layer.rate = 0.0
+    return switched
+
+
+def age_over(parts: Iterable[Part], passes: int) -> None:
+    """Have the moving averages of batch normalization, which move with every pass, age in so many
+    passes as they would in one: the old value keeps its weight, and the passes share the rest.
+
+    A step that is traced afterwards moves them so."""
+    for part in parts:
+        for layer in part.model.layers:
+            if isinstance(layer, tf.keras.layers.BatchNormalization):
+                layer.momentum **= 1 / passes
+
+
+def make_optimizer(name: str, precision: str) -> Any:
+    makers = {
+        "adam": lambda: tf.keras.optimizers.Adam(learning_rate=1e-3),
+        "sgd": lambda: tf.keras.optimizers.SGD(learning_rate=1e-2),
+    }
+    # Half precision has gradients too small for it: the loss is scaled up, as far as it stays
+    # finite, and the gradients down again.
+    if precision == "mixed_float16":
+        return tf.keras.mixed_precision.LossScaleOptimizer(makers[name]())
+    return makers[name]()
+
+
+def prepare(optimizer: Any, model: Any) -> Any:
+    """Create the optimizer's variables outside of the traced step."""
+    optimizer.build(model.trainable_variables)
+    return optimizer
+
+
+def open_common(config: Config, task: tasks.Step, batch: int) -> tf.data.Dataset:
+    """Batches of `batch` samples, cut one after the other from global batches that are the same
+    whichever strategy trains on them."""
+    whole = config["batch"] * config["world_size"] * config["passes"]
+    pieces = whole // batch
+
+    def cut(*parts: tf.Tensor) -> tf.data.Dataset:
+        shapes = [[pieces, batch, *part.shape[1:]] for part in parts]
+        cut_up = [tf.reshape(part, shape) for part, shape in zip(parts, shapes)]
+        return tf.data.Dataset.from_tensor_slices(tuple(cut_up))
+
+    return open_dataset(config, task, whole).flat_map(cut)
+
+
+def open_dataset(
+    config: Config,
+    task: tasks.Step,
+    batch: int,
+    shard: tuple[int, int] = (0, 1),
+    augment: bool = True,
+) -> tf.data.Dataset:
+    """Batches of the task for ever; in file order and as they are in the files unless augmented."""
+    dataset = inputs.open_train(
+        **_input(config),
+        shard=shard,
+        batch=batch,
+        symmetric=registry.network(config["model"]).task is registry.Task.ADVERSARIAL,
+        seed=config["data_seed"],
+        augment=augment,
+        shuffle=augment,
+    )
+    return task.prepare(dataset, config["data_seed"], shard[0])
+
+
+def _input(config: Config) -> dict[str, Any]:
+    """What models.inputs is told of the data, whatever it is opened for."""
+    return {
+        "name": config["dataset"],
+        "data_dir": config["data_dir"],
+        "size": config["input_size"],
+        "classes": config["classes"],
+        "form": registry.network(config["model"]).task.form,
+        "threads": config["input_threads"],
+    }
+
+
+def validate(
+    config: Config,
+    task: tasks.Step,
+    parts: Sequence[Part],
+    shard: tuple[int, int],
+    total: Callable[[Sequence[float]], Sequence[float]],
+) -> dict[str, float]:
+    """Loss and accuracy over the whole validation set, with the loss of who guesses.
+
+    shard: the part of the set that this process reads. total: adds up over all processes.
+    """
+    dataset = inputs.open_validation(**_input(config), shard=shard, batch=config["batch"])
+    dataset = task.prepare(dataset, config["data_seed"], shard[0])
+    loss, hits, samples = total(_scored(task, parts, dataset))
+    return {
+        "loss": loss / samples,
+        "accuracy": hits / samples,
+        "samples": int(samples),
+        "chance_loss": float(np.log(config["classes"])),
+    }
+
+
+def _scored(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) -> list[float]:
+    """Sums over a dataset: of the losses, of what was right, and of the samples."""
+
+    @graph(input_signature=task.signature())
+    def score(*batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        losses, hits = task.scores([part.model for part in parts], batch)
+        return tf.reduce_sum(losses), tf.reduce_sum(hits)
+
+    sums = [0.0, 0.0, 0.0]
+    for batch in dataset:
+        loss, hits = score(*batch)
+        for i, value in enumerate((float(loss), float(hits), int(batch[1].shape[0]))):
+            sums[i] += value
+    return sums
+
+
+def statistics(parts: Iterable[Part]) -> list[tf.Variable]:
+    """Numbers that a model gathers while it trains, such as the moments of batch normalization."""
+    variables = tf_variables(v for part in parts for v in part.model.non_trainable_variables)
+    return [variable for variable in variables if variable.dtype.is_floating]
+
+
+def graph(**arguments: Any) -> Any:
+    """tf.function without AutoGraph: the steps hold no Python control flow over tensors, and
+    converting Horovod's and Keras's code takes 1.0-1.4 of 1.6-2.2 s of tracing at 32-54 tensors.
+    """
+    return tf.function(autograph=False, **arguments)
+
+
+def apply(part: Part, gradients: Sequence[Any]) -> None:
+    """Update the part's weights. gradients: of its loss, scaled up as it was."""
+    unscaled = scale_down(part.optimizer, gradients)
+    part.optimizer.apply_gradients(zip(unscaled, part.model.trainable_variables))
+
+
+def update(
+    task: tasks.Step,
+    parts: Sequence[Part],
+    batch: Sequence[tf.Tensor],
+    total: Callable[[tf.Tensor], tf.Tensor],
+    shared: Callable[[Any], Any] = lambda tape: tape,
+    use: Callable[[Part, Sequence[Any]], None] = apply,
+) -> tf.Tensor:
+    """One step: the gradients of every part's loss from one forward pass, and the updates.
+
+    total: from losses [samples] to the scalar that is differentiated. shared: wraps a tape in one
+    that exchanges gradients among replicas. use: what is done with a part's gradients. Returns the
+    sum of the parts' losses.
+    """
+    with ExitStack() as recording:
+        tapes = [recording.enter_context(tf.GradientTape()) for _ in parts]
+        losses = [total(loss) for loss in task.losses([part.model for part in parts], batch)]
+        scaled = [scale_up(part.optimizer, loss) for part, loss in zip(parts, losses)]
+    for part, tape, loss in zip(parts, tapes, scaled):
+        gradients = shared(tape).gradient(loss, part.sources)
+        use(part, gradients)
+    return losses[0] if len(losses) == 1 else tf.add_n(losses)
+
+
+def scale_up(optimizer: Any, loss: tf.Tensor) -> tf.Tensor:
+    """The loss to be differentiated, where the optimizer scales it."""
+    if not isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
+        return loss
+    keras_3 = hasattr(optimizer, "scale_loss")
+    return optimizer.scale_loss(loss) if keras_3 else optimizer.get_scaled_loss(loss)
+
+
+def scale_down(optimizer: Any, gradients: Sequence[Any]) -> Sequence[Any]:
+    """Keras 2 leaves to its user what Keras 3 does in apply_gradients."""
+    unscale = getattr(optimizer, "get_unscaled_gradients", None)
+    return unscale(gradients) if unscale else gradients
+
+
+def weights(parts: Iterable[Part]) -> list[tf.Variable]:
+    """What is trained, of all parts."""
+    return [variable for part in parts for variable in part.sources]
+
+
+def tf_variables(variables: Iterable[Any]) -> list[tf.Variable]:
+    """Keras 3 wraps the TensorFlow variables that Horovod needs; Keras 2 hands them out."""
+    return [v if isinstance(v, tf.Variable) else v.value for v in variables]
+
+
+def digest(variables: Iterable[tf.Variable]) -> str:
+    """A hash of the values, equal only if every bit is."""
+    result = hashlib.sha256()
+    for variable in variables:
+        result.update(variable.numpy().tobytes())
+    return result.hexdigest()
+
+
+def save_arrays(path: str, **sets: Iterable[Any]) -> None:
+    """Write sets of tensors or variables to an .npz file, in order: set `a` as a0, a1, ..."""
+    values = {
+        f"{name}{i}": np.asarray(array)
+        for name, arrays in sets.items()
+        for i, array in enumerate(arrays)
+    }
+    np.savez(path, **values)
+
+
+def size_of(parts: Iterable[Part]) -> dict[str, int]:
+    """What the optimizers train and the replicas exchange: counts, and bytes of the gradients."""
+    trained = weights(parts)
+    return {
+        "parameters": sum(int(np.prod(v.shape)) for v in trained),
+        "gradient_tensors": len(trained),
+        "gradient_bytes": sum(int(np.prod(v.shape)) * v.dtype.size for v in trained),
+    }

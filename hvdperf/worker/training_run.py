@@ -1,0 +1,87 @@
+"""A training run: from new weights through so many steps, or so long, and then a validation."""
+
+import time
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from hvdperf.worker.faults import Fault
+from hvdperf.worker.loss_curve import Curve
+from hvdperf.worker.process import resident_bytes
+from hvdperf.worker.protocol import Phase
+from hvdperf.worker.session_link import Driver
+from hvdperf.worker.strategies.base import Trainer
+from hvdperf.worker.timed_block import train_step
+
+# How often the ranks vote whether time is up, and how often memory is read.
+STEPS_BETWEEN_VOTES = 5
+STEPS_BETWEEN_READINGS = 25
+
+
+def run(
+    trainer: Trainer,
+    driver: Driver,
+    fault: Fault,
+    steps: Optional[int] = None,
+    seconds: Optional[float] = None,
+    validate: bool = True,
+    marked: bool = False,
+    meet: bool = False,
+) -> dict[str, Any]:
+    """Train for so many steps, or until any rank's clock says that so many seconds have passed:
+    the ranks vote, so that all of them stop at the same step. marked: wait for the loss of every
+    step, and note when it began, had its batch, had met the others, and ended. meet: all ranks meet
+    before every step, by an allreduce of one element.
+
+    Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
+    learning_rate (at the end), memory ([steps, bytes of the resident set] now and then), marks
+    (four times a step, in seconds since the run began), curve (worker/loss_curve.py: the loss of
+    this process's samples along the steps; empty if marked), and validation: what Trainer.validate
+    returns, or None without.
+    """
+    driver.enter(Phase.RUN)
+    fault.strike(Phase.RUN)
+    fault.stray(trainer.learning_rate)
+    samples, done = 0, 0
+    memory, marks = [], []
+    curve = Curve(steps, trainer.learning_rate, tf.add_n)
+    last_step_seconds = 0.0
+    loss: Any = float("nan")
+    clock = time.perf_counter
+    trainer.barrier()
+    begin = clock()
+    while steps is None or done < steps:
+        if seconds is not None and done % STEPS_BETWEEN_VOTES == 0:
+            (votes,) = trainer.total([float(clock() - begin >= seconds)])
+            if votes > 0:
+                break
+        step = train_step(trainer, driver, fault, "full", last_step_seconds, meet, wait=marked)
+        last_step_seconds = step.end - step.got_batch
+        if marked:
+            marks.append([at - begin for at in (step.begin, step.got_batch, step.met, step.end)])
+        else:
+            curve.after_step(step.loss)
+        loss = step.loss
+        samples += step.samples
+        done += 1
+        if done % STEPS_BETWEEN_READINGS == 0:
+            memory.append([done, resident_bytes()])
+    last_loss = float(loss)
+    end = clock()
+    validation = None
+    if validate:
+        driver.enter(Phase.VALIDATION)
+        fault.strike(Phase.VALIDATION)
+        validation = trainer.validate()
+    return {
+        "seconds": end - begin,
+        "steps": done,
+        "epochs": done / trainer.config["epoch_steps"],
+        "samples": samples,
+        "loss": last_loss,
+        "learning_rate": trainer.learning_rate.value,
+        "memory": memory,
+        "marks": marks,
+        "curve": curve.rows(trainer.own_loss),
+        "validation": validation,
+    }

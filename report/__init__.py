@@ -1,1 +1,0 @@
-"""Results, for people: what sessions have written, as one page with plots, and as tables."""

@@ -1,1 +1,0 @@
-"""A section of the report a file: cases in, tables and plots out."""

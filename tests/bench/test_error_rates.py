@@ -1,0 +1,284 @@
+"""How often verdicts err, by simulated sessions with the real rule, real looks and shared arms.
+
+Seeded, so every run counts the same sessions. A bound on a rate is asserted of what was counted by
+an exact binomial test: the count must be one that a rate at the bound gives with a probability of
+0.001 at least, if comparisons of one session were independent. With 2,000 of them that is up to 96
+for 3.5 %. docs/measurement.md has all rates, counted in more sessions.
+"""
+
+from dataclasses import replace
+from functools import cache
+from statistics import median
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from bench import simulation
+from bench.noise import NOISES
+from bench.sessions import (
+    BUSY,
+    CONTENDED,
+    MACHINES,
+    MOST_TURNS,
+    QUIET,
+    Case,
+    Session,
+    Setting,
+    asked,
+    identical,
+    simulated,
+)
+from bench.simulation import (
+    FLOOR,
+    IDENTICAL,
+    KNOWN,
+    LOOKS,
+    ON_CPUS,
+    at_floor,
+    decided_after,
+    of_two_stacks,
+    ordinary_sessions,
+    rates,
+)
+from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
+from hvdperf.scatter import Noise
+from hvdperf.verdict import Verdict
+
+SESSIONS = 200
+NIGHTLY = LOOKS["nightly"]
+# Of which rounds do not depend on each other, and are symmetric.
+SOUND = ("normal", "Student t5", "5 % outliers x5", "turns AR(1) 0.5")
+EACH = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+
+
+def at_most(rate, count, total):
+    """Whether so many of all are no proof of a higher rate."""
+    return scipy.stats.binom.sf(count - 1, total, rate) >= 0.001
+
+
+def at_least(rate, count, total):
+    return at_most(1 - rate, total - count, total)
+
+
+def seldom(found, verdict, rate):
+    return at_most(rate, found.count(verdict), found.total)
+
+
+def often(found, verdict, rate):
+    return at_least(rate, found.count(verdict), found.total)
+
+
+floor_rates, stack_rates = cache(at_floor), cache(of_two_stacks)
+
+
+# At a floor ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", KNOWN.values(), ids=KNOWN)
+@EACH
+def test_a_figure_at_its_floor_passes_in_4_of_100_and_fails_in_3(machine, known):
+    found = floor_rates(Setting(machine, known=known), SESSIONS)
+    assert seldom(found, Verdict.PASS, 0.035)
+    assert seldom(found, Verdict.FAIL, 0.03)
+
+
+@EACH
+def test_a_figure_ten_per_cent_below_its_floor_does_not_pass(machine):
+    found = floor_rates(Setting(machine, known=LEAST_LAUNCH_SD), SESSIONS, 0.9)
+    assert seldom(found, Verdict.PASS, 0.0005)
+
+
+@EACH
+def test_a_third_look_costs_two_points_more(machine):
+    found = floor_rates(Setting(machine, looks=NIGHTLY), SESSIONS // 2)
+    assert seldom(found, Verdict.PASS, 0.05)
+    assert seldom(found, Verdict.FAIL, 0.05)
+
+
+def test_nothing_fails_before_a_full_look():
+    cases = [Case(comparison, FLOOR, 0.5) for comparison in asked(BUSY.sizes)]
+    for session in simulated(Setting(BUSY, by_clock=True), cases, 40):
+        for judgement in session.judged.values():
+            assert (judgement.verdict is Verdict.FAIL) == (judgement.rounds >= 8)
+
+
+# Other noise -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_tails_and_turns_that_go_on_change_little(name):
+    found = floor_rates(Setting(BUSY, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
+    assert seldom(found, Verdict.PASS, 0.045)
+    assert seldom(found, Verdict.FAIL, 0.035)
+
+
+@pytest.mark.parametrize(
+    ("name", "passed", "failed"),
+    [
+        ("launches three times tau0", 0.05, 0.03),
+        ("bursts on one side", 0.035, 0.05),
+    ],
+)
+def test_what_the_rule_was_not_made_for_costs_what_is_documented(name, passed, failed):
+    found = floor_rates(Setting(QUIET, NOISES[name], known=LEAST_LAUNCH_SD), SESSIONS)
+    assert seldom(found, Verdict.PASS, passed)
+    assert seldom(found, Verdict.FAIL, failed)
+
+
+def test_rounds_that_depend_on_each_other_are_beyond_the_rule():
+    found = floor_rates(Setting(BUSY, NOISES["rounds AR(1) 0.5"], known=LEAST_LAUNCH_SD), SESSIONS)
+    assert not seldom(found, Verdict.PASS, 0.07), "better than docs/measurement.md says"
+    assert seldom(found, Verdict.PASS, 0.16)
+
+
+@EACH
+def test_a_session_that_the_clock_ends_errs_no_more_often(machine):
+    setting = Setting(machine, known=LEAST_LAUNCH_SD, by_clock=True)
+    found = floor_rates(setting, SESSIONS)
+    assert seldom(found, Verdict.PASS, 0.035)
+    assert seldom(found, Verdict.FAIL, 0.025)
+
+
+# Against another stack -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "rate"),
+    [(QUIET, 0.0005), (BUSY, 0.005), (CONTENDED, 0.01)],
+    ids=["quiet", "A", "B"],
+)
+def test_a_stack_that_is_as_fast_seldom_fails(machine, rate):
+    assert seldom(stack_rates(Setting(machine), SESSIONS), Verdict.FAIL, rate)
+
+
+def test_a_quiet_machine_finds_ten_per_cent_in_99_of_100_sessions_and_passes_what_is_as_fast():
+    assert often(stack_rates(Setting(QUIET), SESSIONS, 0.9), Verdict.FAIL, 0.99)
+    assert often(stack_rates(Setting(QUIET), SESSIONS), Verdict.PASS, 0.99)
+
+
+@pytest.mark.parametrize(
+    ("machine", "least", "less_than"),
+    [(BUSY, 0.88, 0.96), (CONTENDED, 0.55, 0.7)],
+    ids=["A", "B"],
+)
+def test_a_disturbed_one_finds_it_less_often(machine, least, less_than):
+    found = stack_rates(Setting(machine), SESSIONS // 2, 0.9)
+    assert often(found, Verdict.FAIL, least)
+    assert not often(found, Verdict.FAIL, less_than), "better than docs/measurement.md says"
+
+
+# Bands -----------------------------------------------------------------------------------------
+
+
+@EACH
+def test_arms_that_are_alike_are_not_called_different(machine):
+    found = rates(Setting(machine), asked(machine.sizes), ON_CPUS, 1.0, SESSIONS // 2)
+    assert found.count(Verdict.FAIL) == 0
+    assert often(found, Verdict.PASS, 0.995)
+    assert seldom(
+        rates(Setting(machine), [identical()], IDENTICAL, 1.0, SESSIONS), Verdict.FAIL, 0.002
+    )
+
+
+@EACH
+def test_arms_at_the_edge_of_their_band_pass_in_7_of_100_and_fail_in_6(machine):
+    found = rates(Setting(machine), asked(machine.sizes), ON_CPUS, 0.75, SESSIONS)
+    assert seldom(found, Verdict.PASS, 0.07)
+    assert seldom(found, Verdict.FAIL, 0.06)
+
+
+# How long it takes -----------------------------------------------------------------------------
+
+
+def test_a_quiet_machine_decides_everything_after_three_rounds():
+    found = ordinary_sessions(QUIET, 0.05, 30)
+    assert decided_after(found)[0] == 1
+    assert max(session.seconds for session in found) < 240
+
+
+@pytest.mark.parametrize("machine", [BUSY, CONTENDED], ids=lambda machine: machine.name)
+def test_a_disturbed_one_decides_all_but_a_few_cases_within_six_rounds(machine):
+    found = ordinary_sessions(machine, 0.05, 30)
+    assert sum(decided_after(found)[:3]) > 0.95
+    assert median(session.seconds for session in found) < 360
+
+
+# The simulation itself -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_every_noise_has_the_spread_that_it_is_given(name):
+    noise, generator = NOISES[name], np.random.default_rng(1)
+    blocks = noise.of_blocks(generator, 2000, 12, 8)
+    launches = noise.of_launches(generator, 2000, 12)
+    assert (blocks.shape, launches.shape) == ((2000, 12, 8), (2000, 12))
+    expected = np.sqrt(2.2) if "outliers" in name else 1.0
+    assert np.std(blocks) == pytest.approx(expected, rel=0.03)
+    assert np.std(launches) == pytest.approx(expected, rel=0.05)
+    assert abs(np.mean(blocks)) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("name", "of_rounds", "of_turns"),
+    [("normal", 0, 0), ("rounds AR(1) 0.5", 0.5, 0), ("both AR(1) 0.5", 0.5, 0.5)],
+)
+def test_rounds_and_turns_depend_on_each_other_as_told(name, of_rounds, of_turns):
+    blocks = NOISES[name].of_blocks(np.random.default_rng(2), 2000, 12, 8)
+    rounds = np.corrcoef(blocks[:, :-1].ravel(), blocks[:, 1:].ravel())[0, 1]
+    turns = np.corrcoef(blocks[:, :, :-1].ravel(), blocks[:, :, 1:].ravel())[0, 1]
+    assert (rounds, turns) == pytest.approx((of_rounds, of_turns), abs=0.02)
+
+
+def test_a_machine_varies_as_much_as_it_says():
+    """From turn to turn and from launch to launch, of two arms that share nothing."""
+    (weak,) = [c for c in asked([1, 2]) if c.question.value == "weak_scaling"]
+    wide = replace(CONTENDED, turns={1: 0.2, 2: 0.2}, launches={1: 0.1, 2: 0.1})
+    case = Case(weak, FLOOR, 0.01)
+    drawn = np.array([s.drawn[case] for s in simulated(Setting(wide, looks=(8,)), [case], 400)])
+    assert np.std(drawn, axis=2, ddof=1).mean() == pytest.approx(0.2, rel=0.05)
+    assert np.std(drawn.mean(axis=2)) == pytest.approx(np.hypot(0.1, 0.2 / 8**0.5), rel=0.05)
+
+
+def test_the_record_of_quiet_sessions_tells_less_than_that_of_contended_ones():
+    def told(machine):
+        cases = [Case(comparison, FLOOR) for comparison in asked([2])]
+        (session,) = simulated(Setting(machine, known=None), cases, 1)
+        return next(iter(session.known.values())).launch_sd
+
+    assert told(QUIET) < 0.03 < 0.05 < told(CONTENDED)
+
+
+def test_rows_have_four_turns_and_more_from_the_fourth_round_on_where_turns_vary():
+    case = Case(identical(), FLOOR, 1.0)
+    rows = {}
+    for machine in (QUIET, BUSY):
+        (session,) = simulated(Setting(machine), [case], 1)
+        rows[machine.name] = [len(row) for row in session.rows[case]]
+    assert rows["quiet"][:3] == rows["A"][:3] == [4, 4, 4]
+    assert max(rows["quiet"]) == 4
+    assert set(rows["A"][3:]) == {8}
+
+
+def test_a_session_ends_at_the_first_look_that_settles_it():
+    case, known = Case(identical(), FLOOR), Noise()
+
+    def ended(*rounds):
+        turns = np.repeat(np.array(rounds)[:, None], MOST_TURNS, axis=1)
+        session = Session({case: turns}, (8, 12), {case.load: known})
+        session.run()
+        return session.judged[case].verdict, session.judged[case].rounds
+
+    assert ended(*[0.3] * 12) == (Verdict.PASS, 3)
+    assert ended(*[-0.3] * 12) == (Verdict.FAIL, 8)
+    assert ended(-0.4, *[0.3] * 11) == (Verdict.PASS, 12)
+    assert ended(*[-0.3, 0.3] * 6) == (Verdict.INCONCLUSIVE, 12)
+
+
+def test_the_command_prints_all_tables(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["simulation", "2"])
+    simulation.main()
+    told = capsys.readouterr().out
+    rows = len(MACHINES) * (len(LOOKS) + 3) + len(simulation.kinds()) + len(simulation.PARTS)
+    assert told.count("\n| ") == rows + 6
+    assert "nan" not in told

@@ -1,0 +1,258 @@
+"""What takes longer, and whose fault it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from hvdperf.judge.attribution import Blame, memory_blame, of_steps, start_blame, steps_blame
+from hvdperf.measure.records import Block, Launch
+from hvdperf.plan.arms import BlockKind
+from tests.support.rounds import HOROVOD_2, launch, run_report
+
+STEPS = 10
+# Fewer bound nothing.
+ROUNDS = 6
+
+
+class Rank(NamedTuple):
+    """What a step of it consists of, in seconds."""
+
+    between: float = 0.0001
+    waiting: float = 0.0004
+    computing: float = 0.014
+    exchanging: float = 0.004
+
+    def report(self, kind: BlockKind) -> dict[str, Any]:
+        inside = self.computing + (self.exchanging if kind is BlockKind.FULL else 0.0)
+        step = self.between + self.waiting + inside
+        return {
+            "seconds": STEPS * step,
+            "step_seconds": [step] * STEPS,
+            "input_seconds": [self.waiting] * STEPS,
+            "inside_seconds": STEPS * inside,
+        }
+
+
+def launched(ranks: Sequence[Rank], kinds: Sequence[BlockKind] = (BlockKind.FULL,)) -> Launch:
+    made: Launch = launch(HOROVOD_2, {})
+    made.blocks = [
+        Block(kind, turn, STEPS, [rank.report(kind) for rank in ranks])
+        for turn in range(3)
+        for kind in kinds
+    ]
+    return made
+
+
+BOTH = (BlockKind.FULL, BlockKind.LOCAL)
+USUAL = [Rank(), Rank()]
+
+
+def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Blame:
+    return steps_blame([(launched(ranks, kinds), launched(USUAL, kinds))] * ROUNDS)
+
+
+def test_the_terms_of_a_step_add_up_to_it():
+    (first, second) = of_steps(launched(USUAL, BOTH), BlockKind.FULL, told_apart=True)
+    assert first == second
+    assert first == pytest.approx(
+        {
+            "between steps": 0.0001,
+            "input wait": 0.0004,
+            "compute": 0.014,
+            "exposed communication": 0.004,
+        }
+    )
+    (told, _) = of_steps(launched(USUAL), BlockKind.FULL, told_apart=False)
+    assert told["compute"] == 0
+    assert sum(told.values()) == pytest.approx(sum(first.values()))
+
+
+@pytest.mark.parametrize("kinds", [BOTH, BOTH[:1]])
+def test_who_is_late_is_at_fault_and_not_those_that_wait(kinds):
+    # 18.5 ms a step, and 2 ms more of it, for which rank 0 waits in its exchange.
+    found = blame(Rank(exchanging=0.006), Rank(between=0.0021), kinds=kinds)
+    assert (found.term, found.rank) == ("between steps", 1)
+    assert found.share == pytest.approx(0.002 / 0.0185)
+    assert str(found) == "between steps of rank 1 (+11 %)"
+    assert blame(Rank(waiting=0.003), Rank(exchanging=0.0066), kinds=kinds).term == "input wait"
+    assert blame(Rank(waiting=0.003), Rank(exchanging=0.0066), kinds=kinds).rank == 0
+
+
+def test_a_rank_that_computes_longer_is_at_fault_although_its_exchange_takes_longer_too():
+    found = blame(Rank(exchanging=0.020), Rank(computing=0.026, exchanging=0.008))
+    assert (found.term, found.rank) == ("compute", 1)
+
+
+def test_what_takes_longer_on_all_ranks_is_nobodys_own():
+    found = blame(Rank(exchanging=0.007), Rank(exchanging=0.0072, computing=0.0142))
+    assert (found.term, found.rank) == ("exposed communication", None)
+    assert str(found) == "exposed communication of all ranks (+16 %)"
+    assert blame(Rank(computing=0.02), Rank(computing=0.0201)).term == "compute"
+
+
+def test_where_nothing_takes_longer_nobody_is_named():
+    assert blame(*USUAL) == Blame()
+    assert blame(Rank(computing=0.0141), Rank(computing=0.0139)) == Blame()
+    assert str(Blame()) == "what these rounds do not tell"
+
+
+def test_what_only_one_of_both_tells_apart_is_not():
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)])
+    found = steps_blame([(late, launched(USUAL, BOTH))] * ROUNDS)
+    assert (found.term, found.rank) == ("between steps", 1)
+    assert steps_blame([(launched(USUAL), launched(USUAL, BOTH))]) == Blame()
+
+
+def test_steps_of_a_divided_batch_have_terms_of_their_own():
+    kinds = (*BOTH, BlockKind.SPLIT)
+    late, alike = launched([Rank(), Rank(between=0.0021)], kinds), launched(USUAL, kinds)
+    # What blocks of a whole batch say of another kind is not held against them.
+    late.blocks = [
+        block if block.kind is BlockKind.SPLIT else usual
+        for block, usual in zip(late.blocks, alike.blocks, strict=True)
+    ]
+    assert steps_blame([(late, alike)] * ROUNDS) == Blame()
+    found = steps_blame([(late, alike)] * ROUNDS, BlockKind.SPLIT)
+    assert (found.term, found.rank) == ("between steps", 1)
+    longer = launched([Rank(computing=0.016)] * 2, kinds)
+    found = steps_blame([(longer, alike)] * ROUNDS, BlockKind.SPLIT)
+    assert (found.term, found.rank) == ("compute or communication", None)
+
+
+def test_steps_that_exchange_nothing_take_longer_to_compute():
+    slower = launched([Rank(computing=0.016, exchanging=0.002)] * 2, BOTH)
+    found = steps_blame([(slower, launched(USUAL, BOTH))] * ROUNDS, BlockKind.LOCAL)
+    assert (found.term, found.rank) == ("compute", None)
+    assert found.share == pytest.approx(0.002 / 0.0145)
+
+
+def test_a_round_in_which_the_machine_was_disturbed_changes_nothing():
+    usual = launched(USUAL, BOTH)
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH)
+    disturbed = launched([Rank(computing=0.030), Rank(exchanging=0.020)], BOTH)
+    found = steps_blame([(late, usual)] * 5 + [(disturbed, usual)] + [(late, usual)] * 6)
+    assert (found.term, found.rank) == ("between steps", 1)
+    assert steps_blame([]) == Blame()
+
+
+def test_who_is_ahead_of_the_others_by_chance_is_not_named():
+    usual = launched(USUAL, BOTH)
+    # In the typical round rank 0 computes 4 % of a step longer than rank 1, and in others rank 1.
+    by_chance = [
+        (
+            launched([Rank(exchanging=0.005, computing=0.014 + own), Rank(exchanging=0.005)], BOTH),
+            usual,
+        )
+        for own in (0.002, 0.0008, 0.0009, -0.003, 0.0008, 0.002, 0.0009, -0.004)
+    ]
+    found = steps_blame(by_chance)
+    assert (found.term, found.rank) == ("exposed communication", None)
+    late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH)
+    few = steps_blame([(late, usual)] * (ROUNDS - 1))
+    assert few.rank is None
+
+
+def test_who_takes_as_long_as_ever_is_not_named_where_others_are_done_sooner():
+    # What slows the exchange may leave a rank more of its cores: rank 0 computes 11 % of a step
+    # less, and rank 1 as long as before.
+    found = blame(Rank(computing=0.012, exchanging=0.012), Rank(exchanging=0.010))
+    assert (found.term, found.rank) == ("exposed communication", None)
+
+
+def test_of_a_start_the_rank_is_named_whose_phase_takes_longest():
+    slow, usual = launch(HOROVOD_2, {}), launch(HOROVOD_2, {})
+    assert start_blame("trace", [(slow, usual)]) == Blame()
+    first, second = slow.startup_seconds
+    slow.startup_seconds = [first, {**second, "trace": 3.0}]
+    found = start_blame("trace", [(slow, usual)] * ROUNDS)
+    assert (found.term, found.rank) == ("trace", 1)
+    assert found.share == pytest.approx(0.2)
+    assert start_blame("broadcast", [(slow, usual)]) == Blame()
+
+
+def starting(*seconds: float) -> Launch:
+    """Whose ranks take so long over their trace."""
+    made: Launch = launch(HOROVOD_2, {})
+    ranks = zip(made.startup_seconds, seconds, strict=True)
+    made.startup_seconds = [{**rank, "trace": own} for rank, own in ranks]
+    return made
+
+
+def test_of_a_start_that_takes_longer_on_all_ranks_none_is_named():
+    found = start_blame("trace", [(starting(1.15, 1.151), starting(1.0, 1.0))] * ROUNDS)
+    assert (found.term, found.rank) == ("trace", None)
+    assert found.share == pytest.approx(0.15)
+    # Rank 1 always takes longer; that it does so by as much more says nothing of it.
+    found = start_blame("trace", [(starting(1.15, 1.38), starting(1.0, 1.2))] * ROUNDS)
+    assert (found.term, found.rank) == ("trace", None)
+
+
+def test_what_the_ranks_of_a_launch_have_in_common_is_not_their_own():
+    usual = starting(1.0, 1.0)
+    barely = starting(1.0, 1.01)
+    disturbed = (starting(1.8, 2.0), usual), (barely, usual), (starting(1.1, 1.25), usual)
+    found = start_blame("trace", disturbed * 4)
+    assert (found.term, found.rank) == ("trace", 1)
+
+
+# Of 16 starts on a disturbed machine, with rank 1 half as long again in every second one: what each
+# rank took over its trace, and took where nothing was planted.
+DISTURBED = [
+    ((0.84, 1.62), (0.88, 0.88)),
+    ((0.89, 1.51), (0.88, 0.94)),
+    ((1.27, 1.54), (1.44, 1.30)),
+    ((1.41, 1.51), (1.16, 1.18)),
+    ((1.25, 1.53), (1.08, 1.38)),
+    ((1.42, 2.01), (1.24, 1.38)),
+    ((1.32, 1.43), (0.86, 1.06)),
+    ((1.22, 1.92), (1.39, 1.41)),
+]
+
+
+def test_two_starts_of_a_round_have_no_more_in_common_than_any_two():
+    pairs = [(starting(*planted), starting(*usual)) for planted, usual in DISTURBED]
+    found = start_blame("trace", pairs)
+    assert (found.term, found.rank) == ("trace", 1)
+    others = [usual for _, usual in pairs]
+    again = [(planted, usual) for (planted, _), usual in zip(pairs, reversed(others), strict=True)]
+    assert start_blame("trace", again) == found
+
+
+def test_all_ranks_are_named_only_if_each_surely_takes_longer():
+    # Rank 0 does so in half of them, and less than it did in the others.
+    pairs = [
+        (starting(first, 1.3), starting(1.0 + 0.001 * number, 1.0))
+        for number, first in enumerate((1.3, 1.35, 1.4, 1.32, 0.9, 0.91, 1.31, 1.3, 0.92, 0.93))
+    ]
+    assert start_blame("trace", pairs) == Blame()
+    assert start_blame("trace", pairs[:4] * 2).rank is None
+    assert start_blame("trace", pairs[:4] * 2).share == pytest.approx(0.3, abs=0.02)
+
+
+def grown(*growth: int) -> Launch:
+    """Whose ranks hold so many bytes more after each of 25 steps."""
+    made: Launch = launch(HOROVOD_2, {})
+    made.run = [
+        {
+            **run_report(),
+            "memory": [[step, 1_000_000_000 + own * step] for step in range(25, 400, 25)],
+        }
+        for own in growth
+    ]
+    return made
+
+
+def test_of_memory_the_rank_is_named_that_grows_by_itself():
+    found = memory_blame([grown(0, 1_000_000)] * ROUNDS)
+    assert (found.term, found.rank) == ("memory", 1)
+    found = memory_blame([grown(1_000_000, 1_000_000)] * ROUNDS)
+    assert (found.term, found.rank) == ("memory", None)
+    assert found.share > 0.1
+
+
+def test_who_does_not_grow_is_not_blamed():
+    assert memory_blame([grown(0, 0)]) == Blame()
+    assert memory_blame([]) == Blame()

@@ -1,0 +1,177 @@
+"""What is planted, and what is then said of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from hvdperf.judge.attribution import Blame, blamed
+from hvdperf.judge.detection import Noticed, noticed, on_trial
+from hvdperf.judge.time_breakdown import TERMS
+from hvdperf.plan import questions
+from hvdperf.plan.arms import TWIN, Arm, Question
+from hvdperf.plan.fault_cases import TRIALS, trial_of
+from hvdperf.stats import Interval
+from hvdperf.verdict import Floor, Judgement, Verdict
+from hvdperf.worker.protocol import STARTUP
+from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round, run_report
+
+TRIED = {c.candidate.arm.planted: c for c in questions.trials(WORKLOAD, 2)}
+RULE = Floor(0.98, 0.95)
+FIGURE = Interval(0.9, 0.89, 0.91, 0.025, 6)
+
+
+def called(verdict: Verdict, reason: str = "") -> Judgement:
+    return Judgement(verdict, FIGURE, RULE, 6, reason)
+
+
+def test_every_name_of_a_trial_fits_the_summary():
+    assert max(map(len, TRIALS)) <= 6
+
+
+def test_every_trial_is_asked_of_an_arm_against_itself():
+    assert list(TRIED) == list(TRIALS)
+    for name, comparison in TRIED.items():
+        assert comparison.candidate.arm == replace(HOROVOD_2, planted=name)
+        assert comparison.name == f"trust[{name}-resnet_50_s-np2]"
+        assert comparison.is_trial
+        assert trial_of(comparison) is TRIALS[name]
+        assert comparison.tolerance is None
+        if comparison.question is not Question.MEMORY:
+            assert comparison.is_against
+            assert comparison.reference.arm == HOROVOD_2
+    (alone,) = questions.trials(WORKLOAD, 1)
+    assert alone.candidate.arm.planted == TWIN
+
+
+def test_every_trial_can_be_planted_and_blamed_on_something_that_there_is():
+    for trial in TRIALS.values():
+        assert (trial.planted is None) == (trial.verdict is Verdict.PASS)
+        assert trial.term in ("", "memory", *TERMS, *STARTUP)
+        assert bool(trial.term) == (trial.verdict is Verdict.FAIL)
+        assert bool(trial.says) == (trial.verdict is Verdict.INVALID)
+        if trial.planted is not None and trial.rank is not None:
+            assert trial.planted.rank == trial.rank
+
+
+def test_two_groups_of_one_arm_are_no_trial():
+    same = questions.same(WORKLOAD, 2)
+    assert trial_of(same) is None
+    assert same.name == "same[resnet_50_s-np2]"
+    assert same.candidate.arm.label == "horovod@2+twin"
+    assert same.reference.arm == HOROVOD_2
+    assert questions.against(same) is None
+    assert all(questions.against(each) is None for each in TRIED.values())
+
+
+SLOW = Noticed(Verdict.FAIL, Blame("between steps", 1, 0.1))
+
+
+def test_a_fault_is_to_be_called_and_blamed():
+    judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), SLOW)
+    assert judged.verdict is Verdict.PASS
+    assert judged.reason == (
+        "planted slow:rank=1,factor=1.10: FAIL, for between steps of rank 1 (+10 %)"
+    )
+
+
+@pytest.mark.parametrize(
+    "blame", [Blame(), Blame("between steps", 0, 0.1), Blame("compute", 1, 0.1)]
+)
+def test_blamed_on_someone_or_something_else_is_not_enough(blame):
+    judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), Noticed(Verdict.FAIL, blame))
+    assert judged.verdict is Verdict.FAIL
+    assert str(blame) in judged.reason
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INVALID])
+def test_called_otherwise_is_not_enough(verdict):
+    judged = on_trial(TRIALS["slow10"], called(verdict, "so"), Noticed(verdict, Blame()))
+    assert judged.verdict is Verdict.FAIL
+    assert judged.reason == f"planted slow:rank=1,factor=1.10: {verdict.value}, and not FAIL (so)"
+
+
+@pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED])
+@pytest.mark.parametrize("trial", ["slow5", "twin"])
+def test_what_is_open_stays_open(trial, verdict):
+    open_ = called(verdict, "so")
+    assert on_trial(TRIALS[trial], open_, Noticed(verdict, Blame())) == open_
+
+
+@pytest.mark.parametrize(
+    ("trial", "reason", "verdict"),
+    [
+        ("data", "net horovod@2+data: rank 1 reads other data: 6", Verdict.PASS),
+        ("data", "net horovod@2+data: rank 0 reads other data: 6", Verdict.FAIL),
+        ("data", "net horovod@2: rank 1 reads other data: 6", Verdict.FAIL),
+        ("skip", "net horovod@2+skip: replicas differ: of 0", Verdict.PASS),
+        ("skip", "net horovod@2+skip: the framework saw world size [1]", Verdict.FAIL),
+        ("skip", "net horovod@2: replicas differ: of 0", Verdict.FAIL),
+    ],
+)
+def test_an_invalid_launch_is_to_say_what_was_planted(trial, reason, verdict):
+    found = Noticed(Verdict.INVALID, Blame())
+    assert on_trial(TRIALS[trial], called(Verdict.INVALID, reason), found).verdict is verdict
+
+
+def test_a_round_that_is_not_invalid_was_not_noticed():
+    found = Noticed(Verdict.INCONCLUSIVE, Blame())
+    sound = called(Verdict.INCONCLUSIVE, "too noisy")
+    assert on_trial(TRIALS["skip"], sound, found).verdict is Verdict.FAIL
+    none_yet = replace(sound, rounds=0)
+    assert on_trial(TRIALS["skip"], none_yet, found) == none_yet
+
+
+def test_nothing_is_to_be_called_nothing():
+    nothing = TRIALS[TWIN]
+    assert on_trial(nothing, called(Verdict.PASS), Noticed(Verdict.PASS, Blame())).verdict is (
+        Verdict.PASS
+    )
+    alarm = on_trial(nothing, called(Verdict.FAIL), SLOW)
+    assert alarm.verdict is Verdict.FAIL
+    assert alarm.reason == "planted nothing: FAIL, and not PASS"
+
+
+def rounds_of(comparison, count=6):
+    return tuple(one_round(comparison, 0.9, number) for number in range(count))
+
+
+def test_blame_is_laid_only_where_something_takes_longer():
+    comparison = TRIED["slow10"]
+    measured = rounds_of(comparison)
+    assert noticed(comparison, called(Verdict.PASS), measured).blame == Blame()
+    # Slower on all ranks alike.
+    found = noticed(comparison, called(Verdict.FAIL), measured)
+    assert (found.blame.term, found.blame.rank) == ("compute or communication", None)
+
+
+def test_a_start_is_blamed_by_its_phase():
+    comparison = TRIED["trace"]
+    measured = rounds_of(comparison)
+    for each in measured:
+        each.launches[comparison.candidate.arm].startup_seconds[1]["trace"] *= 1.15
+    found = blamed(comparison, measured)
+    assert (found.term, found.rank) == ("trace", 1)
+    assert found.share == pytest.approx(0.15)
+
+
+def test_who_grows_most_is_blamed_for_memory():
+    comparison = TRIED["leak"]
+    measured = rounds_of(comparison)
+    for each in measured:
+        reports = [run_report(), run_report()]
+        for rank, report in enumerate(reports):
+            report["memory"] = [
+                [step, int(1e9 * math.exp(0.0001 * rank * step))] for step in range(25, 400, 25)
+            ]
+        each.launches[comparison.candidate.arm].run = reports
+    found = blamed(comparison, measured)
+    assert (found.term, found.rank) == ("memory", 1)
+    assert found.share == pytest.approx(0.1, rel=0.01)
+
+
+def test_arms_that_something_is_planted_into_have_names_of_their_own():
+    labels = {Arm(WORKLOAD, HOROVOD_2.strategy, 2, planted=name).label for name in ("", *TRIALS)}
+    assert len(labels) == 1 + len(TRIALS)

@@ -1,0 +1,521 @@
+"""Sessions whose rounds are made up: what is said of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hvdperf.measure.records import Launch
+from hvdperf.plan.arms import Sampling, Schedule
+from hvdperf.plan.questions import (
+    against,
+    communication,
+    fixed_epochs,
+    memory,
+    same,
+    startup,
+    strong_scaling,
+    sweep,
+    wall_time,
+    weak_scaling,
+)
+from hvdperf.plan.thresholds import Line
+from hvdperf.verdict import Band, Ceiling, Floor, Verdict
+from tests.support.marked import marked
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+    evidence_report,
+    run_report,
+)
+from tests.support.sessions import (
+    ALL,
+    BOUND,
+    CEILINGS,
+    COMMUNICATION,
+    FIRST_LOOK,
+    GRADIENTS_OF,
+    LINES,
+    OTHER,
+    PARITY,
+    STRONG,
+    TRIALS,
+    WEAK,
+    exchanged,
+    noisy,
+    restless,
+    struck,
+    verdicts,
+)
+
+# What is judged -------------------------------------------------------------------------------
+
+
+def test_replicas_that_share_a_core_are_judged_by_communication_alone(stage):
+    stage.cores = 1
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes) == {
+        WEAK: Verdict.NOT_JUDGED,
+        STRONG: Verdict.NOT_JUDGED,
+        COMMUNICATION: Verdict.PASS,
+        PARITY: Verdict.NOT_JUDGED,
+    }
+    assert outcomes[WEAK].judgement.figure is not None
+    assert outcomes[WEAK].judgement.rounds == 1
+    assert outcomes[STRONG].judgement.figure is None
+    *judged, shown = stage.script.launched
+    assert judged == [[HOROVOD_2]] * FIRST_LOOK
+    assert set(shown) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
+    assert stage.script.turns[-1] == 2
+
+
+def test_a_profile_may_name_whose_communication_is_judged_where_replicas_share_a_core(stage):
+    stage.oversubscribed = (OTHER.model,)
+    assert verdicts(stage.measure(COMMUNICATION)) == {COMMUNICATION: Verdict.PASS}
+    stage.cores = 1
+    shown = stage.measure(COMMUNICATION)[COMMUNICATION]
+    assert shown.judgement.verdict is Verdict.NOT_JUDGED
+    assert shown.judgement.figure is not None
+    other = communication(OTHER, 2)
+    assert verdicts(stage.measure(other)) == {other: Verdict.PASS}
+
+
+def test_a_start_up_is_judged_from_launches_of_its_own(stage):
+    stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(2.0)),)
+    outcomes = stage.measure(*startup(WORKLOAD, 2))
+    # Those of tests/support/rounds.py: a trace of 2.5 s and 54 tensors, a first step of 1.1 s.
+    assert {o.comparison.question.phase: o.judgement.verdict for o in outcomes.values()} == {
+        "init": Verdict.PASS,
+        "trace": Verdict.PASS,
+        "first step": Verdict.PASS,
+        "broadcast": Verdict.PASS,
+    }
+    figures = {o.comparison.question.phase: o.judgement.figure for o in outcomes.values()}
+    assert figures["trace"].estimate == pytest.approx(2.5 / 54)
+    assert stage.script.schedules == {Schedule.FRESH}
+    assert stage.script.launched == [[HOROVOD_2]] * FIRST_LOOK
+
+
+def test_a_start_up_above_its_ceiling_fails(stage):
+    stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(1.0)),)
+    words = {c.question.phase: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()}
+    assert words["first step"] is Verdict.FAIL
+    assert words["init"] is Verdict.PASS
+
+
+def trained(loss: Callable[[Launch], float], growth: float = 0.0) -> Callable[[Launch], None]:
+    """Gives every launch a run that ends with such a validation loss."""
+
+    def train(launched: Launch) -> None:
+        arm = launched.arm
+        report = run_report(samples=100 * arm.workload.batch, loss=loss(launched), growth=growth)
+        launched.run = [report] * arm.processes
+
+    return train
+
+
+def test_trainings_that_end_alike_are_equivalent(stage):
+    stage.lines = (Line(("convergence_*", "*", "*", "*"), Band(0.9, 1.1)),)
+    asked = [c for c in fixed_epochs(WORKLOAD, 2) if c.variant == "loss-single"]
+    stage.script.spoil = trained(lambda launched: 1.0 + 0.01 * launched.round)
+    (outcome,) = stage.measure(*asked).values()
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert outcome.judgement.figure.alpha == 0.05
+    assert stage.script.schedules == {Schedule.FRESH}
+
+
+def test_a_training_that_ends_worse_fails(stage):
+    stage.lines = (Line(("convergence_*", "*", "*", "*"), Band(0.9, 1.1)),)
+    asked = [c for c in fixed_epochs(WORKLOAD, 2) if c.variant == "loss-single"]
+    stage.script.spoil = trained(lambda launched: 1.3 if launched.arm.world_size == 2 else 1.0)
+    assert set(verdicts(stage.measure(*asked)).values()) == {Verdict.FAIL}
+
+
+def test_a_rank_that_grows_fails(stage):
+    stage.lines = (Line(("memory", "*", "*", "*"), Ceiling(1.02, unit="")),)
+    asked = memory(WORKLOAD, 2)
+    stage.script.spoil = trained(lambda launched: 1.0, growth=5e4)
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.FAIL}
+    stage.script.spoil = trained(lambda launched: 1.0)
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
+
+
+def test_what_is_no_speed_is_judged_where_replicas_share_a_core_too(stage):
+    stage.cores = 1
+    stage.lines = (Line(("memory", "*", "*", "*"), Ceiling(1.02, unit="")),)
+    stage.script.spoil = trained(lambda launched: 1.0)
+    asked = memory(WORKLOAD, 2)
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
+
+
+# Collective operations ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", [sweep(WORKLOAD, 2)[2], GRADIENTS_OF, BOUND], ids=str)
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.2, Verdict.PASS), (8.0, Verdict.FAIL)])
+def test_time_through_horovod_is_held_against_a_ceiling(stage, asked, ratio, verdict):
+    stage.lines = CEILINGS
+    stage.script.spoil = exchanged(asked, ratio)
+    (outcome,) = stage.measure(asked).values()
+    assert outcome.judgement.verdict is verdict
+    assert outcome.judgement.figure.estimate == pytest.approx(ratio)
+    assert stage.script.schedules == {Schedule.ALTERNATE}
+
+
+def test_wrong_numbers_are_invalid_at_once(stage):
+    stage.lines = CEILINGS
+    wrong = "number 0 is 3 instead of 2"
+    stage.script.spoil = exchanged(GRADIENTS_OF, 1.2, problem=wrong)
+    (outcome,) = stage.measure(GRADIENTS_OF).values()
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert wrong in outcome.judgement.reason
+    assert len(stage.script.launched) == 1
+
+
+def test_another_mpi_is_no_transport_to_compare_with(stage):
+    stage.lines = CEILINGS
+    stage.script.spoil = exchanged(GRADIENTS_OF, 1.2, library="MPICH 4.2")
+    (outcome,) = stage.measure(GRADIENTS_OF).values()
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "mpi4py over MPICH 4.2 and Open MPI v4.1.8" in outcome.judgement.reason
+
+
+def test_a_step_faster_than_its_longer_part_is_invalid(stage):
+    stage.lines = CEILINGS
+    # 28 of 40 ms, and computing alone takes 30: that is noise. 26 is not.
+    stage.script.spoil = exchanged(BOUND, 0.72)
+    assert verdicts(stage.measure(BOUND)) == {BOUND: Verdict.PASS}
+    stage.script.spoil = exchanged(BOUND, 0.65)
+    (outcome,) = stage.measure(BOUND).values()
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "a step takes 0.867 of its longer part" in outcome.judgement.reason
+
+
+def test_where_replicas_share_a_core_a_bound_is_neither_judged_nor_invalid(stage):
+    stage.lines, stage.cores = CEILINGS, 1
+    stage.script.spoil = exchanged(BOUND, 0.1)
+    (outcome,) = stage.measure(BOUND).values()
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.judgement.reason == "more replicas than cores or devices"
+
+
+def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
+    stage.lines, stage.gpus = CEILINGS, ("GPU-0", "GPU-1")
+    stage.script.spoil = exchanged(GRADIENTS_OF, 3.0)
+    (outcome,) = stage.measure(GRADIENTS_OF).values()
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.judgement.reason.endswith("the bare transport what is in host memory")
+    assert outcome.judgement.figure.estimate == pytest.approx(3.0)
+
+
+# Against another stack ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ratio", "verdict"),
+    [(1.0, Verdict.PASS), (0.93, Verdict.FAIL), (0.958, Verdict.INCONCLUSIVE)],
+)
+def test_another_stack_is_held_against_margins_that_need_no_threshold(stage, ratio, verdict):
+    asked = against(WEAK)
+    assert asked is not None
+    stage.script.speed = noisy(ratio, 0.04)
+    stage.sampling = Sampling(looks=(8,), early=False)
+    stage.lines = ()
+    outcome = stage.measure(asked)[asked]
+    assert outcome.judgement.verdict is verdict
+    assert outcome.judgement.rule == Floor(fail_below=0.98, pass_from=0.95)
+    assert outcome.judgement.figure.estimate == pytest.approx(ratio, rel=0.01)
+
+
+def between_steps_of_rank_1(launched: Any) -> None:
+    """A tenth of its step, under the session's own stack."""
+    for block in launched.blocks if not launched.arm.stack else ():
+        block.ranks[1]["inside_seconds"] *= 0.9
+
+
+def nowhere(launched: Any) -> None:
+    """Blocks last longer, and the steps in them do not."""
+    for block in launched.blocks if not launched.arm.stack else ():
+        for rank in block.ranks:
+            rank["step_seconds"] = [0.9 * seconds for seconds in rank["step_seconds"]]
+            rank["inside_seconds"] *= 0.9
+
+
+@pytest.mark.parametrize(
+    ("ask", "spoil", "said"),
+    [
+        (weak_scaling, nowhere, "for what these rounds do not tell"),
+        (weak_scaling, None, "for compute or communication of all ranks (+10 %)"),
+        (weak_scaling, between_steps_of_rank_1, "for between steps of rank 1 (+10 %)"),
+        # Its blocks divide a batch: of those there are none that tell terms apart.
+        (strong_scaling, None, "for compute or communication of all ranks (+10 %)"),
+        (strong_scaling, between_steps_of_rank_1, "for between steps of rank 1 (+10 %)"),
+        # Its blocks exchange nothing.
+        (communication, None, "for compute of all ranks (+10 %)"),
+    ],
+)
+def test_what_is_slower_than_under_the_other_stack_is_told_with_its_cause(stage, ask, spoil, said):
+    asked = against(ask(WORKLOAD, 2))
+    assert asked is not None
+    stage.script.speed = struck(asked.candidate.arm, 0.9)
+    stage.script.spoil = spoil or stage.script.spoil
+    judgement = stage.measure(asked)[asked].judgement
+    assert (judgement.verdict, judgement.reason) == (Verdict.FAIL, said)
+
+
+def test_so_is_a_start(stage):
+    asked = [against(each) for each in startup(WORKLOAD, 2)]
+    trace = next(each for each in asked if each is not None and each.question.phase == "trace")
+
+    def longer(launched: Any) -> None:
+        for rank in launched.startup_seconds if not launched.arm.stack else ():
+            rank["trace"] *= 1.2
+
+    stage.script.spoil = longer
+    judgement = stage.measure(trace)[trace].judgement
+    assert judgement.verdict is Verdict.FAIL
+    assert judgement.reason == "for trace of all ranks (+20 %)"
+
+
+# Wall time -------------------------------------------------------------------------------------
+
+WALL_WEAK, WALL_STRONG = wall_time(WORKLOAD, 2)
+WALL_LINES = (Line(("wall_*", "*", "*", "*"), Floor.at(0.8)),)
+
+
+def accounted_for(**of_two: Any) -> Callable[[Launch], None]:
+    """Launches with a ledger; of_two: of those with two replicas."""
+
+    def spoil(launched: Launch) -> None:
+        own = marked(launched.arm, launched.round, **(of_two if launched.arm == HOROVOD_2 else {}))
+        for name in ("startup_seconds", "blocks", "run", "marks", "met_run", "timeline"):
+            setattr(launched, name, getattr(own, name))
+
+    return spoil
+
+
+def test_a_case_on_wall_time_has_its_account(stage):
+    stage.script.spoil, stage.lines = accounted_for(exchange=0.001), WALL_LINES
+    outcome = stage.measure(WALL_WEAK)[WALL_WEAK]
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert outcome.account is not None
+    assert outcome.account.efficiency.estimate == pytest.approx(0.95)
+    assert stage.script.schedules == {Schedule.FRESH}
+
+
+def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
+    """3.5 s fixed, 0.8 s of steps: two replicas cannot be done in 0.8 / 2 of the time."""
+    stage.script.spoil, stage.lines = accounted_for(), WALL_LINES
+    outcomes = stage.measure(WALL_WEAK, WALL_STRONG)
+    assert outcomes[WALL_WEAK].judgement.verdict is Verdict.PASS
+    refused = outcomes[WALL_STRONG]
+    assert refused.judgement.verdict is Verdict.INCONCLUSIVE
+    assert "even perfect scaling would not reach 0.8; it takes 553 steps" in (
+        refused.judgement.reason
+    )
+    assert refused.judgement.figure.estimate == pytest.approx(0.55, abs=0.02)
+    assert refused.account is not None
+
+
+def test_a_ledger_that_does_not_close_is_no_evidence(stage):
+    stage.script.spoil, stage.lines = accounted_for(unexplained=1.0), WALL_LINES
+    outcome = stage.measure(WALL_WEAK)[WALL_WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "its ledger leaves 1.00 s of" in outcome.judgement.reason
+    assert outcome.account is None
+
+
+# Evidence -------------------------------------------------------------------------------------
+
+
+def test_bad_evidence_is_invalid_at_once(stage):
+    def spoil(launched: Launch) -> None:
+        if launched.arm == HOROVOD_2 and launched.round == 1:
+            launched.evidence = [evidence_report(digests=[digest]) for digest in "ab"]
+
+    stage.script.spoil = spoil
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "replicas differ" in outcome.judgement.reason
+    assert outcome.judgement.rounds == len(stage.script.launched) == 2
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0.0])
+def test_a_clock_that_reads_nonsense_is_invalid(stage, seconds):
+    def spoil(launched: Launch) -> None:
+        if launched.arm == HOROVOD_2:
+            first = launched.blocks[0]
+            ranks = [{**rank, "seconds": seconds} for rank in first.ranks]
+            launched.blocks[0] = replace(first, ranks=ranks)
+
+    stage.script.spoil = spoil
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert "not finite" in outcome.judgement.reason
+
+
+def test_a_missing_threshold_is_invalid_with_a_line_to_paste(stage):
+    stage.lines = ()
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert outcome.judgement.rounds == FIRST_LOOK
+    assert outcome.threshold_line == '"weak_scaling/resnet_50_s/np2/one-node" = 0.97'
+    assert outcome.judgement.reason == (
+        f"no threshold; add to cpu-made-up.toml: {outcome.threshold_line}"
+    )
+    assert outcome.judgement.figure is not None
+
+
+def test_strategies_that_train_alike_are_compared(stage):
+    # The tolerance is 1e-5 relative.
+    stage.script.trained = {HOROVOD_2: [1.0, 2.0], MIRRORED_2: [1.0, 2.00001]}
+    assert verdicts(stage.measure(PARITY)) == {PARITY: Verdict.PASS}
+
+
+def test_strategies_that_train_other_weights_are_not_compared(stage):
+    stage.script.trained = {HOROVOD_2: [1.0, 2.0], MIRRORED_2: [1.0, 2.1]}
+    outcomes = stage.measure(WEAK, PARITY)
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, PARITY: Verdict.INVALID}
+    assert outcomes[PARITY].judgement.reason.startswith(
+        "horovod@2 and mirrored@2 trained different weights: tensor a0 differs by 0.1"
+    )
+
+
+@pytest.mark.parametrize("arm", [HOROVOD_2, MIRRORED_2])
+def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm):
+    stage.script.digests = {arm: ["c0de", "dead"]}
+    outcome = stage.measure(PARITY)[PARITY]
+    assert outcome.judgement.verdict is Verdict.INVALID
+    assert f"{arm.name}: replicas differ after reproducible training" in outcome.judgement.reason
+
+
+# Trials ---------------------------------------------------------------------------------------
+
+SAME = same(WORKLOAD, 2)
+
+
+def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
+    slow = TRIALS["slow10"]
+    stage.script.speed = struck(slow.candidate.arm, 0.9)
+    outcome = stage.measure(slow)[slow]
+    # All ranks are slower here, and not rank 1.
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert outcome.noticed.called is Verdict.FAIL
+    said = "planted slow:rank=1,factor=1.10: FAIL, for compute or communication of all ranks"
+    assert outcome.judgement.reason.startswith(said)
+
+
+def test_what_is_planted_and_blamed_on_the_right_rank_has_passed(stage):
+    slow = TRIALS["slow10"]
+    stage.script.speed = struck(slow.candidate.arm, 0.9)
+
+    def waits(launched):
+        if launched.arm != slow.candidate.arm:
+            return
+        for block in launched.blocks:
+            # A tenth of its step is spent between steps by rank 1.
+            block.ranks[1]["inside_seconds"] *= 0.9
+
+    stage.script.spoil = waits
+    outcome = stage.measure(slow)[slow]
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert (outcome.noticed.blame.term, outcome.noticed.blame.rank) == ("between steps", 1)
+    assert outcome.judgement.rounds == FIRST_LOOK
+
+
+def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
+    other = TRIALS["data"]
+
+    def misread(launched):
+        if launched.arm == other.candidate.arm:
+            launched.evidence[1]["data"] = "other"
+
+    stage.script.spoil = misread
+    outcome = stage.measure(other)[other]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, 1)
+    assert outcome.noticed.called is Verdict.INVALID
+
+
+def test_nothing_is_planted_and_nothing_is_found(stage):
+    nothing = TRIALS["twin"]
+    outcomes = stage.measure(nothing)
+    assert verdicts(outcomes) == {nothing: Verdict.PASS}
+    stage.script.speed = struck(nothing.candidate.arm, 0.9)
+    assert verdicts(stage.measure(nothing)) == {nothing: Verdict.FAIL}, "a false alarm"
+
+
+def test_an_a_a_test_says_what_cannot_be_seen_and_is_neutral(stage):
+    stage.lines = (Line(("same", "*", "*", "*"), Band(0.9, 1.1)),)
+    stage.sampling = Sampling()
+    stage.script.spoil = restless
+    outcome = stage.measure(SAME)[SAME]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.NOT_JUDGED, 3)
+    said = r"two identical groups differ by [+-]\d+ % \(-\d+ to \+\d+\): changes below \d+ % cannot"
+    assert re.match(said, outcome.judgement.reason)
+
+
+def test_an_a_a_test_comes_along_with_what_is_undecided(stage):
+    stage.lines = (*LINES, Line(("same", "*", "*", "*"), Band(0.9, 1.1)))
+    outcomes = stage.measure(WEAK, SAME)
+    assert verdicts(outcomes) == {WEAK: Verdict.PASS, SAME: Verdict.NOT_JUDGED}
+    assert outcomes[SAME].judgement.rounds == outcomes[WEAK].judgement.rounds == FIRST_LOOK
+
+
+def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
+    stage.lines = (*LINES, Line(("same", "*", "*", "*"), Band(0.9, 1.1)))
+    # Weak scaling goes on past the first look, and the A/A test with it.
+    speed = noisy(0.9, 0.05)
+    twin = struck(SAME.candidate.arm, 1.3)
+    stage.script.speed = lambda side, number: (
+        twin(side, number) if side.arm == SAME.candidate.arm else speed(side, number)
+    )
+    outcome = stage.measure(WEAK, SAME)[SAME]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, FIRST_LOOK)
+    assert outcome.judgement.reason.startswith("two groups of the same arm differ")
+    assert outcome.noticed is None
+
+
+def test_what_is_invalid_by_its_figures_is_so_at_looks_only(stage):
+    # It would be so after 6 rounds.
+    stage.lines = CEILINGS
+    stage.script.spoil = exchanged(BOUND, 0.65)
+    outcome = stage.measure(BOUND)[BOUND]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, FIRST_LOOK)
+
+
+def test_what_a_launch_shows_by_itself_is_invalid_at_once(stage):
+    def apart(launched):
+        launched.evidence[-1]["digests"] = ["c0de", "0dd"]
+
+    stage.script.spoil = apart
+    for asked in (WEAK, TRIALS["slow10"]):
+        outcome = stage.measure(asked)[asked]
+        assert (outcome.called, outcome.judgement.rounds) == (Verdict.INVALID, 1)
+        assert len(stage.script.launched) == 1
+        stage.script.launched.clear()
+
+
+def test_what_is_planted_is_not_judged_on_gpus(stage):
+    stage.gpus = ("0", "1")
+    slow = TRIALS["slow10"]
+    outcome = stage.measure(slow)[slow]
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert "where the processor waits" in outcome.judgement.reason
+
+
+def test_a_trial_without_a_threshold_to_notice_it_by_is_not_judged(stage):
+    leak = TRIALS["leak"]
+
+    def grown(launched):
+        launched.run = [run_report(), run_report()]
+
+    stage.script.spoil = grown
+    outcome = stage.measure(leak)[leak]
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.threshold_line == "", "that of a fault is no threshold"

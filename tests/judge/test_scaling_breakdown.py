@@ -1,0 +1,114 @@
+"""The way from one speedup to the other, in figures and in words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hvdperf.judge.scaling_breakdown import account
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.questions import wall_time
+from hvdperf.session.terminal import wall_time as terminal
+from tests.support.marked import COMPUTE, WIRE, marked_round
+from tests.support.rounds import WORKLOAD
+
+WEAK, STRONG = wall_time(WORKLOAD, 2)
+
+
+def rounds(comparison, count=6, **candidate):
+    return [marked_round(comparison, number, **candidate) for number in range(count)]
+
+
+def test_the_factors_multiply_to_the_efficiency_by_speed():
+    found = account(WEAK, rounds(WEAK, late=[0.0, 0.004], exchange=0.003))
+    # 19 ms a step at 1; 19 and 23 ms without exchange, 26 ms with it.
+    assert found.contention.estimate == pytest.approx(19 / 21)
+    assert found.communication.estimate == pytest.approx(23 / 26)
+    assert found.balance.estimate == pytest.approx(21 / 23)
+    assert found.product.estimate == pytest.approx(19 / 26)
+    assert found.efficiency.estimate == pytest.approx(19 / 26, rel=1e-3)
+    assert found.late is not None
+    assert found.late.rank == 1
+
+
+def test_a_product_beside_the_interval_explains_nothing():
+    measured = rounds(WEAK, exchange=0.003)
+    assert account(WEAK, measured).product.estimate == pytest.approx(19 / 22)
+    for each in measured:
+        for block in each.launches[WEAK.candidate.arm].blocks:
+            for rank in block.ranks:
+                rank["seconds"] *= 1.2
+    assert not account(WEAK, measured).explained
+    assert "does not explain it" in words(WEAK, account(WEAK, measured))
+
+
+def test_terms_are_means_that_add_up():
+    found = account(STRONG, rounds(STRONG, exchange=0.003))
+    assert found.candidate.steps == 20
+    assert found.reference.steps == 40
+    assert found.candidate.fixed.a_seconds == pytest.approx(3.5)
+    assert found.candidate.terms["compute"] == pytest.approx(40 * COMPUTE)
+    whole = sum(found.reference.terms.values())
+    assert whole == pytest.approx(found.reference.wall_seconds)
+    left_out = 20 * 0.022
+    assert sum(found.candidate.terms.values()) - left_out == pytest.approx(
+        found.candidate.wall_seconds
+    )
+
+
+def test_who_is_late_in_most_rounds_is_named():
+    late, punctual = rounds(WEAK, 3, late=[0.01, 0.0]), rounds(WEAK, 2)
+    named = account(WEAK, [*late, *punctual]).late
+    assert named is not None
+    assert named.rank == 0
+    assert named.lag_seconds == pytest.approx(0.01)
+    assert named == account(WEAK, late).late_where_met
+    assert account(WEAK, [*late[:2], *punctual]).late is None
+
+
+def test_what_is_hidden_is_what_the_timeline_shows_and_the_steps_do_not():
+    assert account(WEAK, rounds(WEAK)).hidden_seconds == pytest.approx(WIRE)
+    assert account(WEAK, rounds(WEAK, exchange=0.003)).hidden_seconds == pytest.approx(WIRE - 0.003)
+    assert account(WEAK, rounds(WEAK, exchange=0.03)).hidden_seconds == 0
+    silent = rounds(WEAK)
+    for measured in silent:
+        measured.launches[WEAK.candidate.arm].timeline = []
+    assert account(WEAK, silent).hidden_seconds is None
+
+
+def test_a_rank_whose_steps_take_longer_is_named():
+    measured = rounds(WEAK)
+    for each in measured:
+        for block in each.launches[WEAK.candidate.arm].of_kind(BlockKind.LOCAL):
+            block.ranks[1]["seconds"] *= 1.3
+    found = account(WEAK, measured)
+    assert found.slowest == 1
+    assert "Rank 1 is slowest: its steps take 13 % longer" in words(WEAK, found)
+    assert "slowest" not in words(WEAK, account(WEAK, rounds(WEAK)))
+
+
+def test_the_words_fit_80_columns_and_hold_the_figures():
+    measured = rounds(STRONG, late=[0.0, 0.004], exchange=0.003, slow_first=0.5)
+    found = account(STRONG, measured)
+    text = words(STRONG, found)
+    assert "on 2 replicas, 40 steps divided:" in text
+    assert re.search(r"0\.\d\d by speed \(\d\d %\), 0\.\d\d by time \(\d\d %\)", text)
+    assert "s fixed: trace 2.0, first step 1.0, broadcast 0.5, slow first steps 0.5;" in text
+    assert "exposed communication" in text
+    assert "contention 0.905" in text
+    assert "Rank 1 keeps the others waiting: it is ready 4.0 ms after them (4.0 ms where" in text
+    assert "Data moves between ranks for 5.0 ms of a step, of which" in text
+    assert text.startswith(words(STRONG, found, briefly=True))
+
+
+def words(comparison, found, **how):
+    lines = terminal.lines(comparison, found, **how)
+    assert all(len(line) <= 80 for line in lines)
+    return re.sub(r"\s+", " ", " ".join(lines))
+
+
+def test_rounds_too_few_to_bound_a_factor_say_so():
+    found = account(WEAK, rounds(WEAK, count=2, exchange=0.003))
+    assert "contention 1.000 [-, -]" in words(WEAK, found)
+    assert "inf" not in words(WEAK, found)

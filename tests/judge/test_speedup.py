@@ -1,0 +1,94 @@
+"""The two speedups, the fixed cost that tells them apart, and runs that are too short."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hvdperf.judge.observations import observation, training
+from hvdperf.judge.speedup import (
+    by_speed,
+    by_time,
+    fit_fixed_cost,
+    fixed_cost,
+    refusal,
+    shortest_work,
+    steps_of_each,
+)
+from hvdperf.plan.questions import wall_time
+from tests.support.marked import APPLY, BETWEEN, COMPUTE, INPUT, marked, marked_round
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD
+
+WEAK, STRONG = wall_time(WORKLOAD, 2)
+FIXED_S = 3.5  # trace, first step and broadcast of tests.support.marked
+STEP_S = BETWEEN + INPUT + COMPUTE + APPLY
+
+
+def test_the_fixed_cost_is_what_two_lengths_of_a_run_have_in_common():
+    cost = fixed_cost(training(marked(HOROVOD_1, steps=100)))
+    assert cost.a_seconds == pytest.approx(FIXED_S)
+    assert cost.b_seconds == pytest.approx(STEP_S)
+
+
+def test_steps_that_are_slow_at_first_are_a_fixed_cost():
+    cost = fixed_cost(training(marked(HOROVOD_1, steps=100, slow_first=0.7)))
+    assert cost.a_seconds == pytest.approx(FIXED_S + 0.7)
+    assert cost.b_seconds == pytest.approx(STEP_S)
+
+
+def test_one_step_has_no_two_lengths():
+    with pytest.raises(ValueError, match="a run of 1 steps has no two lengths"):
+        fixed_cost(training(marked(HOROVOD_1, steps=1)))
+
+
+def test_speed_says_nothing_of_the_fixed_cost_and_time_does():
+    ours, theirs = training(marked(HOROVOD_2, steps=100)), training(marked(HOROVOD_1, steps=100))
+    assert by_speed(2, ours, theirs) == pytest.approx(2.0)
+    assert by_time(WEAK, ours, theirs) == pytest.approx(2.0)
+    work = 100 * STEP_S
+    assert by_time(STRONG, ours, theirs) == pytest.approx((FIXED_S + work) / (FIXED_S + work / 2))
+
+
+def test_the_observation_is_the_efficiency_by_time():
+    measured = marked_round(STRONG, exchange=0.003)
+    ratio = math.exp(observation(STRONG, measured))
+    work = 40 * STEP_S
+    expected = (FIXED_S + work) / (FIXED_S + 20 * (STEP_S + 0.003)) / 2
+    assert ratio == pytest.approx(expected)
+    weak = math.exp(observation(WEAK, measured))
+    assert weak == pytest.approx((FIXED_S + work) / (FIXED_S + 40 * (STEP_S + 0.003)))
+
+
+def test_steps_are_divided_so_that_none_is_left_out():
+    assert [steps_of_each(500, n) for n in (1, 2, 3, 32, 1000)] == [500, 250, 167, 16, 1]
+
+
+def test_below_the_shortest_work_perfect_scaling_misses_the_efficiency():
+    """W = a (n E - 1) / (1 - E), as of one fixed cost for both."""
+    for a, n, wanted in ((9.0, 32, 0.9), (2.5, 2, 0.6), (1.0, 8, 0.5)):
+        work = shortest_work(a, a, n, wanted)
+        assert work == pytest.approx(a * (n * wanted - 1) / (1 - wanted))
+        assert (a + work) / (n * (a + work / n)) == pytest.approx(wanted)
+    assert shortest_work(2.0, 2.0, 2, 0.5) == 0.0
+    assert shortest_work(2.0, 2.0, 2, 1.0) == math.inf
+
+
+def test_a_run_that_is_too_short_is_refused_with_the_length_it_needs():
+    ours, theirs = (training(marked(arm, steps=40)) for arm in (HOROVOD_2, HOROVOD_1))
+    needed = math.ceil(shortest_work(FIXED_S, FIXED_S, 2, 0.8) / STEP_S)
+    said = refusal(0.8, ours, theirs, world_size=2)
+    assert said.startswith("too short a run: of 3.9 s 3.5 s are fixed, so that even perfect")
+    assert f"it takes {needed} steps" in said
+    assert said.endswith("instead of 40")
+    long = [training(marked(arm, steps=needed)) for arm in (HOROVOD_2, HOROVOD_1)]
+    assert refusal(0.8, long[0], long[1], world_size=2) == ""
+    assert "too short a run, as any is" in refusal(1.0, ours, theirs, world_size=2)
+
+
+def test_a_fixed_cost_is_found_from_several_world_sizes():
+    sizes = [1, 2, 4, 8]
+    cost = fit_fixed_cost(sizes, [3 + 80 / n for n in sizes])
+    assert (cost.a_seconds, cost.b_seconds) == pytest.approx((3, 80))
+    with pytest.raises(ValueError, match="two world sizes or more"):
+        fit_fixed_cost([2, 2], [4.0, 4.1])

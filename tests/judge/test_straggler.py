@@ -1,0 +1,69 @@
+"""Who keeps the others waiting is named, with its lag; chance is not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from scipy.stats import binom
+
+from hvdperf.judge.straggler import CHANCE, beyond_chance, straggler, waits
+from tests.support.marked import step_marks
+
+
+@pytest.mark.parametrize("met", [False, True])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_that_is_late_is_named_with_its_lag(ranks, met):
+    late = [0.0] * ranks
+    late[1] = 0.05
+    rows = step_marks(100, late, met=met)
+    named = straggler(waits(rows, met), step_seconds=0.07)
+    assert named is not None
+    assert (named.rank, named.share) == (1, 1.0)
+    assert named.lag_seconds == pytest.approx(0.05)
+
+
+def test_the_others_wait_for_it_and_it_for_nobody():
+    waited = waits(step_marks(10, [0.0, 0.03, 0.01]), met=False)
+    assert [sum(own) for own in waited] == pytest.approx([0.3, 0.0, 0.2])
+    assert waits(step_marks(10, [0.0, 0.03, 0.01], met=True), met=True)[0] == pytest.approx(
+        [0.03] * 10
+    )
+
+
+def test_one_rank_waits_for_nobody():
+    assert straggler(waits(step_marks(10, [0.0]), met=False), 0.02) is None
+
+
+def test_who_is_last_by_chance_is_not_named():
+    noise = random.Random(1)
+    named = 0
+    for _ in range(1000):
+        steps = [[noise.gauss(0.01, 0.003) for _ in range(4)] for _ in range(100)]
+        waited = [[max(step) - step[rank] for step in steps] for rank in range(4)]
+        named += straggler(waited, step_seconds=0.02) is not None
+    assert named <= 10, "four ranks, each with a tail of 0.001"
+
+
+def test_a_lag_of_next_to_nothing_has_no_name():
+    waited = waits(step_marks(100, [0.0, 0.001]), met=False)
+    assert straggler(waited, step_seconds=0.1) is None
+    assert straggler(waited, step_seconds=0.02) is not None
+
+
+def test_a_rank_that_is_late_now_and_then_is_not_the_typical_one():
+    late = [step_marks(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
+    rows = [[step[rank][0] for step in late] for rank in (0, 1)]
+    assert straggler(waits(rows, met=False), step_seconds=0.02) is None
+
+
+@pytest.mark.parametrize("trials", [1, 12, 144, 5000])
+@pytest.mark.parametrize("ranks", [2, 3, 256])
+def test_chance_is_scipys_binomial_tail(trials, ranks):
+    for times in {0, 1, trials // ranks, trials // ranks + 1, trials // 2 + 50, trials}:
+        rare = binom.sf(times - 1, trials, 1 / ranks) <= CHANCE
+        assert beyond_chance(times, trials, ranks) == rare
+
+
+def test_one_rank_alone_is_last_by_no_chance():
+    assert not beyond_chance(1000, 1000, 1)

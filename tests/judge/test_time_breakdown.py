@@ -1,0 +1,187 @@
+"""Every second of a run has a term, and one that has none is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hvdperf.judge import validity
+from hvdperf.judge.observations import training
+from hvdperf.judge.time_breakdown import CLOSES_WITHIN, START, TERMS, disorder, ledger, wall_seconds
+from hvdperf.launch.timestamps import Marks
+from hvdperf.measure.records import Launch
+from hvdperf.worker.protocol import STARTUP, Phase
+from tests.support.marked import (
+    APPLY,
+    BETWEEN,
+    COMPUTE,
+    END_S,
+    INPUT,
+    LAUNCH_S,
+    SECONDS,
+    marked,
+    marks_of,
+)
+from tests.support.rounds import HOROVOD_1, HOROVOD_2
+
+
+def test_the_phases_are_those_of_a_rank():
+    assert tuple(phase.value for phase in (*STARTUP[1:], Phase.READY)) == START
+
+
+def test_every_second_has_its_term():
+    book = ledger(marked(HOROVOD_2, steps=40, exchange=0.003))
+    expected = {
+        "launch": LAUNCH_S,
+        **SECONDS,
+        "between steps": 40 * BETWEEN,
+        "input wait": 40 * INPUT,
+        "straggler wait": 0.0,
+        "compute": 40 * COMPUTE,
+        "apply": 40 * APPLY,
+        "exposed communication": 40 * 0.003,
+        "end": END_S,
+    }
+    assert list(book.terms) == list(TERMS)
+    assert book.terms == pytest.approx(expected, abs=1e-6)
+    assert sum(book.terms.values()) == pytest.approx(book.wall_seconds)
+    assert book.closes
+    assert book.late is None
+
+
+def test_what_the_session_asked_in_between_is_not_the_runs():
+    marks = marks_of(run_seconds=1.0, ranks=1)
+    everything = marks.ended_at - marks.launched_at
+    assert wall_seconds(marks) == pytest.approx(everything - 5.0)
+
+
+def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
+    book = ledger(marked(HOROVOD_2, late=[0.0, 0.05], exchange=0.003))
+    on_time, late = book.ranks
+    assert on_time["straggler wait"] == pytest.approx(40 * 0.05)
+    assert late["straggler wait"] == pytest.approx(0.0, abs=1e-9)
+    # Before it has its batch.
+    assert late["between steps"] == pytest.approx(40 * (BETWEEN + 0.05))
+    assert on_time["compute"] == pytest.approx(40 * COMPUTE, rel=0.01)
+    assert on_time["exposed communication"] == pytest.approx(40 * 0.003, rel=0.02)
+    assert book.closes
+    for named in (book.late, book.late_where_met):
+        assert named is not None
+        assert named.rank == 1
+        assert named.lag_seconds == pytest.approx(0.05)
+
+
+def test_seconds_without_a_term_are_noticed():
+    sound = marked(HOROVOD_2)
+    wall = ledger(sound).wall_seconds
+    holds = marked(HOROVOD_2, unexplained=0.9 * CLOSES_WITHIN * wall)
+    assert ledger(holds).closes
+    leaks = marked(HOROVOD_2, unexplained=1.1 * CLOSES_WITHIN * wall)
+    assert not ledger(leaks).closes
+    (problem,) = of_ledger(leaks)
+    assert problem.startswith(f"{HOROVOD_2.name}: its ledger leaves 0.1")
+    assert of_ledger(sound) == of_ledger(holds) == []
+
+
+def test_seconds_that_two_terms_claim_are_noticed_too():
+    launch = marked(HOROVOD_1, unexplained=-0.5)
+    assert ledger(launch).residual_seconds == pytest.approx(-0.5)
+    assert not ledger(launch).closes
+
+
+def set_during(marks: Marks, phases: int, seconds: float, ranks: int = 2) -> Marks:
+    """The time of day is set by so many seconds once the first so many ranks have begun so many
+    phases."""
+    moved = [
+        [mark._replace(at=mark.at + seconds * (i >= phases)) for i, mark in enumerate(own)]
+        for own in marks.ranks[:ranks]
+    ]
+    return replace(marks, ranks=[*moved, *marks.ranks[ranks:]], ended_at=marks.ended_at + seconds)
+
+
+PHASES = len(marks_of(1.0, ranks=2).ranks[0])
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0, 0.2, -0.2])
+@pytest.mark.parametrize("phases", range(PHASES + 1))
+def test_a_time_of_day_that_is_set_is_noticed_whenever_that_is(phases, seconds):
+    launch = marked(HOROVOD_2)
+    assert launch.marks is not None
+    sound = training(launch)
+    launch.marks = set_during(launch.marks, phases, seconds)
+    (problem,) = of_ledger(launch)
+    assert "clocks disagree: by the time of day of the session" in problem
+    assert f"{seconds:+.2f} s more passed" in problem
+    # Whatever a figure is taken from says the same as ever.
+    assert training(launch) == sound
+
+
+@pytest.mark.parametrize("phases", range(1, PHASES))
+def test_a_time_of_day_that_is_set_on_another_host_is_noticed_too(phases):
+    sound = marks_of(1.0, ranks=2)
+    own = set_during(sound, phases, 60.0).ranks[1]
+    said = disorder(replace(sound, ranks=[sound.ranks[0], own]))
+    assert said.startswith("clocks disagree: by the time of day of rank 1 +60.00 s")
+
+
+def test_a_clock_that_is_kept_in_time_is_not_set():
+    marks = set_during(marks_of(1.0, ranks=2), 5, 0.01)
+    assert disorder(marks) == ""
+
+
+def of_ledger(launch: Launch) -> list[str]:
+    return [problem for problem in validity.problems(launch) if "ledger" in problem]
+
+
+def changed(change: str) -> Marks:
+    marks = marks_of(1.0, ranks=2)
+    own = list(marks.ranks[1])
+    if change == "order":
+        own[4], own[5] = own[5], own[4]
+    elif change == "missing":
+        del own[3]
+    elif change == "backwards":
+        own[6] = own[6]._replace(clock=own[5].clock - 1)
+    elif change == "early":
+        own = [mark._replace(at=mark.at - 1) for mark in own]
+    elif change == "never ran":
+        return replace(marks, asked=marks.asked[1:])
+    elif change == "never closed":
+        return replace(marks, asked=marks.asked[:-1])
+    return replace(marks, ranks=[marks.ranks[0], own])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("order", "rank 1 went through its phases in the order import, init, build, input, first"),
+        ("missing", "rank 1 went through its phases in the order import, init, build, trace"),
+        ("backwards", "rank 1: its clock went backwards"),
+        ("early", "rank 1 began before it was launched, or ended after it was gone: the clocks"),
+        ("never ran", "the launch was not asked to run and to close"),
+        ("never closed", "the launch was not asked to run and to close"),
+    ],
+)
+def test_phases_out_of_order_are_no_ledger(change, said):
+    assert disorder(marks_of(1.0, ranks=2)) == ""
+    assert disorder(changed(change)).startswith(said)
+    launch = marked(HOROVOD_2)
+    launch.marks = changed(change)
+    with pytest.raises(ValueError, match=said.split("(")[0][:40]):
+        ledger(launch)
+    assert of_ledger(launch)[0].startswith(f"{HOROVOD_2.name}: no ledger: {said}")
+
+
+def test_steps_that_were_not_marked_are_no_ledger():
+    launch = marked(HOROVOD_2)
+    launch.run = [{**report, "marks": []} for report in launch.run]
+    with pytest.raises(ValueError, match="not marked on all ranks"):
+        ledger(launch)
+
+
+def test_steps_that_were_not_taken_apart_are_no_ledger():
+    launch = marked(HOROVOD_2)
+    launch.blocks = []
+    with pytest.raises(ValueError, match="no turn in which every kind of step was timed"):
+        ledger(launch)

@@ -1,0 +1,127 @@
+"""From what ranks say of a training to the figure of a round."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hvdperf.judge.observations import observation
+from hvdperf.judge.training_runs import growth, problems, samples
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import Schedule
+from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
+from tests.support.rounds import HOROVOD_2, WORKLOAD, run_report
+
+EPOCHS = {comparison.variant: comparison for comparison in fixed_epochs(WORKLOAD, 2)}
+
+
+def one_round(comparison, candidate, reference):
+    arms = comparison.candidate.arm, comparison.reference.arm
+    launches = {
+        arm: Launch(arm, 0, run=reports)
+        for arm, reports in zip(arms, (candidate, reference), strict=True)
+    }
+    return Round(0, Schedule.ALTERNATE, launches)
+
+
+def test_convergence_is_the_ratio_of_what_the_validations_ended_with():
+    ours, theirs = [run_report(loss=0.9, accuracy=0.6)] * 2, [run_report(loss=1.0, accuracy=0.5)]
+    loss, accuracy = EPOCHS["loss-mirrored"], EPOCHS["accuracy-single"]
+    assert math.exp(observation(loss, one_round(loss, ours, theirs))) == pytest.approx(0.9)
+    assert math.exp(observation(accuracy, one_round(accuracy, ours, theirs))) == pytest.approx(
+        1.2, rel=1e-3
+    )
+
+
+def test_where_nothing_is_right_both_sides_get_half_a_sample():
+    accuracy = EPOCHS["accuracy-single"]
+    none, three = [run_report(accuracy=share, validated=16) for share in (0.0, 3 / 16)]
+    assert math.exp(observation(accuracy, one_round(accuracy, [none] * 2, [three]))) == (
+        pytest.approx(0.5 / 3.5)
+    )
+    assert observation(accuracy, one_round(accuracy, [none] * 2, [none])) == 0
+
+
+def test_networks_that_have_learned_all_there_is_are_alike():
+    loss = EPOCHS["loss-mirrored"]
+    ours, theirs = (
+        [run_report(loss=left, chance_loss=math.log(10))] * 2 for left in (2.1e-5, 9.2e-5)
+    )
+    assert math.exp(observation(loss, one_round(loss, ours, theirs))) == pytest.approx(1, abs=0.01)
+
+
+def test_both_sides_must_have_been_validated_on_the_same():
+    loss = EPOCHS["loss-mirrored"]
+    measured = one_round(loss, [run_report()] * 2, [run_report(validated=999)])
+    with pytest.raises(ValueError, match="validated on 1000 and on 999 samples"):
+        observation(loss, measured)
+
+
+def test_plain_tensorflow_takes_the_replicas_batches_one_after_the_other():
+    reference = EPOCHS["loss-single"].reference.arm
+    assert (reference.world_size, reference.passes) == (1, 2)
+    assert reference.workload == EPOCHS["loss-single"].candidate.arm.workload
+
+
+def test_samples_in_a_fixed_time_are_those_of_all_ranks_for_each_replica():
+    asked = fixed_time(WORKLOAD, 2)
+    ours = [run_report(samples=900), run_report(samples=900)]
+    theirs = [run_report(samples=1000)]
+    assert math.exp(observation(asked, one_round(asked, ours, theirs))) == pytest.approx(0.9)
+    # The vote came after 2.5 s instead of 2.
+    late = [run_report(samples=1250, seconds=2.5)]
+    assert math.exp(observation(asked, one_round(asked, ours, late))) == pytest.approx(0.9)
+    assert samples(ours) == 1800
+
+
+def test_memory_is_the_growth_of_the_rank_that_grows_most():
+    asked = memory(WORKLOAD, 2)
+    ranks = [run_report(steps=1000, growth=0.0), run_report(steps=1000, growth=5e4)]
+    measured = Round(0, Schedule.ALTERNATE, {HOROVOD_2: Launch(HOROVOD_2, 0, run=ranks)})
+    # 50 MB of 500 MB, and a little less than that of what it has grown to.
+    assert math.exp(observation(asked, measured)) == pytest.approx(1.096, abs=0.003)
+
+
+def test_what_a_process_takes_while_it_settles_is_no_growth():
+    settling = [[step, 400e6 + min(step, 300) * 1e6] for step in range(50, 1001, 50)]
+    assert growth(settling) == 0.0
+    assert growth([[step, 400e6 + 1e5 * step] for step in range(50, 1001, 50)]) > 0.15
+
+
+def test_one_reading_that_is_off_does_not_make_a_slope():
+    flat = [[step, 500e6] for step in range(50, 1001, 50)]
+    flat[-1][1] = 900e6
+    assert growth(flat) == 0.0
+
+
+@pytest.mark.parametrize("memory", [[], [[25, 5e8], [50, 5e8]]])
+def test_too_few_readings_tell_no_slope(memory):
+    with pytest.raises(ValueError, match="readings of memory tell no slope"):
+        growth(memory)
+
+
+def test_a_sound_run_has_no_problem():
+    assert problems(HOROVOD_2, [run_report(steps=100, samples=3200)] * 2) == []
+
+
+def test_ranks_must_stop_at_the_same_step():
+    torn = [run_report(steps=100), run_report(steps=105)]
+    assert "ranks stopped at different steps: [100, 105]" in problems(HOROVOD_2, torn)[0]
+
+
+def test_samples_that_were_not_consumed_are_a_problem():
+    (problem,) = problems(HOROVOD_2, [run_report(samples=3200), run_report(samples=3168)])
+    assert "6368 samples were consumed instead of 6400" in problem
+
+
+def test_a_rank_that_did_not_report_is_a_problem():
+    found = problems(HOROVOD_2, [run_report(samples=6400)])
+    assert found == ["resnet_50_s horovod@2: 1 of 2 ranks reported their run"]
+
+
+def test_a_loss_that_is_not_finite_is_a_problem():
+    ranks = [run_report(), run_report(loss=math.nan)]
+    assert problems(HOROVOD_2, ranks) == [
+        "resnet_50_s horovod@2: rank 1 ended with a loss that is not finite"
+    ]

@@ -1,0 +1,259 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hvdperf.judge.validity import expected_samples, problems, too_fast, weights_differ
+from hvdperf.plan.arms import Arm, BlockKind, Strategy
+from hvdperf.plan.collectives import Series, StepTimes
+from tests.support.rounds import (
+    GRADIENTS,
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+    evidence_report,
+    launch,
+    run_report,
+    series,
+    series_report,
+)
+
+HOROVOD_4 = Arm(WORKLOAD, Strategy.HOROVOD, 4)
+SPEEDS = {BlockKind.FULL: 1000.0}
+
+
+def changed(sound, position, **values):
+    """The launch with something else in the report of one rank, of its first block."""
+    first = sound.blocks[0]
+    ranks = [dict(rank) for rank in first.ranks]
+    ranks[position].update(values)
+    sound.blocks[0] = replace(first, ranks=ranks)
+    return sound
+
+
+@pytest.mark.parametrize("arm", [HOROVOD_1, HOROVOD_2, HOROVOD_4])
+def test_a_sound_launch_has_no_problems(arm):
+    assert problems(launch(arm, dict.fromkeys(BlockKind, 1000.0))) == []
+
+
+def test_a_rank_that_reads_other_data_is_named():
+    sound = launch(HOROVOD_2, SPEEDS)
+    sound.evidence = [evidence_report(), evidence_report(data="6 files, 18.4 MB, deadbeefdeadbeef")]
+    assert problems(sound) == [
+        "resnet_50_s horovod@2: rank 1 reads other data: 6 files, 18.4 MB, deadbeefdeadbeef "
+        "instead of 6 files, 18.4 MB, 0f3a5c7e9b1d2f48"
+    ]
+    sound.evidence = [evidence_report(data=""), evidence_report()]
+    assert "rank 0 reads other data: none instead of 6 files" in problems(sound)[0]
+
+
+def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
+    sound = launch(MIRRORED_2, SPEEDS)
+    assert len(sound.blocks[0].ranks) == 1
+    assert problems(sound) == []
+    sound.evidence = [evidence_report()]
+    assert problems(sound) == ["resnet_50_s mirrored@2: 1 of 2 replicas gave a digest"]
+
+
+def test_another_world_size_than_asked_for_is_a_problem():
+    one = launch(HOROVOD_2, SPEEDS)
+    one.evidence = [evidence_report(world_size=1) for _ in range(2)]
+    assert problems(one) == ["resnet_50_s horovod@2: the framework saw world size [1]"]
+
+
+def test_ranks_that_disagree_on_the_world_size_are_a_problem():
+    torn = launch(HOROVOD_2, SPEEDS)
+    torn.evidence = [evidence_report(world_size=size) for size in (2, 1)]
+    assert problems(torn) == ["resnet_50_s horovod@2: the framework saw world size [1, 2]"]
+
+
+def test_no_evidence_at_all_is_a_problem():
+    silent = launch(HOROVOD_2, SPEEDS)
+    silent.evidence = ()
+    assert len(problems(silent)) == 2
+
+
+def test_ranks_that_train_with_another_learning_rate_are_a_problem():
+    torn = launch(HOROVOD_2, SPEEDS)
+    torn.evidence = [
+        evidence_report(learning_rate=rate, digests=[digest])
+        for rate, digest in ((1e-3, "a"), (2e-3, "b"))
+    ]
+    first, second = problems(torn)
+    assert first == (
+        "resnet_50_s horovod@2: ranks train with different learning rates: 0.001, 0.002"
+    )
+    assert "replicas differ" in second
+
+
+def test_the_problems_of_a_run_are_those_of_its_launch():
+    trained = launch(HOROVOD_2, {})
+    trained.run = [run_report(steps=100), run_report(steps=101)]
+    assert "resnet_50_s horovod@2: ranks stopped at different steps: [100, 101]" in problems(
+        trained
+    )
+
+
+def test_the_replica_with_other_weights_is_named():
+    torn = launch(HOROVOD_4, SPEEDS)
+    torn.evidence = [
+        evidence_report(world_size=4, digests=[digest]) for digest in ("a", "a", "b", "a")
+    ]
+    (problem,) = problems(torn)
+    assert "replica 2 are not those of the others" in problem
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_rank_that_reports_nothing_is_a_problem(missing):
+    short = launch(HOROVOD_2, SPEEDS)
+    first = short.blocks[0]
+    ranks = [rank for number, rank in enumerate(first.ranks) if number != missing]
+    short.blocks[0] = replace(first, ranks=ranks)
+    found = problems(short)
+    assert "full block of turn 0: 1 of 2 ranks reported" in found[0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"loss": math.nan},
+        {"loss": math.inf},
+        {"seconds": math.inf},
+        {"seconds": math.nan},
+        {"seconds": 0.0},
+        {"seconds": -1.0},
+        {"step_seconds": [0.1, math.nan]},
+    ],
+)
+def test_a_figure_that_cannot_be_is_a_problem_of_its_rank(values):
+    (problem,) = problems(changed(launch(HOROVOD_2, SPEEDS), 1, **values))
+    assert "full block of turn 0: rank 1 reported a figure that is not finite" in problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(BlockKind.FULL, 640), (BlockKind.LOCAL, 640), (BlockKind.SPLIT, 320)],
+)
+def test_every_kind_of_block_consumes_what_the_plan_says(kind, expected):
+    sound = launch(HOROVOD_2, {kind: 1000.0})
+    assert expected_samples(sound, sound.blocks[0]) == expected
+    assert problems(sound) == []
+    own = sound.blocks[0].ranks[0]["samples"]
+    (problem,) = problems(changed(sound, 0, samples=own - 1))
+    assert f"{expected - 1} samples were consumed instead of {expected}" in problem
+
+
+def test_mirrored_consumes_a_batch_a_replica():
+    sound = launch(MIRRORED_2, SPEEDS)
+    assert expected_samples(sound, sound.blocks[0]) == 640
+    assert len(problems(changed(sound, 0, samples=320))) == 1
+
+
+WEIGHTS: dict[str, Any] = {"a0": np.array([[1.0, -2.0]]), "a1": np.array([0.0])}
+
+
+def weights(**other: Any) -> dict[str, Any]:
+    return {**WEIGHTS, **other}
+
+
+def test_equal_weights_do_not_differ():
+    assert weights_differ(WEIGHTS, weights()) == ""
+
+
+@pytest.mark.parametrize("off", [1e-6, -1e-6])
+def test_weights_within_the_tolerances_do_not_differ(off):
+    # 1e-6 + 1e-5 * 2 at -2, and 1e-6 at 0.
+    near = weights(a0=WEIGHTS["a0"] + 10 * off, a1=WEIGHTS["a1"] + 0.9 * off)
+    assert weights_differ(near, WEIGHTS) == ""
+
+
+@pytest.mark.parametrize("off", [1e-6, -1e-6])
+def test_the_tensor_that_differs_most_is_named(off):
+    far = weights(a0=WEIGHTS["a0"] + 1e6 * off, a1=WEIGHTS["a1"] + 2 * off)
+    assert weights_differ(far, WEIGHTS).startswith("tensor a0 differs by 1 ")
+    assert "tensor a1" in weights_differ(weights(a1=WEIGHTS["a1"] + 2 * off), WEIGHTS)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in subtract")
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("both", [True, False])
+def test_weights_that_are_not_numbers_never_agree(bad, both):
+    broken = weights(a1=np.array([bad]))
+    assert weights_differ(broken, broken if both else WEIGHTS) == "tensor a1 is not finite"
+    assert weights_differ(WEIGHTS, broken) == "tensor a1 is not finite"
+
+
+def test_weights_of_another_shape_differ():
+    assert "shape (2, 1) against (1, 2)" in weights_differ(
+        weights(a0=WEIGHTS["a0"].reshape(2, 1)), WEIGHTS
+    )
+
+
+def test_other_numbers_of_tensors_differ():
+    assert weights_differ(WEIGHTS, {"a0": WEIGHTS["a0"]}) == (
+        "tensors of the first alone: a1; of the second alone: none"
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "alike"), [(1.0, True), (1.04, True), (1.06, False), (0, False)]
+)
+def test_a_difference_is_held_against_what_training_changed(factor: float, alike: bool) -> None:
+    begun = np.array([1.0, -1.0])
+    update = np.array([0.001, 0.0])
+    expected = {"trained0": begun + update, "begun0": begun}
+    other = {"trained0": begun + factor * update, "begun0": begun}
+    assert (weights_differ(other, expected, rtol=0, atol=0, of_update=0.05) == "") is alike
+
+
+def test_trainings_must_begin_with_the_same_weights() -> None:
+    one = {"trained0": np.array([1.0]), "begun0": np.array([0.5])}
+    other = {"trained0": np.array([1.0]), "begun0": np.array([0.6])}
+    assert "tensor begun0 differs" in weights_differ(one, other, of_update=0.05)
+
+
+# Collective operations -------------------------------------------------------------------------
+
+
+def test_what_explains_the_rest_is_told_first():
+    lonely = launch(HOROVOD_2, {})
+    lonely.series = [Series(GRADIENTS, 0, [series_report([], problem="no mpi4py")] * 2)]
+    lonely.evidence = [evidence_report(world_size=1, learning_rate=0.0, digests=[""])] * 2
+    first, *others = problems(lonely)
+    assert first.endswith("rank 0: no mpi4py")
+    assert any("world size [1]" in problem for problem in others)
+    lonely.series = [series(0.1)]
+    assert problems(lonely) == others[1:]
+
+
+def turns(*full: float) -> list[StepTimes]:
+    """Of steps whose longer part takes a second."""
+    return [StepTimes(seconds, local=0.5, exchange=1.0) for seconds in full]
+
+
+def test_steps_that_are_faster_than_their_longer_part_are_noticed():
+    told = too_fast("resnet_50_s horovod@2", [turns(0.7, 0.71, 0.9)] * 6)
+    assert told.startswith("resnet_50_s horovod@2: a step takes 0.710 of its longer part")
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        [turns(1.2, 1.3)] * 6,
+        # Within the noise of parts that are measured one after the other.
+        [turns(0.96, 0.97)] * 6,
+        # One launch is no evidence, nor are five.
+        [turns(0.7)] * 5,
+        # In one launch of six it could be chance.
+        [*[turns(0.7)] * 5, turns(0.99)],
+        # A turn that is off does not make a launch.
+        [turns(0.2, 1.1, 1.1)] * 6,
+        [[]],
+        [],
+    ],
+)
+def test_steps_that_may_be_possible_are_believed(launches):
+    assert too_fast("resnet_50_s horovod@2", launches) == ""

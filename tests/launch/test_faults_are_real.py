@@ -1,0 +1,115 @@
+"""What is planted into real groups does what it says, and is seen where it should be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hvdperf.judge import validity
+from hvdperf.launch.group import Group
+from hvdperf.launch.mpirun import is_running
+from hvdperf.measure.records import Launch
+from hvdperf.plan.faults import Fault
+from tests.support.groups import DEADLINE_S, environments, horovod
+
+pytestmark = pytest.mark.mpirun
+
+Start = Callable[..., Group]
+ARM = horovod(2)
+STEPS = 5
+
+
+def planted(start: Start, text: str) -> Group:
+    return start("mpirun", ARM, fault=Fault.parse(text))
+
+
+def block(group: Group) -> list[dict[str, list[float]]]:
+    return group.ask("block", DEADLINE_S, kind="full", steps=STEPS)
+
+
+def problems(group: Group) -> list[str]:
+    return validity.problems(Launch(ARM, 0, evidence=group.ask("evidence", DEADLINE_S)))
+
+
+def test_input_is_late_on_that_rank_alone(start: Start) -> None:
+    group = planted(start, "input:rank=1,ms=100")
+    first, second = block(group)
+    assert min(second["input_seconds"]) >= 0.1
+    assert min(first["input_seconds"]) < 0.1
+    assert problems(group) == []
+
+
+def test_a_phase_of_the_start_takes_longer_on_that_rank(start: Start) -> None:
+    group = planted(start, "longer:rank=1,phase=build,factor=1,ms=5000")
+    first, second = group.startup_seconds()
+    assert second["build"] >= 5.0 > first["build"]
+
+
+def test_a_gradient_that_is_not_exchanged_makes_replicas_differ(start: Start) -> None:
+    group = planted(start, "skip")
+    block(group)
+    (problem,) = problems(group)
+    assert "replicas differ" in problem
+
+
+def test_a_rank_that_reads_other_data_is_named(start: Start) -> None:
+    group = planted(start, "data:rank=1")
+    block(group)
+    (problem,) = problems(group)
+    assert "rank 1 reads other data" in problem
+
+
+@pytest.mark.parametrize(
+    ("fault", "setting"),
+    [("nofuse", "HOROVOD_FUSION_THRESHOLD=0"), ("cycle", "HOROVOD_CYCLE_TIME=25.0")],
+)
+def test_horovod_is_set_otherwise_on_all_ranks(start: Start, fault: str, setting: str) -> None:
+    group = planted(start, fault)
+    told = environments(group)
+    assert [setting in given for given in told] == [True] * 2
+    assert len(block(group)) == 2
+
+
+def ticks(pid: int) -> int:
+    """Of CPU time."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: Start) -> None:
+    group = planted(start, "busy:rank=1")
+    first, second = (rank.pid for rank in group.ranks)
+    assert children(first) == []
+    (competitor,) = children(second)
+    before = ticks(competitor)
+    block(group)
+    assert ticks(competitor) > before
+    group.pause()
+    time.sleep(0.2)  # until it has noticed
+    stopped_at = ticks(competitor)
+    time.sleep(0.5)
+    assert ticks(competitor) - stopped_at <= 5, "of 50: it looks now and then"
+    group.resume()
+    block(group)
+    group.close()
+    deadline = time.monotonic() + 10
+    while is_running(competitor) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(competitor)
+
+
+def test_an_arm_has_what_is_planted_into_it_and_its_twin_has_nothing(start: Start) -> None:
+    faulty = start("mpirun", replace(ARM, planted="data"))
+    twin = start("mpirun", replace(ARM, planted="twin"))
+    assert "rank 1 reads other data" in problems(faulty)[0]
+    assert problems(twin) == []
+    faulty.close()
+    twin.close()

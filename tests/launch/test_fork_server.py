@@ -1,0 +1,191 @@
+"""The process that forks ranks: it, its stubs or its ranks fail or hang, and nothing stays behind.
+
+Here TensorFlow is a module that does what the test wants, so that a start takes little time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.leftovers import ended, launched
+from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.group import Group, GroupFailed
+from tests.support.groups import MakeStarter, horovod
+
+pytestmark = pytest.mark.mpirun
+SOON = 20.0
+# In ranks whoever uses it waits; the server's import of the strategies fails.
+HANGS_IN_RANKS = """
+import time
+
+def __getattr__(name):
+    with open("/proc/self/comm") as comm:
+        if comm.read().startswith("hvd-rank") and not name.startswith("__"):
+            time.sleep(600)
+    raise AttributeError(name)
+"""
+STARTS_A_THREAD = """
+import threading, time
+threading.Thread(target=time.sleep, args=[600], daemon=True).start()
+"""
+Import = Callable[[str], None]
+
+
+@pytest.fixture
+def tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
+    """Have `import tensorflow` run some code. Horovod is empty."""
+    packages = tmp_path / "packages"
+    (packages / "horovod").mkdir(parents=True)
+    for name in ("__init__", "tensorflow"):
+        (packages / "horovod" / f"{name}.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+
+    def write(code: str) -> None:
+        (packages / "tensorflow.py").write_text(code)
+
+    return write
+
+
+def start(starter: Starter) -> Group:
+    return starter.start(horovod(2), (), data_seed=1, share_startup=False)
+
+
+def start_importing(starter: Starter) -> Group:
+    """Wait until both ranks are in their import phase."""
+    group = start(starter)
+    assert starter.hub.pump_until(
+        lambda: [rank.phase for rank in group.ranks] == ["import"] * 2, time.monotonic() + SOON
+    )
+    return group
+
+
+def failure_of(group: Group, deadline_s: float = SOON) -> GroupFailed:
+    with pytest.raises(GroupFailed) as failed:
+        group.wait_ready(deadline_s)
+    return failed.value
+
+
+def processes(starter: Starter, name: str = "hvd-") -> dict[int, str]:
+    """Those that the starter's launches consist of, with their names."""
+    return {pid: its for pid, its in launched([starter.hub.port]).items() if its.startswith(name)}
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_every_process_says_what_it_is_and_ends_with_its_launch(
+    make_starter: MakeStarter, launcher: str, tensorflow: Import
+) -> None:
+    tensorflow(HANGS_IN_RANKS)
+    starter = make_starter(launcher)
+    first, second = start_importing(starter), start_importing(starter)
+    names = sorted(processes(starter).values())
+    assert names == ["hvd-rank-0"] * 2 + ["hvd-rank-1"] * 2 + ["hvd-server"] + ["hvd-stub"] * 4
+    (server,) = processes(starter, "hvd-server")
+    ranks = processes(starter, "hvd-rank")
+    assert {parent_of(rank) for rank in ranks} == {server}
+    assert {os.getsid(rank) for rank in ranks} == set(ranks)
+    assert sorted(rank.pid for group in (first, second) for rank in group.ranks) == sorted(ranks)
+    first.end()
+    assert ended([rank.pid for rank in first.ranks])
+    assert len(processes(starter, "hvd-rank")) == 2, "the other launch goes on"
+    second.end()
+    assert ended([rank.pid for rank in second.ranks])
+    assert list(processes(starter).values()) == ["hvd-server"]
+
+
+@pytest.mark.parametrize("victim", ["hvd-server", "hvd-stub", "hvd-rank-1"])
+def test_whichever_process_is_killed_the_launch_ends_and_is_explained(
+    make_starter: MakeStarter, launcher: str, tensorflow: Import, victim: str
+) -> None:
+    tensorflow(HANGS_IN_RANKS)
+    starter = make_starter(launcher)
+    group = start_importing(starter)
+    everything = processes(starter)
+    (killed, *_) = processes(starter, victim)
+    os.kill(killed, signal.SIGKILL)
+    failure = failure_of(group)
+    assert failure.phase == "import"
+    assert "the process ended without a word" in failure.cause
+    # mpirun tells the end of one rank only, which may be another one.
+    assert "(killed by signal 9, SIGKILL)" in failure.cause
+    server_ended = "hvd-server, which forks ranks, ended (killed by signal 9, SIGKILL)"
+    assert (server_ended in failure.cause) == (victim == "hvd-server")
+    if victim == "hvd-rank-1":
+        assert failure.rank == 1
+    left = [pid for pid, name in everything.items() if name != "hvd-server" or pid == killed]
+    assert ended(left)
+    # The next launch of the round starts all the same.
+    start_importing(starter).end()
+
+
+@pytest.mark.parametrize("victim", ["hvd-server", "hvd-stub", "hvd-rank-1"])
+def test_whichever_process_is_stopped_nothing_of_the_launch_stays(
+    make_starter: MakeStarter, launcher: str, tensorflow: Import, victim: str
+) -> None:
+    tensorflow(HANGS_IN_RANKS)
+    starter = make_starter(launcher)
+    group = start_importing(starter)
+    of_launch = [pid for pid, name in processes(starter).items() if name != "hvd-server"]
+    for pid in processes(starter, victim):
+        os.kill(pid, signal.SIGSTOP)
+    if victim == "hvd-server":
+        failure = failure_of(start(starter), deadline_s=2.0)
+        assert failure.rank == 0
+        assert "it never connected (hvd-server, which forks ranks, is stopped)" in failure.cause
+    group.end()
+    assert ended(of_launch)
+
+
+def test_an_import_that_hangs_is_named_with_its_place(
+    make_starter: MakeStarter, launcher: str, tensorflow: Import
+) -> None:
+    tensorflow("import time\ntime.sleep(600)")
+    failure = failure_of(start(make_starter(launcher)), deadline_s=4.0)
+    assert (failure.rank, failure.phase) == (0, "import")
+    assert "hvd-server, which forks ranks, still imports TensorFlow and Horovod" in failure.cause
+    assert "raise startup_deadline_s" in failure.cause
+    assert [line for line in failure.tail if "[hvd-server]" in line and "tensorflow.py" in line]
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        ("raise ImportError('no libcudart')", "ImportError: no libcudart"),
+        ("import os\nos._exit(7)", "the process ended without a word (exit status 7)"),
+    ],
+)
+def test_an_import_that_fails_is_that_of_the_rank(
+    make_starter: MakeStarter, launcher: str, tensorflow: Import, code: str, cause: str
+) -> None:
+    tensorflow(code)
+    starter, told = make_starter(launcher, fork=False), list[str]()
+    with starter.forking(told.append):
+        failure = failure_of(start(starter))
+    assert failure.rank is not None
+    assert failure.phase == "import"
+    assert cause in failure.cause
+    assert told == (
+        [f"the ranks were started as fresh processes: {cause}"] if "libcudart" in cause else []
+    )
+
+
+def test_a_process_with_several_threads_is_not_forked(
+    make_starter: MakeStarter, launcher: str, tensorflow: Import
+) -> None:
+    tensorflow(STARTS_A_THREAD + HANGS_IN_RANKS)
+    starter, told = make_starter(launcher, fork=False), list[str]()
+    with starter.forking(told.append):
+        group = start_importing(starter)
+        (server,) = processes(starter, "hvd-server")
+        assert server not in map(parent_of, processes(starter, "hvd-rank"))
+        group.end()
+    assert len(told) == 1
+    assert "these threads run after the import: " in told[0]

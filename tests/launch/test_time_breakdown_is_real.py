@@ -1,0 +1,80 @@
+"""Real runs that are accounted for: they close, and a rank that is late is named."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from hvdperf.judge import validity
+from hvdperf.judge.observations import observation
+from hvdperf.judge.scaling_breakdown import account
+from hvdperf.judge.time_breakdown import TERMS, ledger
+from hvdperf.measure.round_runner import Runner
+from hvdperf.plan.arms import BlockKind, Runs, Sampling, Schedule, Work
+from hvdperf.plan.faults import Fault
+from hvdperf.plan.questions import wall_time
+from tests.support.groups import WORKLOAD, MakeStarter
+
+pytestmark = pytest.mark.mpirun
+
+WEAK, STRONG = wall_time(WORKLOAD, 2)
+STEPS = 60
+
+
+@pytest.fixture
+def runner(make_starter: MakeStarter, launcher: str, tmp_path: Path):
+    """Rounds of a short run; fault: what is planted."""
+
+    def make(fault: Fault | None = None) -> Runner:
+        return Runner(
+            starter=make_starter(launcher, fault, fork=False),
+            sampling=Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
+            schedule=Schedule.FRESH,
+            kinds={arm: {BlockKind.FULL} for arm in WEAK.arms},
+            check=(),
+            weights_directory=tmp_path,
+            progress=lambda text: None,
+            order=random.Random(1),
+            work=Work.LEDGER,
+            runs=Runs(ledger_steps=STEPS, ablation_turns=2),
+        )
+
+    return make
+
+
+def test_a_run_is_accounted_for_to_the_second(runner) -> None:
+    measured = runner().run(0, WEAK.arms)
+    launches = [measured.launches[arm] for arm in WEAK.arms]
+    assert [problem for launch in launches for problem in validity.problems(launch)] == []
+    for launch in launches:
+        assert [rank["curve"] for rank in (*launch.run, *launch.met_run) if rank["curve"]] == []
+        book = ledger(launch)
+        assert book.steps == STEPS
+        # What is left to the balance of the steps may be below nothing by chance.
+        others = [term for term in TERMS if term not in ("exposed communication", "apply")]
+        assert all(rank[term] >= 0 for rank in book.ranks for term in others)
+        for phase in ("import", "trace", "first step", "compute"):
+            assert all(rank[phase] > 0 for rank in book.ranks)
+    two = ledger(measured.launches[WEAK.candidate.arm])
+    assert {rank["steps"] for rank in measured.launches[WEAK.candidate.arm].met_run}
+    assert two.terms["straggler wait"] > 0
+    found = account(WEAK, [measured])
+    assert found.wire_seconds is not None
+    assert found.wire_seconds > 0
+    assert found.candidate.fixed.b_seconds > 0
+    assert observation(STRONG, measured) < 0 < found.by_speed.estimate
+
+
+def test_a_delayed_rank_is_named_by_both_ways_of_looking(runner) -> None:
+    measured = runner(Fault("delay", rank=1, ms=50.0)).run(0, [WEAK.candidate.arm])
+    book = ledger(measured.launches[WEAK.candidate.arm])
+    for late in (book.late, book.late_where_met):
+        assert late is not None
+        assert late.rank == 1
+        assert late.lag_seconds > 0.04, "a sleep is never shorter than it was asked to be"
+    on_time, delayed = book.ranks
+    assert on_time["straggler wait"] > 0.04 * STEPS
+    assert delayed["between steps"] > 0.05 * STEPS
+    assert delayed["straggler wait"] < on_time["straggler wait"] / 4

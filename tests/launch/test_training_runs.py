@@ -1,0 +1,178 @@
+"""Real trainings to an end: when they stop, what they are validated on, and what is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hvdperf.judge import training_runs, validity
+from hvdperf.launch.group import Group
+from hvdperf.measure.records import Launch
+from hvdperf.plan.arms import Arm, Workload
+from hvdperf.plan.faults import Fault
+from hvdperf.worker.protocol import Phase
+from tests.support.groups import (
+    DEADLINE_S,
+    LSTM,
+    WORKLOAD,
+    horovod,
+    mirrored,
+    multiworker,
+    single,
+    trained_by,
+    update_difference,
+)
+
+pytestmark = pytest.mark.mpirun
+
+Start = Callable[..., Group]
+VALIDATED = 40  # records of the test files
+
+
+def adaptive(workload: Workload = WORKLOAD) -> Workload:
+    return replace(workload, learning_rate="adaptive")
+
+
+def launched(arm: Arm, group: Group) -> Launch:
+    """As a round makes it, save for start-up and blocks."""
+    return Launch(arm, 0, evidence=group.ask("evidence", DEADLINE_S))
+
+
+@pytest.mark.parametrize(
+    "arm",
+    [horovod(2, adaptive()), mirrored(2, adaptive()), single(adaptive())],
+    ids=lambda arm: arm.label,
+)
+def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
+    start: Start, arm: Arm
+) -> None:
+    group = start("mpirun", arm)
+    ranks = group.ask("run", DEADLINE_S, steps=60, validate=True)
+    launch = launched(arm, group)
+    launch.run = ranks
+    assert validity.problems(launch) == []
+    assert [rank["steps"] for rank in ranks] == [60] * arm.processes
+    assert {rank["validation"]["samples"] for rank in ranks} == {VALIDATED}
+    assert len({str(rank["validation"]) for rank in ranks}) == 1, "every rank knows all of it"
+    # Chance is 0.1 and ln 10 = 2.3.
+    assert ranks[0]["validation"]["accuracy"] > 0.2
+    assert [step for step, _ in ranks[0]["memory"]] == [25, 50]
+    for rank in ranks:
+        steps, losses, rates = zip(*rank["curve"], strict=True)
+        assert list(steps) == list(range(1, 61))
+        assert losses[-1] == pytest.approx(rank["loss"])
+        # It begins at about ln 10, whatever the strategy makes of it, and learns.
+        assert 1.0 < losses[0] < 5.0
+        assert np.mean(losses[-10:]) < np.mean(losses[:10])
+        assert rates[0] < rates[-1] == pytest.approx(rank["learning_rate"])
+    assert all(5e7 < size < 5e9 for _, size in ranks[0]["memory"])
+
+
+@pytest.mark.parametrize(
+    ("model", "other"),
+    [
+        # Its batches are normalised replica by replica, and the statistics averaged at the end.
+        ("resnet_50_s", mirrored(2)),
+        # They move twice an update there, half as far.
+        ("resnet_50_s", single()),
+        # It has neither batch normalisation nor dropout, so that the order of batches is all.
+        ("vgg_16_s", single()),
+    ],
+)
+def test_strategies_that_train_on_the_same_batches_end_alike(
+    start: Start, model: str, other: Arm
+) -> None:
+    workload = replace(WORKLOAD, model=model, input_size=32)
+    other = replace(other, workload=workload, passes=2 // other.world_size)
+    ended, trained_at = [], []
+    for arm in (horovod(2, workload), other):
+        group = start("mpirun", arm, common_order=True)
+        ranks = group.ask("run", DEADLINE_S, steps=8 * arm.passes, validate=True)
+        ended.append(ranks[0]["validation"]["loss"])
+        losses = [loss for rank in ranks for _, loss, _ in rank["curve"]]
+        trained_at.append(np.mean(losses))
+        group.close()
+    assert ended[0] == pytest.approx(ended[1], rel=1e-3)
+    assert trained_at[0] == pytest.approx(trained_at[1], rel=1e-3), "of the same samples"
+
+
+def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
+    arm = horovod(2, adaptive())
+    group = start(launcher, arm, fault=Fault("slow", rank=1, factor=3.0))
+    ranks = group.ask("run", DEADLINE_S, seconds=2.0, validate=False)
+    assert training_runs.problems(arm, ranks) == []
+    assert ranks[0]["steps"] == ranks[1]["steps"] > 0
+    assert all(rank["seconds"] >= 2.0 for rank in ranks)
+    assert ranks[0]["validation"] is None
+    for rank in ranks:
+        assert 0 < len(rank["curve"]) < 200
+        assert rank["curve"][-1][0] == rank["steps"]
+
+
+def test_words_are_validated_too(start: Start) -> None:
+    group = start("mpirun", horovod(2, adaptive(LSTM)))
+    ranks = group.ask("run", DEADLINE_S, steps=100, validate=True)
+    # Who knows nothing is at ln 2,000 = 7.6.
+    assert 0 < ranks[0]["validation"]["loss"] < 7.5
+    assert 0 < ranks[0]["validation"]["accuracy"] < 1
+
+
+def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> None:
+    arm = multiworker(2, adaptive())
+    group = start("mpirun", arm)
+    ranks = group.ask("run", DEADLINE_S, steps=30, validate=False)
+    assert len({rank["learning_rate"] for rank in ranks}) == 1
+    # Each has the loss of its own samples, and not its share of all: about ln 10 at first.
+    assert all(1.0 < rank["curve"][0][1] < 5.0 for rank in ranks)
+    assert validity.problems(launched(arm, group)) == []
+
+
+def test_a_rank_with_a_learning_rate_of_its_own_is_named_and_invalid(start: Start) -> None:
+    arm = horovod(2, adaptive())
+    group = start("mpirun", arm, fault=Fault("stray", rank=1, factor=2.0))
+    group.ask("run", DEADLINE_S, steps=5, validate=False)
+    first, second = validity.problems(launched(arm, group))
+    assert "ranks train with different learning rates" in first
+    assert "weights of replica" in second
+
+
+def test_a_rank_that_leaks_grows_and_another_does_not(start: Start) -> None:
+    group = start("mpirun", horovod(2), fault=Fault("leak", rank=1))
+    ranks = group.ask("run", DEADLINE_S, steps=300, validate=False)
+    sound, leaking = (np.exp(training_runs.growth(rank["memory"])) for rank in ranks)
+    assert sound < 1.3
+    # A megabyte a step, to what a rank of TensorFlow takes.
+    assert leaking > 1.8
+
+
+def test_several_backward_passes_are_one_step_of_a_larger_batch(
+    start: Start, tmp_path: Path
+) -> None:
+    whole = replace(WORKLOAD, batch=2 * WORKLOAD.batch)
+    expected = trained_by(start, "mpirun", horovod(2, whole), tmp_path / "whole", steps=1)
+    twice = replace(horovod(2), passes=2)
+    weights = trained_by(start, "mpirun", twice, tmp_path / "passes", steps=2)
+    assert validity.weights_differ(weights, expected) == ""
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("mixed_bfloat16", 0.2), ("mixed_float16", 0.05)]
+)
+def test_mixed_precision_trains_nearly_the_same_weights(
+    start: Start, precision: str, tolerance: float, tmp_path: Path
+) -> None:
+    expected = trained_by(start, "mpirun", horovod(2), tmp_path / "float32")
+    mixed = horovod(2, replace(WORKLOAD, precision=precision))
+    weights = trained_by(start, "mpirun", mixed, tmp_path / "mixed")
+    assert 0 < update_difference(weights, expected) < tolerance
+
+
+def test_a_network_that_is_only_traced_is_ready_without_a_step(start: Start) -> None:
+    group = start("mpirun", horovod(2), last_phase=Phase.TRACE)
+    phases = [list(rank) for rank in group.startup_seconds()]
+    assert phases == [["init", "build", "input", "trace"]] * 2
+    assert validity.problems(launched(horovod(2), group)) == []

@@ -1,0 +1,455 @@
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.machine.cores import available_cores, cpu_quota, parse_cpu_list, physical_cores
+from hvdperf.machine.gpus import Gpu, local_gpus, parse_gpus, visible_gpus
+from hvdperf.machine.host import Machine, local_machine, parse_cpuinfo, parse_memory_mib
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# nvidia-smi --query-gpu=index,uuid,name,memory.total,driver_version,power.limit,clocks.max.sm,
+#   clocks.max.memory --format=csv,noheader,nounits
+_V100_UUIDS = (
+    "GPU-0d5f4f2c-8a4e-2f5b-9c1d-1b2c3d4e5f60",
+    "GPU-1c0a7be2-60f5-8b11-2e6d-9f8e7d6c5b4a",
+    "GPU-2b9d3f10-11aa-4c77-8d3e-0a1b2c3d4e5f",
+    "GPU-3e8c6a54-72bb-9d00-1f4a-6f5e4d3c2b1a",
+)
+FOUR_V100 = "".join(
+    f"{index}, {uuid}, Tesla V100-SXM2-16GB, 16160, 418.87.01, 300.00, 1530, 877\n"
+    for index, uuid in enumerate(_V100_UUIDS)
+)
+EIGHT_H100 = "".join(
+    f"{index}, GPU-{index}7c1e0b4-5d2f-4a6b-8c9d-0123456789ab, NVIDIA H100 80GB HBM3, 81559, "
+    "535.129.03, 700.00, 1980, 2619\n"
+    for index in range(8)
+)
+V100 = parse_gpus(FOUR_V100)
+MIG = "MIG-4f0d2b8a-1c3e-5d7f-9a1b-2c3d4e5f6a7b"
+
+
+def indices(gpus):
+    return [gpu.index for gpu in gpus]
+
+
+class TestParsingNvidiaSmi:
+    def test_four_v100(self):
+        assert indices(V100) == [0, 1, 2, 3]
+        assert V100[1] == Gpu(
+            uuid="GPU-1c0a7be2-60f5-8b11-2e6d-9f8e7d6c5b4a",
+            name="Tesla V100-SXM2-16GB",
+            index=1,
+            memory_mib=16160,
+            driver="418.87.01",
+            power_limit_w=300.0,
+            max_sm_clock_mhz=1530,
+            max_memory_clock_mhz=877,
+        )
+
+    def test_eight_h100(self):
+        gpus = parse_gpus(EIGHT_H100)
+        assert indices(gpus) == list(range(8))
+        assert {(gpu.name, gpu.memory_mib, gpu.power_limit_w) for gpu in gpus} == {
+            ("NVIDIA H100 80GB HBM3", 81559, 700.0)
+        }
+
+    def test_what_the_driver_does_not_tell_is_none(self):
+        line = "0, GPU-5a, NVIDIA T4G, 15360, 535.54.03, [N/A], [Not Supported], [Unknown Error]\n"
+        (gpu,) = parse_gpus(line)
+        assert gpu.memory_mib == 15360
+        assert (gpu.power_limit_w, gpu.max_sm_clock_mhz, gpu.max_memory_clock_mhz) == (None,) * 3
+
+    def test_a_warning_beside_the_answer_is_passed_over(self):
+        warned = FOUR_V100 + "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n"
+        assert parse_gpus(warned) == V100
+
+    def test_no_line_is_no_gpu(self):
+        assert parse_gpus("\n") == ()
+
+    @pytest.mark.parametrize(
+        "garbage",
+        [
+            "Failed to initialize NVML: Driver/library version mismatch",
+            "0, GPU-1, Tesla V100-SXM2-16GB, 16160",
+            "zero, GPU-1, Tesla V100-SXM2-16GB, 16160, 418.87, 300.00, 1530, 877",
+            "0, GPU-1, Tesla V100-SXM2-16GB, many, 418.87, 300.00, 1530, 877",
+            'Field "clocks.max.sm" is not a valid field to query.',
+        ],
+    )
+    def test_garbage_is_shown_with_a_way_out(self, garbage):
+        with pytest.raises(UserError) as caught:
+            parse_gpus(FOUR_V100 + garbage)
+        assert garbage[:20] in str(caught.value)
+        assert "CUDA_VISIBLE_DEVICES=" in str(caught.value)
+
+
+class TestVisibleDevices:
+    @pytest.mark.parametrize(
+        ("visible", "expected"),
+        [
+            (None, [0, 1, 2, 3]),
+            ("2,3", [2, 3]),
+            ("3, 0", [3, 0]),
+            ("1,-1,2", [1]),
+            ("-1", []),
+            ("NoDevFiles", []),
+            ("", []),
+            (V100[2].uuid, [2]),
+            ("GPU-3e8c,GPU-0d5f", [3, 0]),
+        ],
+    )
+    def test_chooses_and_orders(self, visible, expected):
+        assert indices(visible_gpus(V100, visible)) == expected
+
+    def test_mig_ids_pass_through(self):
+        first, second = visible_gpus(V100[:1], f"{MIG},MIG-GPU-0d5f4f2c/7/0")
+        assert first.uuid == MIG
+        assert second.uuid == "MIG-GPU-0d5f4f2c/7/0"
+        assert first.name == "Tesla V100-SXM2-16GB (MIG instance)"
+        assert first.driver == "418.87.01"
+
+    @pytest.mark.parametrize("visible", ["4", "0,7", "GPU-ffff", "cuda:0"])
+    def test_a_gpu_that_is_not_there_is_refused(self, visible):
+        with pytest.raises(UserError, match="no GPU of this host; the GPUs here: 0 "):
+            visible_gpus(V100, visible)
+
+    def test_a_beginning_of_several_uuids_is_refused(self):
+        with pytest.raises(UserError, match="GPU-, which is more than one GPU"):
+            visible_gpus(V100, "GPU-")
+
+    @pytest.mark.parametrize("visible", ["1,1", "1,GPU-1c0a"])
+    def test_a_gpu_named_twice_is_refused(self, visible):
+        with pytest.raises(UserError, match="twice"):
+            visible_gpus(V100, visible)
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path):
+    """Puts a program of that name on a PATH of its own and gives the environment for it."""
+
+    def install(script, **environment):
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        return {"PATH": f"{tmp_path}:/usr/bin:/bin", **environment}
+
+    return install
+
+
+class TestLocalGpus:
+    def test_asks_for_the_fields_that_are_parsed(self, nvidia_smi, tmp_path):
+        (tmp_path / "answer").write_text(FOUR_V100)
+        environment = nvidia_smi(f'echo "$@" > {tmp_path}/asked; cat {tmp_path}/answer')
+        assert local_gpus(environment) == (V100, "")
+        fields = "index,uuid,name,memory.total,driver_version,power.limit,clocks.max.sm"
+        assert (tmp_path / "asked").read_text().split() == [
+            f"--query-gpu={fields},clocks.max.memory",
+            "--format=csv,noheader,nounits",
+        ]
+
+    def test_honours_cuda_visible_devices(self, nvidia_smi, tmp_path):
+        (tmp_path / "answer").write_text(FOUR_V100)
+        environment = nvidia_smi(f"cat {tmp_path}/answer", CUDA_VISIBLE_DEVICES="2,3")
+        gpus, _ = local_gpus(environment)
+        assert indices(gpus) == [2, 3]
+
+    def test_hidden_gpus_are_not_even_asked_for(self, nvidia_smi):
+        environment = nvidia_smi("exit 15", CUDA_VISIBLE_DEVICES="")
+        assert local_gpus(environment) == ((), "CUDA_VISIBLE_DEVICES is empty")
+
+    def test_a_host_without_nvidia_smi_has_none(self, tmp_path):
+        assert local_gpus({"PATH": str(tmp_path)}) == ((), "there is no nvidia-smi")
+
+    @pytest.mark.parametrize(
+        ("code", "reason"),
+        [
+            (6, "nvidia-smi found no GPU"),
+            (9, "the NVIDIA driver is not loaded"),
+            (12, "the NVIDIA management library is not installed"),
+        ],
+    )
+    def test_a_cpu_host_with_the_tool_has_none_and_says_why(self, nvidia_smi, code, reason):
+        assert local_gpus(nvidia_smi(f"echo no; exit {code}")) == ((), reason)
+
+    def test_a_broken_gpu_is_not_taken_for_a_cpu_host(self, nvidia_smi):
+        environment = nvidia_smi("echo 'GPU is lost.  Reboot the system' >&2; exit 15")
+        with pytest.raises(UserError, match=r"failed with exit code 15: GPU is lost\."):
+            local_gpus(environment)
+
+    def test_a_warning_exit_with_an_answer_will_do(self, nvidia_smi, tmp_path):
+        (tmp_path / "answer").write_text(FOUR_V100)
+        gpus, _ = local_gpus(nvidia_smi(f"cat {tmp_path}/answer; exit 14"))
+        assert gpus == V100
+
+    def test_a_hanging_nvidia_smi_is_given_up(self, nvidia_smi):
+        with pytest.raises(UserError, match=r"did not answer in 0\.2 s"):
+            local_gpus(nvidia_smi("exec sleep 600"), timeout_s=0.2)
+
+
+@pytest.fixture
+def host(tmp_path):
+    """Writes files of a pretended /proc and /sys; gives their root."""
+
+    def write(files):
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
+        return tmp_path
+
+    return write
+
+
+def topology(cpus):
+    """cpus: logical CPU -> (socket, hardware threads of its core)."""
+    files = {}
+    for cpu, (socket, siblings) in cpus.items():
+        directory = f"sys/devices/system/cpu/cpu{cpu}/topology"
+        files[f"{directory}/physical_package_id"] = str(socket)
+        files[f"{directory}/thread_siblings_list"] = siblings
+    return files
+
+
+V1_MOUNT = "32 31 0:29 {root} /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct"
+V2_MOUNT = "41 31 0:38 {root} /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw"
+OTHER_MOUNTS = """\
+23 1 259:1 / / rw - ext4 /dev/root rw
+33 31 0:30 / /sys/fs/cgroup/mem rw - cgroup cgroup rw,memory
+34 31 0:31 / /mnt rw - tmpfs  rw
+"""
+
+
+class TestCores:
+    @pytest.mark.parametrize(
+        ("text", "cpus"),
+        [("0", (0,)), ("0-3", (0, 1, 2, 3)), ("0-1,8,10-11\n", (0, 1, 8, 10, 11))],
+    )
+    def test_the_kernels_lists(self, text, cpus):
+        assert parse_cpu_list(text) == cpus
+
+    def test_of_two_threads_of_a_core_the_first_counts(self, host):
+        root = host(topology({0: (0, "0,2"), 1: (0, "1,3"), 2: (0, "0,2"), 3: (0, "1,3")}))
+        assert physical_cores({0, 1, 2, 3}, root) == (0, 1)
+
+    def test_a_second_thread_alone_stands_for_its_core(self, host):
+        root = host(topology({0: (0, "0,2"), 2: (0, "0,2")}))
+        assert physical_cores({2}, root) == (2,)
+
+    def test_the_cores_of_a_socket_are_neighbours(self, host):
+        root = host(topology({cpu: (cpu % 2, str(cpu)) for cpu in range(6)}))
+        assert physical_cores(range(6), root) == (0, 2, 4, 1, 3, 5)
+
+    def test_without_topology_every_cpu_is_a_core(self, tmp_path):
+        assert physical_cores({3, 1}, tmp_path) == (1, 3)
+
+
+class TestQuota:
+    def test_none_without_cgroups(self, tmp_path):
+        assert cpu_quota(tmp_path) is None
+
+    @pytest.mark.parametrize(
+        ("limit", "quota"), [("max 100000", None), ("250000 100000", 2.5), ("50000 100000", 0.5)]
+    )
+    def test_version_2(self, host, limit, quota):
+        root = host(
+            {
+                "proc/self/cgroup": "0::/job",
+                "proc/self/mountinfo": OTHER_MOUNTS + V2_MOUNT.format(root="/"),
+                "sys/fs/cgroup/job/cpu.max": limit,
+            }
+        )
+        assert cpu_quota(root) == quota
+
+    def test_the_tightest_limit_on_the_way_up_counts(self, host):
+        root = host(
+            {
+                "proc/self/cgroup": "0::/slurm/job/step",
+                "proc/self/mountinfo": V2_MOUNT.format(root="/"),
+                "sys/fs/cgroup/slurm/cpu.max": "800000 100000",
+                "sys/fs/cgroup/slurm/job/cpu.max": "300000 100000",
+                "sys/fs/cgroup/slurm/job/step/cpu.max": "max 100000",
+            }
+        )
+        assert cpu_quota(root) == 3.0
+
+    @pytest.mark.parametrize(("microseconds", "quota"), [("-1", None), ("150000", 1.5)])
+    def test_version_1(self, host, microseconds, quota):
+        root = host(
+            {
+                "proc/self/cgroup": "4:memory:/elsewhere\n1:cpu,cpuacct:/job",
+                "proc/self/mountinfo": OTHER_MOUNTS + V1_MOUNT.format(root="/"),
+                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": microseconds,
+                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+            }
+        )
+        assert cpu_quota(root) == quota
+
+    def test_a_container_that_sees_the_hosts_path_of_its_group(self, host):
+        root = host(
+            {
+                "proc/self/cgroup": "1:cpu,cpuacct:/docker/0123abcd",
+                "proc/self/mountinfo": V1_MOUNT.format(root="/docker/0123abcd"),
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            }
+        )
+        assert cpu_quota(root) == 4.0
+
+    def test_a_group_within_that_container(self, host):
+        root = host(
+            {
+                "proc/self/cgroup": "1:cpu,cpuacct:/docker/0123abcd/job",
+                "proc/self/mountinfo": V1_MOUNT.format(root="/docker/0123abcd"),
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "300000",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+            }
+        )
+        assert cpu_quota(root) == 3.0
+
+    def test_both_versions_side_by_side(self, host):
+        root = host(
+            {
+                "proc/self/cgroup": "1:cpu:/\n0::/",
+                "proc/self/mountinfo": V1_MOUNT.format(root="/") + "\n" + V2_MOUNT.format(root="/"),
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "200000",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            }
+        )
+        assert cpu_quota(root) == 2.0
+
+
+class TestAvailableCores:
+    @pytest.fixture
+    def limited(self, host):
+        def to(limit):
+            return host(
+                {
+                    "proc/self/cgroup": "0::/",
+                    "proc/self/mountinfo": V2_MOUNT.format(root="/"),
+                    "sys/fs/cgroup/cpu.max": f"{limit} 100000",
+                }
+            )
+
+        return to
+
+    def test_are_those_of_the_affinity(self, tmp_path):
+        assert available_cores({}, tmp_path) == tuple(sorted(os.sched_getaffinity(0)))
+
+    @pytest.mark.parametrize("limit", [199_000, 100_000, 20_000])
+    def test_a_quota_is_rounded_down_to_one_at_least(self, limited, limit):
+        assert len(available_cores({}, limited(limit))) == 1
+
+    def test_a_wide_quota_takes_nothing_away(self, limited):
+        everything = len(os.sched_getaffinity(0))
+        assert len(available_cores({}, limited(10_000_000))) == everything
+
+    def test_a_narrowed_affinity_is_respected(self):
+        script = (
+            "import os; from hvdperf.machine.cores import available_cores\n"
+            "one = min(os.sched_getaffinity(0)); os.sched_setaffinity(0, {one})\n"
+            "assert available_cores({}) == (one,)"
+        )
+        told = subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, check=False, capture_output=True, text=True
+        )
+        assert told.returncode == 0, told.stderr
+
+    def test_a_rank_gets_the_cores_of_the_mpirun_that_bound_it(self, tmp_path):
+        mpirun = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        if mpirun is None:
+            pytest.skip("no mpirun")
+        script = tmp_path / "tell.py"
+        script.write_text(
+            "import os\nfrom hvdperf.machine.cores import available_cores\n"
+            "print(len(os.sched_getaffinity(0)), *available_cores())\n"
+        )
+        as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        told = subprocess.run(
+            # Through a shell: the launcher need not be the parent.
+            [mpirun, "-np", "1", "--bind-to", "core", "sh", "-c", f"{sys.executable} {script}; :"],
+            cwd=ROOT,
+            env={**os.environ, **as_root, "PYTHONPATH": str(ROOT)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        bound, *cores = map(int, told.stdout.split())
+        assert tuple(cores) == available_cores({})
+        assert bound <= len(cores)
+
+
+class TestMachine:
+    def test_a_whole_host(self, host, tmp_path):
+        root = host(
+            {
+                "proc/cpuinfo": "processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Gold 6148\n"
+                "microcode\t: 0x2006906\n\nprocessor\t: 1\nmodel name\t: other",
+                "proc/meminfo": "MemFree: 1 kB\nMemTotal:       197508492 kB",
+                "sys/devices/system/cpu/smt/active": "1",
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
+                "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "powersave",
+                "sys/devices/system/node/node0/cpulist": "0",
+                "sys/devices/system/node/node1/cpulist": "1",
+                ".dockerenv": "",
+            }
+        )
+        machine = local_machine({"PATH": ""}, root)
+        assert machine.cpu_model == "Intel(R) Xeon(R) Gold 6148"
+        assert machine.microcode == "0x2006906"
+        assert machine.memory_mib == 192879
+        assert machine.smt is True
+        assert machine.governor == "performance/powersave"
+        assert machine.numa_nodes == 2
+        assert machine.container == "docker"
+        assert machine.gpus == ()
+        assert machine.gpu_note == "there is no nvidia-smi"
+
+    def test_what_a_host_does_not_tell_is_none(self, tmp_path):
+        machine = local_machine({"PATH": ""}, tmp_path)
+        assert (machine.microcode, machine.governor, machine.smt) == (None, None, None)
+        assert (machine.container, machine.cpu_quota, machine.memory_mib) == (None, None, 0)
+        assert machine.numa_nodes == 1
+        assert machine.cores
+
+    @pytest.mark.parametrize(
+        ("environment", "container"),
+        [
+            ({"HVDPERF_CONTAINER": "sha256:12ab", "KUBERNETES_SERVICE_HOST": "x"}, "sha256:12ab"),
+            ({"APPTAINER_CONTAINER": "/images/tf.sif"}, "apptainer"),
+            ({"KUBERNETES_SERVICE_HOST": "x"}, "kubernetes"),
+            ({}, None),
+        ],
+    )
+    def test_the_kind_of_container(self, tmp_path, environment, container):
+        assert local_machine({"PATH": "", **environment}, tmp_path).container == container
+
+    def test_this_host_can_be_told(self):
+        machine = local_machine({**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+        assert machine.cores
+        assert machine.memory_mib > 0
+        assert machine.cpu_model != "unknown"
+
+    @pytest.mark.parametrize(
+        ("machine", "description"),
+        [
+            (Machine("a", (0, 1), cpu_model="AMD EPYC"), "2 cores of AMD EPYC"),
+            (Machine("a", (0,), cpu_model="AMD EPYC"), "1 core of AMD EPYC"),
+            (Machine("a", (0, 1), gpus=V100), "4 x Tesla V100-SXM2-16GB"),
+        ],
+    )
+    def test_a_person_would_call_it(self, machine, description):
+        assert machine.description == description
+
+    def test_cpuinfo_of_another_architecture_has_no_model_name(self):
+        assert "model name" not in parse_cpuinfo("processor\t: 0\nBogoMIPS\t: 50.00")
+
+    def test_memory_is_zero_if_it_is_not_told(self):
+        assert parse_memory_mib("MemFree: 12 kB") == 0

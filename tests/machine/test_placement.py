@@ -1,0 +1,231 @@
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.launch.arm_launcher import Threads, threads
+from hvdperf.machine.gpus import Gpu
+from hvdperf.machine.host import Machine
+from hvdperf.machine.placement import (
+    Offer,
+    Slot,
+    cores_of,
+    is_oversubscribed,
+    local_offers,
+    nodes,
+    place,
+    place_group,
+    replicas_per_node,
+)
+from hvdperf.plan.arms import Strategy
+
+
+def offers(*hosts):
+    """Each host: (name, slots, cores, gpus); ranks are numbered host after host."""
+    made: list[Offer] = []
+    for name, slots, cores, gpus in hosts:
+        for _ in range(slots):
+            made.append(Offer(len(made), name, tuple(range(cores)), tuple(gpus)))
+    return made
+
+
+def gpus(*indices):
+    return [f"GPU-{index}" for index in indices]
+
+
+CPU_2 = Machine("small", (0, 1))
+GPU_4 = Machine("big", tuple(range(16)), gpus=tuple(Gpu(uuid, "V100") for uuid in gpus(*range(4))))
+
+
+class TestCpuHosts:
+    def test_slots_get_equal_contiguous_shares(self):
+        slots = place(offers(("a", 3, 8, [])))
+        assert [slot.cores for slot in slots] == [(0, 1), (2, 3), (4, 5)]
+        assert not any(slot.oversubscribed for slot in slots)
+        assert all(slot.device is None for slot in slots)
+
+    def test_shares_follow_the_order_of_the_cores(self):
+        by_socket = (0, 2, 4, 6, 1, 3, 5, 7)
+        slots = place([Offer(rank, "a", by_socket) for rank in range(2)])
+        assert [slot.cores for slot in slots] == [(0, 2, 4, 6), (1, 3, 5, 7)]
+
+    def test_more_slots_than_cores_wrap_around(self):
+        slots = place(offers(("a", 5, 2, [])))
+        assert [slot.cores for slot in slots] == [(0,), (1,), (0,), (1,), (0,)]
+        assert all(slot.oversubscribed for slot in slots)
+
+    def test_only_those_that_share_are_marked(self):
+        slots = place(offers(("a", 3, 2, [])))
+        assert [slot.oversubscribed for slot in slots] == [True, False, True]
+
+    def test_equal_core_numbers_on_two_hosts_are_not_shared(self):
+        slots = place(offers(("a", 2, 2, []), ("b", 2, 2, [])))
+        assert [slot.cores for slot in slots] == [(0,), (1,), (0,), (1,)]
+        assert not any(slot.oversubscribed for slot in slots)
+
+    def test_ranks_that_a_scheduler_has_bound_keep_their_own_cores(self):
+        bound = [Offer(0, "a", (0, 1)), Offer(1, "a", (2, 3))]
+        assert [slot.cores for slot in place(bound)] == [(0, 1), (2, 3)]
+
+
+class TestGpuHosts:
+    def test_one_node_with_four(self):
+        slots = place(offers(("a", 4, 16, gpus(0, 1, 2, 3))))
+        assert slots == tuple(
+            Slot(rank, "a", rank, tuple(range(4 * rank, 4 * rank + 4)), f"GPU-{rank}")
+            for rank in range(4)
+        )
+
+    def test_two_nodes_with_four(self):
+        slots = place(offers(("a", 4, 8, gpus(0, 1, 2, 3)), ("b", 4, 8, gpus(4, 5, 6, 7))))
+        assert [slot.device for slot in slots] == gpus(0, 1, 2, 3, 4, 5, 6, 7)
+        assert [slot.host for slot in slots] == ["a"] * 4 + ["b"] * 4
+        assert [slot.local_rank for slot in slots] == [0, 1, 2, 3] * 2
+        assert [slot.cores for slot in slots[4:]] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+        assert not any(slot.oversubscribed for slot in slots)
+
+    def test_ranks_dealt_out_to_the_nodes_in_turn(self):
+        dealt = [Offer(rank, "ab"[rank % 2], (0, 1), ("GPU-0", "GPU-1")) for rank in range(4)]
+        slots = place(dealt)
+        assert [(slot.host, slot.local_rank, slot.device) for slot in slots] == [
+            ("a", 0, "GPU-0"),
+            ("b", 0, "GPU-0"),
+            ("a", 1, "GPU-1"),
+            ("b", 1, "GPU-1"),
+        ]
+
+    def test_the_order_of_the_offers_does_not_matter(self):
+        made = offers(("a", 2, 4, gpus(0, 1)), ("b", 2, 4, gpus(2, 3)))
+        assert place(made[::-1]) == place(made)
+
+    def test_hidden_gpus_are_not_given_out(self):
+        slots = place(offers(("a", 2, 8, gpus(2, 3))))
+        assert [slot.device for slot in slots] == gpus(2, 3)
+
+    def test_uneven_hosts(self):
+        slots = place(offers(("a", 4, 16, gpus(0, 1, 2, 3)), ("b", 2, 16, gpus(8, 9))))
+        assert [slot.device for slot in slots] == gpus(0, 1, 2, 3, 8, 9)
+        assert [len(slot.cores) for slot in slots] == [4, 4, 4, 4, 8, 8]
+
+    def test_more_slots_than_gpus_share_them(self):
+        slots = place(offers(("a", 3, 12, gpus(0, 1))))
+        assert [slot.device for slot in slots] == gpus(0, 1, 0)
+        assert [slot.oversubscribed for slot in slots] == [True, False, True]
+
+    def test_equal_device_names_on_two_hosts_are_not_shared(self):
+        slots = place(offers(("a", 1, 4, gpus(0)), ("b", 1, 4, gpus(0))))
+        assert not any(slot.oversubscribed for slot in slots)
+
+    def test_ranks_with_a_gpu_of_their_own_keep_it(self):
+        confined = [Offer(rank, "a", (0, 1), (f"GPU-{rank}",)) for rank in range(2)]
+        assert [slot.device for slot in place(confined)] == gpus(0, 1)
+
+    def test_a_host_without_gpus_among_others_is_refused(self):
+        with pytest.raises(UserError, match="host b has no GPU while others have"):
+            place(offers(("a", 2, 4, gpus(0, 1)), ("b", 2, 4, [])))
+
+
+class TestGroups:
+    def test_four_slots_on_two_cores_are_oversubscribed_only_together(self):
+        slots = place(offers(("a", 4, 2, [])))
+        assert [is_oversubscribed(slots, n) for n in (1, 2, 3, 4)] == [False, False, True, True]
+
+    def test_a_group_is_marked_as_it_shares_among_itself(self):
+        slots = place(offers(("a", 4, 2, [])))
+        assert [slot.oversubscribed for slot in place_group(slots, 2)] == [False, False]
+        assert [slot.oversubscribed for slot in place_group(slots, 3)] == [True, False, True]
+
+    def test_every_replica_keeps_one_slots_share(self):
+        slots = place(offers(("a", 4, 8, [])))
+        for world_size in (1, 2, 4):
+            group = place_group(slots, world_size)
+            assert [slot.cores for slot in group] == [(0, 1), (2, 3), (4, 5), (6, 7)][:world_size]
+
+    def test_gpus_are_oversubscribed_only_together(self):
+        slots = place(offers(("a", 4, 16, gpus(0, 1))))
+        assert [is_oversubscribed(slots, n) for n in (1, 2, 4)] == [False, False, True]
+
+    @pytest.mark.parametrize(("world_size", "count"), [(1, 1), (4, 1), (5, 2), (8, 2)])
+    def test_nodes_of_a_group(self, world_size, count):
+        slots = place(offers(("a", 4, 8, gpus(0, 1, 2, 3)), ("b", 4, 8, gpus(0, 1, 2, 3))))
+        assert nodes(slots, world_size) == count
+
+    def test_replicas_are_counted_node_by_node(self):
+        slots = place(offers(("a", 4, 8, []), ("b", 2, 8, [])))
+        assert [replicas_per_node(slots, n) for n in (3, 5, 6)] == [(3,), (4, 1), (4, 2)]
+
+    def test_ranks_that_alternate_between_hosts_are_two_nodes(self):
+        slots = place([Offer(rank, "ab"[rank % 2], (0, 1)) for rank in range(3)])
+        assert replicas_per_node(slots, 3) == (2, 1)
+
+    @pytest.mark.parametrize("world_size", [0, 3])
+    def test_a_size_that_the_session_does_not_have_is_refused(self, world_size):
+        with pytest.raises(UserError, match=f"world size {world_size} .* this session has 2"):
+            place_group(place(offers(("a", 2, 2, []))), world_size)
+
+
+class TestLocalOffers:
+    def test_one_slot_a_core_by_default(self):
+        assert local_offers(CPU_2) == (
+            Offer(0, "small", (0, 1)),
+            Offer(1, "small", (0, 1)),
+        )
+
+    def test_one_slot_a_gpu_by_default(self):
+        slots = place(local_offers(GPU_4))
+        assert [slot.device for slot in slots] == gpus(0, 1, 2, 3)
+        assert [len(slot.cores) for slot in slots] == [4, 4, 4, 4]
+
+    def test_fewer_on_request(self):
+        slots = place(local_offers(GPU_4, np=2))
+        assert [slot.device for slot in slots] == gpus(0, 1)
+
+    @pytest.mark.parametrize(
+        ("machine", "np", "told"),
+        [(CPU_2, 4, "small has 2 slots, one a core"), (GPU_4, 5, "big has 4 slots, one a GPU")],
+    )
+    def test_more_than_there_are_is_refused_with_the_way_out(self, machine, np, told):
+        with pytest.raises(UserError) as caught:
+            local_offers(machine, np=np)
+        assert told in str(caught.value)
+        assert f"--np {np}" in str(caught.value)
+        assert "--oversubscribe" in str(caught.value)
+
+    def test_more_than_there_are_on_request(self):
+        slots = place(local_offers(CPU_2, np=4, oversubscribe=True))
+        assert len(slots) == 4
+        assert is_oversubscribed(slots, 4)
+
+    def test_none_at_all_is_refused(self):
+        with pytest.raises(UserError, match="--np 0"):
+            local_offers(CPU_2, np=0)
+
+
+class TestThreads:
+    def test_a_horovod_replica_computes_on_its_share(self):
+        group = place(offers(("a", 2, 8, [])))
+        assert threads(Strategy.HOROVOD, group) == Threads(intra_op=4, inter_op=1)
+
+    def test_mirrored_runs_one_replica_an_inter_op_thread(self):
+        group = place(offers(("a", 2, 8, [])))
+        assert threads(Strategy.MIRRORED, group) == Threads(intra_op=8, inter_op=2)
+
+    def test_mirrored_with_a_core_a_replica_needs_no_intra_op_pool(self):
+        group = place(offers(("a", 2, 2, [])))
+        assert threads(Strategy.MIRRORED, group) == Threads(intra_op=1, inter_op=2)
+
+    @pytest.mark.parametrize("strategy", list(Strategy))
+    def test_a_single_replica_is_the_same_either_way(self, strategy):
+        group = place_group(place(offers(("a", 2, 8, []))), 1)
+        assert threads(strategy, group) == Threads(intra_op=4, inter_op=1)
+
+    @pytest.mark.parametrize("strategy", list(Strategy))
+    def test_beside_a_gpu_tensorflow_decides(self, strategy):
+        group = place(offers(("a", 2, 8, gpus(0, 1))))
+        assert threads(strategy, group) == Threads(0, 0)
+
+    def test_both_strategies_get_the_same_cores(self):
+        group = place_group(place(offers(("a", 4, 8, []))), 2)
+        assert cores_of(group) == (0, 1, 2, 3)
+
+    def test_mirrored_does_not_span_hosts(self):
+        with pytest.raises(ValueError, match="one host"):
+            threads(Strategy.MIRRORED, place(offers(("a", 1, 2, []), ("b", 1, 2, []))))

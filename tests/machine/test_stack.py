@@ -1,0 +1,420 @@
+"""The failures are real ones: environments made for the purpose, with the thing really missing."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.machine.stack import Stack, find_mpirun, probe, stack_differences
+from hvdperf.worker.probe import ERRORS, SETTINGS, built_for_tensorflow, main, nccl_version
+from tests.support.stores import STACK
+
+ROOT = Path(__file__).resolve().parents[2]
+INTERPRETER = Path(sys.executable)
+SITE_PACKAGES = Path(sysconfig.get_paths()["purelib"])
+FACTS = {
+    "python": "3.11.7",
+    "settings": dict.fromkeys(SETTINGS),
+    "packages": ["horovod==0.28.1", "numpy==1.26.4"],
+    "packages_sha256": "12ab",
+    "tensorflow": "2.18.1",
+    "tensorflow_git": "v2.18.1",
+    "keras": "3.15.1",
+    "numpy": "2.0.2",
+    "cuda": None,
+    "cudnn": None,
+    "tf32": True,
+    "horovod": "0.28.1",
+    "horovod_tensorflow": "2.18.1",
+    "horovod_flags": ["mpi", "gloo"],
+    "nccl": None,
+    "mpi_library": "Open MPI v4.1.8",
+    "error": None,
+}
+
+
+def program(path, script):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def environment():
+    """This environment without what would hide that something is missing from another one."""
+    hiding = ("LD_LIBRARY_PATH", "PYTHONPATH")
+    return {name: value for name, value in os.environ.items() if name not in hiding}
+
+
+@pytest.fixture
+def with_mpirun(environment, tmp_path):
+    """The environment with an mpirun on PATH, for interpreters that have none beside them."""
+    program(tmp_path / "path" / "mpirun", "echo 'mpirun (Open MPI) 4.1.8'")
+    return {**environment, "PATH": f"{tmp_path / 'path'}:/usr/bin:/bin"}
+
+
+@pytest.fixture
+def virtual_environment(tmp_path):
+    """Makes a virtual environment of this Python with those of our packages that are wanted."""
+
+    def make(wanted):
+        home = tmp_path / "env"
+        packages = home / "lib" / SITE_PACKAGES.parent.name / "site-packages"
+        packages.mkdir(parents=True)
+        for entry in SITE_PACKAGES.iterdir():
+            if wanted(entry.name):
+                (packages / entry.name).symlink_to(entry)
+        (home / "bin").mkdir()
+        real = Path(sys.executable).resolve()
+        (home / "bin" / "python").symlink_to(real)
+        (home / "pyvenv.cfg").write_text(
+            f"home = {real.parent}\ninclude-system-site-packages = false\n"
+        )
+        return home / "bin" / "python"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def stack(kept):
+    return probe(INTERPRETER, kept)
+
+
+class TestTheInstalledStack:
+    def test_its_versions(self, stack):
+        assert stack.horovod == version("horovod")
+        assert stack.keras == version("keras")
+        assert stack.numpy == version("numpy")
+        assert stack.python == sys.version.split()[0]
+        recorded = json.loads((SITE_PACKAGES / "horovod" / "metadata.json").read_text())
+        assert stack.tensorflow == recorded["tensorflow"]
+
+    def test_mpirun_is_that_of_the_interpreters_environment(self, stack):
+        assert Path(stack.mpirun).name == "mpirun"
+        beside = INTERPRETER.parent / "mpirun"
+        if beside.exists():
+            assert stack.mpirun == str(beside)
+
+    def test_horovod_loads_the_mpi_of_that_mpirun(self, stack):
+        assert "mpi" in stack.horovod_flags
+        assert stack.mpi_library is not None
+        assert stack.mpi_library.split("v")[-1] == stack.mpirun_version.split()[-1]
+
+    def test_the_second_time_it_comes_from_the_cache(self, stack, kept):
+        # A deadline that no interpreter can keep.
+        assert probe(INTERPRETER, kept, deadline_s=0.001) == stack
+
+    def test_nothing_tells_who_built_it(self, stack):
+        assert "@" not in (stack.mpi_library or "")
+
+
+class TestCache:
+    @pytest.fixture
+    def installed(self, tmp_path):
+        """An interpreter that tells facts, and notes every time that it runs."""
+        packages = tmp_path / "env" / "lib" / "site-packages"
+        (packages / "horovod-0.28.1.dist-info").mkdir(parents=True)
+        (packages / "horovod").mkdir()
+        (packages / "horovod" / "metadata.json").write_text("{}")
+        answer = tmp_path / "answer.json"
+        answer.write_text(json.dumps({**FACTS, "searched": [str(packages)]}))
+        bin_dir = tmp_path / "env" / "bin"
+        program(bin_dir / "mpirun", "echo 'mpirun (Open MPI) 4.1.8'")
+        return program(bin_dir / "python", f"echo run >> {tmp_path}/runs; cat {answer}")
+
+    @pytest.fixture
+    def runs(self, tmp_path):
+        return lambda: (tmp_path / "runs").read_text().count("run")
+
+    def test_an_unchanged_environment_is_probed_once(self, installed, cache, environment, runs):
+        first = probe(installed, cache, environment)
+        assert probe(installed, cache, environment) == first
+        assert runs() == 1
+        told: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in FACTS.items()
+            if name not in ("error", "horovod_tensorflow")
+        }
+        assert first == Stack(
+            interpreter=str(installed),
+            mpirun=str(installed.with_name("mpirun")),
+            mpirun_version="mpirun (Open MPI) 4.1.8",
+            **told,
+        )
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            "env/lib/site-packages",
+            "env/lib/site-packages/horovod-0.28.1.dist-info",
+            "env/lib/site-packages/horovod/metadata.json",
+            "env/bin/python",
+            "env/bin/mpirun",
+        ],
+    )
+    def test_a_change_asks_for_a_new_probe(
+        self, installed, cache, environment, runs, tmp_path, changed
+    ):
+        probe(installed, cache, environment)
+        os.utime(tmp_path / changed, ns=(1, 1))
+        probe(installed, cache, environment)
+        assert runs() == 2
+
+    def test_a_changed_setting_asks_for_a_new_probe(self, installed, cache, environment, runs):
+        probe(installed, cache, environment)
+        probe(installed, cache, {**environment, "TF_ENABLE_ONEDNN_OPTS": "0"})
+        assert runs() == 2
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            "",
+            "{",
+            "[]",
+            '{"stamps": {}}',
+            '{"stamps": {}, "facts": {}}',
+            '{"stamps": {}, "facts": []}',
+            '{"stamps": {}, "facts": {"horovod_flags": [], "packages": 1}}',
+            '{"stamps": {}, "facts": {"horovod_flags": [], "packages": []}}',
+            "[" * 100_000,
+        ],
+    )
+    def test_a_damaged_cache_is_probed_again(self, installed, cache, environment, runs, damage):
+        first = probe(installed, cache, environment)
+        (file,) = cache.iterdir()
+        file.write_text(damage)
+        assert probe(installed, cache, environment) == first
+        assert runs() == 2
+
+    def test_a_cache_that_cannot_be_written_only_costs_time(
+        self, installed, tmp_path, environment, runs
+    ):
+        (tmp_path / "file").write_text("not a directory")
+        for _ in range(2):
+            probe(installed, tmp_path / "file" / "cache", environment)
+        assert runs() == 2
+
+    def test_a_failure_is_not_kept(self, installed, cache, environment, tmp_path):
+        answer = tmp_path / "answer.json"
+        good = answer.read_text()
+        error = {"kind": "tensorflow", "message": "No module named 'tensorflow'"}
+        answer.write_text(json.dumps({**json.loads(good), "error": error}))
+        with pytest.raises(UserError):
+            probe(installed, cache, environment)
+        answer.write_text(good)
+        assert probe(installed, cache, environment).tensorflow == "2.18.1"
+
+
+class TestFindingMpirun:
+    def test_that_of_the_interpreters_environment_comes_first(self, tmp_path):
+        own = program(tmp_path / "env" / "bin" / "mpirun", "")
+        program(tmp_path / "other" / "mpirun", "")
+        environment = {"PATH": str(tmp_path / "other")}
+        assert find_mpirun(own.with_name("python"), environment) == own
+
+    def test_that_on_path_will_do(self, tmp_path):
+        other = program(tmp_path / "other" / "mpirun", "")
+        environment = {"PATH": f"/nowhere:{other.parent}"}
+        assert find_mpirun(tmp_path / "env" / "bin" / "python", environment) == other
+
+
+class TestWhatKeepsTrainingFromStarting:
+    def test_no_interpreter(self, cache, tmp_path):
+        with pytest.raises(UserError, match=r"no Python interpreter at .*/python.*make env"):
+            probe(tmp_path / "python", cache)
+
+    @pytest.mark.parametrize(
+        ("environment", "command"),
+        [
+            (".venv", "make env"),
+            (".venv-tf2.15.1", "make env TF=2.15.1"),
+            (".venv-gpu", "make env GPU=1"),
+            ("elsewhere", "make env"),
+        ],
+    )
+    def test_the_advice_is_to_build_that_environment(self, environment, command, cache, tmp_path):
+        with pytest.raises(UserError, match=f"run `{command}` and"):
+            probe(tmp_path / environment / "bin" / "python", cache)
+
+    def test_no_mpirun(self, virtual_environment, cache, environment, tmp_path):
+        interpreter = virtual_environment(lambda name: False)
+        with pytest.raises(UserError) as caught:
+            probe(interpreter, cache, {**environment, "PATH": str(tmp_path)})
+        assert "there is no mpirun" in str(caught.value)
+        assert "`make env` and `. ./activate`" in str(caught.value)
+
+    def test_an_mpirun_that_does_not_run(self, cache, environment, tmp_path):
+        interpreter = program(
+            tmp_path / "bin" / "python", f"echo '{json.dumps({**FACTS, 'searched': []})}'"
+        )
+        program(tmp_path / "bin" / "mpirun", "echo 'libopen-rte.so.40: not found' >&2; exit 127")
+        with pytest.raises(UserError, match=r"exit code 127: libopen-rte.so.40: not found"):
+            probe(interpreter, cache, environment)
+
+    def test_no_tensorflow(self, virtual_environment, cache, with_mpirun):
+        interpreter = virtual_environment(lambda name: False)
+        with pytest.raises(UserError) as caught:
+            probe(interpreter, cache, with_mpirun)
+        assert "cannot import TensorFlow (No module named 'tensorflow')" in str(caught.value)
+        assert "make env" in str(caught.value)
+
+    def test_no_horovod(self, virtual_environment, cache, with_mpirun):
+        interpreter = virtual_environment(lambda name: not name.startswith("horovod"))
+        with pytest.raises(UserError, match="has TensorFlow but no Horovod"):
+            probe(interpreter, cache, with_mpirun)
+
+    def test_a_horovod_built_for_another_tensorflow(self, cache, environment, tmp_path):
+        copied = tmp_path / "packages" / "horovod"
+        copied.mkdir(parents=True)
+        for entry in (SITE_PACKAGES / "horovod").iterdir():
+            (copied / entry.name).symlink_to(entry)
+        (copied / "metadata.json").unlink()
+        (copied / "metadata.json").write_text('{"tensorflow": "1.15.5", "dummy": "none"}')
+        with pytest.raises(UserError) as caught:
+            probe(INTERPRETER, cache, {**environment, "PYTHONPATH": str(copied.parent)})
+        recorded = json.loads((SITE_PACKAGES / "horovod" / "metadata.json").read_text())
+        installed = recorded["tensorflow"]
+        assert (
+            f"Horovod {version('horovod')} was built for TensorFlow 1.15.5, "
+            f"but TensorFlow {installed} is installed" in str(caught.value)
+        )
+        assert "make env" in str(caught.value)
+
+    def test_a_horovod_that_does_not_find_its_mpi(self, virtual_environment, cache, with_mpirun):
+        load = [str(INTERPRETER), "-c", "import ctypes; ctypes.CDLL('libmpi.so.40')"]
+        if subprocess.run(load, env=with_mpirun, check=False, capture_output=True).returncode == 0:
+            pytest.skip("this system has an MPI library of its own")
+        interpreter = virtual_environment(lambda name: True)
+        with pytest.raises(UserError, match=r"Horovod .* does not load \(libmpi\.so"):
+            probe(interpreter, cache, with_mpirun)
+
+    def test_an_interpreter_that_crashes(self, cache, with_mpirun, tmp_path):
+        interpreter = program(
+            tmp_path / "python", "echo 'Fatal Python error: no encodings' >&2; exit 1"
+        )
+        with pytest.raises(UserError, match="exit code 1: Fatal Python error: no encodings"):
+            probe(interpreter, cache, with_mpirun)
+
+    def test_a_file_that_is_no_program(self, cache, with_mpirun, tmp_path):
+        interpreter = program(tmp_path / "python", "")
+        interpreter.write_bytes(b"\x00\x01")
+        with pytest.raises(UserError, match="does not start"):
+            probe(interpreter, cache, with_mpirun)
+
+    def test_a_probe_that_hangs(self, cache, with_mpirun, tmp_path):
+        interpreter = program(tmp_path / "python", "exec sleep 600")
+        with pytest.raises(UserError, match=r"within 0\.2 s"):
+            probe(interpreter, cache, with_mpirun, deadline_s=0.2)
+
+    def test_every_error_is_one_line(self, cache, with_mpirun, tmp_path):
+        for kind in ERRORS:
+            facts = {**FACTS, "error": {"kind": kind, "message": "why"}}
+            (tmp_path / "answer").write_text(json.dumps(facts))
+            interpreter = program(tmp_path / "python", f"cat {tmp_path}/answer")
+            with pytest.raises(UserError, match="why") as caught:
+                probe(interpreter, cache, with_mpirun)
+            assert "\n" not in str(caught.value)
+
+
+class TestTheProbeItself:
+    @pytest.mark.parametrize(
+        ("number", "text"),
+        [(21805, "2.18.5"), (22703, "2.27.3"), (2708, "2.7.8"), (2402, "2.4.2")],
+    )
+    def test_ncclss_number_is_a_version(self, number, text):
+        assert nccl_version(number) == text
+
+    @pytest.mark.parametrize("number", [0, 1])
+    def test_a_mere_yes_or_no_is_no_version(self, number):
+        assert nccl_version(number) is None
+
+    @pytest.mark.parametrize(
+        ("metadata", "built_for"),
+        [
+            ('{"tensorflow": "2.15.1"}', "2.15.1"),
+            ('{"pytorch": "2.1.0"}', None),
+            ("not JSON", None),
+            (None, None),
+        ],
+    )
+    def test_what_horovod_was_built_for(self, tmp_path, metadata, built_for):
+        file = tmp_path / "metadata.json"
+        if metadata is not None:
+            file.write_text(metadata)
+        assert built_for_tensorflow(file) == built_for
+
+    def test_it_is_written_for_python_3_9(self):
+        for source in ("hvdperf/worker/probe.py", "hvdperf/worker/__init__.py"):
+            ast.parse((ROOT / source).read_text(), feature_version=(3, 9))
+
+    def test_it_runs_on_python_3_9(self):
+        python = shutil.which("python3.9") or "false"
+        works = [python, "-c", "import sys; assert sys.version_info[:2] == (3, 9)"]
+        if subprocess.run(works, check=False, capture_output=True).returncode != 0:
+            pytest.skip("no Python 3.9 here")
+        told = subprocess.run(
+            [python, "-m", main.__module__], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        facts = json.loads(told.stdout)
+        assert facts["python"].startswith("3.9.")
+        assert facts["error"] is None or facts["error"]["kind"] in ERRORS
+
+    def test_only_its_answer_reaches_stdout(self):
+        script = (
+            "import os, sys\nfrom hvdperf.worker import probe\n"
+            "def noisy():\n    print('hello')\n    os.write(1, b'more')\n    return {'a': 1}\n"
+            "probe.probe = noisy\nprobe.main()"
+        )
+        told = subprocess.run(
+            [INTERPRETER, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        assert json.loads(told.stdout) == {"a": 1}
+        assert "more" in told.stderr
+
+
+class TestWhatTwoStacksHaveOtherwise:
+    OLD = replace(
+        STACK,
+        horovod_flags=("mpi", "gloo"),
+        packages=("horovod==0.28.1", "keras==2.15.0", "wrapt==1.14.1"),
+    )
+
+    def test_packages_are_named_with_both_versions(self):
+        new = replace(self.OLD, packages=("horovod==0.28.1", "keras==3.15.1", "optree==0.1"))
+        assert stack_differences(self.OLD, new) == [
+            "keras: 2.15.0 -> 3.15.1",
+            "optree: none -> 0.1",
+            "wrapt: 1.14.1 -> none",
+        ]
+
+    def test_what_is_no_package_is_named_too(self):
+        new = replace(self.OLD, mpi_library="Open MPI v4.1.9", horovod_flags=("mpi",), tf32=True)
+        assert stack_differences(self.OLD, new) == [
+            "mpi_library: none -> Open MPI v4.1.9",
+            "horovod_flags: mpi, gloo -> mpi",
+            "tf32: none -> True",
+        ]
+
+    def test_a_stack_is_like_itself(self):
+        assert stack_differences(self.OLD, self.OLD) == []

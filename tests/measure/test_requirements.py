@@ -1,0 +1,75 @@
+"""What rounds have to hold."""
+
+from __future__ import annotations
+
+from hvdperf.measure.requirements import kinds_of, last_phase, transfers_of
+from hvdperf.plan.arms import BlockKind, Comparison, Question
+from hvdperf.plan.collectives import SWEEP_BYTES, Collective
+from hvdperf.plan.questions import startup, sweep
+from hvdperf.worker.protocol import Phase
+from tests.support.rounds import (
+    GRADIENTS,
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+)
+from tests.support.sessions import (
+    ALL,
+    BOUND,
+    GRADIENTS_OF,
+    STRONG,
+    TRIALS,
+    WEAK,
+)
+
+
+def test_split_blocks_are_taken_only_where_they_are_judged():
+    kinds = kinds_of(ALL, lambda comparison: comparison is not STRONG)
+    assert kinds == {
+        HOROVOD_1: {BlockKind.FULL},
+        HOROVOD_2: {BlockKind.FULL, BlockKind.LOCAL},
+        MIRRORED_2: {BlockKind.FULL},
+    }
+
+
+def test_what_is_only_traced_starts_no_further():
+    asked = {comparison.question: comparison for comparison in startup(WORKLOAD, 2)}
+    assert last_phase([asked[Question.STARTUP_TRACE]]) is Phase.TRACE
+    assert last_phase(list(asked.values())) is Phase.BROADCAST
+
+
+def test_a_start_up_goes_as_far_as_what_is_exchanged_takes():
+    assert last_phase(sweep(WORKLOAD, 2)) is Phase.INIT
+    assert last_phase([GRADIENTS_OF]) is Phase.BUILD
+    assert last_phase([GRADIENTS_OF, BOUND]) is Phase.BROADCAST
+
+
+def test_blocks_are_taken_where_steps_are_asked_about():
+    def kinds(*asked: Comparison) -> list[set[BlockKind]]:
+        found = kinds_of(asked, lambda comparison: True)
+        return [found[asked[0].candidate.arm], found[asked[0].reference.arm]]
+
+    assert kinds(*sweep(WORKLOAD, 2)) == [set(), set()]
+    assert kinds(GRADIENTS_OF) == [set(), set()]
+    assert kinds(GRADIENTS_OF, BOUND) == [{BlockKind.FULL, BlockKind.LOCAL}, set()]
+
+
+def test_both_arms_exchange_every_size_that_is_asked_about():
+    two = sweep(WORKLOAD, 2)[:2]
+    wanted = transfers_of(two)
+    assert set(wanted) == set(two[0].arms)
+    (horovod, bare) = wanted.values()
+    assert horovod == bare
+    assert [t.tensor_bytes for t in horovod if t.collective is Collective.ALLGATHER] == [
+        (size,) for size in SWEEP_BYTES
+    ]
+    assert len(horovod) == 2 * len(SWEEP_BYTES)
+    assert set(map(tuple, transfers_of([GRADIENTS_OF, BOUND]).values())) == {(GRADIENTS,)}
+    assert transfers_of([WEAK]) == {}
+
+
+def test_computing_and_exchange_are_told_apart_only_where_that_is_asked():
+    kinds = kinds_of(list(TRIALS.values()), lambda comparison: True)
+    local = {arm.planted for arm, wanted in kinds.items() if BlockKind.LOCAL in wanted}
+    assert local == {"", "busy", "cycle", "nofuse"}

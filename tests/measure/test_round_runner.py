@@ -1,0 +1,755 @@
+"""Rounds over groups that only pretend: who is asked for what, and in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hvdperf.launch.arm_launcher import SEED
+from hvdperf.launch.group import GroupFailed, NotStarted
+from hvdperf.launch.job import LaunchError, SlotGone
+from hvdperf.machine.cpu_usage import Reading
+from hvdperf.machine.disturbance import Disturbance, Usage, total
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers, place
+from hvdperf.measure.records import Block, back_to_back, is_disturbed
+from hvdperf.measure.round_runner import (
+    CORRECTNESS_STEPS,
+    TIMELINE_STEPS,
+    WARM_UP_BLOCKS_MAX,
+    WARM_UP_REPEATS,
+    WARM_UP_STEPS,
+    Runner,
+)
+from hvdperf.plan.arms import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
+from hvdperf.plan.collectives import Collective, Transfer
+from hvdperf.worker.protocol import Phase
+from tests.support.rounds import (
+    BARE_2,
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    rank_report,
+    run_report,
+    series_report,
+)
+
+FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
+ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
+SINGLE = replace(HOROVOD_1, strategy=Strategy.SINGLE)
+
+
+@dataclass
+class Stage:
+    """What groups do, and a log of what they were asked: (arm, what, details); deadlines: of each
+    order, with its steps."""
+
+    step_seconds: dict[Arm, float] = field(default_factory=dict)
+    warm_up_steps_of: list[float] = field(default_factory=list)
+    raises: dict[tuple[Arm, str], BaseException] = field(default_factory=dict)
+    log: list[tuple[Arm, str, dict[str, Any]]] = field(default_factory=list)
+    deadlines: list[tuple[str, int, float]] = field(default_factory=list)
+    groups: list[FakeGroup] = field(default_factory=list)
+    cores: int = 8
+    clock: float = 0.0
+    collective_seconds: float = 0.02
+    run_seconds: float = 2.0
+    forks: bool = False
+    forked: list[bool] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.clock
+
+    @contextmanager
+    def forking(self, tell: Callable[[str], None]) -> Iterator[None]:
+        self.forks = True
+        yield
+        self.forks = False
+
+    def start(self, arm: Arm, kinds: Collection[BlockKind], **told: Any) -> FakeGroup:
+        self.forked.append(self.forks)
+        self.note(arm, "start", kinds=kinds, **told)
+        group = FakeGroup(arm, self)
+        self.groups.append(group)
+        return group
+
+    def note(self, arm: Arm, what: str, **details: Any) -> None:
+        self.log.append((arm, what, details))
+        error = self.raises.get((arm, what))
+        if error is not None:
+            raise error
+
+    def of(self, what: str) -> list[tuple[Arm, dict[str, Any]]]:
+        return [(arm, details) for arm, did, details in self.log if did == what]
+
+    def alive(self) -> int:
+        return sum(not group.ended for group in self.groups)
+
+
+class FakeGroup:
+    """The methods of hvdperf.launch.group.Group that a round uses."""
+
+    def __init__(self, arm: Arm, stage: Stage) -> None:
+        self.arm = arm
+        self.ranks = [
+            SimpleNamespace(facts={"rank": i}, host="", pid=0) for i in range(arm.processes)
+        ]
+        self.paused = False
+        self.ended = False
+        self._stage = stage
+        self._blocks = 0
+
+    def settled(self, deadline_s: float) -> bool:
+        return True
+
+    def wait_ready(self, deadline_s: float) -> None:
+        self._stage.note(self.arm, "wait_ready")
+
+    def startup_seconds(self) -> list[dict[str, float]]:
+        return [{"import": 1.0} for _ in self.ranks]
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        others = [g for g in self._stage.groups if g is not self and not g.paused and not g.ended]
+        assert not others, "two groups run at the same time"
+        self.paused = False
+
+    def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
+        assert not self.paused
+        assert not self.ended
+        self._stage.note(self.arm, op, **arguments)
+        self._stage.deadlines.append((op, arguments.get("steps", 0), deadline_s))
+        if op == "run":
+            return [run_report(seconds=self._stage.run_seconds) for _ in self.ranks]
+        if op == "collective":
+            seconds = self._stage.collective_seconds
+            return [series_report([9.0, seconds]) for _ in self.ranks]
+        if op != "block":
+            return [{"digests": ["a1b2"], "world_size": self.arm.world_size} for _ in self.ranks]
+        split = arguments["kind"] == SPLIT.value
+        seconds = self._stage.step_seconds.get(self.arm, 0.01) / (2 if split else 1)
+        if self._blocks < len(self._stage.warm_up_steps_of):
+            seconds = self._stage.warm_up_steps_of[self._blocks]
+        self._blocks += 1
+        self._stage.clock += seconds * arguments["steps"]
+        steps = arguments["steps"]
+        return [rank_report(seconds * steps, 32 * steps, steps) for _ in self.ranks]
+
+    def close(self, leave_group: bool = False) -> None:
+        self._stage.note(self.arm, "close")
+        self.ended = True
+
+    def marks(self) -> None:
+        """None of a launch in which no time passes."""
+
+    def kill(self) -> None:
+        if not self.ended:
+            self._stage.note(self.arm, "kill")
+
+    def end(self) -> None:
+        if not self.ended:
+            self._stage.note(self.arm, "end")
+        self.ended = True
+
+
+class FakeMeter:
+    """Blocks of which others took a share: of these places in the session, and of no others."""
+
+    def __init__(self, *disturbed: int) -> None:
+        self.watched = 0
+        self._disturbed, self._readings, self._busy = disturbed, 0, 0.0
+
+    def begin_watch(self) -> None:
+        self.watched = 0
+
+    def watch(self) -> None:
+        self.watched += 1
+
+    def read(self, ranks: object) -> Reading:
+        block, is_end = divmod(self._readings, 2)
+        self._readings += 1
+        self._busy += 0.5 if is_end and block in self._disturbed else 0.0
+        return Reading(self._readings / 2, 2, self._busy, 0.0, {}, {"1": (0.0, self._busy)}, 0.0)
+
+    def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
+        return Disturbance(0.0, total(usages), 0.0, 1.0)
+
+
+def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
+    starter: Any = SimpleNamespace(
+        start=stage.start,
+        forking=stage.forking,
+        cores=stage.cores,
+        hub=SimpleNamespace(pump=lambda s: None),
+        slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
+        epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
+    )
+    given: dict[str, Any] = {
+        "starter": starter,
+        "sampling": Sampling(),
+        "schedule": Schedule.ALTERNATE,
+        "kinds": {arm: {FULL} for arm in ARMS},
+        "check": [],
+        "weights_directory": Path("scratch"),
+        "progress": lambda text: None,
+        "order": random.Random(seed),
+        "turns": 3,
+        **changes,
+    }
+    return Runner(**given)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def failure(arm: Arm) -> GroupFailed:
+    return GroupFailed(arm.name, 0, "block", "it broke", [])
+
+
+def blocks_of(measured: Any) -> list[list[Block]]:
+    return [launch.blocks for launch in measured.launches.values()]
+
+
+def turns(measured: Any) -> dict[Arm, list[int]]:
+    return {a: [b.turn for b in launch.blocks] for a, launch in measured.launches.items()}
+
+
+def timed(stage: Stage) -> list[Arm]:
+    """The arms in the order of their timed blocks, warm-up left out."""
+    return [arm for arm, details in stage.of("block") if details["steps"] > WARM_UP_STEPS]
+
+
+# Order -----------------------------------------------------------------------------------------
+
+
+def test_arms_take_turns_forwards_and_backwards(stage):
+    make_runner(stage, turns=4).run(0, [HOROVOD_2, MIRRORED_2])
+    first, second = timed(stage)[:2]
+    assert first != second
+    assert timed(stage) == [first, second, second, first, first, second, second, first]
+
+
+def test_a_turn_that_others_disturbed_is_taken_again(stage):
+    sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
+    meter = FakeMeter(2)  # the first block of the second turn
+    runner = make_runner(stage, turns=3, pairs=[sides], meter=meter)
+    measured = runner.run(0, [HOROVOD_2, MIRRORED_2])
+    assert set(map(tuple, turns(measured).values())) == {(0, 1, 2, 3)}
+    assert meter.watched == 4
+    found = [is_disturbed(pair) for pair in back_to_back(*blocks_of(measured))]
+    assert found == [False, True, False, False]
+    assert measured.disturbance is not None
+    assert measured.disturbance.foreign_share == pytest.approx(0.5 / (8 * 2 * 0.5))
+
+
+def test_a_turn_is_not_taken_again_for_what_is_not_compared(stage):
+    sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
+    runner = make_runner(stage, turns=3, pairs=[], meter=FakeMeter(*range(9)))
+    measured = runner.run(0, [each.arm for each in sides])
+    assert set(map(tuple, turns(measured).values())) == {(0, 1, 2)}
+
+
+def test_as_many_turns_are_taken_again_as_there_are_to_be(stage):
+    sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
+    runner = make_runner(stage, turns=3, pairs=[sides], meter=FakeMeter(*range(99)))
+    measured = runner.run(0, [each.arm for each in sides])
+    assert set(map(tuple, turns(measured).values())) == {tuple(range(6))}
+
+
+def test_without_a_meter_nothing_is_told_of_others(stage):
+    measured = make_runner(stage).run(0, [HOROVOD_2])
+    assert measured.disturbance is None
+    assert measured.launches[HOROVOD_2].blocks[0].usage is None
+
+
+def test_arms_start_in_random_order():
+    orders = set()
+    for seed in range(20):
+        stage = Stage()
+        make_runner(stage, seed).run(0, ARMS)
+        orders.add(tuple(arm.label for arm, _ in stage.of("start")))
+    assert len(orders) > 3
+
+
+@pytest.mark.parametrize(
+    ("cores", "most"),
+    # What starts at once, in processes: of three arms with 2, 1 and 1; one may have more than fit.
+    [(1, 2), (2, 2), (3, 3), (4, 4), (64, 4)],
+)
+def test_as_many_processes_start_at_once_as_there_are_cores(cores, most):
+    found = set()
+    for seed in range(10):
+        stage, starting, at_once = Stage(cores=cores), 0, 0
+        make_runner(stage, seed).run(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
+        for arm, what, _ in stage.log:
+            starting += arm.processes * {"start": 1, "wait_ready": -1}.get(what, 0)
+            at_once = max(at_once, starting)
+        found.add(at_once)
+        assert len(stage.of("start")) == 3
+    assert max(found) == most
+
+
+def test_arms_that_leave_a_core_idle_start_together():
+    for seed in range(10):
+        stage = Stage(cores=2)
+        make_runner(stage, seed).run(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
+        steps = [(arm, what) for arm, what, _ in stage.log if what in ("start", "wait_ready")]
+        both = [(MIRRORED_2, "start"), (HOROVOD_1, "start")]
+        assert abs(steps.index(both[0]) - steps.index(both[1])) == 1
+
+
+@pytest.mark.parametrize("work", Work)
+def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
+    make_runner(stage, work=work).run(0, [HOROVOD_2])
+    assert set(stage.forked) == {work not in (Work.STARTUP, Work.LEDGER)}
+    assert not stage.forks, "a server does not outlive its round"
+
+
+def test_the_order_is_drawn_anew_every_round(stage):
+    runner = make_runner(stage)
+    orders = set()
+    for number in range(12):
+        stage.log.clear()
+        runner.run(number, ARMS)
+        orders.add(tuple(arm.label for arm, _ in stage.of("start")))
+    assert len(orders) > 1
+
+
+def test_kinds_of_blocks_are_shuffled_within_a_turn(stage):
+    make_runner(stage, turns=20, kinds={HOROVOD_2: {FULL, LOCAL}}).run(0, [HOROVOD_2])
+    blocks = [d["kind"] for _, d in stage.of("block") if d["steps"] > WARM_UP_STEPS]
+    pairs = {tuple(blocks[i : i + 2]) for i in range(0, len(blocks), 2)}
+    assert pairs == {("full", "local"), ("local", "full")}
+
+
+def test_every_block_carries_its_turn(stage):
+    measured = make_runner(stage).run(4, ARMS)
+    assert measured.number == 4
+    assert turns(measured) == {arm: [0, 1, 2] for arm in ARMS}
+
+
+def test_what_is_compared_is_measured_one_right_after_the_other(stage):
+    pairs = [(Side(HOROVOD_2, LOCAL), Side(arm)) for arm in (HOROVOD_1, MIRRORED_2, SINGLE)]
+    arms = (*ARMS, SINGLE)
+    kinds = {arm: {FULL} for arm in arms} | {HOROVOD_2: {FULL, LOCAL}}
+    measured = make_runner(stage, kinds=kinds, pairs=pairs, turns=2).run(0, arms)
+    blocks = {arm: launch.of_kind(FULL) for arm, launch in measured.launches.items()}
+    hub = measured.launches[HOROVOD_2]
+    # Twice a turn, and once what is not compared.
+    assert [block.turn for block in hub.of_kind(LOCAL)] == [0, 0, 1, 1]
+    assert [block.turn for block in hub.of_kind(FULL)] == [0, 1]
+    assert turns(measured)[SINGLE] == [0, 1]
+    for arm in (HOROVOD_1, MIRRORED_2, SINGLE):
+        for turn, block in enumerate(blocks[arm]):
+            gaps = [abs(b.visit - block.visit) for b in hub.of_kind(LOCAL) if b.turn == turn]
+            assert min(gaps) == 1
+    # Five places, walked to and fro.
+    first, second = ([b.visit for b in hub.of_kind(LOCAL) if b.turn == turn] for turn in (0, 1))
+    assert sorted(9 - visit for visit in second) == first
+
+
+def test_arms_live_side_by_side_in_schedule_alternate(stage):
+    make_runner(stage).run(0, ARMS)
+    assert [what for _, what, _ in stage.log[:3]] == ["start"] * 3
+    assert all(details["share_startup"] for _, details in stage.of("start"))
+
+
+def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
+    alive_at_start = []
+    start = stage.start
+
+    def watched(*args: Any, **given: Any) -> FakeGroup:
+        alive_at_start.append(stage.alive())
+        group: FakeGroup = start(*args, **given)
+        return group
+
+    runner = make_runner(stage, schedule=Schedule.FRESH)
+    runner.starter.start = watched  # type: ignore[method-assign, assignment]
+    measured = runner.run(0, ARMS)
+    assert alive_at_start == [0, 0, 0]
+    assert not any(details["share_startup"] for _, details in stage.of("start"))
+    assert set(measured.launches) == set(ARMS)
+
+
+def test_every_round_reads_the_data_in_another_order(stage):
+    runner = make_runner(stage)
+    runner.run(0, [HOROVOD_1])
+    runner.run(1, [HOROVOD_1])
+    assert [details["data_seed"] for _, details in stage.of("start")] == [1, 2]
+
+
+# How long a block is ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step_seconds", "steps"),
+    [
+        # At least 0.3 s, and at least 10 steps.
+        ({HOROVOD_1: 0.01, HOROVOD_2: 0.01}, 30),
+        ({HOROVOD_1: 0.2, HOROVOD_2: 0.2}, 10),
+        ({HOROVOD_1: 0.2, HOROVOD_2: 0.007}, 43),
+    ],
+)
+def test_a_block_is_long_enough_on_the_fastest_arm(stage, step_seconds, steps):
+    stage.step_seconds = step_seconds
+    measured = make_runner(stage).run(0, [HOROVOD_1, HOROVOD_2])
+    blocks = [block for launch in measured.launches.values() for block in launch.blocks]
+    assert {block.steps for block in blocks} == {steps}
+    assert all(block.seconds >= 0.3 for block in blocks)
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
+    for seed in range(6):
+        stage = Stage(step_seconds={HOROVOD_1: 0.01, HOROVOD_2: 0.2, MIRRORED_2: 0.02})
+        measured = make_runner(stage, seed, schedule=schedule).run(0, ARMS)
+        blocks = [block for launch in measured.launches.values() for block in launch.blocks]
+        assert all(block.seconds >= 0.3 for block in blocks)
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatch):
+    monkeypatch.setattr("hvdperf.measure.round_runner.time", stage)
+    runner = make_runner(stage, schedule=schedule)
+    runner.run(0, ARMS)
+    # 30 steps of 0.01 s on each of three arms.
+    assert runner.turn_seconds == pytest.approx(0.9)
+
+
+def test_each_kind_of_block_has_its_own_number_of_steps(stage):
+    runner = make_runner(stage, kinds={HOROVOD_2: {FULL, SPLIT}})
+    runner.run(0, [HOROVOD_2])
+    assert runner.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
+
+
+def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
+    runner = make_runner(stage)
+    runner.run(0, [HOROVOD_1])
+    stage.step_seconds = {HOROVOD_1: 0.001}
+    measured = runner.run(1, [HOROVOD_1])
+    assert {block.steps for block in measured.launches[HOROVOD_1].blocks} == {30}
+
+
+def test_a_warm_up_goes_on_until_block_times_have_settled(stage):
+    stage.warm_up_steps_of = [0.9, 0.5, 0.2, 0.1, 0.01]
+    measured = make_runner(stage).run(0, [HOROVOD_1])
+    assert len(measured.launches[HOROVOD_1].warm_up) == 6
+    assert len(measured.launches[HOROVOD_1].blocks) == 3
+
+
+def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
+    stage.warm_up_steps_of = [2.0**-i for i in range(20)]
+    measured = make_runner(stage).run(0, [HOROVOD_1])
+    assert len(measured.launches[HOROVOD_1].warm_up) == WARM_UP_BLOCKS_MAX
+
+
+def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
+    kinds = {HOROVOD_1: {FULL}, HOROVOD_2: {FULL, LOCAL, SPLIT}}
+    measured = make_runner(stage, kinds=kinds).run(0, [HOROVOD_1, HOROVOD_2])
+    steps = {arm: [b.steps for b in launch.warm_up] for arm, launch in measured.launches.items()}
+    assert steps == {HOROVOD_1: [5] * 3, HOROVOD_2: [3] * 9}
+
+
+@pytest.mark.parametrize(("step_seconds", "deadline_s"), [(0.2, 60), (2.0, 60), (7.0, 210)])
+def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, deadline_s):
+    stage.step_seconds = {HOROVOD_1: step_seconds}
+    make_runner(stage, kinds={HOROVOD_1: {FULL, LOCAL}}).run(0, [HOROVOD_1])
+    assert stage.deadlines[0] == ("block", 3, 60), "nothing is known yet"
+    of_blocks = [wait for op, steps, wait in stage.deadlines if (op, steps) == ("block", 10)]
+    assert of_blocks == [pytest.approx(deadline_s)] * 6
+
+
+def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stage):
+    stage.run_seconds, stage.step_seconds = 900.0, {HOROVOD_2: 8.0}
+    make_runner(stage, work=Work.LEDGER, runs=Runs(ledger_steps=100)).run(0, [HOROVOD_2])
+    first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
+    assert first == ("block", 10, pytest.approx(3 * 10 * 9))
+    assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
+
+
+# What is told ----------------------------------------------------------------------------------
+
+
+def test_every_stage_of_a_round_is_told(stage):
+    told: list[str] = []
+    make_runner(stage, progress=told.append, doing=told.append).run(0, ARMS)
+    begun, *starting = [text for text in told if text.startswith("start ")]
+    assert sorted(begun.removeprefix("start ").split(", ")) == sorted(arm.label for arm in ARMS)
+    assert [text.count("@") for text in starting] == [2, 1], "whoever is still waited for"
+    others = [text for text in told if not text.startswith("start ")]
+    stages = [" ".join(text.split()[:-1]) for text in others]
+    assert stages == ["warm up"] * 3 + ["turn 1 of", "turn 2 of", "turn 3 of"] + ["check"] * 3
+
+
+# Failures --------------------------------------------------------------------------------------
+
+
+def test_an_arm_that_fails_in_the_middle_does_not_stop_the_others(stage):
+    stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
+    told: list[str] = []
+    runner = make_runner(stage, progress=told.append)
+    measured = runner.run(0, ARMS)
+    assert list(runner.failures) == [HOROVOD_2]
+    assert len(measured.launches[HOROVOD_1].blocks) == 3
+    assert len(measured.launches[MIRRORED_2].blocks) == 3
+    assert measured.launches[HOROVOD_2].blocks == []
+    assert any("FAILED resnet_50_s horovod@2" in text for text in told)
+    assert stage.alive() == 0
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+@pytest.mark.parametrize("what", ["wait_ready", "block", "evidence", "close"])
+def test_an_arm_may_fail_at_any_point(stage, what, schedule):
+    stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
+    runner = make_runner(stage, schedule=schedule)
+    runner.run(0, ARMS)
+    assert list(runner.failures) == [HOROVOD_2]
+    assert len(stage.of("evidence")) >= 2
+    assert stage.alive() == 0
+
+
+def test_an_arm_that_cannot_be_started_fails_and_says_why(stage):
+    stage.raises[MIRRORED_2, "start"] = LaunchError("no such file: mpirun")
+    runner = make_runner(stage)
+    measured = runner.run(0, ARMS)
+    assert "no such file: mpirun" in str(runner.failures[MIRRORED_2])
+    assert runner.failures[MIRRORED_2].phase == "launch"
+    assert not isinstance(runner.failures[MIRRORED_2], NotStarted)
+    assert set(measured.launches) == {HOROVOD_1, HOROVOD_2}
+
+
+def test_a_slot_that_is_gone_is_no_failure_of_the_launch(stage):
+    error = LaunchError("rank 1 could not be started")
+    error.__cause__ = SlotGone(1, "start", 30.0)
+    stage.raises[MIRRORED_2, "start"] = error
+    runner = make_runner(stage)
+    runner.run(0, ARMS)
+    assert isinstance(runner.failures[MIRRORED_2], NotStarted)
+
+
+def test_an_arm_that_has_failed_is_never_started_again(stage):
+    stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
+    runner = make_runner(stage)
+    runner.run(0, ARMS)
+    stage.log.clear()
+    stage.raises.clear()
+    measured = runner.run(1, ARMS)
+    assert {arm for arm, _ in stage.of("start")} == {HOROVOD_1, MIRRORED_2}
+    assert HOROVOD_2 not in measured.launches
+
+
+@pytest.mark.parametrize("what", ["start", "wait_ready", "block", "evidence"])
+def test_nothing_is_left_running_after_ctrl_c(stage, what):
+    stage.raises[MIRRORED_2, what] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        make_runner(stage).run(0, ARMS)
+    assert stage.alive() == 0
+    endings = [did for _, did, _ in stage.log if did in ("kill", "end")]
+    assert endings == sorted(endings, reverse=True), "one waited for while others still ran"
+
+
+def test_a_start_up_is_measured_without_training(stage):
+    runner = make_runner(stage, schedule=Schedule.FRESH, work=Work.STARTUP)
+    measured = runner.run(0, ARMS)
+    assert stage.of("block") == []
+    assert len(stage.of("evidence")) == len(stage.of("close")) == 3
+    assert all(launch.startup_seconds for launch in measured.launches.values())
+    assert not any(details["share_startup"] for _, details in stage.of("start"))
+
+
+def test_what_is_only_traced_starts_no_further(stage):
+    runner = make_runner(stage, work=Work.STARTUP, last_phase=Phase.TRACE)
+    runner.run(0, [HOROVOD_1])
+    assert [details["last_phase"] for _, details in stage.of("start")] == [Phase.TRACE]
+
+
+@pytest.mark.parametrize(
+    ("work", "length"),
+    [
+        (Work.EPOCHS, {"steps": 390, "validate": True}),
+        (Work.TIME, {"seconds": 7.0, "validate": False}),
+        (Work.ENDURANCE, {"steps": 1200, "validate": False}),
+    ],
+)
+def test_a_run_is_as_long_as_its_work_says(stage, work, length):
+    runs = Runs(epochs=10, seconds=7.0, endurance_steps=1200)
+    measured = make_runner(stage, work=work, runs=runs).run(0, [HOROVOD_2])
+    assert stage.of("run") == [(HOROVOD_2, length)]
+    assert stage.of("block") == []
+    assert [rank["steps"] for rank in measured.launches[HOROVOD_2].run] == [100, 100]
+
+
+def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
+    single = replace(HOROVOD_1, strategy=Strategy.SINGLE, passes=2)
+    runner = make_runner(stage, work=Work.EPOCHS, runs=Runs(epochs=10, steps_max=100))
+    runner.kinds = {arm: {FULL} for arm in (HOROVOD_2, single)}
+    runner.run(0, [HOROVOD_2, single])
+    steps = {arm: details["steps"] for arm, details in stage.of("run")}
+    assert steps == {HOROVOD_2: 100, single: 200}
+    assert all(details["common_order"] for _, details in stage.of("start"))
+    stage.log.clear()
+    make_runner(stage, work=Work.TIME).run(0, [HOROVOD_2])
+    assert not any(details["common_order"] for _, details in stage.of("start"))
+
+
+def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
+    runner = make_runner(stage, work=Work.LEDGER, runs=Runs(ablation_turns=3))
+    launch = runner.run(0, [HOROVOD_2]).launches[HOROVOD_2]
+    kinds = {FULL, BlockKind.LOCAL, BlockKind.COMPUTE}
+    assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
+    assert [block.turn for block in launch.blocks] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert all({b.kind for b in launch.blocks if b.turn == turn} == kinds for turn in range(3))
+    assert all(details["wait"] for _, details in stage.of("block"))
+    stage.log.clear()
+    make_runner(stage).run(0, [HOROVOD_2])
+    assert not any(details["wait"] for _, details in stage.of("block")), "what is timed is not"
+
+
+def test_every_round_of_runs_begins_with_other_weights(stage):
+    runner = make_runner(stage, work=Work.EPOCHS)
+    for number in range(3):
+        runner.run(number, [HOROVOD_1, HOROVOD_2])
+    seeds = {arm: [d["seed"] for a, d in stage.of("start") if a == arm] for arm in ARMS[:2]}
+    assert seeds[HOROVOD_1] == seeds[HOROVOD_2]
+    assert len(set(seeds[HOROVOD_1])) == 3
+    stage.log.clear()
+    runner.seed = 1000
+    runner.run(0, [HOROVOD_1])
+    ((_, tomorrow),) = stage.of("start")
+    assert tomorrow["seed"] not in seeds[HOROVOD_1]
+    stage.log.clear()
+    make_runner(stage).run(1, ARMS)
+    assert {details["seed"] for _, details in stage.of("start")} == {SEED}, "blocks keep theirs"
+
+
+# Collective operations -------------------------------------------------------------------------
+
+SMALL, LARGE = Transfer(Collective.ALLREDUCE, (64,)), Transfer(Collective.BROADCAST, (4096,))
+
+
+def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> Runner:
+    return make_runner(
+        stage,
+        work=Work.COLLECTIVES,
+        kinds={HOROVOD_2: set(), BARE_2: set()},
+        transfers={HOROVOD_2: transfers, BARE_2: transfers},
+        **changes,
+    )
+
+
+def test_each_size_goes_through_both_transports_back_to_back(stage):
+    measured = exchanging(stage, SMALL, LARGE, turns=2).run(0, [HOROVOD_2, BARE_2])
+    asked = stage.of("collective")[4:]  # past the warm-up
+    collectives = [details["collective"] for _, details in asked]
+    assert collectives[::2] == collectives[1::2]
+    orders = [asked[i][0].strategy for i in range(0, len(asked), 2)]
+    assert orders[0] == orders[1] != orders[2] == orders[3], "forwards, then backwards"
+    for arm in (HOROVOD_2, BARE_2):
+        of_arm = [(s.transfer, s.turn) for s in measured.launches[arm].series]
+        assert sorted(turn for _, turn in of_arm) == [0, 0, 1, 1]
+        assert set(of_arm) == {(t, turn) for t in (SMALL, LARGE) for turn in (0, 1)}
+    assert stage.of("block") == []
+
+
+def test_what_the_warm_up_took_settles_how_often_it_is_repeated(stage):
+    runner = exchanging(stage, SMALL)
+    runner.run(0, [HOROVOD_2, BARE_2])
+    stage.collective_seconds = 1e-6
+    runner.run(1, [HOROVOD_2, BARE_2])
+    repeats = [details["repeats"] for _, details in stage.of("collective")]
+    warm_up, timed = [WARM_UP_REPEATS] * 2, [2] * 6
+    assert repeats == [*warm_up, *timed, *warm_up, *timed]
+
+
+def test_numbers_are_checked_once_a_launch(stage):
+    exchanging(stage, SMALL).run(0, [HOROVOD_2, BARE_2])
+    checks = [details["check"] for arm, details in stage.of("collective") if arm == BARE_2]
+    assert checks == [False, True, False, False]
+
+
+def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
+    runner = exchanging(stage, Transfer(Collective.ALLREDUCE))
+    start = stage.start
+
+    def built(arm: Arm, *args: Any, **given: Any) -> FakeGroup:
+        group: FakeGroup = start(arm, *args, **given)
+        if arm == HOROVOD_2:
+            group.ranks = [SimpleNamespace(facts={"gradient_bytes": 4321})] * 2
+        return group
+
+    runner.starter.start = built  # type: ignore[method-assign, assignment]
+    runner.run(0, [HOROVOD_2, BARE_2])
+    asked = {arm: details["tensor_bytes"] for arm, details in stage.of("collective")}
+    assert asked == {HOROVOD_2: [], BARE_2: [4321]}
+
+
+def test_blocks_are_taken_in_the_same_turns(stage):
+    runner = exchanging(stage, SMALL)
+    runner.kinds = {HOROVOD_2: {FULL, LOCAL}, BARE_2: set()}
+    measured = runner.run(0, [HOROVOD_2, BARE_2])
+    assert [b.turn for b in measured.launches[HOROVOD_2].of_kind(LOCAL)] == [0, 1, 2]
+    assert [s.turn for s in measured.launches[BARE_2].series] == [0, 1, 2]
+    assert measured.launches[BARE_2].blocks == []
+
+
+def test_a_transport_that_fails_leaves_the_other(stage):
+    stage.raises[BARE_2, "collective"] = failure(BARE_2)
+    runner = exchanging(stage, SMALL)
+    measured = runner.run(0, [HOROVOD_2, BARE_2])
+    assert list(runner.failures) == [BARE_2]
+    assert len(measured.launches[HOROVOD_2].series) == 3
+    assert stage.alive() == 0
+
+
+# What a launch brings --------------------------------------------------------------------------
+
+
+def test_correctness_is_asked_once_of_each_arm_to_be_checked(stage):
+    runner = make_runner(stage, check=[HOROVOD_2, MIRRORED_2])
+    for number in range(3):
+        runner.run(number, ARMS)
+    asked = stage.of("correctness")
+    assert sorted(arm.label for arm, _ in asked) == ["horovod@2", "mirrored@2"]
+    assert {details["path"] for _, details in asked} == {
+        "scratch/resnet_50_s-horovod@2.npz",
+        "scratch/resnet_50_s-mirrored@2.npz",
+    }
+    assert all(details["steps"] == CORRECTNESS_STEPS for _, details in asked)
+    assert runner.correctness[HOROVOD_2].round == 0
+    assert runner.correctness[HOROVOD_2].correctness
+
+
+def test_a_check_that_failed_is_not_taken_for_one_that_was_made(stage):
+    stage.raises[HOROVOD_2, "correctness"] = failure(HOROVOD_2)
+    runner = make_runner(stage, check=[HOROVOD_2])
+    runner.run(0, [HOROVOD_2])
+    assert runner.correctness == {}
+    assert list(runner.failures) == [HOROVOD_2]
+
+
+def test_a_launch_brings_startup_facts_and_evidence_of_every_rank(stage):
+    launch = make_runner(stage).run(0, [HOROVOD_2]).launches[HOROVOD_2]
+    assert launch.facts == [{"rank": 0}, {"rank": 1}]
+    assert len(launch.startup_seconds) == len(launch.evidence) == 2
+    assert all(len(block.ranks) == 2 for block in launch.blocks)
+
+
+def sequence(stage: Stage, arm: Arm) -> Sequence[str]:
+    return [what for asked, what, _ in stage.log if asked == arm]
+
+
+def test_evidence_is_taken_after_the_last_block(stage):
+    make_runner(stage).run(0, [HOROVOD_1])
+    assert sequence(stage, HOROVOD_1)[-2:] == ["evidence", "close"]
+    assert sequence(stage, HOROVOD_1)[-3] == "block"

@@ -1,0 +1,260 @@
+from dataclasses import replace
+
+import pytest
+
+from hvdperf.plan.arms import Arm, BlockKind, Question, Side, Strategy, Work, default_world_sizes
+from hvdperf.plan.exchanges import EXCHANGES
+from hvdperf.plan.faults import Fault
+from hvdperf.plan.questions import (
+    at_gradient_sizes,
+    bound,
+    communication,
+    exchanges,
+    fixed_epochs,
+    multiworker,
+    parity,
+    recipes,
+    same,
+    startup,
+    strong_scaling,
+    sweep,
+    tax,
+    weak_scaling,
+)
+from hvdperf.worker.protocol import STARTUP
+from tests.support.rounds import BARE_2, HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
+
+
+def test_weak_scaling_is_n_times_one_replica():
+    comparison = weak_scaling(WORKLOAD, 2)
+    assert comparison.question is Question.WEAK_SCALING
+    assert comparison.candidate == Side(HOROVOD_2, BlockKind.FULL)
+    assert comparison.reference == Side(HOROVOD_1, BlockKind.FULL)
+    assert comparison.ideal_ratio == 2
+
+
+def test_strong_scaling_divides_one_batch():
+    comparison = strong_scaling(WORKLOAD, 2)
+    assert comparison.question is Question.STRONG_SCALING
+    assert comparison.candidate == Side(HOROVOD_2, BlockKind.SPLIT)
+    assert comparison.reference == Side(HOROVOD_1, BlockKind.FULL)
+    assert comparison.ideal_ratio == 2
+
+
+def test_communication_is_measured_within_one_arm():
+    comparison = communication(WORKLOAD, 2)
+    assert comparison.question is Question.COMMUNICATION
+    assert comparison.candidate == Side(HOROVOD_2, BlockKind.FULL)
+    assert comparison.reference == Side(HOROVOD_2, BlockKind.LOCAL)
+    assert comparison.arms == (HOROVOD_2,)
+    assert comparison.ideal_ratio == 1
+
+
+def test_parity_holds_both_strategies_against_each_other():
+    comparison = parity(WORKLOAD, 2)
+    assert comparison.question is Question.PARITY
+    assert comparison.arms == (HOROVOD_2, MIRRORED_2)
+    assert comparison.candidate.kind is comparison.reference.kind is BlockKind.FULL
+    assert comparison.ideal_ratio == 1
+
+
+def test_strategies_are_compared_on_as_many_replicas():
+    assert [arm.label for arm in tax(WORKLOAD, 1).arms] == ["horovod@1", "single@1"]
+    assert [arm.label for arm in multiworker(WORKLOAD, 2).arms] == ["horovod@2", "multiworker@2"]
+
+
+def test_recipes_are_told_apart_and_share_rounds_with_the_workload():
+    asked = recipes(WORKLOAD, 2)
+    assert [comparison.name for comparison in asked] == [
+        "recipe[bf16-resnet_50_s-np2]",
+        "recipe[f16-resnet_50_s-np2]",
+        "recipe[rate-resnet_50_s-np2]",
+    ]
+    assert {comparison.workload for comparison in asked} == {WORKLOAD}
+    assert asked[0].candidate.arm.label == "horovod@2+bf16"
+    assert asked[0].tolerance is None, "it is meant to train other weights"
+
+
+def test_a_recipe_that_the_workload_has_already_is_not_asked():
+    half = replace(WORKLOAD, precision="mixed_float16")
+    assert [each.variant for each in recipes(half, 2)] == ["bf16", "rate"]
+    assert parity(half, 2).tolerance == 0.05
+
+
+def test_a_training_to_the_end_is_held_against_both_others():
+    names = [comparison.name for comparison in fixed_epochs(WORKLOAD, 2)]
+    assert names == [
+        "convergence[loss-mirrored-resnet_50_s-np2]",
+        "convergence[accuracy-mirrored-resnet_50_s-np2]",
+        "convergence[loss-single-resnet_50_s-np2]",
+        "convergence[accuracy-single-resnet_50_s-np2]",
+    ]
+
+
+def test_every_question_has_its_work():
+    asked = {question: question.work for question in Question if question.work is not Work.BLOCKS}
+    assert asked == {
+        Question.CONVERGENCE_LOSS: Work.EPOCHS,
+        Question.CONVERGENCE_ACCURACY: Work.EPOCHS,
+        Question.FIXED_TIME: Work.TIME,
+        Question.MEMORY: Work.ENDURANCE,
+        Question.WALL_WEAK: Work.LEDGER,
+        Question.WALL_STRONG: Work.LEDGER,
+        Question.FRAMEWORK_TAX: Work.COLLECTIVES,
+        Question.BOUND: Work.COLLECTIVES,
+        Question.STARTUP_INIT: Work.STARTUP,
+        Question.STARTUP_TRACE: Work.STARTUP,
+        Question.STARTUP_FIRST_STEP: Work.STARTUP,
+        Question.STARTUP_BROADCAST: Work.STARTUP,
+    }
+
+
+def test_a_sweep_is_the_same_whatever_is_trained():
+    asked = sweep(WORKLOAD, 2)
+    assert [comparison.name for comparison in asked] == [
+        "framework_tax[allreduce-sweep-np2]",
+        "framework_tax[allgather-sweep-np2]",
+        "framework_tax[broadcast-sweep-np2]",
+        "framework_tax[reducescatter-sweep-np2]",
+    ]
+    assert asked == sweep(replace(WORKLOAD, model="vgg_16_s"), 2)
+    assert len({comparison.rounds for comparison in asked}) == 1
+    assert [arm.name for arm in asked[0].arms] == ["sweep horovod@2", "sweep bare@2"]
+
+
+def test_a_network_is_asked_about_its_gradients_and_its_bound_in_the_same_rounds():
+    tax_of, bound_of = at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)
+    assert tax_of.name == "framework_tax[allreduce-resnet_50_s-np2]"
+    assert bound_of.name == "bound[resnet_50_s-np2]"
+    assert tax_of.rounds == bound_of.rounds != sweep(WORKLOAD, 2)[0].rounds
+    assert tax_of.arms == bound_of.arms == (HOROVOD_2, BARE_2)
+    assert BARE_2.processes == 2
+
+
+def test_every_exchange_is_held_against_the_default():
+    asked = exchanges(WORKLOAD, 2)
+    assert {comparison.variant for comparison in asked} == {*EXCHANGES, "passes"} - {""}
+    assert all(comparison.reference == Side(HOROVOD_2) for comparison in asked)
+    assert asked[0].name == "exchange[fp16-resnet_50_s-np2]"
+    assert asked[0].candidate.arm.label == "horovod@2+fp16"
+
+
+def test_a_start_up_is_asked_phase_by_phase():
+    asked = startup(WORKLOAD, 2)
+    phases = [comparison.question.phase for comparison in asked]
+    assert phases == ["init", "trace", "first step", "broadcast"]
+    assert set(phases) <= {phase.value for phase in STARTUP}
+    assert all(comparison.arms == (HOROVOD_2,) for comparison in asked)
+    assert parity(WORKLOAD, 2).question.phase == ""
+
+
+def test_what_both_sides_train_must_agree_where_that_is_known():
+    assert weak_scaling(WORKLOAD, 2).tolerance is None
+    assert parity(WORKLOAD, 2).tolerance == tax(WORKLOAD, 1).tolerance == 1e-5
+    tolerances = {each.variant: each.tolerance for each in exchanges(WORKLOAD, 2)}
+    assert tolerances["adasum"] is None
+    assert (tolerances["fp16"], tolerances["group"], tolerances["passes"]) == (0.05, 1e-5, None)
+    half = replace(WORKLOAD, precision="mixed_bfloat16")
+    assert {each.tolerance for each in exchanges(half, 2)} == {0.05, None}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "processes"),
+    [(Strategy.HOROVOD, 4), (Strategy.MULTIWORKER, 4), (Strategy.MIRRORED, 1)],
+)
+def test_a_launch_starts_a_process_a_replica_unless_one_has_them_all(strategy, processes):
+    assert Arm(WORKLOAD, strategy, 4).processes == processes
+
+
+def test_a_comparison_is_named_after_its_candidate():
+    comparison = weak_scaling(WORKLOAD, 4)
+    assert comparison.name == "weak_scaling[resnet_50_s-np4]"
+    assert comparison.world_size == 4
+    assert comparison.workload is WORKLOAD
+    assert [arm.name for arm in comparison.arms] == [
+        "resnet_50_s horovod@4",
+        "resnet_50_s horovod@1",
+    ]
+
+
+def test_comparisons_of_the_same_arms_share_them():
+    arms = {arm for ask in (weak_scaling, strong_scaling) for arm in ask(WORKLOAD, 2).arms}
+    assert arms == {HOROVOD_1, HOROVOD_2}
+
+
+@pytest.mark.parametrize(
+    ("slots", "sizes"),
+    [(1, (1,)), (2, (1, 2)), (3, (1, 2, 3)), (4, (1, 2, 4)), (6, (1, 2, 4, 6)), (8, (1, 2, 4, 8))],
+)
+def test_world_sizes_are_powers_of_two_and_the_whole(slots, sizes):
+    assert default_world_sizes(slots) == sizes
+
+
+def test_a_fault_is_read_from_one_word_and_its_settings():
+    fault = Fault.parse("slow:rank=1,factor=2.5,model=vgg_16,world_size=4")
+    assert fault == Fault("slow", 1, factor=2.5, model="vgg_16", world_size=4)
+    assert fault.as_config() == {
+        "kind": "slow",
+        "rank": 1,
+        "phase": "block",
+        "factor": 2.5,
+        "ms": 0.0,
+    }
+
+
+def test_a_fault_that_needs_a_factor_has_one():
+    assert Fault.parse("slow:rank=1").factor == Fault.parse("stray:rank=1").factor == 2.0
+    assert Fault.parse("delay:rank=1").ms == Fault.parse("input:rank=1").ms == 50.0
+    assert Fault.parse("longer").phase == "trace"
+    late = Fault.parse("input:factor=1.1")
+    assert (late.factor, late.ms) == (1.1, 0.0), "what is given is all there is of it"
+    assert Fault.parse("delay:rank=1,ms=7.5").as_config()["ms"] == 7.5
+    with pytest.raises(ValueError, match=r"factor 0\.5 is below 1 or"):
+        Fault.parse("stray:factor=0.5")
+
+
+def test_a_fault_strikes_rank_0_in_a_block_unless_it_says_otherwise():
+    assert Fault.parse("kill") == Fault("kill", rank=0, phase="block")
+    assert Fault.parse("hang:phase=first step").phase == "first step"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "unknown fault ''"),
+        ("explode:rank=1", "unknown fault 'explode'; known: raise, exit, kill, hang, longer"),
+        ("kill:rnak=1", "unknown key 'rnak'"),
+        ("kill:rank=one", "one"),
+        ("kill:rank", "rank= is no number"),
+        ("slow:factor=fast", "fast"),
+        ("skip:rank=1", "unknown key 'rank' of skip; known: model, world_size"),
+        ("stray:ms=5", "unknown key 'ms' of stray; known: rank, factor"),
+        ("slow:factor=inf", "factor inf is below 1 or no number"),
+        ("delay:ms=-1", "ms -1.0 is no delay; give 0 or more"),
+    ],
+)
+def test_a_fault_that_means_nothing_is_refused_in_one_line(text, why):
+    with pytest.raises(ValueError, match=why) as refused:
+        Fault.parse(text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "struck"),
+    [
+        ("kill", {"resnet_50_s horovod@1", "resnet_50_s horovod@2"}),
+        ("kill:world_size=2", {"resnet_50_s horovod@2"}),
+        ("kill:model=resnet_50_s", {"resnet_50_s horovod@1", "resnet_50_s horovod@2"}),
+        ("kill:model=vgg_16", set()),
+    ],
+)
+def test_a_fault_strikes_only_the_arms_it_names(text, struck):
+    arms = [HOROVOD_1, HOROVOD_2, MIRRORED_2, Arm(WORKLOAD, Strategy.MIRRORED, 1)]
+    arms.append(replace(HOROVOD_2, planted="slow10"))
+    fault = Fault.parse(text)
+    assert {arm.name for arm in arms if fault.strikes(arm)} == struck
+
+
+def test_a_fault_strikes_both_of_two_groups_of_one_arm():
+    asked = same(WORKLOAD, 2)
+    assert all(Fault.parse("slow:rank=1").strikes(arm) for arm in asked.arms)

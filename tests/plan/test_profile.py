@@ -1,0 +1,267 @@
+import pytest
+
+from bench.simulation import LOOKS
+from hvdperf.errors import UserError
+from hvdperf.plan.arms import Question, Runs, Sampling, Schedule
+from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.profile import PROFILES, load_profile
+from models.registry import NETWORKS, Scale, Traffic, network
+
+COMPLETE = """\
+models = ["vgg_16_s", "resnet_50_s"]
+dataset = "cifar10"
+batch = 16
+budget_s = 90
+schedule = "fresh"
+world_sizes = [1, 2, 8]
+
+[sampling]
+looks = [8, 12]
+turns_min = 2
+turns_max = 3
+min_block_seconds = 0.5
+min_block_steps = 7
+startup_deadline_s = 100
+block_deadline_s = 20.5
+"""
+REQUIRED = """\
+models = ["vgg_16_s"]
+dataset = "cifar10"
+batch = 16
+budget_s = 90
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to_file(text, name="mine"):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(text)
+        return path
+
+    return to_file
+
+
+def complaint(path):
+    with pytest.raises(UserError) as caught:
+        load_profile(path)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_every_setting_is_read(write):
+    profile = load_profile(write(COMPLETE))
+    assert profile.name == "mine"
+    assert profile.models == ("vgg_16_s", "resnet_50_s")
+    assert (profile.dataset, profile.batch, profile.budget_s) == ("cifar10", 16, 90.0)
+    assert profile.schedule is Schedule.FRESH
+    assert profile.world_sizes == (1, 2, 8)
+    assert profile.sampling == Sampling(
+        looks=(8, 12),
+        turns_min=2,
+        turns_max=3,
+        min_block_seconds=0.5,
+        min_block_steps=7,
+        startup_deadline_s=100.0,
+        block_deadline_s=20.5,
+    )
+
+
+def test_what_is_not_set_has_its_default(write):
+    profile = load_profile(write(REQUIRED))
+    assert profile.sampling == Sampling()
+    assert profile.schedule is Schedule.ALTERNATE
+    assert profile.world_sizes == ()
+    assert profile.parity_from == 1
+    assert profile.oversubscribed == ()
+
+
+def test_a_single_sampling_setting_leaves_the_others(write):
+    profile = load_profile(write(REQUIRED + "[sampling]\nlooks = [12]\n"))
+    assert profile.sampling == Sampling(looks=(12,))
+
+
+def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(write):
+    profile = load_profile(write('parity_from = 2\noversubscribed = ["vgg_16_s"]\n' + REQUIRED))
+    assert profile.parity_from == 2
+    assert profile.oversubscribed == ("vgg_16_s",)
+    assert ":1: oversubscribed: unknown network" in complaint(
+        write('oversubscribed = ["vgg_61_s"]\n' + REQUIRED)
+    )
+
+
+def test_a_profile_may_leave_questions_out(write):
+    asked = load_profile(write('questions = ["parity", "tax"]\n' + REQUIRED)).questions
+    assert asked == (Question.PARITY, Question.TAX)
+    wrong = write('questions = ["parity", "price"]\n' + REQUIRED)
+    assert ":1: questions: unknown question 'price'; known are weak_scaling, " in complaint(wrong)
+
+
+def test_how_long_runs_are_and_what_is_only_traced(write):
+    runs = "[runs]\nepochs = 3\nseconds = 2.5\n"
+    profile = load_profile(write('sentinels = ["resnet_v2_101_t"]\n' + REQUIRED + runs))
+    assert profile.runs == Runs(epochs=3, seconds=2.5)
+    assert profile.sentinels == ("resnet_v2_101_t",)
+    assert "runs.epochs: must be a whole number from 1" in complaint(
+        write(REQUIRED + "[runs]\nepochs = 0.5\n")
+    )
+    assert "runs.ledger_steps: must be 2 at least" in complaint(
+        write(REQUIRED + "[runs]\nledger_steps = 1\n")
+    )
+    assert (
+        "unknown key; known here: epochs, steps_max, seconds, endurance_steps, ledger_steps, "
+        "ablation_turns, deadline_s" in complaint(write(REQUIRED + "[runs]\nhours = 1\n"))
+    )
+
+
+def test_a_question_may_be_asked_of_some_networks_only(write):
+    of = "[representatives]\nexchange = ['vgg_16_s']\n"
+    assert load_profile(write(REQUIRED + of)).representatives == {Question.EXCHANGE: ("vgg_16_s",)}
+    assert "representatives.swap: unknown question 'swap'; known are weak_scaling" in complaint(
+        write(REQUIRED + "[representatives]\nswap = ['vgg_16_s']\n")
+    )
+    assert "representatives.memory: unknown network 'vgg'" in complaint(
+        write(REQUIRED + "[representatives]\nmemory = ['vgg']\n")
+    )
+
+
+def test_the_nightly_profile_asks_every_question_of_some_network_that_it_trains():
+    nightly = load_profile("nightly")
+    assert nightly.questions == ()
+    assert all(set(models) <= set(nightly.models) for models in nightly.representatives.values())
+
+
+def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
+    write(REQUIRED, name="weekly")
+    assert load_profile("weekly", tmp_path).name == "weekly"
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(
+        UserError, match="unknown profile 'nope': known are default, history, nightly, smoke"
+    ):
+        load_profile("nope")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    assert "absent.toml: cannot be read: No such file" in complaint(tmp_path / "absent.toml")
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path):
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    assert "binary.toml: is not UTF-8 text" in complaint(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("batch = 16", "batch = ", ":3: not valid TOML"),
+        ("[sampling]", "[sampling", ":8: not valid TOML"),
+        ("batch = 16", "batch = 16\nbatch = 17", ":4: not valid TOML"),
+        ("batch = 16", "batch_size = 16", ":3: batch_size: unknown key; known here: models, "),
+        ("looks", "look", ":9: sampling.look: unknown key; known here: looks, "),
+        ("batch = 16\n", "", ":1: the key batch is missing"),
+        ("budget_s = 90\n", "", ":1: the key budget_s is missing"),
+        ("batch = 16", 'batch = "16"', ':3: batch: must be a whole number from 1, not "16"'),
+        ("batch = 16", "batch = 16.0", ":3: batch: must be a whole number from 1, not 16.0"),
+        ("batch = 16", "batch = true", ":3: batch: must be a whole number from 1, not true"),
+        ("batch = 16", "batch = -1", ":3: batch: must be a whole number from 1, not -1"),
+        ("budget_s = 90", "budget_s = 0", ":4: budget_s: must be a number above 0, not 0"),
+        ("budget_s = 90", "budget_s = nan", ":4: budget_s: must be a number above 0, not nan"),
+        ("budget_s = 90", "budget_s = inf", ":4: budget_s: must be a number above 0, not inf"),
+        ('"cifar10"', '""', ":2: dataset: must be a string that is not empty"),
+        ('"fresh"', '"quick"', ':5: schedule: must be one of "alternate", "fresh", not "quick"'),
+        ('"fresh"', "[1]", ':5: schedule: must be one of "alternate", "fresh", not [1]'),
+        ("[1, 2, 8]", "[2, 1]", ":6: world_sizes: must be a list of whole numbers from 1, asc"),
+        ("[1, 2, 8]", "[0, 1]", ":6: world_sizes: must be a list of whole numbers from 1, asc"),
+        ("[1, 2, 8]", "[1, 1]", ":6: world_sizes: must be a list of different whole numbers"),
+        ("[1, 2, 8]", "2", ":6: world_sizes: must be a list of different whole numbers, not 2"),
+        ("[8, 12]", "[]", ":9: sampling.looks: must name one number of rounds at least"),
+        ("[8, 12]", "[8, true]", ":9: sampling.looks: must be a list of whole numbers from 1"),
+        ("= 0.5", "= -0.5", ":12: sampling.min_block_seconds: must be a number above 0"),
+        ("= 7", "= 0.7", ":13: sampling.min_block_steps: must be a whole number from 1"),
+        ("[sampling]", "[[sampling]]", ":8: sampling: must be a table, [sampling], not ["),
+        ('"vgg_16_s", "resnet_50_s"', "", ":1: models: must be a list of one string at least"),
+        ('"resnet_50_s"', '"vgg_16_s"', ":1: models: must be a list of different strings"),
+        ('"resnet_50_s"', '"vgg_61_s"', ":1: models: unknown network 'vgg_61_s': did you mean"),
+    ],
+)
+def test_what_is_malformed_is_told_with_file_line_and_key(write, old, new, told):
+    assert COMPLETE.count(old) == 1
+    path = write(COMPLETE.replace(old, new))
+    assert f"{path.name}{told}" in complaint(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        # Keys that look alike in other places, comments, quotes and dotted keys.
+        ('# batch = 0\nnote = """\nbatch = 0\n"""\n', ":2: note: unknown key"),
+        ("'batch'   =   0\n", ":1: batch: must be"),
+        ("sampling.looks = []\n", ":1: sampling.looks: must name"),
+        ("sampling = {looks = []}\n", ":1: sampling.looks: must name"),
+        ("[sampling] # how much\n\nlooks = []\n", ":7: sampling.looks: must name"),
+        ("sampling.looks = [6, 8]\n", ":1: sampling.looks: a FAIL takes 8 rounds"),
+    ],
+)
+def test_the_line_is_found_however_it_is_written(write, text, told):
+    rest = "" if text.startswith("'batch'") else "batch = 16\n"
+    others = f'models = ["vgg_16_s"]\ndataset = "cifar10"\nbudget_s = 90\n{rest}'
+    path = write(others + text if text.startswith("[") else text + others)
+    assert told in complaint(path)
+
+
+SHIPPED = ["default", "history", "nightly", "smoke", "trust"]
+
+
+def test_the_shipped_profiles_are_the_documented_ones():
+    assert sorted(path.stem for path in PROFILES.glob("*.toml")) == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_profile_can_reach_a_verdict(name):
+    profile = load_profile(name)
+    assert profile.name == name
+    assert profile.sampling.looks[-1] >= 6  # fewer rounds bound nothing
+    assert all(network(model).scale is Scale.SMALL for model in profile.models)
+    assert profile.dataset == "cifar10"
+
+
+@pytest.mark.parametrize(("name", "looks"), LOOKS.items())
+def test_error_rates_are_simulated_at_the_looks_of_the_shipped_profiles(name, looks):
+    assert load_profile(name).sampling.looks == looks
+
+
+def test_the_default_profile_has_every_kind_of_traffic_of_image_classifiers():
+    traffic = {network(model).traffic for model in load_profile("default").models}
+    assert traffic == {Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED}
+
+
+def test_the_nightly_profile_has_every_small_network():
+    small = {known.name for known in NETWORKS.values() if known.scale is Scale.SMALL}
+    assert set(load_profile("nightly").models) == small
+    thin = {known.name for known in NETWORKS.values() if known.scale is Scale.THIN}
+    assert set(load_profile("nightly").sentinels) == thin
+
+
+def test_the_profiles_grow():
+    smoke, default, nightly = (load_profile(name) for name in ("smoke", "default", "nightly"))
+    assert smoke.budget_s < default.budget_s < nightly.budget_s
+    assert len(smoke.models) < len(default.models) < len(nightly.models)
+    assert smoke.world_sizes == (1, 2)
+
+
+def test_the_profile_of_trust_plants_everything():
+    assert set(load_profile("trust").trials) == set(TRIALS)
+    assert not load_profile("default").trials
+
+
+def test_a_trial_that_there_is_not_is_refused(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'models = ["vgg_16_s"]\ndataset = "cifar10"\nbatch = 32\nbudget_s = 60\n'
+        '[trials]\nslow11 = ["vgg_16_s"]\n'
+    )
+    with pytest.raises(UserError, match="slow11"):
+        load_profile(path)

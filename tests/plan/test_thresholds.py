@@ -1,0 +1,420 @@
+import math
+import random
+import tomllib
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.machine.gpus import Gpu
+from hvdperf.machine.host import Machine
+from hvdperf.plan.arms import Question
+from hvdperf.plan.threshold_proposal import fewest_rounds, proposed_rule
+from hvdperf.plan.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
+from hvdperf.stats import NotMeasurable, spread
+from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
+from models.registry import NETWORKS, Scale
+
+WEAK, STRONG = Question.WEAK_SCALING, Question.STRONG_SCALING
+COMMUNICATION, PARITY = Question.COMMUNICATION, Question.PARITY
+TRACE = Question.STARTUP_TRACE
+HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
+CPU = Machine("host", (0, 1), cpu_model="AMD EPYC 7742 64-Core Processor")
+V100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "Tesla V100-SXM2-16GB"),) * 4)
+H100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "NVIDIA H100 80GB HBM3"),))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def to_file(lines, name="mine", head=HEAD):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(head + lines)
+        return path
+
+    return to_file
+
+
+class TestRules:
+    @pytest.fixture
+    def thresholds(self, write):
+        return load_thresholds(
+            write(
+                '"weak_scaling/vgg_16_s/np2/one-node" = 0.9\n'
+                '"weak_scaling/vgg_16_s/np*/one-node" = 0.8\n'
+                '"weak_scaling/*/np8/2-nodes" = 0.5\n'
+                '"weak_scaling/*/*/*-nodes" = 0.4\n'
+                '"*_scaling/vgg_16_s/np4/*" = 0.1\n'
+                '"parity/*/np*/*" = [0.75, 1.3333]\n'
+            )
+        )
+
+    @pytest.mark.parametrize(
+        ("question", "model", "world_size", "nodes", "floor"),
+        [
+            (WEAK, "vgg_16_s", 2, 1, 0.9),
+            (WEAK, "vgg_16_s", 4, 1, 0.8),
+            (WEAK, "vgg_16_s", 20, 1, 0.8),
+            (WEAK, "vgg_16_s", 8, 2, 0.5),
+            (WEAK, "vgg_16_s", 16, 2, 0.4),
+            (WEAK, "alexnet_s", 8, 12, 0.4),
+            (STRONG, "vgg_16_s", 4, 1, 0.1),
+        ],
+    )
+    def test_the_first_line_that_matches_wins(
+        self, thresholds, question, model, world_size, nodes, floor
+    ):
+        assert thresholds.rule(Case(question, model, world_size, nodes)) == Floor.at(floor)
+
+    def test_parity_has_a_band(self, thresholds):
+        assert thresholds.rule(Case(PARITY, "alexnet", 4, 1)) == Band(0.75, 1.3333)
+
+    @pytest.mark.parametrize(
+        ("question", "model", "world_size", "nodes"),
+        [
+            (WEAK, "alexnet_s", 2, 1),
+            (WEAK, "vgg_16", 2, 1),
+            (STRONG, "vgg_16_s", 2, 1),
+            (COMMUNICATION, "vgg_16_s", 4, 1),
+        ],
+    )
+    def test_what_nobody_has_set_has_no_rule(self, thresholds, question, model, world_size, nodes):
+        assert thresholds.rule(Case(question, model, world_size, nodes)) is None
+
+    def test_units_of_ceilings_are_those_of_their_figures(self, write):
+        thresholds = load_thresholds(write('"startup_init/*/np*/*" = 2\n"memory/*/np*/*" = 1.02\n'))
+        assert thresholds.rule(Case(Question.STARTUP_INIT, "vgg_16", 2, 1)) == Ceiling(2.0)
+        assert str(thresholds.rule(Case(Question.MEMORY, "vgg_16", 2, 1))) == "<= 1.02"
+
+    def test_a_variant_may_have_a_line_of_its_own(self, write):
+        lines = '"exchange:fp16/*/np*/*" = 0.9\n"exchange/*/np*/*" = 0.5\n'
+        thresholds = load_thresholds(write(lines))
+        case = Case(Question.EXCHANGE, "vgg_16", 2, 1, "fp16")
+        assert thresholds.rule(case) == Floor.at(0.9)
+        assert thresholds.rule(case._replace(variant="nofuse")) == Floor.at(0.5)
+        line = thresholds.pasteable_line(case, [math.log(0.8)] * 6)
+        assert line == '"exchange:fp16/vgg_16/np2/one-node" = 0.77'
+
+    def test_a_sweep_is_no_network_and_has_its_lines(self, write):
+        lines = '"framework_tax:allgather/sweep/np*/*" = 30\n"framework_tax/*/np*/*" = 9\n'
+        thresholds = load_thresholds(write(lines))
+        case = Case(Question.FRAMEWORK_TAX, "sweep", 2, 1, "allgather")
+        assert thresholds.rule(case) == Ceiling(30.0, unit="")
+        assert thresholds.rule(case._replace(variant="broadcast")) == Ceiling(9.0, unit="")
+        line = thresholds.pasteable_line(case, [math.log(4.0)] * 6)
+        assert line == '"framework_tax:allgather/sweep/np2/one-node" = 4.12'
+
+    def test_the_file_says_what_it_is(self, thresholds):
+        assert thresholds.label == "mine"
+        assert thresholds.path.name == "mine.toml"
+
+
+class TestMalformed:
+    def complaint(self, path):
+        with pytest.raises(UserError) as caught:
+            load_thresholds(path)
+        text = str(caught.value)
+        assert "\n" not in text
+        return text
+
+    @pytest.mark.parametrize(
+        ("line", "told"),
+        [
+            ('"weak_scaling/vgg_16/np2" = 0.9', 'must be "question/model/npN/one-node"'),
+            ('"weak_scalling/vgg_16/np2/*" = 0.9', "unknown question 'weak_scalling'; known"),
+            ('"weak_scaling/vgg_61/np2/*" = 0.9', "no model 'vgg_61'; known are vgg_16, "),
+            ('"weak_scaling/vgg_1[6]/np2/*" = 0.9', "no model"),
+            ('"weak_scaling/vgg_16/2/*" = 0.9', 'must be "np4", "np*" or "*", not "2"'),
+            ('"weak_scaling/vgg_16/np0/*" = 0.9', 'must be "np4", "np*" or "*", not "np0"'),
+            ('"weak_scaling/vgg_16/np2/node" = 0.9', 'nodes must be "one-node"'),
+            ('"weak_scaling/vgg_16/np2/1-nodes" = 0.9', 'nodes must be "one-node"'),
+            ('"weak_scaling/vgg_16/np2/*" = 90', "a floor is a number above 0 and up to 1, not 90"),
+            ('"weak_scaling/vgg_16/np2/*" = 0', "a floor is a number above 0 and up to 1, not 0"),
+            ('"weak_scaling/vgg_16/np2/*" = nan', "a floor is a number"),
+            ('"weak_scaling/vgg_16/np2/*" = true', "a floor is a number"),
+            ('"weak_scaling/vgg_16/np2/*" = "0.9"', "a floor is a number"),
+            ('"weak_scaling/vgg_16/np2/*" = [0.9, 1.1]', "a floor is a number"),
+            ('"parity/vgg_16/np2/*" = 0.9', "a band is [low, high] with 0 < low < 1 < high"),
+            ('"parity/vgg_16/np2/*" = [1.1, 0.9]', "a band is [low, high]"),
+            ('"parity/vgg_16/np2/*" = [0.9]', "a band is [low, high]"),
+            ('"parity/vgg_16/np2/*" = [0.9, inf]', "a band is [low, high]"),
+            ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
+            ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
+            ('"startup_trace/*/np2/*" = inf', "a ceiling is a number above 0"),
+            ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor are not written alike"),
+            ("weak_scaling.vgg_16 = 0.9", 'must be "question/model/npN/one-node"'),
+            ("weak_scaling/vgg_16/np2/* = 0.9", "not valid TOML"),
+        ],
+    )
+    def test_a_line_is_told_with_file_and_line(self, write, line, told):
+        path = write('"communication/*/np*/*" = 0.4\n' + line + "\n")
+        text = self.complaint(path)
+        assert "mine.toml:6:" in text
+        assert told in text
+
+    def test_a_line_is_told_with_its_key(self, write):
+        path = write('"weak_scaling/vgg_16/np2/*" = 90\n')
+        assert 'thresholds."weak_scaling/vgg_16/np2/*": a floor' in self.complaint(path)
+
+    def test_the_same_line_twice(self, write):
+        path = write('"weak_scaling/vgg_16/np2/*" = 0.9\n' * 2)
+        assert "mine.toml:6: not valid TOML: Cannot overwrite a value" in self.complaint(path)
+
+    @pytest.mark.parametrize(
+        ("head", "told"),
+        [
+            ("", ":1: match: the key device is missing"),
+            ("[match]\n[thresholds]\n", ":1: match: the key device is missing"),
+            ('[match]\ndevice = "tpu"\n', ':2: match.device: must be "cpu" or "gpu", not "tpu"'),
+            ('label = "a"\n[match]\ndevice = "cpu"\n', ":1: the table [thresholds] is missing"),
+            ('[match]\ndevice = "cpu"\n[thresholds]\n', ":1: the key label is missing"),
+            ('[match]\ndevice = "cpu"\ngpu_name = "V100"\n', ":3: match.gpu_name: unknown key"),
+            ('[match]\ndevice = "gpu"\nname = "V100"\n', ":3: match.name: unknown key"),
+            ('lable = "a"\n', ":1: lable: unknown key; known here: label, match, thresholds"),
+            (
+                'label = "a"\n[thresholds]\n[match]\ndevice = "cpu"\n',
+                ":2: thresholds: must be the last table",
+            ),
+        ],
+    )
+    def test_the_head_is_told_with_file_line_and_key(self, write, head, told):
+        assert told in self.complaint(write("", head=head))
+
+    def test_an_absent_file(self, tmp_path):
+        assert "absent.toml: cannot be read" in self.complaint(tmp_path / "absent.toml")
+
+
+class TestSelect:
+    def classes(self, write, **matches):
+        for name, match in matches.items():
+            write("", name=name, head=f'label = "{name}"\n[match]\n{match}\n[thresholds]\n')
+
+    def test_the_most_specific_file_wins(self, write, tmp_path):
+        self.classes(
+            write,
+            any_cpu='device = "cpu"',
+            epyc='device = "cpu"\ncpu_model = "epyc"',
+            epyc_7742='device = "cpu"\ncpu_model = "EPYC 7742"',
+            xeon='device = "cpu"\ncpu_model = "Xeon"',
+            any_gpu='device = "gpu"',
+        )
+        assert select(CPU, tmp_path).label == "epyc_7742"
+        assert select(Machine("h", (0,), cpu_model="AMD EPYC"), tmp_path).label == "epyc"
+        assert select(Machine("h", (0,), cpu_model="POWER9"), tmp_path).label == "any_cpu"
+        assert select(V100, tmp_path).label == "any_gpu"
+
+    def test_a_gpu_name_asks_for_all_gpus_of_the_machine(self, write, tmp_path):
+        self.classes(write, any='device = "gpu"', v100='device = "gpu"\ngpu_name = "v100"')
+        mixed = Machine("host", (0,), gpus=V100.gpus + H100.gpus)
+        assert select(V100, tmp_path).label == "v100"
+        assert select(mixed, tmp_path).label == "any"
+
+    def test_more_names_beat_a_longer_one(self, write, tmp_path):
+        self.classes(
+            write,
+            long='device = "gpu"\ngpu_name = "Tesla V100-SXM2-16GB"',
+            both='device = "gpu"\ngpu_name = "V100"\ncpu_model = "Gold"',
+        )
+        gold = Machine("host", (0,), gpus=V100.gpus, cpu_model="Intel Xeon Gold 6148")
+        assert select(gold, tmp_path).label == "both"
+
+    def test_two_that_match_equally_well_are_refused(self, write, tmp_path):
+        self.classes(write, one='device = "cpu"', two='device = "cpu"')
+        with pytest.raises(UserError, match=r"one\.toml and .*two\.toml match 2 cores of AMD"):
+            select(CPU, tmp_path)
+
+    def test_a_machine_of_no_class_has_no_thresholds_and_is_told(self, write, tmp_path):
+        self.classes(write, any_cpu='device = "cpu"')
+        thresholds = select(H100, tmp_path)
+        assert thresholds.rule(Case(WEAK, "vgg_16", 2, 1)) is None
+        assert "1 x NVIDIA H100 80GB HBM3" in thresholds.label
+        assert thresholds.path == tmp_path / "gpu-nvidia-h100-80gb-hbm3.toml"
+
+    def test_a_malformed_file_of_another_class_is_told_too(self, write, tmp_path):
+        self.classes(write, any_cpu='device = "cpu"', broken='device = "fpga"')
+        with pytest.raises(UserError, match=r"broken\.toml:3"):
+            select(CPU, tmp_path)
+
+
+class TestShippedClasses:
+    def test_an_unknown_cpu_machine_has_every_rule(self):
+        thresholds = select(CPU)
+        assert thresholds.path.name == "cpu-unknown.toml"
+        for question in Question:
+            for model in NETWORKS:
+                assert thresholds.rule(Case(question, model, 2, 1)) is not None
+        assert thresholds.rule(Case(PARITY, "vgg_16_s", 2, 1)) == Band(0.75, 1.3333)
+
+    @pytest.mark.parametrize(
+        ("model", "one_node", "across"),
+        [
+            ("inception_v4", 0.94, 0.85),
+            ("resnet_50", 0.91, 0.82),
+            ("resnet_v2_101", 0.91, 0.82),
+            ("vgg_16", 0.70, 0.60),
+            ("vgg_19", 0.70, 0.60),
+            ("alexnet", 0.55, None),
+            ("googlenet", None, None),
+        ],
+    )
+    def test_v100_nodes_have_the_published_floors(self, model, one_node, across):
+        thresholds = select(V100)
+        assert thresholds.path.name == "gpu-v100.toml"
+        for world_size, nodes, floor in ((2, 1, one_node), (4, 1, one_node), (8, 2, across)):
+            expected = None if floor is None else Floor.at(floor)
+            assert thresholds.rule(Case(WEAK, model, world_size, nodes)) == expected
+
+    def test_v100_nodes_hold_parity_to_5_percent(self):
+        band = select(V100).rule(Case(PARITY, "vgg_16", 4, 1))
+        assert isinstance(band, Band)
+        assert (band.low, band.high) == pytest.approx((0.95, 1 / 0.95), abs=1e-4)
+
+    def test_nothing_is_published_for_small_variants(self):
+        thresholds = load_thresholds(THRESHOLDS / "gpu-v100.toml")
+        small = [name for name, network in NETWORKS.items() if network.scale is Scale.SMALL]
+        assert small
+        # Two groups of one arm are to be alike whatever they train.
+        for question in set(Question) - {Question.SAME}:
+            for model in small:
+                for nodes in (1, 2):
+                    assert thresholds.rule(Case(question, model, 4 * nodes, nodes)) is None
+
+
+def sessions(centre, noise, rounds, count, seed):
+    draw = random.Random(seed)
+    return [[draw.gauss(centre, noise) for _ in range(rounds)] for _ in range(count)]
+
+
+class TestProposals:
+    @pytest.mark.parametrize("rounds", [6, 8, 12, 24])
+    def test_unchanged_builds_pass_a_noisy_floor_in_95_percent_of_sessions(self, rounds):
+        (observed,) = sessions(math.log(0.85), 0.12, 400, 1, seed=1)
+        floor = proposed_rule(WEAK, observed, rounds)
+        # At this spread the simulated floor is the lower one, so the share is 95 % and not more.
+        fresh = sessions(sorted(observed)[200], spread(observed), rounds, 1500, seed=2)
+        passed = sum(judge(session, floor).verdict is Verdict.PASS for session in fresh)
+        # Three standard errors of a share of 0.95 of 1,500 are 0.017.
+        assert passed / len(fresh) == pytest.approx(0.95, abs=0.02)
+
+    @pytest.mark.parametrize("rounds", [6, 8, 12])
+    def test_unchanged_builds_pass_a_noisy_band_in_95_percent_of_sessions(self, rounds):
+        (observed,) = sessions(0.0, 0.12, 400, 1, seed=3)
+        band = proposed_rule(PARITY, observed, rounds)
+        fresh = sessions(0.0, spread(observed), rounds, 1500, seed=4)
+        passed = sum(judge(session, band).verdict is Verdict.PASS for session in fresh)
+        assert 0.93 <= passed / len(fresh) <= 0.985
+
+    def test_a_quiet_machine_gets_three_points_below_its_median(self):
+        assert proposed_rule(WEAK, [math.log(0.9)] * 6, 6) == Floor.at(0.87)
+
+    def test_a_quiet_parity_gets_the_narrowest_band(self):
+        assert proposed_rule(PARITY, [0.001] * 6, 6) == Band(0.949, 1.053)
+
+    def test_a_start_up_gets_a_ceiling_of_three_digits(self):
+        assert proposed_rule(TRACE, [math.log(0.02)] * 6, 6) == Ceiling(0.0206)
+        assert proposed_rule(TRACE, [math.log(123.0)] * 6, 6) == Ceiling(127.0)
+
+    def test_memory_gets_a_ceiling_without_a_unit(self):
+        assert proposed_rule(Question.MEMORY, [0.001] * 6, 6) == Ceiling(1.04, unit="")
+
+    def test_convergence_gets_a_band(self):
+        rule = proposed_rule(Question.CONVERGENCE_LOSS, [0.001] * 6, 6)
+        assert rule == Band(0.949, 1.053)
+
+    def test_a_noisy_start_up_gets_a_ceiling_that_passes_in_95_percent_of_sessions(self):
+        (observed,) = sessions(math.log(0.02), 0.12, 401, 1, seed=1)
+        ceiling = proposed_rule(TRACE, observed, 6)
+        fresh = sessions(sorted(observed)[200], spread(observed), 6, 1500, seed=2)
+        passed = sum(judge(session, ceiling).verdict is Verdict.PASS for session in fresh)
+        assert passed / len(fresh) == pytest.approx(0.95, abs=0.02)
+
+    def test_more_rounds_allow_a_higher_floor(self):
+        (observed,) = sessions(math.log(0.85), 0.1, 50, 1, seed=5)
+        rules = [proposed_rule(WEAK, observed, rounds) for rounds in (6, 12, 24)]
+        floors = [rule.pass_from for rule in rules if isinstance(rule, Floor)]
+        assert len(floors) == 3
+        assert floors == sorted(floors)
+        assert floors[0] < floors[-1]
+
+    def test_a_band_makes_room_for_a_lasting_difference(self):
+        band = proposed_rule(PARITY, [math.log(1.2)] * 6, 6)
+        assert band == Band(0.833, 1.2)
+        assert judge([math.log(1.2)] * 6, band).verdict is Verdict.PASS
+
+    def test_an_efficiency_above_one_gets_no_floor_above_one(self):
+        assert proposed_rule(WEAK, [math.log(1.2)] * 6, 6) == Floor.at(1.0)
+
+    @pytest.mark.parametrize(("question", "rounds"), [(WEAK, 6), (PARITY, 5)])
+    def test_as_many_rounds_as_bound_something(self, question, rounds):
+        assert fewest_rounds(question) == rounds
+        with pytest.raises(NotMeasurable, match=f"takes {rounds}"):
+            proposed_rule(question, [0.0] * 6, rounds - 1)
+
+    @pytest.mark.parametrize("observed", [[], [0.1, math.nan], [math.inf]])
+    def test_nothing_is_proposed_from_nothing(self, observed):
+        with pytest.raises(NotMeasurable):
+            proposed_rule(WEAK, observed, 12)
+
+    def test_the_text_is_a_table_that_passes_what_was_measured(self, write):
+        observed = {
+            Case(WEAK, "vgg_16_s", 2, 1): sessions(math.log(0.8), 0.03, 12, 1, seed=6)[0],
+            Case(COMMUNICATION, "alexnet_s", 8, 2): sessions(math.log(0.5), 0.03, 12, 1, seed=7)[0],
+            Case(PARITY, "vgg_16_s", 2, 1): sessions(math.log(1.1), 0.05, 12, 1, seed=8)[0],
+        }
+        machine = Machine("host", (0, 1), cpu_model='Odd "CPU"')
+        text = propose(observed, 12, machine)
+        assert list(tomllib.loads(text)["thresholds"]) == [
+            "weak_scaling/vgg_16_s/np2/one-node",
+            "communication/alexnet_s/np8/2-nodes",
+            "parity/vgg_16_s/np2/one-node",
+        ]
+        thresholds = select(machine, write(text, head="").parent)
+        for case, values in observed.items():
+            rule = thresholds.rule(case)
+            assert rule is not None
+            assert judge(values, rule).verdict is Verdict.PASS
+        assert "12 observations" in text
+
+    @pytest.mark.parametrize(
+        ("values", "rounds", "told"),
+        [
+            ([0.0, 0.1, 0.2], 12, "3 observations tell no spread"),
+            ([0.0, 0.1, 0.2, math.nan], 12, "not finite"),
+            ([0.0, 0.1, 0.2, 0.1], 5, "5 rounds bound nothing, it takes 6"),
+        ],
+    )
+    def test_what_cannot_be_proposed_is_told_with_its_case(self, values, rounds, told):
+        with pytest.raises(UserError, match="weak_scaling/vgg_16/np2/one-node") as caught:
+            propose({Case(WEAK, "vgg_16", 2, 1): values}, rounds, Machine("host", (0,)))
+        assert told in str(caught.value)
+
+
+class TestPasteableLine:
+    @pytest.mark.parametrize(
+        ("question", "nodes"), [(WEAK, 1), (STRONG, 3), (COMMUNICATION, 2), (PARITY, 1)]
+    )
+    def test_it_is_the_missing_rule(self, write, question, nodes):
+        path = write('"weak_scaling/vgg_16/np4/*" = 0.9')
+        observed = sessions(math.log(0.8), 0.02, 8, 1, seed=9)[0]
+        case = (question, "alexnet_s", 4, nodes)
+        assert load_thresholds(path).rule(Case(*case)) is None
+        line = load_thresholds(path).pasteable_line(Case(*case), observed)
+        with path.open("a") as file:
+            file.write(f"\n{line}\n")
+        rule = load_thresholds(path).rule(Case(*case))
+        assert rule is not None
+        assert judge(observed, rule).verdict is Verdict.PASS
+
+    def test_it_reads_like_the_others(self, write):
+        line = load_thresholds(write("")).pasteable_line(
+            Case(WEAK, "vgg_16", 2, 1), [math.log(0.8)] * 6
+        )
+        assert line == '"weak_scaling/vgg_16/np2/one-node" = 0.77'
+
+    @pytest.mark.parametrize("observed", [[math.log(0.8)], [math.log(0.8)] * 5, [-0.2, math.nan]])
+    def test_few_observations_are_enough_for_a_line(self, write, observed):
+        line = load_thresholds(write("")).pasteable_line(Case(WEAK, "vgg_16", 2, 1), observed)
+        assert line.startswith('"weak_scaling/vgg_16/np2/one-node" = 0.7')
+
+    @pytest.mark.parametrize("observed", [[], [math.nan]])
+    def test_there_is_no_line_without_a_figure(self, write, observed):
+        thresholds = load_thresholds(write(""))
+        assert thresholds.pasteable_line(Case(WEAK, "vgg_16", 2, 1), observed) == ""

@@ -1,0 +1,290 @@
+"""Sessions in which faults were planted, counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bench.trust import LOG
+from bench.trust_page import BEGINS, ENDS, PAGE, README, page, readme, share
+from hvdperf.errors import UserError
+from hvdperf.judge.attribution import Blame
+from hvdperf.judge.detection import Noticed
+from hvdperf.judge.outcome import Outcome
+from hvdperf.plan import questions
+from hvdperf.results.archive import read_session
+from hvdperf.results.detection_log import SHOWN, Entry, append, entry_of, read_log
+from hvdperf.results.detection_rates import counts, of_newest, series
+from hvdperf.verdict import Band, Floor, Verdict
+from tests.support.damage import FUZZ, damaged_json
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import make_store, session_document
+
+TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
+RIGHT = Blame("between steps", 1, 0.1)
+# World size and figure are left to be said.
+TRIED_LINE = json.dumps(
+    {
+        "session": "s",
+        "fingerprint": dict.fromkeys(SHOWN, "1"),
+        "settings": {},
+        "tried": [
+            {
+                "trial": "slow10",
+                "model": "vgg_16_s",
+                "world_size": "%s",
+                "verdict": "PASS",
+                "called": "FAIL",
+                "threshold": ">= 0.95",
+                "figure": "%s",
+            }
+        ],
+    }
+).replace('"%s"', "%s")
+RULE = Floor(0.98, 0.95)
+
+
+def said(trial: str, verdict: Verdict, called: Verdict, blame: Blame = RIGHT) -> Outcome:
+    made: Outcome = outcome(TRIED[trial], [0.9] * 6, RULE, verdict, noticed=Noticed(called, blame))
+    return made
+
+
+CAUGHT = said("slow10", Verdict.PASS, Verdict.FAIL)
+MISNAMED = said("slow10", Verdict.FAIL, Verdict.FAIL, Blame("compute", 0, 0.1))
+MISSED = said("slow10", Verdict.FAIL, Verdict.PASS)
+OPEN = said("slow10", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
+QUIET = said("twin", Verdict.PASS, Verdict.PASS, Blame())
+ALARM = said("twin", Verdict.FAIL, Verdict.FAIL, Blame())
+
+
+def entry(tmp_path: Path, session: str, *outcomes: Outcome) -> Entry:
+    store = make_store(tmp_path, session=session)
+    for each in outcomes:
+        store.write_case(each)
+    asked = {"sampling.looks": "[8, 12]", "budget": "all that is not of how it is measured"}
+    store.write_session({**session_document("trust", Verdict.PASS), "asked": asked})
+    archive = read_session(store.directory)
+    assert archive.left_out == ()
+    made = entry_of(archive)
+    assert made is not None
+    return made
+
+
+@pytest.fixture
+def entries(tmp_path: Path) -> list[Entry]:
+    sessions = ((CAUGHT, QUIET), (MISNAMED, QUIET), (MISSED, ALARM), (OPEN, QUIET))
+    return [entry(tmp_path, f"session-{i}", *outcomes) for i, outcomes in enumerate(sessions)]
+
+
+def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
+    nothing, slow = counts(tried for each in entries for tried in each.tried)
+    assert (nothing.trial, nothing.sessions, nothing.called, nothing.inconclusive) == (
+        "twin",
+        4,
+        3,
+        0,
+    )
+    assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 4, 2, 1)
+    assert slow.inconclusive == 1
+    assert slow.figures == pytest.approx([0.9] * 4)
+
+
+def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
+    failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
+    alike = outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
+    (slow,) = counts(entry(tmp_path, "session", failed, alike).tried)
+    assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
+
+
+def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
+    failed = outcome(TRIED["twin"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
+    unsound = said("twin", Verdict.FAIL, Verdict.INVALID, Blame())
+    lines = readme(f"{BEGINS}\n{ENDS}", [entry(tmp_path, "session", failed, unsound, CAUGHT)])
+    assert "False alarms: 0 of 1 (0-98 %)." in lines
+    slow, _ = counts(entries[2].tried)
+    assert (slow.trial, slow.alarms) == ("twin", 1), "of what must FAIL no FAIL is one"
+
+
+def test_a_session_without_trials_has_no_entry(tmp_path):
+    store = make_store(tmp_path)
+    store.write_case(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
+    assert entry_of(read_session(store.directory)) is None
+
+
+def test_networks_and_world_sizes_are_counted_apart(tmp_path):
+    (alone,) = questions.trials(WORKLOAD, 1)
+    found = Noticed(Verdict.PASS, Blame())
+    both = [
+        outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, noticed=found)
+        for comparison in (alone, TRIED["twin"])
+    ]
+    counted = counts(entry(tmp_path, "session", *both).tried)
+    assert [(count.model, count.world_size) for count in counted] == [
+        ("resnet_50_s", 1),
+        ("resnet_50_s", 2),
+    ]
+
+
+def test_a_share_has_the_interval_of_clopper_and_pearson():
+    # The rule of three, exactly: 1 - 0.025 ** (1 / 20).
+    assert share(20, 20) == "20 of 20 (83-100 %)"
+    assert share(0, 40) == "0 of 40 (0-9 %)"
+    assert share(0, 0) == "-"
+
+
+def test_the_page_has_a_line_for_each_trial(entries):
+    lines = page(entries)
+    (slow,) = [line for line in lines if line.startswith("| slow10")]
+    assert "FAIL, for between steps of rank 1" in slow
+    assert "2 of 4" in slow
+    assert "1 of 2" in slow
+    assert slow.endswith("| 0.900 | 0.900 .. 0.900 |")
+    assert "| 0.900 [0.900, 0.900] |" in page([*entries, *entries])[-1]
+    assert any("4 sessions on" in line for line in lines)
+    assert "No session has been measured yet." in page([])
+
+
+def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
+    told = readme(f"before\n{BEGINS}\nold\n{ENDS}\nafter\n", entries)
+    assert told.startswith(f"before\n{BEGINS}\n4 sessions on")
+    assert told.endswith(f"\n{ENDS}\nafter\n")
+    assert "False alarms: 1 of 4 (1-81 %)." in told
+    assert "| slow10, 2 | FAIL, for between steps of rank 1 | 2 of 4 (7-93 %) | 1 of 2" in told
+    assert "old" not in told
+    assert readme(told, entries) == told
+    assert "No session has been measured yet." in readme(told, [])
+
+
+def test_sessions_that_planted_a_part_are_told(entries, tmp_path):
+    told = "Not all of them planted every fault."
+    assert not any(told in line for line in [*page(entries), *page([])])
+    alone = entry(tmp_path, "alone", CAUGHT)
+    assert any(told in line for line in page([*entries, alone]))
+    assert told in readme(f"{BEGINS}\n{ENDS}", [alone, *entries])
+
+
+@pytest.mark.parametrize("text", ["", BEGINS, ENDS, f"{ENDS} {BEGINS}"])
+def test_a_readme_without_a_place_for_it_is_refused(entries, text):
+    with pytest.raises(UserError, match=r"README\.md: there must be a line"):
+        readme(text, entries)
+
+
+def test_sessions_of_another_machine_are_not_counted(entries):
+    strange = replace(entries[0], fingerprint={**entries[0].fingerprint, "cpu_model": "Another"})
+    assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
+    assert of_newest([]) == ([], [])
+
+
+def test_sessions_that_looked_otherwise_are_not_counted(entries):
+    assert entries[0].settings == {"sampling.looks": "[8, 12]"}
+    strange = replace(entries[0], settings={"sampling.looks": "[6]"})
+    assert of_newest([strange, *entries[1:]]) == (entries[1:], [strange])
+
+
+def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
+    settings = [{"sampling.looks": looks} for looks in ("[4]", "[6]", "[4]")]
+    log = [replace(entries[0], settings=each) for each in settings]
+    newest, *before = series([*log, *entries])
+    assert newest == entries
+    assert [[each.settings["sampling.looks"] for each in part] for part in before] == [
+        ["[4]", "[4]"],
+        ["[6]"],
+    ]
+    lines = page(newest, before)
+    assert lines[: len(page(newest))] == page(newest)
+    assert [line for line in lines if line.startswith("- ")] == [
+        "- sampling.looks: [4] -> [8, 12]",
+        "- sampling.looks: [6] -> [8, 12]",
+    ]
+    assert [line.split(" on ")[0] for line in lines if " on 2 cores" in line] == [
+        "4 sessions",
+        "2 sessions",
+        "1 session",
+    ]
+    assert sum(line.startswith("| slow10") for line in lines) == 3
+    told = readme(f"{BEGINS}\n{ENDS}", newest, before)
+    assert "before that: 3, in docs/trust.md" in told
+    assert readme(told, newest) == readme(f"{BEGINS}\n{ENDS}", newest)
+    assert series([]) == []
+
+
+def test_what_was_held_against_another_threshold_is_not_counted(entries):
+    before = [
+        replace(tried, threshold="<= 4") if tried.trial == "slow10" else tried
+        for tried in entries[0].tried
+    ]
+    nothing, slow = counts([*before, *entries[1].tried])
+    assert (nothing.sessions, slow.sessions) == (2, 1)
+    assert entries[0].tried[0].threshold == ">= 0.95"
+
+
+def test_entries_are_read_as_they_were_written(entries, tmp_path):
+    log = tmp_path / "trust" / "sessions.jsonl"
+    assert read_log(log) == []
+    for each in entries:
+        append(log, each)
+    assert read_log(log) == entries
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"session": "s"}',
+        '{"session": "s", "fingerprint": {}, "settings": {}, "tried": 1}',
+        '{"session": "s", "fingerprint": {}, "tried": [{"trial": "slow11"}]}',
+        '{"session": "s", "fingerprint": {"cores": 2}, "settings": {}, "tried": []}',
+        "[" * 100_000,
+        TRIED_LINE % ("Infinity", 0.9),
+        TRIED_LINE % ("1e400", 0.9),
+        TRIED_LINE % (2, "NaN"),
+        TRIED_LINE % (2, "Infinity"),
+        TRIED_LINE % (2, -0.9),
+        TRIED_LINE % (2, 0),
+    ],
+)
+def test_a_line_that_is_none_is_named(entries, tmp_path, line):
+    log = tmp_path / "sessions.jsonl"
+    append(log, entries[0])
+    with open(log, "a") as stream:
+        stream.write(f"{line}\n")
+    with pytest.raises(UserError, match=r"sessions\.jsonl:2: no session's line") as refused:
+        read_log(log)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_log_that_is_no_text_or_no_file_is_one_line(tmp_path):
+    log = tmp_path / "sessions.jsonl"
+    log.write_bytes(b"\xff\xfe{}\n")
+    with pytest.raises(UserError, match=r"sessions\.jsonl: cannot be read: .*utf-8"):
+        read_log(log)
+    with pytest.raises(UserError, match=r"cannot be read: .*directory"):
+        read_log(tmp_path)
+
+
+@settings(FUZZ, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_stands_in_the_log_it_is_counted_or_named(tmp_path, data):
+    log = tmp_path / "fuzzed.jsonl"
+    log.write_text(damaged_json(data, TRIED_LINE % (2, 0.9)) + "\n")
+    try:
+        newest, *before = series(read_log(log)) or [[]]
+    except UserError as error:
+        assert "\n" not in str(error)
+    else:
+        assert page(newest, before)
+        assert readme(f"{BEGINS}\n{ENDS}", newest, before)
+
+
+def test_the_log_that_ships_can_be_read():
+    newest, *before = series(read_log(LOG))
+    assert page(newest, before) == PAGE.read_text().splitlines()
+    assert readme(README.read_text(), newest, before) == README.read_text()

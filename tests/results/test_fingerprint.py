@@ -1,0 +1,202 @@
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hvdperf.machine.gpus import Gpu
+from hvdperf.machine.host import Machine
+from hvdperf.machine.placement import Slot
+from hvdperf.machine.stack import Stack
+from hvdperf.results.fingerprint import STATISTIC, differences, fingerprint, suite_version
+
+V100 = Gpu("GPU-0d5f", "Tesla V100-SXM2-16GB", 0, 16160, "418.87.01", 300.0, 1530, 877)
+MACHINE = Machine(
+    host="node17.example",
+    cores=(0, 1, 2, 3),
+    memory_mib=192879,
+    cpu_model="Intel(R) Xeon(R) Gold 6148",
+    microcode="0x2006906",
+    governor="performance",
+    smt=False,
+    numa_nodes=2,
+    cpu_quota=2.5,
+    kernel="5.10.0",
+    container="sha256:12ab",
+)
+STACK = Stack(
+    interpreter="/home/somebody/env/bin/python",
+    mpirun="/home/somebody/env/bin/mpirun",
+    mpirun_version="mpirun (Open MPI) 4.1.8",
+    python="3.11.7",
+    tensorflow="2.18.1",
+    tensorflow_git="v2.18.1-0-gabc",
+    keras="3.15.1",
+    numpy="2.0.2",
+    horovod="0.28.1",
+    horovod_flags=("mpi", "gloo"),
+    packages_sha256="34cd",
+    settings={"TF_ENABLE_ONEDNN_OPTS": "0", "XLA_FLAGS": None},
+    mpi_library="Open MPI v4.1.8",
+    tf32=True,
+)
+
+
+def taken(machine=MACHINE, stack=STACK, slots=(), **environment):
+    return fingerprint(machine, stack, "mpirun", slots, environment)
+
+
+def test_it_survives_json():
+    facts = taken(slots=[Slot(0, "a", 0, (0, 1))], OMPI_MCA_btl="self,vader")
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_the_machine_and_the_stack_are_in_it():
+    facts = taken()
+    expected = {
+        "launcher": "mpirun",
+        "suite": suite_version(),
+        "statistic": STATISTIC,
+        "cpu_model": "Intel(R) Xeon(R) Gold 6148",
+        "microcode": "0x2006906",
+        "governor": "performance",
+        "smt": "off",
+        "numa_nodes": 2,
+        "cores": 4,
+        "cpu_quota_cores": 2.5,
+        "memory_gib": 188,
+        "kernel": "5.10.0",
+        "container": "sha256:12ab",
+        "gpus": 0,
+        "tensorflow": "2.18.1",
+        "tensorflow_git": "v2.18.1-0-gabc",
+        "keras": "3.15.1",
+        "horovod": "0.28.1",
+        "horovod_built_with": ["mpi", "gloo"],
+        "mpirun": "mpirun (Open MPI) 4.1.8",
+        "mpi_library": "Open MPI v4.1.8",
+        "packages_sha256": "34cd",
+        "tf32": "on",
+        "tensorflow_settings": ["TF_ENABLE_ONEDNN_OPTS=0"],
+    }
+    assert {name: facts[name] for name in expected} == expected
+
+
+def test_the_suite_version_is_that_of_the_project():
+    assert suite_version().count(".") == 2
+
+
+def test_gpus_are_told_by_what_they_are_and_not_which():
+    facts = taken(machine=replace(MACHINE, gpus=(V100, replace(V100, uuid="GPU-1c0a"))))
+    assert facts["gpus"] == 2
+    assert facts["gpu_model"] == ["Tesla V100-SXM2-16GB"]
+    assert facts["gpu_power_limit_w"] == ["300.0"]
+    assert facts["gpu_driver"] == ["418.87.01"]
+    assert "GPU-" not in json.dumps(facts)
+
+
+def test_one_gpu_that_differs_shows():
+    capped = replace(V100, power_limit_w=250.0)
+    facts = taken(machine=replace(MACHINE, gpus=(V100, capped)))
+    assert facts["gpu_power_limit_w"] == ["250.0", "300.0"]
+
+
+@pytest.mark.parametrize(
+    ("version", "fusion_bytes", "cycle_ms"),
+    [("0.28.1", 128 << 20, 1.0), ("0.21.0", 128 << 20, 1.0), ("0.20.3", 64 << 20, 5.0)],
+)
+def test_horovods_defaults_stand_in_for_what_is_not_set(version, fusion_bytes, cycle_ms):
+    facts = taken(stack=replace(STACK, horovod=version))
+    assert facts["horovod_fusion_threshold_bytes"] == fusion_bytes
+    assert facts["horovod_cycle_time_ms"] == cycle_ms
+    assert facts["horovod_cache_capacity"] == 1024
+
+
+def test_horovods_settings_in_effect():
+    facts = taken(
+        HOROVOD_FUSION_THRESHOLD="0",
+        HOROVOD_CYCLE_TIME="3.5",
+        HOROVOD_CACHE_CAPACITY="lots",
+        HOROVOD_AUTOTUNE="1",
+        HOROVOD_TIMELINE="/home/somebody/timeline.json",
+    )
+    assert facts["horovod_fusion_threshold_bytes"] == 0
+    assert facts["horovod_cycle_time_ms"] == 3.5
+    assert facts["horovod_cache_capacity"] == "lots"
+    assert facts["horovod_settings"] == ["HOROVOD_AUTOTUNE=1"]
+    assert facts["horovod_timeline"] == "on"
+
+
+def test_a_default_that_is_set_is_no_difference():
+    assert differences(taken(), taken(HOROVOD_CYCLE_TIME="1")) == []
+
+
+def test_settings_of_mpi_nccl_and_threads():
+    facts = taken(
+        OMPI_MCA_btl="self,vader",
+        OMPI_MCA_pml="ob1",
+        UCX_TLS="rc,sm",
+        NCCL_ALGO="Ring",
+        NCCL_SOCKET_IFNAME="ib0",
+        OMP_NUM_THREADS="4",
+    )
+    assert facts["mca_settings"] == ["btl=self,vader", "pml=ob1", "UCX_TLS=rc,sm"]
+    assert facts["nccl_settings"] == ["NCCL_ALGO=Ring", "NCCL_SOCKET_IFNAME=ib0"]
+    assert facts["thread_settings"] == ["OMP_NUM_THREADS=4"]
+
+
+def test_the_cores_of_every_rank():
+    slots = [Slot(0, "a", 0, (0, 1, 2, 8)), Slot(1, "a", 1, (4,))]
+    assert taken(slots=slots)["rank_cores"] == ["0: 0-2,8", "1: 4"]
+
+
+def test_nobody_is_told_who_ran_it_or_where():
+    text = json.dumps(
+        taken(
+            slots=[Slot(0, "node17.example", 0, (0,))],
+            USER="somebody",
+            HOME="/home/somebody",
+            AWS_SECRET_ACCESS_KEY="hush",
+            _HOROVOD_SECRET_KEY="hush",
+            HOROVOD_GLOO_RENDEZVOUS_ADDR="10.1.2.3",
+            HOROVOD_HOSTNAME="node17.example",
+            HOROVOD_AUTOTUNE_LOG="/home/somebody/log",
+            NCCL_DEBUG_FILE="/home/somebody/nccl",
+            OMPI_MCA_orte_hnp_uri="1.0;tcp://10.1.2.3:4",
+            OMPI_MCA_orte_precondition_transports="hush",
+            OMPI_MCA_initial_wdir="/home/somebody",
+            OMPI_MCA_mpi_oversubscribe="0",
+            OMPI_MCA_btl_tcp_if_include="10.1.2.0/24",
+        )
+    )
+    for secret in ("somebody", "hush", "10.1.2", "node17", "oversubscribe"):
+        assert secret not in text
+    assert "btl_tcp_if_include=(set)" in text
+
+
+def test_the_same_twice_is_no_difference():
+    assert differences(taken(), taken()) == []
+
+
+def test_differences_are_lines_to_read():
+    old: dict[str, Any] = {
+        "keras": "2.15.0",
+        "nccl": None,
+        "gpu_model": ["V100", "A100"],
+        "gone": 1,
+        "same": 2,
+    }
+    new: dict[str, Any] = {
+        "keras": "3.15.1",
+        "nccl": "2.18.5",
+        "gpu_model": [],
+        "same": 2,
+        "added": 0.5,
+    }
+    assert differences(old, new) == [
+        "keras: 2.15.0 -> 3.15.1",
+        "nccl: (unknown) -> 2.18.5",
+        "gpu_model: V100, A100 -> (none)",
+        "gone: 1 -> (not recorded)",
+        "added: (not recorded) -> 0.5",
+    ]

@@ -1,0 +1,60 @@
+"""A case in a row, for machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdperf.plan.questions import memory, parity, weak_scaling
+from hvdperf.results.archive import read_session
+from hvdperf.results.documents import plain
+from hvdperf.results.summary_rows import properties, row_of, row_of_case
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import make_store
+
+RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
+WEAK = weak_scaling(WORKLOAD, 2)
+
+
+@pytest.mark.parametrize(
+    ("rule", "limit"),
+    [
+        (Floor.at(0.9), {"at_least": 0.9, "at_most": None}),
+        (REGRESSION, {"at_least": 0.98, "at_most": None}),
+        (Band(0.75, 1.33), {"at_least": 0.75, "at_most": 1.33}),
+        (Ceiling(1.02, unit=""), {"at_least": None, "at_most": 1.02}),
+    ],
+)
+def test_a_row_tells_what_the_figure_is_held_to(rule, limit):
+    row = row_of(outcome(WEAK, RATIOS, rule, Verdict.FAIL))
+    assert row["limit"] == limit
+    assert 0.9 < row["lower"] < row["figure"] < row["upper"] < 0.97
+    assert row["figure"] == pytest.approx(0.935, abs=1e-3)
+
+
+def test_a_case_without_a_figure_has_a_row_too():
+    row = row_of(outcome(WEAK, (), verdict=Verdict.NOT_RUN, reason="too late"))
+    assert (row["figure"], row["lower"], row["upper"], row["rounds"]) == (None, None, None, 0)
+    assert (row["verdict"], row["reason"]) == (Verdict.NOT_RUN, "too late")
+
+
+@pytest.mark.parametrize("ratios", [RATIOS, RATIOS[:2], ()])
+@pytest.mark.parametrize("ask", [weak_scaling, parity, memory])
+def test_a_case_that_is_read_back_has_the_same_row(tmp_path, ask, ratios):
+    measured = outcome(ask(WORKLOAD, 2), ratios, verdict=Verdict.INCONCLUSIVE, reason="why")
+    store = make_store(tmp_path)
+    store.write_case(measured)
+    (case,) = read_session(store.directory).cases
+    assert plain(row_of_case(case)) == plain(row_of(measured))
+
+
+def test_properties_are_those_that_are_known():
+    assert dict(properties(outcome(WEAK, RATIOS, Floor.at(0.9)))).keys() == {
+        *("verdict", "figure", "lower", "upper", "limit"),
+    }
+    unbounded = dict(properties(outcome(WEAK, RATIOS[:1], Floor.at(0.9), Verdict.INCONCLUSIVE)))
+    assert unbounded == {
+        "verdict": "INCONCLUSIVE",
+        "figure": pytest.approx(0.91),
+        "limit": ">= 0.9",
+    }

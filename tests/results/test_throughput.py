@@ -1,0 +1,35 @@
+"""The throughput of Horovod as it is, a figure a launch."""
+
+from __future__ import annotations
+
+import pytest
+
+from hvdperf.plan.questions import communication, exchanges, same, trials, weak_scaling
+from hvdperf.results.throughput import throughputs
+from hvdperf.verdict import Verdict
+from tests.support.reports import cases_of
+from tests.support.rounds import WORKLOAD, outcome
+
+WEAK, COMMUNICATION = weak_scaling(WORKLOAD, 2), communication(WORKLOAD, 2)
+RATIOS = (0.91, 0.92, 0.93)
+
+
+def test_a_launch_that_cases_share_counts_once(tmp_path):
+    both = [outcome(asked, RATIOS) for asked in (WEAK, COMMUNICATION)]
+    found = throughputs(cases_of(tmp_path, *both))
+    assert {size: len(speeds) for (_, size), speeds in found.items()} == {1: 3, 2: 3}
+
+
+def test_launches_of_other_rounds_with_the_same_numbers_do_not_take_their_place(tmp_path):
+    (exchange, *_) = exchanges(WORKLOAD, 2)
+    asked = [outcome(WEAK, RATIOS), outcome(exchange, (1.1, 1.2, 1.3, 1.4))]
+    found = throughputs(cases_of(tmp_path, *asked))
+    # One replica trains 1,000 samples a second, and so does the reference of an exchange.
+    assert found[WORKLOAD, 2] == pytest.approx([1820, 1840, 1860, *[1000] * 4])
+
+
+def test_what_is_planted_or_unsound_does_not_count(tmp_path):
+    planted = [each for each in trials(WORKLOAD, 2) if each.variant == "slow10"]
+    unsound = outcome(same(WORKLOAD, 2), RATIOS, verdict=Verdict.INVALID)
+    found = throughputs(cases_of(tmp_path, outcome(planted[0], RATIOS), unsound))
+    assert {size: len(speeds) for (_, size), speeds in found.items()} == {2: 3}

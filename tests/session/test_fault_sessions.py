@@ -1,0 +1,139 @@
+"""How `make trust` adds sessions: what is counted as one, and how it is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bench import trust
+from hvdperf.errors import UserError
+from hvdperf.judge.attribution import Blame
+from hvdperf.judge.detection import Noticed
+from hvdperf.judge.outcome import Outcome
+from hvdperf.paths import ROOT
+from hvdperf.plan import questions
+from hvdperf.results.detection_log import read_log
+from hvdperf.verdict import Band, Floor, Verdict
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import make_store, session_document
+
+(TWIN,) = questions.trials(WORKLOAD, 1)
+QUIET = outcome(
+    TWIN,
+    [1.0] * 6,
+    Floor(0.98, 0.95),
+    Verdict.PASS,
+    noticed=Noticed(Verdict.PASS, Blame()),
+)
+ALIKE = outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
+
+
+class Sessions:
+    """In place of pytest: leaves the documents of a session behind."""
+
+    def __init__(self, root: Path) -> None:
+        self.log = root / "trust" / "sessions.jsonl"
+        self.status = 0
+        self.said: Outcome = QUIET
+        self.is_over = True
+
+    def __call__(self, command: Sequence[str]) -> int:
+        (results,) = [a.split("=")[1] for a in command if a.startswith("--results=")]
+        store = make_store(Path(results) / "runs", session="20261122T000000Z-1")
+        store.write_case(self.said)
+        ending = {} if self.is_over else {"exit_status": None}
+        store.write_session({**session_document("trust", Verdict.PASS), **ending})
+        return self.status
+
+
+@pytest.fixture
+def sessions(tmp_path, monkeypatch):
+    made = Sessions(tmp_path)
+    monkeypatch.setattr(trust, "ended", made)
+    monkeypatch.setattr(trust, "LOG", made.log)
+    monkeypatch.setattr(trust, "RUNS", made.log.parent / "runs")
+    return made
+
+
+@pytest.mark.parametrize("status", [0, 1, 6, 7])
+def test_a_session_counts_whatever_its_verdicts_were(sessions, status):
+    sessions.status = status
+    trust.add_session("test_planted")
+    (entry,) = read_log(sessions.log)
+    assert [tried.trial for tried in entry.tried] == ["twin"]
+
+
+@pytest.mark.parametrize("status", [*trust.NO_SESSION, -signal.SIGKILL, -signal.SIGSEGV])
+def test_one_that_was_interrupted_or_killed_does_not(sessions, status):
+    sessions.status = status
+    with pytest.raises(UserError, match=rf"pytest ended with status {status}: .* not counted"):
+        trust.add_session("test_planted")
+    assert read_log(sessions.log) == []
+
+
+def test_nor_one_that_has_not_come_to_its_end(sessions):
+    sessions.is_over = False
+    with pytest.raises(UserError, match=r"was killed.*; it is not counted"):
+        trust.add_session("test_planted")
+    assert read_log(sessions.log) == []
+
+
+def test_where_nothing_is_planted_the_user_is_told(sessions):
+    sessions.said = ALIKE
+    with pytest.raises(UserError, match="-k test_same: nothing was planted"):
+        trust.add_session("test_same")
+
+
+def test_a_log_that_cannot_be_written_is_a_line(sessions):
+    sessions.log.mkdir(parents=True)
+    with pytest.raises(UserError, match=r"sessions\.jsonl: Is a directory: session .*-1 is not"):
+        trust.add_session("test_planted")
+
+
+def test_and_is_known_before_anything_is_measured(sessions):
+    trust.check_log()
+    assert read_log(sessions.log) == []
+    sessions.log.unlink()
+    sessions.log.mkdir()
+    with pytest.raises(UserError, match=r"sessions\.jsonl cannot be written: Is a directory"):
+        trust.check_log()
+
+
+WAITS = """
+import signal, sys, time
+def end(number, frame):
+    print("ending", flush=True)
+    time.sleep(0.6)  # longer than subprocess.run leaves whoever it runs
+    print("ended", flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGINT, end)
+print("runs", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_ends_it_waits_for_pytest_to_end(number):
+    code = "import sys; from bench.trust import ended; "
+    code += f"sys.exit(ended([sys.executable, '-c', {WAITS!r}]))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "runs\n"
+    # A terminal tells all of its foreground; who ends one process, that one.
+    send = os.killpg if number == signal.SIGINT else os.kill
+    send(process.pid, number)
+    told, _ = process.communicate(timeout=60)
+    assert (told, process.returncode) == ("ending\nended\n", 7)

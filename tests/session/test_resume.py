@@ -1,0 +1,190 @@
+"""A session goes on where it was: what is taken over, and where it refuses to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.machine.placement import Offer
+from hvdperf.plan.options import Options
+from hvdperf.plan.questions import parity, weak_scaling
+from hvdperf.plan.session_plan import Campaign, plan_campaign
+from hvdperf.results.archive import Archive, read_session
+from hvdperf.results.fingerprint import fingerprint
+from hvdperf.session.results_writer import Journal, open_store, session_document
+from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
+from hvdperf.verdict import Band, Verdict
+from tests.support.rounds import WORKLOAD, disturbance, outcome
+from tests.support.stores import MACHINE, STACK
+
+RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
+WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
+DONE = outcome(WEAK, RATIOS)
+PROFILE = """\
+models = ["resnet_50_s"]
+dataset = "synthetic"
+batch = 32
+budget_s = 60
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path):
+    """A campaign on two cores; options: what of its command line is otherwise."""
+    profile = tmp_path / "tiny.toml"
+    profile.write_text(PROFILE)
+
+    def planned(**options: object) -> Campaign:
+        given = Options(profile=str(profile), results=str(tmp_path / "results"))
+        offers = [Offer(rank, "host", (0, 1)) for rank in range(2)]
+        return plan_campaign(replace(given, **options), MACHINE, offers)  # type: ignore[arg-type]
+
+    return planned
+
+
+def facts(stack=STACK):
+    return fingerprint(MACHINE, stack, "mpirun", (), {})
+
+
+class FakeSession:
+    began, timed_seconds, seed = 0.0, 1.5, 4711
+    disturbances = (disturbance(0.3),)
+
+
+@pytest.fixture
+def interrupted(plan) -> Archive:
+    """A session that was killed after its first case."""
+    campaign = plan()
+    earlier = Earlier(seed=4711)
+    store = open_store(campaign, facts(), earlier)
+    session = FakeSession()
+    told = session_document(campaign, session.seed, ())
+    journal = Journal(store, session, told, earlier, began=0.0)  # type: ignore[arg-type]
+    journal.keep(DONE)
+    journal.close()
+    return resumable(store.directory)
+
+
+def test_what_was_decided_is_taken_over(interrupted, plan):
+    earlier = earlier_parts(interrupted, facts(), plan(), (), [WEAK, PARITY])
+    (comparison,) = earlier.outcomes
+    assert comparison == WEAK
+    assert earlier.outcomes[WEAK].judgement == DONE.judgement
+    assert earlier.verdicts == {WEAK.name: Verdict.PASS}
+    assert earlier.seed == 4711
+    assert earlier.timed_seconds == 1.5
+    assert earlier.disturbances == FakeSession.disturbances
+    assert earlier.budget_spent_seconds > 0
+    assert len(earlier.resumed_at) == 1
+    assert earlier.told == ("1 of 2 cases had been decided",)
+
+
+def test_a_case_that_is_not_selected_keeps_its_verdict(interrupted, plan):
+    earlier = earlier_parts(interrupted, facts(), plan(), (), [PARITY])
+    assert earlier.outcomes == {}
+    assert earlier.verdicts == {WEAK.name: Verdict.PASS}
+
+
+def test_the_same_directory_goes_on(interrupted, plan):
+    earlier = earlier_parts(interrupted, facts(), plan(), (), [WEAK, PARITY])
+    store = open_store(plan(), facts(), earlier)
+    assert store.directory == interrupted.directory
+    store.write_case(outcome(PARITY, RATIOS, Band(0.75, 1.33)))
+    archive = read_session(store.directory)
+    assert [case.name for case in archive.cases] == [PARITY.name, WEAK.name]
+    assert {case.session for case in archive.cases} == {store.directory.name}
+
+
+def test_a_half_written_case_is_measured_again(interrupted, plan):
+    (case,) = interrupted.directory.glob("weak*.json")
+    case.rename(case.with_suffix(".partial"))
+    archive = resumable(interrupted.directory)
+    earlier = earlier_parts(archive, facts(), plan(), (), [WEAK, PARITY])
+    assert earlier.outcomes == {}
+    assert "half-written" in earlier.told[0]
+
+
+def refused(archive: Archive, campaign: Campaign, stack=STACK, comparison=WEAK) -> str:
+    with pytest.raises(UserError) as caught:
+        earlier_parts(archive, facts(stack), campaign, (), [comparison])
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.endswith("or leave out --resume to begin a new session")
+    return said
+
+
+def test_another_stack_is_refused(interrupted, plan):
+    said = refused(interrupted, plan(), replace(STACK, keras="3.16.0"))
+    assert "keras: 3.15.1 -> 3.16.0" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"batch_size": 16}, "batch: 32 -> 16"),
+        ({"schedule": "fresh"}, "schedule: alternate -> fresh"),
+        ({"plant": "kill:rank=1"}, "plant:  -> kill:rank=1"),
+        ({"models": "vgg_16_s"}, "models: ['resnet_50_s'] -> ['vgg_16_s']"),
+        ({"world_sizes": "1"}, "world_sizes: [1, 2] -> [1]"),
+        ({"precision": "mixed_bfloat16"}, "mixed_bfloat16"),
+        ({"image_size": 64}, "/64/"),
+        ({"profile": "smoke"}, "name: tiny -> smoke"),
+        ({"thresholds": "ci/thresholds/gpu-v100.toml"}, "thresholds: cpu-unknown.toml"),
+    ],
+)
+def test_another_question_is_refused(interrupted, plan, options, told):
+    assert told in refused(interrupted, plan(**options))
+
+
+def test_more_time_is_no_other_question(plan):
+    assert asked(plan(budget_minutes=30.0), ()) == asked(plan(), ())
+
+
+def test_a_stack_to_compare_with_is_a_part_of_the_question(plan):
+    campaign = plan(against="python")
+    same, other = asked(campaign, ()), asked(campaign, ["keras: 2.15.0 -> 3.15.1"])
+    assert len({asked(plan(), ())["against"], same["against"], other["against"]}) == 3
+
+
+def test_a_case_of_the_same_name_that_asks_otherwise_is_refused(interrupted, plan):
+    other = weak_scaling(replace(WORKLOAD, input_size=64), 2)
+    assert other.name == WEAK.name
+    assert f"{WEAK.name} asks something else" in refused(interrupted, plan(), comparison=other)
+
+
+def test_a_case_with_a_launch_too_few_is_refused_in_one_line(interrupted, plan):
+    (case,) = interrupted.cases
+    case.document["rounds"][0]["launches"].pop()
+    told = refused(interrupted, plan())
+    assert f"{WEAK.name} cannot be taken over" in told
+    assert "delete its file" in told
+
+
+def test_of_many_differences_the_first_are_told(interrupted, plan):
+    campaign = plan(batch_size=16, schedule="fresh", plant="kill:rank=1", models="vgg_16_s")
+    assert "; and " in refused(interrupted, campaign)
+
+
+def test_a_directory_that_is_no_session_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"there is no session\.json in it; leave out --resume"):
+        resumable(tmp_path)
+
+
+def test_a_broken_session_document_is_refused_in_one_line(interrupted):
+    path = interrupted.directory / "session.json"
+    document = json.loads(path.read_text())
+    del document["asked"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="'asked' is a required property") as caught:
+        resumable(interrupted.directory)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_session_that_begins_has_a_seed_and_nothing_else(plan):
+    earlier = earlier_parts(None, facts(), plan(), (), [WEAK])
+    assert earlier == Earlier(seed=earlier.seed)
+    assert earlier.seed > 0

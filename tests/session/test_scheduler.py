@@ -1,0 +1,602 @@
+"""Sessions whose rounds are made up: when a case is decided, and which arms are launched for it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from statistics import variance
+
+import numpy as np
+import pytest
+
+from bench.sessions import MOST_TURNS, Case, Session
+from bench.simulation import LOOKS
+from hvdperf.launch.group import NotStarted
+from hvdperf.machine.disturbance import Culprit, Usage
+from hvdperf.machine.noise_record import Load
+from hvdperf.measure.requirements import SWEEP_TURNS, sampling_of
+from hvdperf.plan.arms import BlockKind, Sampling, Side, Strategy
+from hvdperf.plan.collectives import Collective
+from hvdperf.plan.questions import against, parity, sweep, weak_scaling
+from hvdperf.scatter import Noise
+from hvdperf.transport_tools.figures import ToolRun
+from hvdperf.verdict import Band, Verdict
+from tests.support.rounds import (
+    HOROVOD_1,
+    HOROVOD_2,
+    MIRRORED_2,
+    WORKLOAD,
+    disturbance,
+    usage,
+)
+from tests.support.sessions import (
+    ALL,
+    BOUND,
+    CEILINGS,
+    COMMUNICATION,
+    ENOUGH,
+    FIRST_LOOK,
+    GRADIENTS_OF,
+    LAST_LOOK,
+    LINES,
+    OTHER,
+    PARITY,
+    SECOND_LOOK,
+    STRONG,
+    WEAK,
+    exchanged,
+    level,
+    noisy,
+    restless,
+    verdicts,
+)
+
+# Looks -----------------------------------------------------------------------------------------
+
+
+def test_what_is_clear_passes_at_the_first_look(stage):
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes) == dict.fromkeys(ALL, Verdict.PASS)
+    assert all(outcome.judgement.rounds == FIRST_LOOK for outcome in outcomes.values())
+    assert len(stage.script.launched) == FIRST_LOOK
+    assert all(outcome.passed for outcome in outcomes.values())
+
+
+def test_what_is_clearly_below_fails_at_the_first_look(stage):
+    stage.script.speed = noisy(0.7, 0.01)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert outcome.judgement.rounds == FIRST_LOOK
+    assert outcome.judgement.figure.estimate == pytest.approx(0.7, rel=0.01)
+    assert not outcome.passed
+
+
+def test_what_is_too_close_to_call_is_looked_at_again_and_then_left_open(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
+    assert outcome.judgement.rounds == len(stage.script.launched) == LAST_LOOK
+
+
+def test_a_second_look_decides_what_the_first_could_not(stage):
+    # One of the first rounds is far below, which alone holds the lower bound down.
+    def speed(side: Side, number: int) -> float:
+        slow = side.arm == HOROVOD_2 and number == 2
+        return level(side, number) * (0.5 if slow else 1.0)
+
+    stage.script.speed = speed
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.PASS
+    assert outcome.judgement.rounds == SECOND_LOOK
+
+
+def test_no_verdict_is_taken_between_looks(stage):
+    stage.sampling = Sampling(looks=(8, 10), early=False)
+    stage.script.speed = noisy(0.9, 0.05)
+    assert stage.measure(WEAK)[WEAK].judgement.rounds == 10
+
+
+def test_what_is_clear_passes_early_where_this_machine_is_known_to_be_quiet(stage):
+    stage.sampling, stage.launch_variances = Sampling(), (0.0, 1e-4, -1e-4, 2e-4)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, 3)
+    assert outcome.judgement.early.launch_sd == 0.02
+    assert "4 earlier sessions of this machine" in outcome.judgement.early.source
+
+
+def test_a_machine_of_which_little_is_known_takes_more_rounds(stage):
+    stage.sampling, stage.launch_variances = Sampling(), (0.0, 0.0, 0.0)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, 4)
+    assert outcome.judgement.early.launch_sd == 0.05
+
+
+def test_nothing_fails_before_a_full_look(stage):
+    stage.sampling = Sampling()
+    stage.script.speed = noisy(0.5, 0.01)
+    assert stage.measure(WEAK)[WEAK].judgement.rounds == FIRST_LOOK
+    stage.budget_s = 7 * 14.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INCONCLUSIVE, 7)
+    assert outcome.judgement.reason.startswith("only 7 rounds: they could not FAIL it, 8 could")
+
+
+def test_an_undecided_case_is_handed_on_after_every_round_from_the_third_on(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.measure(WEAK)
+    assert [outcome.judgement.rounds for outcome in stage.opened] == list(range(3, LAST_LOOK))
+
+
+def test_an_undecided_case_goes_on_from_the_rounds_of_an_earlier_part(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.budget_s = 9 * 13.5
+    first = stage.measure(WEAK, PARITY)
+    assert [o.judgement.rounds for o in first.values()] == [9, 9]
+    stage.earlier, stage.budget_s = tuple(first.values()), ENOUGH
+    stage.script.launched.clear()
+    outcome = stage.measure(WEAK, PARITY)[WEAK]
+    assert len(stage.script.launched) == LAST_LOOK - 9
+    assert [measured.number for measured in outcome.rounds] == list(range(LAST_LOOK))
+    assert outcome.observations[:9] == first[WEAK].observations
+
+
+def test_what_the_last_look_left_open_goes_on_to_a_look_at_twice_as_many_rounds(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.earlier = tuple(stage.measure(WEAK).values())
+    for rounds in (2 * LAST_LOOK, 4 * LAST_LOOK):
+        outcome = stage.measure(WEAK)[WEAK]
+        assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
+        assert outcome.judgement.rounds == rounds
+        stage.earlier = (outcome,)
+
+
+def test_a_later_part_may_ask_what_the_rounds_of_an_earlier_one_do_not_hold(stage):
+    stage.script.speed, stage.budget_s = noisy(0.9, 0.05), 5 * 13.5
+    stage.earlier, stage.budget_s = tuple(stage.measure(WEAK).values()), ENOUGH
+    outcomes = stage.measure(WEAK, COMMUNICATION)
+    assert outcomes[WEAK].judgement.rounds == LAST_LOOK
+    shared = outcomes[COMMUNICATION]
+    assert (shared.judgement.verdict, shared.judgement.rounds) == (Verdict.PASS, FIRST_LOOK)
+    assert min(measured.number for measured in shared.rounds) == 5
+
+
+def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations(stage):
+    stage.lines, asked = CEILINGS, sweep(WORKLOAD, 2)[:2]
+
+    def spoil(launched):
+        halves = []
+        for each in asked:
+            exchanged(each, 1.2)(launched)
+            halves.append(launched.series)
+        launched.series = [series for half in halves for series in half]
+
+    def as_read_back(outcome):
+        mine = outcome.comparison.collective
+        rounds = [
+            replace(
+                measured,
+                launches={
+                    arm: replace(
+                        launched,
+                        series=[s for s in launched.series if s.transfer.collective is mine],
+                    )
+                    for arm, launched in measured.launches.items()
+                },
+            )
+            for measured in outcome.rounds
+        ]
+        return replace(outcome, rounds=tuple(rounds))
+
+    stage.script.spoil, stage.budget_s = spoil, 5 * 13.5
+    first = stage.measure(*asked)
+    assert {o.judgement.verdict for o in first.values()} == {Verdict.INCONCLUSIVE}
+    stage.earlier, stage.budget_s = tuple(map(as_read_back, first.values())), ENOUGH
+    outcomes = stage.measure(*asked)
+    assert verdicts(outcomes) == dict.fromkeys(asked, Verdict.PASS)
+    assert {o.judgement.rounds for o in outcomes.values()} == {FIRST_LOOK}
+
+
+def test_a_case_that_gets_no_round_in_a_later_part_keeps_what_it_had(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.budget_s = 9 * 13.5
+    first = stage.measure(PARITY)
+    stage.earlier, stage.budget_s = tuple(first.values()), -1.0
+    assert stage.measure(PARITY) == first
+
+
+@pytest.mark.parametrize("looks", LOOKS.values())
+@pytest.mark.parametrize("seed", range(10))
+def test_a_session_ends_as_the_simulation_of_error_rates_has_it(stage, seed, looks):
+    noise = np.random.default_rng(seed).normal(np.log(0.93), 0.06, looks[-1])
+
+    def speed(side: Side, number: int) -> float:
+        return level(side, number) * (np.exp(noise[number]) if side.arm == HOROVOD_2 else 1.0)
+
+    stage.script.speed = speed
+    stage.sampling = Sampling(looks=looks)
+    found = stage.measure(PARITY)[PARITY]
+    expected = simulated(noise, looks)
+    assert (found.judgement.verdict, found.judgement.rounds) == (expected.verdict, expected.rounds)
+    assert found.observations == pytest.approx(noise[: expected.rounds])
+
+
+def simulated(noise, looks):
+    """How a session ends in whose rounds all turns are alike."""
+    case = Case(PARITY, Band(0.9, 1.1))
+    turns = np.repeat(noise[:, None], MOST_TURNS, axis=1)
+    session = Session({case: turns}, looks, {case.load: Noise()})
+    session.run()
+    return session.judged[case]
+
+
+# Which arms are launched -----------------------------------------------------------------------
+
+
+def test_arms_of_what_is_decided_are_not_launched_again(stage):
+    def speed(side: Side, number: int) -> float:
+        if side.arm == MIRRORED_2:
+            return level(side, number) * (1.3, 1.0, 0.75)[number % 3]
+        return level(side, number)
+
+    stage.script.speed = speed
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes)[PARITY] is Verdict.INCONCLUSIVE
+    assert set(stage.script.launched[FIRST_LOOK - 1]) == {HOROVOD_1, HOROVOD_2, MIRRORED_2}
+    assert len(stage.script.launched) == LAST_LOOK
+    later = stage.script.launched[FIRST_LOOK:]
+    assert all(set(arms) == {HOROVOD_2, MIRRORED_2} for arms in later)
+    assert outcomes[WEAK].judgement.rounds == FIRST_LOOK
+
+
+def test_an_arm_is_launched_once_a_round_however_many_need_it(stage):
+    stage.measure(*ALL)
+    assert [len(arms) for arms in stage.script.launched] == [3] * FIRST_LOOK
+
+
+def test_a_sweep_takes_few_turns_for_they_are_long(stage):
+    stage.lines = CEILINGS
+    stage.sampling = Sampling(turns_min=8)
+    asked = sweep(WORKLOAD, 2)[0]
+    stage.script.spoil = exchanged(asked, 1.2)
+    # Rounds of 10 s and three turns of 1 s.
+    stage.budget_s = FIRST_LOOK * 13.0
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
+    assert stage.script.turns == [SWEEP_TURNS] * FIRST_LOOK
+    assert sampling_of([GRADIENTS_OF], stage.sampling) == stage.sampling
+    assert sampling_of([asked], Sampling(turns_min=1, turns_max=2)).turns_min == 1
+
+
+def test_other_tools_are_asked_once_and_judge_nothing(stage):
+    asked = sweep(WORKLOAD, 2)[0]
+    calls = []
+
+    def tools(collective: Collective, world_size: int) -> list[ToolRun]:
+        calls.append((collective, world_size, len(stage.script.launched)))
+        return [ToolRun("osu", "/opt/osu", collective, world_size, problem="it broke")]
+
+    stage.lines, stage.tools = CEILINGS, tools
+    stage.script.spoil = exchanged(asked, 1.2)
+    outcomes = stage.measure(asked)
+    assert verdicts(outcomes) == {asked: Verdict.PASS}
+    # Before the rounds.
+    assert calls == [(Collective.ALLREDUCE, 2, 0)]
+    assert [run.problem for run in outcomes[asked].tools] == ["it broke"]
+
+
+@pytest.mark.parametrize("asked", [GRADIENTS_OF, BOUND, WEAK], ids=str)
+def test_other_tools_are_asked_about_sweeps_only(stage, asked):
+    stage.lines = (*LINES, *CEILINGS)
+    stage.tools = pytest.fail
+    assert [outcome.tools for outcome in stage.measure(asked).values()] == [()]
+
+
+def test_other_tools_are_left_out_where_time_is_up(stage):
+    stage.tools, stage.budget_s = pytest.fail, 0.0
+    (outcome,) = stage.measure(sweep(WORKLOAD, 2)[0]).values()
+    assert outcome.tools == ()
+
+
+def test_what_is_only_shown_is_launched_once_after_all_that_is_judged(stage):
+    stage.slots = 4  # on two cores
+    shown = weak_scaling(WORKLOAD, 4)
+    stage.later = (weak_scaling(OTHER, 2),)
+    found = stage.measure(shown, WEAK)
+    assert verdicts(found) == {WEAK: Verdict.PASS, shown: Verdict.NOT_JUDGED}
+    *judged, last = stage.script.launched
+    assert set(last) == set(shown.arms)
+    assert not any(set(shown.arms) <= set(arms) for arms in judged)
+    assert stage.script.turns[-1] == 2
+
+
+def test_what_is_only_shown_is_left_out_where_the_budget_ends(stage):
+    stage.slots = 4
+    stage.script.speed = noisy(0.9, 0.05)
+    stage.budget_s = 100.0
+    shown = weak_scaling(WORKLOAD, 4)
+    outcome = stage.measure(WEAK, shown)[shown]
+    assert outcome.judgement.verdict is Verdict.NOT_JUDGED
+    assert outcome.rounds == ()
+    assert not any(set(shown.arms) <= set(arms) for arms in stage.script.launched)
+
+
+# Budget ----------------------------------------------------------------------------------------
+
+
+def rounds_of(stage, workload):
+    """How many rounds that workload had."""
+    return sum(arms[0].workload == workload for arms in stage.script.launched)
+
+
+def test_no_round_begins_that_would_end_past_the_budget(stage):
+    # A round takes 10 s and three turns of 1 s.
+    stage.budget_s = 60.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
+    assert outcome.judgement.rounds == len(stage.script.launched) == 4
+    assert "only 4 rounds" in outcome.judgement.reason
+
+
+def test_the_first_round_is_measured_however_small_the_budget(stage):
+    stage.budget_s = 1.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.rounds == len(stage.script.launched) == 1
+
+
+def test_every_workload_has_three_rounds_before_one_has_more(stage):
+    stage.later = (weak_scaling(OTHER, 2),)
+    stage.measure(WEAK)
+    order = [arms[0].workload for arms in stage.script.launched]
+    assert order[:6] == [WORKLOAD] * 3 + [OTHER] * 3
+
+
+def test_time_goes_to_what_is_undecided(stage):
+    slow = parity(OTHER, 2)
+    stage.later = (slow,)
+
+    def speed(side: Side, number: int) -> float:
+        factor = (1.3, 1.0, 0.75)[number % 3] if side.arm.workload == OTHER else 1.0
+        return level(side, number) * (factor if side.arm.strategy is Strategy.MIRRORED else 1.0)
+
+    stage.script.speed = speed
+    stage.sampling, stage.launch_variances = Sampling(), (1e-4,) * 4
+    assert stage.measure(WEAK, slow)[slow].judgement.rounds == LAST_LOOK
+    assert rounds_of(stage, WORKLOAD) == 3
+
+
+def test_the_nearest_look_comes_first_and_one_out_of_reach_waits(stage):
+    # Our rounds take 3 starts of 5 s, the other's 4; three turns take 3 s.
+    script = stage.script
+    script.round_seconds, script.start_seconds = 0.0, 5.0
+    script.speed = noisy(0.9, 0.05)
+    other = parity(OTHER, 2)
+    stage.later = (other, weak_scaling(OTHER, 2))
+    # Three rounds each, then the five to our look, which the other's five would not fit beside.
+    stage.budget_s = 3 * 18.0 + 3 * 23.0 + 5 * 18.0 + 20.0
+    stage.measure(WEAK)
+    assert rounds_of(stage, WORKLOAD) == FIRST_LOOK + 1
+    assert rounds_of(stage, OTHER) == 3
+
+
+def test_first_rounds_take_the_fewest_turns_and_later_ones_what_they_are_worth(stage):
+    stage.sampling, stage.script.spoil = Sampling(early=False), restless
+    stage.measure(WEAK)
+    first, later = stage.script.turns[:3], stage.script.turns[3:]
+    assert first == [4, 4, 4]
+    # Turns that differ by 10 % are worth more than launches that differ by 5 %.
+    assert set(later) == {7}
+
+
+def test_what_is_failing_is_brought_to_its_full_look_before_another_is_begun(stage):
+    stage.sampling = Sampling()
+    stage.script.speed = lambda side, number: level(side, number) / side.arm.world_size
+    stage.later = (weak_scaling(OTHER, 2),)
+    stage.measure(WEAK)
+    assert (rounds_of(stage, WORKLOAD), rounds_of(stage, OTHER)) == (FIRST_LOOK, 3)
+
+
+def test_what_is_failing_is_decided_before_what_is_on_its_limit(stage):
+    stage.sampling = Sampling()
+
+    def speed(side: Side, number: int) -> float:
+        failing = side.arm.workload == OTHER and side.arm.world_size == 2
+        return noisy(0.9, 0.05)(side, number) * (0.5 if failing else 1.0)
+
+    stage.script.speed = speed
+    stage.later = (weak_scaling(OTHER, 2),)
+    stage.measure(WEAK)
+    sixth_on = [arms[0].workload for arms in stage.script.launched[6:]]
+    assert sixth_on[:5] == [OTHER] * 5
+    assert set(sixth_on[5:]) == {WORKLOAD}
+
+
+def test_blocks_that_only_decided_cases_need_are_taken_no_more(stage):
+    stage.sampling = Sampling()
+    stage.script.speed = noisy(0.7, 0.01)
+    outcomes = stage.measure(WEAK, COMMUNICATION)
+    decided = outcomes[COMMUNICATION].judgement.rounds
+    launches = [measured.launches[HOROVOD_2] for measured in outcomes[WEAK].rounds]
+    taken = [bool(launched.of_kind(BlockKind.LOCAL)) for launched in launches]
+    assert decided < FIRST_LOOK
+    assert taken == [number < decided for number in range(FIRST_LOOK)]
+
+
+def test_what_is_about_to_fail_takes_few_turns(stage):
+    stage.sampling = Sampling()
+    stage.script.spoil, stage.script.speed = restless, noisy(0.5, 0.01)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert stage.script.turns == [4] * 3 + [2] * 5
+
+
+def test_of_two_stacks_what_is_about_to_fail_takes_the_fewest_turns_that_explain_it(stage):
+    stage.sampling = Sampling()
+    stage.script.spoil, stage.script.speed = restless, noisy(0.5, 0.01)
+    other = against(WEAK)
+    outcome = stage.measure(other)[other]
+    assert outcome.judgement.verdict is Verdict.FAIL
+    assert set(stage.script.turns) == {4}
+
+
+def test_where_turns_are_alike_no_more_are_taken(stage):
+    stage.sampling = Sampling(early=False)
+    stage.measure(WEAK)
+    assert set(stage.script.turns) == {4}
+
+
+def test_a_session_that_others_disturb_ends_after_three_rounds_of_every_workload(stage):
+    busy = Usage(
+        wall_seconds=1.0,
+        cores=2,
+        busy_seconds=2.0,
+        own_seconds=1.0,
+        steal_seconds=0.0,
+        wait_seconds=0.5,
+        throttled_seconds=0.0,
+    )
+
+    def disturb(launched):
+        launched.blocks = [replace(block, usage=busy) for block in launched.blocks]
+
+    stage.script.spoil = disturb
+    stage.later = (weak_scaling(OTHER, 2),)
+    outcome = stage.measure(WEAK)[WEAK]
+    assert len(stage.script.launched) == 6
+    assert outcome.judgement.verdict is Verdict.INCONCLUSIVE
+    assert (outcome.observations, outcome.judgement.rounds) == ((), 0)
+    assert outcome.judgement.figure.estimate == pytest.approx(1.0), "it is shown all the same"
+    assert stage.session.launch_variances() == {}
+
+
+def test_a_session_that_others_disturbed_can_be_resumed_once_they_have_gone(stage):
+    def disturb(launched):
+        launched.blocks = [replace(block, usage=usage(0.4)) for block in launched.blocks]
+
+    stage.script.spoil = disturb
+    stage.earlier = tuple(stage.measure(WEAK).values())
+    stage.script.spoil = lambda launched: None
+    outcome = stage.measure(WEAK)[WEAK]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, FIRST_LOOK)
+    assert len(outcome.rounds) == 3 + FIRST_LOOK
+
+
+def test_a_round_that_does_not_count_is_taken_again_before_the_last_look(stage):
+    def disturb(launched):
+        if launched.round == 1:
+            launched.blocks = [replace(block, usage=usage(0.4)) for block in launched.blocks]
+
+    stage.script.spoil, stage.script.speed = disturb, noisy(0.5, 0.01)
+    stage.sampling = replace(stage.sampling, looks=(8,))
+    outcome = stage.measure(WEAK)[WEAK]
+    assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.FAIL, 8)
+    assert len(outcome.rounds) == 9
+
+
+def test_rounds_that_do_not_count_are_told_beside_too_few_that_do(stage):
+    make = Culprit("make", 77, 8.0, (0, 1))
+
+    def disturb(launched):
+        if launched.round == 1:
+            share = usage(0.4)
+            launched.blocks = [replace(block, usage=share) for block in launched.blocks]
+
+    stage.script.spoil, stage.script.disturbances = disturb, {1: disturbance(0.4, 60.0, make)}
+    stage.budget_s = 3 * 14.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.rounds == 2
+    assert "; 1 of 3 rounds do not count: other programs took 40 %" in outcome.judgement.reason
+    assert "make, pid 77" in outcome.judgement.reason
+
+
+def test_two_rounds_are_told_how_many_would_decide(stage):
+    stage.sampling, stage.budget_s = Sampling(), 2 * 15.0
+    outcome = stage.measure(WEAK)[WEAK]
+    assert outcome.judgement.reason == (
+        "only 2 rounds: 3 could PASS it, 8 could FAIL it; raise --budget"
+    )
+
+
+def test_a_session_tells_by_how_much_launches_differed(stage):
+    stage.script.speed = noisy(0.9, 0.05)
+    outcome = stage.measure(WEAK)[WEAK]
+    found = stage.session.launch_variances()
+    assert found == {Load.SEVERAL: pytest.approx(variance(outcome.observations))}
+
+
+def test_progress_names_round_and_next_look(stage):
+    stage.measure(WEAK)
+    assert stage.said[0] == "resnet_50_s  round 1 of 8: start"
+    assert stage.said[1].startswith("resnet_50_s  round 2 of 8, about 91 s to the next look")
+
+
+def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage):
+    stage.budget_s = 1000.0
+    began = stage.script.clock
+    stage.measure(WEAK)
+    assert len(stage.noted) == 2 * len(stage.said), "every line, too"
+    first, turn, *_ = stage.noted
+    assert (first.where, first.what) == ("resnet_50_s  round 1 of 8", "start")
+    assert turn.what == "turn 1 of 3"
+    assert first.next_look is None
+    assert first.budget_ends == began + 1000.0
+    second = stage.noted[2]
+    assert second.where == "resnet_50_s  round 2 of 8"
+    # The first round took 13 s, and seven more are to come; none of the clock passes in a round.
+    assert second.next_look == pytest.approx(began + 8 * 13.0)
+
+
+# Failures --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arm", "hurt"),
+    [
+        (MIRRORED_2, {PARITY}),
+        (HOROVOD_1, {WEAK, STRONG}),
+        (HOROVOD_2, set(ALL)),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_launch_that_fails_fails_what_needs_it_and_nothing_else(stage, arm, hurt, number):
+    stage.script.failing[arm] = number
+    outcomes = stage.measure(*ALL)
+    for comparison, outcome in outcomes.items():
+        if comparison in hurt:
+            assert outcome.judgement.verdict is Verdict.FAIL
+            assert outcome.failure is not None
+            assert outcome.failure.rank == 1
+            assert "rank 1 failed in phase 'block': it broke" in outcome.judgement.reason
+        else:
+            assert outcome.judgement.verdict is Verdict.PASS
+            assert outcome.failure is None
+
+
+def test_what_could_not_be_started_is_not_run_and_no_fault_of_the_stack(stage):
+    stage.script.failing[MIRRORED_2] = 2
+    stage.script.failure = NotStarted
+    outcomes = stage.measure(*ALL)
+    assert verdicts(outcomes) == {**dict.fromkeys(ALL, Verdict.PASS), PARITY: Verdict.NOT_RUN}
+    assert outcomes[PARITY].judgement.reason.endswith("mirrored@2: not started: it broke")
+
+
+def test_other_arms_of_what_has_failed_are_not_launched_again(stage):
+    stage.script.failing[MIRRORED_2] = 1
+    stage.measure(WEAK, PARITY)
+    assert all(MIRRORED_2 not in arms for arms in stage.script.launched[2:])
+    stage.script.launched.clear()
+    stage.measure(PARITY)
+    assert len(stage.script.launched) == 2
+
+
+def test_rounds_of_a_case_are_those_with_all_of_its_arms(stage):
+    outcome = stage.measure(*ALL)[PARITY]
+    assert [measured.number for measured in outcome.rounds] == list(range(FIRST_LOOK))
+    assert all(set(PARITY.arms) <= set(measured.launches) for measured in outcome.rounds)
+    assert len(outcome.observations) == FIRST_LOOK
+
+
+def test_timed_seconds_are_those_of_all_blocks(stage):
+    outcome = stage.measure(WEAK)[WEAK]
+    blocks = itertools.chain.from_iterable(
+        launched.blocks for measured in outcome.rounds for launched in measured.launches.values()
+    )
+    assert stage.session.timed_seconds == pytest.approx(sum(block.seconds for block in blocks))

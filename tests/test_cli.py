@@ -1,0 +1,57 @@
+"""How a `python -m` with commands ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from hvdperf.paths import ROOT
+
+TALKS = """
+import argparse, sys
+from hvdperf.cli import run
+from hvdperf.errors import UserError
+
+def talk(arguments):
+    for _ in range(arguments.lines):
+        print("x" * 100)
+    if not arguments.lines:
+        raise UserError("nothing\\nto say")
+    return 3
+
+parser = argparse.ArgumentParser()
+parser.add_argument("lines", type=int)
+parser.set_defaults(command=talk)
+sys.exit(run(parser))
+"""
+
+
+@pytest.mark.parametrize(("lines", "status", "told"), [(1, 3, ""), (0, 2, "nothing to say\n")])
+def test_it_ends_with_the_commands_status_or_a_line(lines, status, told):
+    done = subprocess.run(
+        [sys.executable, "-c", TALKS, str(lines)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (status, told)
+
+
+# In the buffer of what prints, and in none.
+@pytest.mark.parametrize("lines", [10, 10_000])
+def test_whoever_reads_no_further_sees_no_traceback(lines):
+    with subprocess.Popen(
+        [sys.executable, "-c", TALKS, str(lines)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 141

@@ -1,0 +1,49 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from hvdperf.files import write_whole
+
+
+def test_a_file_has_what_it_was_given(tmp_path):
+    path = tmp_path / "table.csv"
+    assert write_whole(path, "a,b\r\n\u00e9\n") == path
+    assert path.read_bytes() == b"a,b\r\n\xc3\xa9\n"
+
+
+def test_an_interrupted_write_leaves_the_earlier_file(tmp_path, monkeypatch):
+    path = write_whole(tmp_path / "case.json", "1")
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hvdperf.files.os.fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, "2")
+    assert path.read_text() == "1"
+
+
+def test_a_full_disk_leaves_the_earlier_file_and_nothing_else(tmp_path, monkeypatch):
+    path = write_whole(tmp_path / "case.json", "1")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("hvdperf.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, "2")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["case.json"]
+    assert path.read_text() == "1"
+
+
+def test_a_file_appears_only_when_it_is_whole(tmp_path, monkeypatch):
+    path = tmp_path / "case.json"
+    seen = []
+    monkeypatch.setattr("hvdperf.files.os.fsync", lambda descriptor: seen.append(path.exists()))
+    write_whole(path, "1")
+    assert seen == [False]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["case.json"]

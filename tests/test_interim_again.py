@@ -1,0 +1,103 @@
+"""The rule in use against one that was written independently, on random sessions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hvdperf.interim import EARLY_LOOKS, early_interval, judge_rounds
+from hvdperf.scatter import Noise, turn_correlation, turns_worth
+from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
+from tests.support.rule_again import correlation_again, early_bounds, exact_bounds, verdict_again
+
+RULES = (Floor.at(0.9), REGRESSION, Band(0.9, 1.1111), Ceiling(1.1))
+LOOKS = ((8,), (8, 12), (8, 12, 24), (12,))
+SESSIONS = 300
+
+
+def session(generator, most_rounds):
+    """A session's rounds, whose turns are ragged, and what is known of its machine."""
+    rounds = int(generator.integers(1, most_rounds + 1))
+    fewest, most = ((4, 4), (1, 8), (1, 2), (1, 1))[generator.choice(4, p=(0.5, 0.3, 0.1, 0.1))]
+    turn_sd = generator.choice((0.02, 0.04, 0.1, 0.2))
+    launch_sd = generator.choice((0.0, 0.015, 0.1))
+    centre = generator.uniform(-0.3, 0.3)
+    rows = [
+        (centre + launch_sd * generator.normal() + turn_sd * generator.normal(size=turns)).tolist()
+        for turns in generator.integers(fewest, most + 1, rounds)
+    ]
+    return rows, Noise(generator.choice((0.02, 0.05)), generator.uniform(0, 0.6))
+
+
+@pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.parametrize("looks", LOOKS)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_both_say_the_same_of_random_sessions(rule, looks, forced):
+    generator = np.random.default_rng([looks[0], len(looks), forced, RULES.index(rule)])
+    said = set()
+    for _ in range(SESSIONS):
+        rows, noise = session(generator, looks[-1] if looks[-1] < 24 else 16)
+        found = judge_rounds(rows, rule, looks, noise, forced).verdict
+        again = verdict_again(rows, rule, looks, noise.launch_sd, noise.correlation, forced)
+        assert found is again, (rows, noise)
+        said.add((found, len(rows)))
+    assert {rounds for verdict, rounds in said if verdict is Verdict.PASS} & set(EARLY_LOOKS)
+    failed = {rounds for verdict, rounds in said if verdict is Verdict.FAIL}
+    assert failed
+    assert min(failed) >= looks[0]
+
+
+def test_both_say_the_same_after_24_rounds():
+    generator = np.random.default_rng(24)
+    for _ in range(200):
+        figures = generator.normal(generator.normal(0, 0.05), 0.1, (24, 1)).tolist()
+        for rule in RULES:
+            found = judge_rounds(figures, rule, (8, 12, 24), Noise()).verdict
+            assert found is verdict_again(figures, rule, (8, 12, 24), 0.05, 0.0, forced=False)
+
+
+def test_early_bounds_are_the_same():
+    generator = np.random.default_rng(3)
+    for _ in range(300):
+        rows, noise = session(generator, 7)
+        again = early_bounds(rows, 0.005, noise.launch_sd, noise.correlation)
+        found = early_interval(rows, 0.005, noise)
+        assert (found is None) == (again is None)
+        if found is not None:
+            bounds = math.log(found.lower), math.log(found.upper)
+            assert bounds == pytest.approx(again, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("rounds", [8, 12])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_each_bound_that_is_shown_is_at_the_level_at_which_it_decides(rule, rounds):
+    generator = np.random.default_rng(rounds)
+    for _ in range(20):
+        figures = generator.normal(0.3, 0.1, rounds)
+        judged = judge_rounds(figures[:, None].tolist(), rule, (8, 12), Noise())
+        to_pass = rule.alpha
+        to_fail = rule.alpha if rounds == 12 else 0.0118 * rule.alpha / 0.025
+        passing, failing = (exact_bounds(figures, level) for level in (to_pass, to_fail))
+        if isinstance(rule, Floor):
+            shown = passing[0], failing[1]
+        elif isinstance(rule, Ceiling):
+            shown = failing[0], passing[1]
+        else:
+            shown = passing if judged.verdict is Verdict.PASS else failing
+        assert judged.figure is not None
+        assert judged.fail_alpha == pytest.approx(to_fail)
+        assert (judged.figure.lower, judged.figure.upper) == pytest.approx(np.exp(shown))
+
+
+def test_the_correlation_of_turns_is_the_same():
+    generator = np.random.default_rng(5)
+    for _ in range(300):
+        comparisons = [session(generator, 8)[0] for _ in range(4)]
+        assert turn_correlation(comparisons) == pytest.approx(correlation_again(comparisons))
+
+
+@pytest.mark.parametrize("turn_sd", [0.02, 0.038, 0.1, 0.2])
+@pytest.mark.parametrize("tau0", [0.02, 0.05])
+def test_turns_are_as_many_as_the_formula_says(turn_sd, tau0):
+    expected = min(8, round(1.12 * turn_sd / tau0 * math.sqrt(16.0 / 2.65)))
+    assert turns_worth(turn_sd, tau0, 16.0, 2.65, most=8) == expected

@@ -1,0 +1,210 @@
+import math
+import random
+from statistics import median
+
+import pytest
+import scipy.stats
+
+from hvdperf.stats import (
+    NotMeasurable,
+    bound_depth,
+    hodges_lehmann,
+    shift,
+    signed_rank_counts,
+    spread,
+    walsh_averages,
+)
+
+
+def normal_observations(n, seed):
+    noise = random.Random(seed)
+    return [noise.gauss(0.1, 0.05) for _ in range(n)]
+
+
+def test_walsh_averages_of_three_by_hand():
+    assert walsh_averages([4.0, 0.0, 1.0]) == [0.0, 0.5, 1.0, 2.0, 2.5, 4.0]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_there_are_n_times_n_plus_one_half_walsh_averages(n):
+    assert len(walsh_averages(normal_observations(n, seed=n))) == n * (n + 1) // 2
+
+
+def test_signed_rank_counts_of_three_by_hand():
+    # Subsets of {1, 2, 3} by sum: {}, 1, 2, 3 and 1+2, 1+3, 2+3, 1+2+3.
+    assert signed_rank_counts(3) == (1, 1, 1, 2, 1, 1, 1)
+
+
+@pytest.mark.parametrize("n", range(1, 25))
+def test_signed_rank_counts_cover_all_sign_patterns(n):
+    counts = signed_rank_counts(n)
+    assert sum(counts) == 2**n
+    assert counts == counts[::-1]
+
+
+@pytest.mark.parametrize("n", [3, 6, 10, 20])
+def test_tail_probabilities_are_those_of_scipy(n):
+    for seed in range(20):
+        values = normal_observations(n, seed)
+        shifted = [value - 0.1 for value in values]
+        ranks = scipy.stats.rankdata([abs(value) for value in shifted])
+        total = sum(int(r) for r, value in zip(ranks, shifted, strict=True) if value > 0)
+        expected = scipy.stats.wilcoxon(shifted, alternative="less", method="exact").pvalue
+        assert sum(signed_rank_counts(n)[: total + 1]) / 2**n == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "alpha", "depth"),
+    [(5, 0.025, 0), (6, 0.025, 1), (4, 0.05, 0), (5, 0.05, 1), (8, 0.025, 4), (12, 0.025, 14)],
+)
+def test_bound_depth_agrees_with_published_tables(n, alpha, depth):
+    # Critical values of the signed-rank sum (one-sided) are depth - 1: 3 for n = 8, 13 for n = 12.
+    assert bound_depth(n, alpha) == depth
+
+
+@pytest.mark.parametrize("n", range(1, 25))
+@pytest.mark.parametrize("alpha", [0.025, 0.05])
+def test_bound_depth_is_the_largest_that_keeps_the_error_rate(n, alpha):
+    depth = bound_depth(n, alpha)
+    counts = signed_rank_counts(n)
+    assert sum(counts[:depth]) / 2**n <= alpha
+    assert sum(counts[: depth + 1]) / 2**n > alpha
+
+
+def test_an_alpha_of_one_is_refused():
+    with pytest.raises(ValueError, match="alpha must be below 1"):
+        bound_depth(4, 1.0)
+
+
+@pytest.mark.parametrize("alpha", [0.025, 0.05])
+@pytest.mark.parametrize("n", [6, 7, 12])
+def test_bounds_are_the_exact_test_inverted(n, alpha):
+    """A centre is below the lower bound if and only if Wilcoxon's test rejects it."""
+    noise = random.Random(n)
+    rejected = 0
+    for seed in range(10):
+        values = normal_observations(n, seed)
+        interval = hodges_lehmann(values, alpha)
+        for _ in range(10):
+            centre = noise.gauss(0.1, 0.05)
+            left = [value - centre for value in values]
+            above = scipy.stats.wilcoxon(left, alternative="greater", method="exact").pvalue
+            below = scipy.stats.wilcoxon(left, alternative="less", method="exact").pvalue
+            assert (centre < interval.lower) == (above <= alpha)
+            assert (centre > interval.upper) == (below <= alpha)
+            rejected += above <= alpha
+    assert rejected > 0
+
+
+def test_the_bounds_miss_the_truth_as_often_as_they_say():
+    n, sessions, noise = 8, 4000, random.Random(7)
+    intervals = [
+        hodges_lehmann([noise.gauss(0.0, 1.0) for _ in range(n)], alpha=0.025)
+        for _ in range(sessions)
+    ]
+    exact = 5 / 256  # P(T < 4) for n = 8
+    tolerance = 3 * math.sqrt(exact * (1 - exact) / sessions)
+    too_high = sum(interval.lower > 0 for interval in intervals) / sessions
+    too_low = sum(interval.upper < 0 for interval in intervals) / sessions
+    assert too_high == pytest.approx(exact, abs=tolerance)
+    assert too_low == pytest.approx(exact, abs=tolerance)
+
+
+def test_six_observations_by_hand():
+    interval = hodges_lehmann([1.0, 2.0, 3.0, 4.0, 5.0, 9.0], alpha=0.025)
+    # The extreme Walsh averages are the extreme observations; 21 averages, the 11th is 3.5.
+    assert (interval.lower, interval.estimate, interval.upper) == (1.0, 3.5, 9.0)
+    assert (interval.alpha, interval.observations) == (0.025, 6)
+
+
+@pytest.mark.parametrize("n", range(1, 6))
+def test_fewer_than_six_observations_bound_nothing(n):
+    interval = hodges_lehmann(normal_observations(n, seed=n), alpha=0.025)
+    assert (interval.lower, interval.upper) == (-math.inf, math.inf)
+    assert math.isfinite(interval.estimate)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_interval_moves_with_the_observations(seed):
+    values = normal_observations(9, seed)
+    plain = hodges_lehmann(values, 0.05)
+    moved = hodges_lehmann([3.0 - 2.0 * value for value in values], 0.05)
+    assert moved.estimate == pytest.approx(3.0 - 2.0 * plain.estimate)
+    assert moved.lower == pytest.approx(3.0 - 2.0 * plain.upper)
+    assert moved.upper == pytest.approx(3.0 - 2.0 * plain.lower)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_order_of_observations_does_not_matter(seed):
+    values = normal_observations(8, seed)
+    shuffled = random.Random(seed).sample(values, k=8)
+    assert hodges_lehmann(shuffled, 0.025) == hodges_lehmann(values, 0.025)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_estimate_lies_between_the_bounds(seed):
+    interval = hodges_lehmann(normal_observations(6 + seed, seed), 0.025)
+    assert interval.lower < interval.estimate < interval.upper
+
+
+def test_one_wild_observation_hardly_moves_the_estimate():
+    values = normal_observations(12, seed=1)
+    wild = [*values[:-1], 100.0]
+    assert abs(hodges_lehmann(wild, 0.025).estimate - median(values)) < 0.05
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_an_observation_that_is_not_finite_is_not_measurable(bad):
+    with pytest.raises(NotMeasurable, match=r"1 of 3 observations are not finite"):
+        hodges_lehmann([0.1, bad, 0.2], 0.025)
+
+
+def test_no_observation_is_not_measurable():
+    with pytest.raises(NotMeasurable, match="no observation"):
+        hodges_lehmann([], 0.025)
+
+
+def test_spread_by_hand():
+    # median 3, absolute deviations 2 1 0 1 97, their median 1
+    assert spread([1.0, 2.0, 3.0, 4.0, 100.0]) == pytest.approx(1.4826)
+
+
+def test_spread_estimates_a_standard_deviation():
+    noise = random.Random(3)
+    assert spread([noise.gauss(5.0, 0.2) for _ in range(5000)]) == pytest.approx(0.2, rel=0.05)
+
+
+@pytest.mark.parametrize(("m", "n"), [(4, 4), (6, 6), (6, 12), (24, 6)])
+def test_a_shift_has_the_bounds_of_the_exact_rank_sum_test(m, n):
+    """The largest depth d with P(U < d) <= alpha, U Mann and Whitney's, as scipy has it."""
+    noise = random.Random(m * n)
+    ours = [noise.gauss(0.1, 1.0) for _ in range(m)]
+    theirs = [noise.gauss(0.0, 1.0) for _ in range(n)]
+    found = shift(ours, theirs, 0.025)
+    apart = sorted(a - b for a in ours for b in theirs)
+    assert found.estimate == pytest.approx(median(apart))
+    depth = apart.index(found.lower) + 1
+    assert found.upper == apart[-depth]
+    for delta, rejected in ((apart[depth - 1] - 1e-9, True), (apart[depth - 1] + 1e-9, False)):
+        test = scipy.stats.mannwhitneyu(
+            [value - delta for value in ours], theirs, alternative="greater", method="exact"
+        )
+        assert (test.pvalue <= 0.025) == rejected
+
+
+def test_a_shift_of_few_bounds_nothing_and_of_none_is_none():
+    assert shift([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], 0.025).upper == math.inf
+    assert math.isfinite(shift([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0], 0.025).upper)
+    for ours, theirs in (([], [1.0]), ([1.0], []), ([math.nan], [1.0])):
+        with pytest.raises(NotMeasurable):
+            shift(ours, theirs, 0.025)
+
+
+def test_a_shift_misses_the_truth_as_rarely_as_it_says():
+    noise = random.Random(7)
+    missed = 0
+    for _ in range(2000):
+        ours, theirs = ([noise.gauss(0, 1) for _ in range(6)] for _ in range(2))
+        found = shift(ours, theirs, 0.025)
+        missed += found.lower > 0
+    assert missed <= 71, "2.5 % of 2,000 and three standard deviations"

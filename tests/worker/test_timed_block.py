@@ -1,0 +1,77 @@
+"""What a step's clock has waited for, with a trainer whose steps are done when somebody waits for
+them, as on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hvdperf.worker import timed_block
+from hvdperf.worker.faults import Fault
+
+STEPS = 4
+
+
+class Clock:
+    """Seconds pass only where somebody spends them."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Loss:
+    """Of a step that takes a second once it is waited for, and all before it with it."""
+
+    def __init__(self, queue: list[Loss], clock: Clock) -> None:
+        self._queue, self._clock = queue, clock
+        queue.append(self)
+
+    def __float__(self) -> float:
+        if self in self._queue:
+            done = self._queue.index(self) + 1
+            self._clock.now += done
+            del self._queue[:done]
+        return 0.5
+
+
+def nothing(*arguments: Any) -> None:
+    pass
+
+
+@pytest.fixture
+def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    clock, queue = Clock(), list[Loss]()
+    monkeypatch.setattr(timed_block, "time", SimpleNamespace(perf_counter=clock))
+    trainer: Any = SimpleNamespace(
+        enter_block=nothing,
+        leave_block=nothing,
+        barrier=nothing,
+        next_batch=nothing,
+        step=lambda kind, batch: Loss(queue, clock),
+        count=lambda batch: 32,
+        learning_rate=SimpleNamespace(before_step=nothing, after_step=nothing),
+    )
+    driver: Any = SimpleNamespace(steps_begun=0, enter=nothing)
+
+    def run(**options: Any) -> dict[str, Any]:
+        return timed_block.run_block(trainer, driver, Fault(None, 0), "full", STEPS, **options)
+
+    return run
+
+
+def test_a_timed_block_waits_for_its_end_only(block):
+    told = block()
+    assert (told["seconds"], told["inside_seconds"]) == (STEPS, 0)
+    assert told["step_seconds"] == [0] * STEPS
+
+
+def test_one_that_is_divided_waits_for_every_step(block):
+    told = block(wait=True)
+    assert (told["seconds"], told["inside_seconds"]) == (STEPS, STEPS)
+    assert told["step_seconds"] == [1] * STEPS
