@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.resources import dispose, make_starter, make_tool_runner
@@ -35,7 +36,7 @@ from hvdperf.session.results_writer import Journal, clock_problem, open_store, s
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
-from hvdperf.session.terminal.cases import NOT_WRITTEN, WIDTH
+from hvdperf.session.terminal.cases import NOT_WRITTEN
 from hvdperf.session.threshold_file import check_place, propose_into
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from hvdperf.cli import WIDTH
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.collectives import KIB, MIB, Collective, Series, Transfer, busbw, paired
-from hvdperf.session.terminal.cases import WIDTH
 from hvdperf.transport_tools.figures import Figure, ToolRun
 
 # Of each collective operation: busbw through Horovod, through the bare transport, time ratio.

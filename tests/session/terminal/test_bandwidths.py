@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from hvdperf.cli import WIDTH
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective
 from hvdperf.plan.questions import at_gradient_sizes, sweep, weak_scaling
 from hvdperf.session.terminal.bandwidths import table
-from hvdperf.session.terminal.cases import WIDTH
 from hvdperf.transport_tools.figures import ToolRun, figure
 from hvdperf.verdict import Ceiling, Verdict
 from tests.support.rounds import WORKLOAD, outcome, series_report
