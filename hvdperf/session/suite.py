@@ -15,7 +15,7 @@ import pytest
 from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.resources import dispose, make_starter, make_tool_runner
+from hvdperf.launch.resources import dispose, make_starter
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
@@ -154,14 +154,12 @@ class Suite:
         for text in earlier.told:
             self._telling.say(text)
         starter = make_starter(self.campaign, stacks, self.slots)
-        tools = make_tool_runner(starter, profile.budget_s, self._telling.say)
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._telling.say(self._record.problem)
         began = time.monotonic() - self._budget_spent(earlier)
         self._session = session = Session(
             starter=starter,
-            tools=None if tools is None else tools.run,
             profile=profile,
             thresholds=self.campaign.thresholds,
             progress=self._telling.say,
