@@ -21,6 +21,7 @@ from hvdperf.history.importing import keep
 from hvdperf.history.measure import measure
 from hvdperf.history.raw import RawResult
 from hvdperf.history.releases import Axis, order
+from hvdperf.paths import ROOT
 
 # What is asked for, where nothing is named. The older releases of Horovod do not compile with these
 # TensorFlows, which results/not-built says of each.
@@ -127,7 +128,7 @@ def build(horovod: str, tensorflow: str) -> Path:
     Raises NotBuilt."""
     done = subprocess.run(
         ["make", "--no-print-directory", "stack", f"TF={tensorflow}", f"HOROVOD={horovod}"],
-        cwd=places.ROOT,
+        cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
         check=False,

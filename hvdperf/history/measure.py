@@ -15,6 +15,7 @@ from hvdperf.history.raw import RawResult, Refused
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
+from hvdperf.paths import ROOT
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_campaign
 from hvdperf.results.fingerprint import fingerprint
@@ -60,7 +61,7 @@ def this_machine() -> str:
     """The label of whatever is measured here with everything at its default."""
     machine = local_machine()
     offers = local_offers(machine, None, False)
-    stack = probe(sys.executable, places.ROOT / ".cache")
+    stack = probe(sys.executable, ROOT / ".cache")
     return machine_label(fingerprint(machine, stack, Options().launcher, place(offers)))
 
 
@@ -75,7 +76,7 @@ def measure(stack: Path, quiet: bool) -> RawResult:
     command += ["--stack", str(stack), "--results", str(results)]
     before = set(results.glob("runs/*"))
     status = subprocess.run(
-        command, cwd=places.ROOT, stdout=sys.stderr if quiet else None, check=False
+        command, cwd=ROOT, stdout=sys.stderr if quiet else None, check=False
     ).returncode
     new = sorted(set(results.glob("runs/*")) - before)
     if status in NO_SESSION or not new:

@@ -21,6 +21,7 @@ from hvdperf.history.measure import NO_SESSION
 from hvdperf.history.releases import Axis, order
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
+from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Question
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_campaign
@@ -162,7 +163,7 @@ def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Resu
     ]
     if asked.budget_minutes is not None:
         command.append(f"--budget={asked.budget_minutes:g}")
-    status = subprocess.run(command, cwd=places.ROOT, check=False).returncode
+    status = subprocess.run(command, cwd=ROOT, check=False).returncode
     sessions = sorted(place.glob("runs/*"))
     if status in NO_SESSION or not sessions:
         raise UserError(

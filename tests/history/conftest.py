@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from hvdperf.history import places
 from hvdperf.history.site.offline import make_offline
+from hvdperf.paths import ROOT
 from tests.support.browser import chromium, visit
 from tests.support.published import published_site
 
@@ -18,7 +18,7 @@ from tests.support.published import published_site
 @pytest.fixture(scope="session")
 def otava() -> None:
     """Apache Otava is in this checkout's .asv/otava."""
-    subprocess.run(["bash", places.ROOT / "ci" / "otava.sh"], check=True)
+    subprocess.run(["bash", ROOT / "ci" / "otava.sh"], check=True)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from hvdperf.history import asv_results, places
 from hvdperf.history.asv_results import BENCHMARK
 from hvdperf.history.releases import Axis, releases
+from hvdperf.paths import ROOT
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import MACHINE_LABEL, raw_result
 
@@ -108,7 +109,7 @@ def test_asv_finds_what_became_slower(tmp_path):
 
 def test_benchmarks_are_named_as_asv_finds_them():
     """asv discovers history/benchmarks/ by its own rules; what is imported has the same names."""
-    source = (places.ROOT / "hvdperf" / "history" / "benchmarks" / "throughput.py").read_text()
+    source = (ROOT / "hvdperf" / "history" / "benchmarks" / "throughput.py").read_text()
     found = re.findall(r"def (track_\w+)\(", source)
     assert {f"throughput.Training.{name}" for name in found} == {SECONDS, SAMPLES}
     (names,) = re.findall(r"param_names: ClassVar = (\[.*\])", source)
@@ -116,9 +117,7 @@ def test_benchmarks_are_named_as_asv_finds_them():
     assert f'version = "{asv_results.VERSION}"' in source
     for unit, of_unit in asv_results.UNITS.items():
         assert f'track_{unit}.unit = "{of_unit}"' in source
-    names = {
-        path.name for path in (places.ROOT / "hvdperf" / "history" / "benchmarks").glob("*.py")
-    }
+    names = {path.name for path in (ROOT / "hvdperf" / "history" / "benchmarks").glob("*.py")}
     assert names == {"__init__.py", "throughput.py"}, "asv takes every file for benchmarks"
 
 

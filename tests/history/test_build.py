@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.history import build, places
+from hvdperf.history import build
 from hvdperf.history.releases import Axis, order
+from hvdperf.paths import ROOT
 
 GCC = """\
   [ 10%] Building CXX object third_party/gloo/CMakeFiles/gloo.dir/types.cc.o
@@ -44,7 +45,7 @@ def test_quirks_are_of_releases_that_there_are():
 
 
 def test_flags_are_those_of_the_suites_own_environment():
-    text = (places.ROOT / "pyproject.toml").read_text()
+    text = (ROOT / "pyproject.toml").read_text()
     for name, value in build.FLAGS.items():
         assert f'{name} = "{value}"' in text
 
@@ -100,7 +101,7 @@ def test_pip_hands_out_no_wheel_of_another_tensorflow(environment, tmp_path, mon
 
 
 def test_an_environment_without_tensorflow_is_one_line(tmp_path):
-    script = str(places.ROOT / "hvdperf" / "history" / "build.py")
+    script = str(ROOT / "hvdperf" / "history" / "build.py")
     options = ["--horovod", "0.28.0", "--wheels", str(tmp_path), "--python", "/bin/false"]
     done = subprocess.run(
         [sys.executable, script, *options],

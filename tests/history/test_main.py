@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from hvdperf.history import places
+from hvdperf.paths import ROOT
 
 
 def history(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "hvdperf", "history", *arguments],
-        cwd=places.ROOT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
@@ -75,7 +76,7 @@ def test_sites_are_served_on_loopback(tmp_path):
         f"serve(Path({str(tmp_path)!r}), 0)"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=places.ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
@@ -86,6 +87,6 @@ def test_sites_are_served_on_loopback(tmp_path):
 
 
 def test_what_is_generated_is_not_tracked():
-    ignored = (places.ROOT / ".gitignore").read_text().splitlines()
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
     assert "/.asv/" in ignored
     assert Path(places.GENERATED).name == ".asv"

@@ -17,9 +17,10 @@ from hvdperf.errors import UserError
 from hvdperf.history import otava, places
 from hvdperf.history.changes import change_of
 from hvdperf.history.otava import COMMAND, VERSION, Settings, change_points
+from hvdperf.paths import ROOT
 from tests.support.damage import FUZZ, damaged_json
 
-INSTALL = places.ROOT / "ci" / "otava.sh"
+INSTALL = ROOT / "ci" / "otava.sh"
 QUIET = Machine(noise=0.01)
 FIRST, SECOND, _, FOURTH, LAST = RELEASES
 
@@ -161,6 +162,6 @@ def test_without_the_environment_installing_says_what_to_do(tmp_path):
 
 
 def test_what_is_read_is_what_is_installed():
-    pins = (places.ROOT / "ci" / "otava.txt").read_text()
+    pins = (ROOT / "ci" / "otava.txt").read_text()
     assert re.search(rf"^apache-otava=={re.escape(VERSION)}$", pins, re.MULTILINE)
-    assert COMMAND.is_relative_to(places.ROOT / ".asv" / "otava")
+    assert COMMAND.is_relative_to(ROOT / ".asv" / "otava")

@@ -49,7 +49,9 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
         order_deadline_s=1.0,
     )
     with pytest.raises(LaunchError):
-        starter.start(Arm(WORKLOAD, Strategy.HOROVOD, 2), {BlockKind.FULL}, data_seed=1)
+        starter.start(
+            Arm(WORKLOAD, Strategy.HOROVOD, 2), {BlockKind.FULL}, data_seed=1, share_startup=False
+        )
     hub.close()
     (order,) = launcher.orders
     assert order.environment["HOROVOD_CYCLE_TIME"] == "3.5"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hvdperf.cli import WIDTH
 from hvdperf.judge.attribution import Blame
 from hvdperf.judge.detection import Noticed
 from hvdperf.judge.observations import observation
@@ -149,7 +150,7 @@ def test_a_size_is_found_again_where_ranks_exchanged_whole_parts_of_it():
 
 def test_the_widest_line_has_room_for_the_mark():
     measured = outcome(parity(WORKLOAD, 2), RATIOS, Band(0.75, 1.33), Verdict.INCONCLUSIVE)
-    assert len(cases.line(again(measured))) <= cases.WIDTH
+    assert len(cases.line(again(measured))) <= WIDTH
 
 
 def test_a_failed_launch_is_told_again():

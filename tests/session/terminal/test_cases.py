@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from _pytest._io import TerminalWriter
 
+from hvdperf.cli import WIDTH
 from hvdperf.launch.group import GroupFailed
 from hvdperf.plan.arms import Comparison
 from hvdperf.plan.questions import (
@@ -28,7 +29,6 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.session.terminal.cases import (
     NOTHING_MEASURED,
-    WIDTH,
     counts,
     ending,
     exit_status,
