@@ -78,7 +78,7 @@ perf: .forget-status env $(if $(DATA_DIR),,data) ## measure and judge: pytest pe
 .forget-status:
 	@rm -f $(STATUS)
 
-report: env ## the newest session, or ARGS=results/runs/..., as one page; ARGS="compare A B"
+report: env ## the newest session, or ARGS=results/runs/..., as one page
 	@$(ACTIVATE); hvdperf report $(ARGS)
 
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need

@@ -258,6 +258,16 @@ named() {
     fi
 }
 
+# `hvdperf`, from anywhere: the modules are this checkout's, the interpreter is the one beside it.
+install_command() {
+    cat >"$VENV/bin/hvdperf" <<'END'
+#!/bin/sh
+bin=$(dirname "$(readlink -f "$0")")
+PYTHONPATH=$(dirname "$(dirname "$bin")")${PYTHONPATH:+:$PYTHONPATH} exec "$bin/python" -m hvdperf "$@"
+END
+    chmod +x "$VENV/bin/hvdperf"
+}
+
 main() {
     check_machine
     install_uv
@@ -273,6 +283,7 @@ main() {
     fi
     configure_open_mpi
     check_horovod
+    install_command
     touch "$READY"
     say "ready after $(elapsed); to use it: $(named). ./activate"
 }

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from hvdperf.errors import UserError
 
+# Columns of a terminal, for what is written to it.
+WIDTH = 80
 REFUSED = 2
 # What argparse's add_subparsers returns, to which the rooms add their commands.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

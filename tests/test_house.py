@@ -76,7 +76,6 @@ ORDER = (
     "worker",
     "machine",
     "plan",
-    "transport_tools",
     "launch",
     "measure",
     "judge",

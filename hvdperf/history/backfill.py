@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.importing import keep
 from hvdperf.history.measure import measure
 from hvdperf.history.raw import RawResult
 from hvdperf.history.releases import Axis, order
-from hvdperf.session.terminal.cases import WIDTH
 
 # What is asked for, where nothing is named. The older releases of Horovod do not compile with these
 # TensorFlows, which results/not-built says of each.

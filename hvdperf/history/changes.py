@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 
+from hvdperf.cli import WIDTH
 from hvdperf.history.lines import Line
 from hvdperf.history.otava import ChangePoint
 from hvdperf.history.releases import Axis
-from hvdperf.session.terminal.cases import WIDTH
 
 # As far from a made-up step of 5 % lie 85 to 94 % of its change points, at a noise of 3 and of 2 %,
 # and of 10 % all.

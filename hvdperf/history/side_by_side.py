@@ -12,6 +12,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.backfill import NotBuilt, build
@@ -25,7 +26,7 @@ from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_campaign
 from hvdperf.results.archive import Archive, Case, read_session
 from hvdperf.results.documents import session_name
-from hvdperf.session.terminal.cases import WIDTH, figure_text
+from hvdperf.session.terminal.cases import figure_text
 from hvdperf.stats import Interval
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict

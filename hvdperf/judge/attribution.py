@@ -27,7 +27,7 @@ WORTH_A_NAME = 0.02
 OWN_SHARE = 1 / 3
 # How often a given rank that does no more than the others is named all the same, at most: of two
 # ranks one or the other twice as often.
-ALPHA = 0.025
+NAMED_BY_CHANCE = 0.025
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
         return None
     rank = max(range(len(apart)), key=lambda rank: median(apart[rank]))
     far = _outweighs(median(apart[rank]), median(own[rank] for own in rounds), longer)
-    return rank if far and hodges_lehmann(apart[rank], ALPHA).lower > 0.0 else None
+    return rank if far and hodges_lehmann(apart[rank], NAMED_BY_CHANCE).lower > 0.0 else None
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
@@ -170,10 +170,10 @@ def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
         [[math.log(rank[phase]) for rank in launch.startup_seconds] for launch in arm]
         for arm in zip(*pairs, strict=True)
     )
-    grown = _shifts(ours, theirs, ALPHA)
+    grown = _shifts(ours, theirs, NAMED_BY_CHANCE)
     shares = [math.expm1(of_rank.estimate) for of_rank in grown]
     # One of several is ahead by chance no more often than one of two.
-    alpha = ALPHA * 2 / max(2, len(shares))
+    alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
     ahead = _shifts([_apart(own) for own in ours], [_apart(own) for own in theirs], alpha)
     rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
     far = _outweighs(math.expm1(ahead[rank].estimate), shares[rank], max(shares))

@@ -24,7 +24,6 @@ from hvdperf.plan.collectives import other_library
 from hvdperf.plan.fault_cases import trial_of
 from hvdperf.scatter import Noise, Row
 from hvdperf.stats import NotMeasurable, hodges_lehmann
-from hvdperf.transport_tools.figures import ToolRun
 from hvdperf.verdict import (
     ALPHA,
     Floor,
@@ -64,20 +63,15 @@ class Judging:
         self._compared: dict[Comparison, list[str]] = {}
 
     def outcome(
-        self,
-        comparison: Comparison,
-        measured: Sequence[Round],
-        tools: tuple[ToolRun, ...] = (),
-        final: bool = False,
+        self, comparison: Comparison, measured: Sequence[Round], final: bool = False
     ) -> Outcome:
-        """measured: all rounds so far; those that were taken for it count. tools: what others found
-        of a sweep. final: whether there will be no further round. Between full looks nothing is
-        INVALID that is so by its figures, which would err more often the more often it is tried;
-        what a launch shows by itself is."""
+        """measured: all rounds so far; those that were taken for it count. final: whether there
+        will be no further round. Between full looks nothing is INVALID that is so by its figures,
+        which would err more often the more often it is tried; what a launch shows by itself is."""
         rounds = tuple(each for each in measured if measures(comparison, each))
         rule = self._rules.rule(comparison)
         nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
-        outcome = Outcome(comparison, nothing, rounds=rounds, tools=tools)
+        outcome = Outcome(comparison, nothing, rounds=rounds)
         for arm in comparison.arms:
             failure = self._failures.get(arm)
             if failure is not None:

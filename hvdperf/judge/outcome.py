@@ -9,7 +9,6 @@ from hvdperf.judge.scaling_breakdown import Account
 from hvdperf.launch.group import GroupFailed
 from hvdperf.measure.records import Round
 from hvdperf.plan.arms import Comparison
-from hvdperf.transport_tools.figures import ToolRun
 from hvdperf.verdict import Judgement, Verdict
 
 
@@ -18,8 +17,8 @@ class Outcome:
     """A comparison with its judgement and everything that it rests on.
 
     observations: ln of the figure, one a round. failure: the launch that failed, if one did.
-    account: of a case on wall time, where that went. noticed: of what is planted on purpose. tools:
-    of a sweep, what other tools found. taken_over: measured before the session was resumed.
+    account: of a case on wall time, where that went. noticed: of what is planted on purpose.
+    taken_over: measured before the session was resumed.
     """
 
     comparison: Comparison
@@ -30,7 +29,6 @@ class Outcome:
     threshold_line: str = ""
     account: Account | None = None
     noticed: Noticed | None = None
-    tools: tuple[ToolRun, ...] = ()
     taken_over: bool = False
 
     @property

@@ -19,10 +19,7 @@ from hvdperf.judge.time_breakdown import TERMS, Ledger, ledger
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind, Comparison, Question
 from hvdperf.stats import Interval, hodges_lehmann
-from hvdperf.verdict import as_ratio
-
-# Of every interval here: 95 % where there are six rounds or more.
-ALPHA = 0.025
+from hvdperf.verdict import ALPHA, as_ratio
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher, Order
 from hvdperf.machine.placement import Slot, cores_of, place_group
+from hvdperf.machine.rank_environment import user_settings
 from hvdperf.plan.arms import SWEEP, TWIN, Arm, BlockKind, Strategy
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.exchanges import EXCHANGES, Exchange
@@ -257,13 +257,14 @@ class Starter:
         )
 
     def _environment(self) -> dict[str, str]:
-        """Horovod's own watch over stalled collectives; the user's settings come first."""
+        """Returns what every rank gets: the user's settings, and Horovod's own watch over stalled
+        collectives, unless the user sets that too."""
         shutdown = max(STALL_CHECK_S + 1, int(self.order_deadline_s * STALL_SHUTDOWN_FACTOR))
         defaults = {
             "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
         }
-        return {name: os.environ.get(name, value) for name, value in defaults.items()}
+        return {**defaults, **user_settings()}
 
 
 @cache

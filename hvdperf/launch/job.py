@@ -16,8 +16,8 @@ class Order:
     """What to start: `processes` ranks of `python -m hvdperf.worker` on the first slots.
 
     environment is what the ranks get on top of the session's own; scratch is a directory of this
-    launch alone, removed with it. program: a command line to be every rank instead. stub: one that
-    stands in for every rank, which is forked elsewhere on this host.
+    launch alone, removed with it. stub: a command line that stands in for every rank, which is
+    forked elsewhere on this host.
     """
 
     processes: int
@@ -26,13 +26,12 @@ class Order:
     environment: Mapping[str, str]
     scratch: Path
     deadline_s: float
-    program: tuple[str, ...] = ()
     stub: tuple[str, ...] = ()
 
     @property
     def command(self) -> tuple[str, ...]:
         """What to start for each rank."""
-        return self.program or self.stub or (self.interpreter, "-u", "-m", "hvdperf.worker")
+        return self.stub or (self.interpreter, "-u", "-m", "hvdperf.worker")
 
 
 def fate_of(status: int) -> str:
@@ -75,11 +74,7 @@ class Launcher(Protocol):
 
 
 class LaunchError(Exception):
-    """The processes could not be started at all, or a program that they were to be has failed."""
-
-
-class NotEnded(LaunchError):
-    """A program that was to end by itself is still there at its deadline."""
+    """The processes could not be started at all."""
 
 
 class SlotGone(OSError):

@@ -14,15 +14,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.launch.job import LaunchError, NotEnded, Order
+from hvdperf.launch.job import LaunchError, Order
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import ROOT
 
 # Seconds that mpirun gets to take its ranks down before it is killed.
 TERM_S = 5.0
-# Seconds between two looks at a program that is to end by itself.
-POLL_S = 0.05
 
 
 def command(order: Order, mpirun: str) -> list[str]:
@@ -68,23 +66,15 @@ def wait_until_ended(pids: Collection[int]) -> None:
 
 
 class MpirunJob:
-    """An mpirun process and the ranks below it.
-
-    local: they are on this host, and the driver knows their process ids.
-    """
+    """An mpirun process and the ranks below it. local: they are on this host."""
 
     def __init__(self, process: subprocess.Popen[bytes], scratch: Path, local: bool) -> None:
         self._process = process
         self._scratch = scratch
         self._local = local
 
-    @property
-    def exit_status(self) -> int | None:
-        """mpirun's; None while it runs."""
-        return self._process.poll()
-
     def ended(self) -> str | None:
-        status = self.exit_status
+        status = self._process.poll()
         return None if status is None else f"ended with status {status}"
 
     def fate(self, rank: int) -> str:
@@ -120,28 +110,29 @@ class MpirunJob:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:
-        own = self.written(rank, "stderr")
+        own = self._written(rank)
         if not own:  # it did not get as far as to write anything; mpirun may have
-            own = [line.rstrip() for line in self._lines("stderr") if line.strip()]
+            own = [line.rstrip() for line in self._lines() if line.strip()]
         return own[-lines:]
 
-    def written(self, rank: int, stream: str) -> list[str]:
+    def _written(self, rank: int) -> list[str]:
         """The rank's lines. mpirun tags every piece that it has read, also amid a line; what has
         no tag is its own."""
-        tag = re.compile(rf"\[\d+,(\d+)\]<{stream}>:?")
+        tag = re.compile(r"\[\d+,(\d+)\]<stderr>:?")
         own = ""
-        for line in self._lines(stream):
+        for line in self._lines():
             untagged, *tagged = tag.split(line)
             pieces = zip(tagged[::2], tagged[1::2], strict=True)
             own += "" if untagged else "".join(text for who, text in pieces if int(who) == rank)
         return own.splitlines()
 
-    def _lines(self, stream: str) -> list[str]:
+    def _lines(self) -> list[str]:
         """With their ends."""
         try:
-            return (self._scratch / stream).read_text(errors="replace").splitlines(keepends=True)
+            text = (self._scratch / "stderr").read_text(errors="replace")
         except FileNotFoundError:
             return []
+        return text.splitlines(keepends=True)
 
 
 class MpirunLauncher:
@@ -187,27 +178,4 @@ class MpirunLauncher:
         except OSError as error:
             raise LaunchError(f"mpirun could not be started: {error}") from error
         hosts = {slot.host for slot in order.slots[: order.processes]}
-        return MpirunJob(process, order.scratch, local=len(hosts) <= 1 and not order.program)
-
-    def run(self, order: Order) -> str:
-        """Wait for a program to end; what rank 0 has written to its stdout.
-
-        Raises LaunchError if it cannot be started or fails, NotEnded if it is late.
-        """
-        deadline = time.monotonic() + order.deadline_s
-        job = self.start(order)
-        try:
-            while job.exit_status is None:
-                if time.monotonic() > deadline:
-                    raise NotEnded(f"had not ended after {order.deadline_s:.0f} s")
-                time.sleep(POLL_S)
-            if job.exit_status != 0:
-                spoken = (
-                    [line.strip() for line in job.written(rank, "stderr") if line.strip()]
-                    for rank in range(order.processes)
-                )
-                last = next(filter(None, spoken), job.tail(0))[-1:]
-                raise LaunchError(": ".join([str(job.ended()), *last]))
-            return "\n".join(job.written(0, "stdout"))
-        finally:
-            job.end({})
+        return MpirunJob(process, order.scratch, local=len(hosts) <= 1)

@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.launch.slots import Slots
-from hvdperf.launch.tool_runner import DEADLINE_S, DEADLINE_SHARE, ToolRunner
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import Campaign
@@ -90,23 +89,6 @@ def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots |
         )
         undo.pop_all()
     return starter
-
-
-def make_tool_runner(
-    starter: Starter, budget_s: float, progress: Callable[[str], None]
-) -> ToolRunner | None:
-    """What runs other tools on the session's slots; None where there is no mpirun to do so."""
-    installed = starter.stacks[""]
-    if not isinstance(installed.launcher, MpirunLauncher):
-        return None
-    return ToolRunner(
-        installed.launcher,
-        starter.slots,
-        installed.interpreter,
-        starter.scratch,
-        progress,
-        deadline_s=min(DEADLINE_S, DEADLINE_SHARE * budget_s),
-    )
 
 
 def dispose(starter: Starter) -> None:

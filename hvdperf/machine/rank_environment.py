@@ -24,6 +24,15 @@ _OUTER_MCA = (
 )
 
 
+# What settings of Horovod, NCCL, TensorFlow, OpenMP and XLA begin with.
+_SETTINGS = ("HOROVOD_", "NCCL_", "TF_", "OMP_", "XLA_")
+
+
+def user_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Returns the user's settings, which every rank gets, on whatever host it is."""
+    return {name: value for name, value in environment.items() if name.startswith(_SETTINGS)}
+
+
 def rank_environment(
     interpreter: str | Path, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:

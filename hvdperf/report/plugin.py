@@ -25,7 +25,8 @@ def _written(directory: Path, here: Path) -> str:
     """In a line, where the page is, or why there is none."""
     # Paths are told as they are from here, and the module is found in the project's root.
     command = [sys.executable, "-m", "hvdperf", "report", str(directory)]
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))
     try:
         done = subprocess.run(
             command,

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.judge.speedup import FixedCost, fit_fixed_cost
 
-WIDTH = 80
 REQUIRED = ("gpus", "train_seconds", "examples_per_second_per_gpu")
 # Whatever the unit of a table, its figures lie between these; beyond them arithmetic ends.
 SMALLEST, LARGEST, FARTHEST = 1e-6, 1e12, 1e6

@@ -24,7 +24,6 @@ from hvdperf.measure.records import Block, Launch, Round
 from hvdperf.plan.arms import Arm, Comparison, Side
 from hvdperf.plan.collectives import Series, algbw, busbw
 from hvdperf.stats import Interval
-from hvdperf.transport_tools.figures import ToolRun
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
 FORMAT = 1
@@ -144,7 +143,6 @@ def case_document(outcome: Outcome) -> Document:
         },
         "account": _account(outcome.account),
         "noticed": None if outcome.noticed is None else asdict(outcome.noticed),
-        "tools": [_tool_run(run) for run in outcome.tools],
         "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
     }
 
@@ -193,25 +191,6 @@ def _account(account: Account | None) -> Document | None:
         **asdict(account),
         "hidden_seconds": account.hidden_seconds,
         "explained": account.explained,
-    }
-
-
-def _tool_run(run: ToolRun) -> Document:
-    """Which program, as its name only: where it lies is the machine's affair."""
-    return {
-        "tool": run.tool,
-        "program": Path(run.program).name,
-        "collective": run.collective,
-        "problem": run.problem,
-        "figures": [
-            {
-                "bytes": figure.size_bytes,
-                "seconds": figure.seconds,
-                "algbw_gb_per_s": figure.algbw,
-                "busbw_gb_per_s": figure.busbw,
-            }
-            for figure in run.figures
-        ],
     }
 
 

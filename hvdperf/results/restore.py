@@ -22,7 +22,6 @@ from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Series, Transfer
 from hvdperf.results.archive import Case
 from hvdperf.results.documents import Document
 from hvdperf.scatter import Noise
-from hvdperf.transport_tools.figures import Figure, ToolRun
 from hvdperf.verdict import Judgement, Verdict
 
 # Of what ranks report, the floats that may have been none.
@@ -62,7 +61,6 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
         threshold_line=verdict["threshold_line"],
         account=account(comparison, rounds) if document["account"] else None,
         noticed=_noticed(document["noticed"]),
-        tools=tuple(_tool_run(run, comparison.world_size) for run in document["tools"]),
         taken_over=True,
     )
 
@@ -93,22 +91,6 @@ def _noticed(document: Document | None) -> Noticed | None:
     blame = document["blame"]
     return Noticed(
         Verdict(document["called"]), Blame(blame["term"], blame["rank"], _float(blame["share"]))
-    )
-
-
-def _tool_run(document: Document, world_size: int) -> ToolRun:
-    collective = Collective(document["collective"])
-    figures = [
-        Figure(collective, found["bytes"], found["seconds"], found["busbw_gb_per_s"])
-        for found in document["figures"]
-    ]
-    return ToolRun(
-        document["tool"],
-        document["program"],
-        collective,
-        world_size,
-        tuple(figures),
-        document["problem"],
     )
 
 

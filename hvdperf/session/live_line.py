@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
+from hvdperf.cli import WIDTH
+
 INTERVAL_S = 1.0
-# Where a terminal does not tell how wide it is.
-WIDTH = 80
 # A line this short would tell nothing.
 FEWEST_COLUMNS = 20
 ERASE = "\r\x1b[K"

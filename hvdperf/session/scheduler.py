@@ -15,12 +15,10 @@ from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.measure.round_runner import Progress
-from hvdperf.plan.arms import SWEEP, Comparison, Profile
-from hvdperf.plan.collectives import Collective
+from hvdperf.plan.arms import Comparison, Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.scatter import Noise, launch_variance, turn_correlation
 from hvdperf.session.workload_run import Doing, WorkloadRounds
-from hvdperf.transport_tools.figures import ToolRun
 
 # Every workload has so many rounds before one has more: the fewest that can decide anything.
 BREADTH = EARLY_LOOKS[0]
@@ -33,8 +31,7 @@ class Session:
 
     progress is told what is going on, a line at a time; doing, the same and what passes between
     two lines; decided, every outcome the moment that it is known; open_, what is known so far of a
-    case that a look has left undecided. record: what is known of this machine's noise. tools: times
-    an operation on so many slots by whatever other tools are installed (launch/tool_runner.py).
+    case that a look has left undecided. record: what is known of this machine's noise.
     earlier: of a session that is resumed, what its undecided cases rest on.
     """
 
@@ -47,7 +44,6 @@ class Session:
     record: MachineRecord
     open_: Callable[[Outcome], None] = lambda outcome: None
     doing: Callable[[Doing], None] = lambda doing: None
-    tools: Callable[[Collective, int], Sequence[ToolRun]] | None = None
     earlier: Sequence[Outcome] = ()
     began: float = field(default_factory=time.monotonic)
     timed_seconds: float = 0.0
@@ -134,11 +130,3 @@ class Session:
                 if len(rows) >= BREADTH and sum(len(row) - 1 for row in rows) > 0:
                     found.setdefault(self.load(comparison), []).append(launch_variance(rows))
         return {load: fmean(values) for load, values in found.items()}
-
-    def other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]:
-        """What they find of a sweep's operation, before its rounds. Shown, and never judged."""
-        in_time = time.monotonic() < self.budget_ends
-        if self.tools is None or comparison.workload != SWEEP or not in_time:
-            return ()
-        collective = comparison.collective or Collective.ALLREDUCE
-        return tuple(self.tools(collective, comparison.world_size))

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.resources import dispose, make_starter, make_tool_runner
+from hvdperf.launch.resources import dispose, make_starter
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
@@ -35,7 +36,7 @@ from hvdperf.session.results_writer import Journal, clock_problem, open_store, s
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
-from hvdperf.session.terminal.cases import NOT_WRITTEN, WIDTH
+from hvdperf.session.terminal.cases import NOT_WRITTEN
 from hvdperf.session.threshold_file import check_place, propose_into
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
@@ -153,14 +154,12 @@ class Suite:
         for text in earlier.told:
             self._telling.say(text)
         starter = make_starter(self.campaign, stacks, self.slots)
-        tools = make_tool_runner(starter, profile.budget_s, self._telling.say)
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._telling.say(self._record.problem)
         began = time.monotonic() - self._budget_spent(earlier)
         self._session = session = Session(
             starter=starter,
-            tools=None if tools is None else tools.run,
             profile=profile,
             thresholds=self.campaign.thresholds,
             progress=self._telling.say,

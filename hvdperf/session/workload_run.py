@@ -32,7 +32,6 @@ from hvdperf.measure.requirements import (
 from hvdperf.measure.round_runner import Runner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind, Comparison, Profile, Question, Work
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
-from hvdperf.transport_tools.figures import ToolRun
 from hvdperf.verdict import Verdict
 
 # About as many starts of a process as a training run is long.
@@ -84,8 +83,6 @@ class Shared(Protocol):
 
     def noise(self, comparison: Comparison) -> Noise | None: ...
 
-    def other_tools(self, comparison: Comparison) -> tuple[ToolRun, ...]: ...
-
 
 def starts_of(comparisons: Iterable[Comparison]) -> int:
     """Returns how long a round of these takes, in starts of a process."""
@@ -115,7 +112,6 @@ class WorkloadRounds:
         workload, work = comparisons[0].workload, comparisons[0].question.work
         self._prefix = workload.model + ("" if work is Work.BLOCKS else f" {work.value}")
         self._sampling = sampling_of(comparisons, session.profile.sampling)
-        self._tools: dict[Comparison, tuple[ToolRun, ...]] = {}
         self._rounds: list[Round] = []
         # Of every round, whether others disturbed most of what it was for.
         self._disturbed: list[bool] = []
@@ -226,8 +222,6 @@ class WorkloadRounds:
     def take_round(self) -> None:
         """Measure one more round of what is undecided, or of what is only shown, and judge."""
         wanted, turns = self._wanted(), self._turns()
-        if not self._tools:
-            self._tools = {each: self._session.other_tools(each) for each in self.comparisons}
         self._runner.pairs = [each.sides for each in wanted]
         self._runner.kinds = self._kinds(wanted)
         self._runner.turns = turns
@@ -369,8 +363,7 @@ class WorkloadRounds:
     def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:
             return self._earlier[comparison]
-        tools = self._tools.get(comparison, ())
-        outcome = self._judging.outcome(comparison, self._rounds, tools, final)
+        outcome = self._judging.outcome(comparison, self._rounds, final)
         if outcome.judgement.verdict is not Verdict.INCONCLUSIVE:
             return outcome
         reason = self._reason_by_others(outcome.judgement.reason)

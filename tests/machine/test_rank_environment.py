@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.rank_environment import rank_environment, user_settings
 from hvdperf.paths import ROOT
 
 # As a rank of `mpirun -np 2` of Open MPI 4.1 finds it, shortened.
@@ -105,3 +105,9 @@ def test_the_given_environment_is_left_alone(interpreter):
     given = {**USER, **OUTER}
     rank_environment(interpreter, given)
     assert given == {**USER, **OUTER}
+
+
+def test_settings_of_what_ranks_run_are_the_users(monkeypatch):
+    settings = {"HOROVOD_FUSION_THRESHOLD": "0", "NCCL_DEBUG": "INFO", "TF_XLA_FLAGS": "--x"}
+    settings |= {"OMP_NUM_THREADS": "1", "XLA_FLAGS": ""}
+    assert user_settings({**settings, **OUTER, "HOME": "/root"}) == settings

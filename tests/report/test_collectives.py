@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives import section
 from hvdperf.results.archive import Case
 from hvdperf.session.terminal.bandwidths import table
-from hvdperf.transport_tools.figures import ToolRun, figure
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
@@ -78,30 +75,6 @@ def test_a_turn_of_one_side_is_no_pair():
     turns = [number(row["turns"]) for row in rows]
     # One of each of the two rounds is gone.
     assert turns == [turns[-1] - 2, *[turns[-1]] * 5]
-
-
-def with_tools(sizes: Sequence[int], tool: str = "osu", seconds: float = 0.005) -> Case:
-    found = tuple(figure(Collective.ALLREDUCE, 2, size, seconds) for size in sizes)
-    run = ToolRun(tool, "/opt/osu_allreduce", Collective.ALLREDUCE, 2, found)
-    return case_with(replace(outcome(sweep(WORKLOAD, 2)[0], [2.0]), tools=(run,)))
-
-
-def test_a_tools_figures_stand_in_the_rows_of_their_sizes_and_in_their_own():
-    # Of 16 MiB rounded down a little, and of a size that is in no sweep.
-    sizes = (SWEEP_BYTES[4] - 64, 2048)
-    rows = figures(with_tools(sizes))["bandwidth-allreduce-np2"].table.rows
-    by_size = {row["bytes"]: row for row in rows}
-    assert [row["bytes"] for row in rows] == [2048, *SWEEP_BYTES]
-    assert by_size[SWEEP_BYTES[4]]["osu"] == pytest.approx((SWEEP_BYTES[4] - 64) / 0.005 / 1e9)
-    assert by_size[2048]["horovod"] is by_size[2048]["tax"] is None
-    assert by_size[SWEEP_BYTES[0]]["osu"] is None
-
-
-def test_a_tool_has_a_column_and_a_mark_where_it_has_figures():
-    for cases, there in ((with_tools([65536], "nccl"), True), (with_tools([]), False)):
-        found = figures(cases)["bandwidth-allreduce-np2"]
-        assert any(column.title == "nccl-tests" for column in found.table.columns) is there
-        assert ("nccl-tests" in str(found.plot)) is there
 
 
 def test_gradients_have_a_row_a_network_whoever_asked():

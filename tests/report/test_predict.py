@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from hvdperf.cli import WIDTH
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.report.prediction import Point, predict
 from hvdperf.report.prediction_text import HEADER, forecast
 from hvdperf.results.archive import Archive, read_session
-from hvdperf.session.terminal.cases import WIDTH
 from hvdperf.verdict import Band, Verdict
 from models.registry import NETWORKS
 from tests.support.rounds import WORKLOAD, outcome

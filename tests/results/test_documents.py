@@ -18,7 +18,7 @@ from hvdperf.judge.scaling_breakdown import account
 from hvdperf.launch.group import GroupFailed
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.plan.arms import BlockKind, Comparison, Question, Strategy
-from hvdperf.plan.collectives import Collective, Series
+from hvdperf.plan.collectives import Series
 from hvdperf.plan.questions import (
     bound,
     communication,
@@ -31,7 +31,6 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.results.documents import Store, disturbance_document, plain, session_name, write_json
-from hvdperf.transport_tools.figures import ToolRun, figure
 from hvdperf.verdict import Band, Ceiling, Judgement, Verdict, judge
 from tests.support.marked import marked_round
 from tests.support.rounds import (
@@ -133,21 +132,6 @@ def test_a_mirrored_launch_with_its_check(store):
     assert reference["correctness"] == [{"loss": 0.5, "digests": ["c0de", "c0de"]}]
     assert len(reference["facts"]) == 1
     assert document["verdict"]["threshold"]["kind"] == "band"
-
-
-def test_what_other_tools_found_is_written_in_the_units_of_a_series(store):
-    asked = sweep(WORKLOAD, 2)[1]
-    found = figure(Collective.ALLGATHER, 2, 10**9, 0.5)
-    runs = (
-        ToolRun("osu", "/opt/omb/osu_allgather", Collective.ALLGATHER, 2, (found,)),
-        ToolRun("nccl", "/opt/all_gather_perf", Collective.ALLGATHER, 2, problem="it broke"),
-    )
-    osu, nccl = written(store, outcome(asked, RATIOS, Ceiling(20.0, unit=""), tools=runs))["tools"]
-    assert (osu["tool"], osu["program"], osu["problem"]) == ("osu", "osu_allgather", "")
-    assert osu["figures"] == [
-        {"bytes": 10**9, "seconds": 0.5, "algbw_gb_per_s": 2.0, "busbw_gb_per_s": 1.0}
-    ]
-    assert (nccl["problem"], nccl["figures"]) == ("it broke", [])
 
 
 @pytest.mark.parametrize("rank", [1, None])

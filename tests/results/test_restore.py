@@ -18,7 +18,6 @@ from hvdperf.judge.observations import observation
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.launch.group import GroupFailed, NotStarted
-from hvdperf.plan.collectives import Collective
 from hvdperf.plan.questions import (
     bound,
     communication,
@@ -37,7 +36,6 @@ from hvdperf.results.archive import Case, read_session
 from hvdperf.results.documents import case_document, plain
 from hvdperf.results.restore import recall
 from hvdperf.session.terminal import bandwidths, cases
-from hvdperf.transport_tools.figures import ToolRun, figure
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.marked import marked_round
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, outcome, run_report, usage
@@ -78,16 +76,6 @@ def on_trial() -> Outcome:
     return outcome(tried, [0.9] * 6, Floor(0.98, 0.95), noticed=found)
 
 
-def with_tools() -> Outcome:
-    asked = sweep(WORKLOAD, 2)[0]
-    found = figure(Collective.ALLREDUCE, 2, 65536, 1e-4)
-    runs = (
-        ToolRun("osu", "osu_allreduce", Collective.ALLREDUCE, 2, (found,)),
-        ToolRun("nccl", "all_reduce_perf", Collective.ALLREDUCE, 2, problem="it broke"),
-    )
-    return outcome(asked, [4.0] * 6, Ceiling(20.0, unit=""), tools=runs)
-
-
 def accounted() -> Outcome:
     comparison = wall_time(WORKLOAD, 2)[0]
     rounds = tuple(marked_round(comparison, number, late=[0.0, 0.003]) for number in range(6))
@@ -109,7 +97,6 @@ def accounted() -> Outcome:
         outcome(bound(WORKLOAD, 2), [1.1] * 6, Ceiling(2.0, unit="")),
         outcome(same(WORKLOAD, 2), [1.01] * 6, Band(0.95, 1.05)),
         on_trial(),
-        with_tools(),
         trained(),
         accounted(),
     ],
@@ -121,7 +108,6 @@ def test_whatever_was_asked_is_as_it_was(measured):
     assert recalled.observations == measured.observations
     assert recalled.account == measured.account
     assert recalled.noticed == measured.noticed
-    assert recalled.tools == measured.tools
     assert [each.launches.keys() for each in recalled.rounds] == [
         each.launches.keys() for each in measured.rounds
     ]

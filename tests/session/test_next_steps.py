@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from hvdperf.cli import WIDTH
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import Comparison
 from hvdperf.plan.questions import communication, parity, weak_scaling
@@ -19,7 +20,6 @@ from hvdperf.session.next_steps import (
     rounds_to_go,
     seconds_of_a_start,
 )
-from hvdperf.session.terminal.cases import WIDTH
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Judgement, Rule, Verdict
 from tests.support.rounds import WORKLOAD, outcome

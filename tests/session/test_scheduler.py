@@ -16,10 +16,8 @@ from hvdperf.machine.disturbance import Culprit, Usage
 from hvdperf.machine.noise_record import Load
 from hvdperf.measure.requirements import SWEEP_TURNS, sampling_of
 from hvdperf.plan.arms import BlockKind, Sampling, Side, Strategy
-from hvdperf.plan.collectives import Collective
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
 from hvdperf.scatter import Noise
-from hvdperf.transport_tools.figures import ToolRun
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import (
     HOROVOD_1,
@@ -31,14 +29,12 @@ from tests.support.rounds import (
 )
 from tests.support.sessions import (
     ALL,
-    BOUND,
     CEILINGS,
     COMMUNICATION,
     ENOUGH,
     FIRST_LOOK,
     GRADIENTS_OF,
     LAST_LOOK,
-    LINES,
     OTHER,
     PARITY,
     SECOND_LOOK,
@@ -264,36 +260,6 @@ def test_a_sweep_takes_few_turns_for_they_are_long(stage):
     assert stage.script.turns == [SWEEP_TURNS] * FIRST_LOOK
     assert sampling_of([GRADIENTS_OF], stage.sampling) == stage.sampling
     assert sampling_of([asked], Sampling(turns_min=1, turns_max=2)).turns_min == 1
-
-
-def test_other_tools_are_asked_once_and_judge_nothing(stage):
-    asked = sweep(WORKLOAD, 2)[0]
-    calls = []
-
-    def tools(collective: Collective, world_size: int) -> list[ToolRun]:
-        calls.append((collective, world_size, len(stage.script.launched)))
-        return [ToolRun("osu", "/opt/osu", collective, world_size, problem="it broke")]
-
-    stage.lines, stage.tools = CEILINGS, tools
-    stage.script.spoil = exchanged(asked, 1.2)
-    outcomes = stage.measure(asked)
-    assert verdicts(outcomes) == {asked: Verdict.PASS}
-    # Before the rounds.
-    assert calls == [(Collective.ALLREDUCE, 2, 0)]
-    assert [run.problem for run in outcomes[asked].tools] == ["it broke"]
-
-
-@pytest.mark.parametrize("asked", [GRADIENTS_OF, BOUND, WEAK], ids=str)
-def test_other_tools_are_asked_about_sweeps_only(stage, asked):
-    stage.lines = (*LINES, *CEILINGS)
-    stage.tools = pytest.fail
-    assert [outcome.tools for outcome in stage.measure(asked).values()] == [()]
-
-
-def test_other_tools_are_left_out_where_time_is_up(stage):
-    stage.tools, stage.budget_s = pytest.fail, 0.0
-    (outcome,) = stage.measure(sweep(WORKLOAD, 2)[0]).values()
-    assert outcome.tools == ()
 
 
 def test_what_is_only_shown_is_launched_once_after_all_that_is_judged(stage):

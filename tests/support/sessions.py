@@ -17,7 +17,6 @@ from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
-from hvdperf.plan.collectives import Collective
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     bound,
@@ -30,7 +29,6 @@ from hvdperf.plan.questions import (
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.session.scheduler import Session
 from hvdperf.session.workload_run import Doing
-from hvdperf.transport_tools.figures import ToolRun
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
 from tests.support.rounds import (
     HOROVOD_2,
@@ -197,7 +195,6 @@ class Stage:
     lines: tuple[Line, ...] = LINES
     later: tuple[Comparison, ...] = ()
     oversubscribed: tuple[str, ...] = ()
-    tools: Callable[[Collective, int], list[ToolRun]] | None = None
     said: list[str] = field(default_factory=list)
     noted: list[Doing] = field(default_factory=list)
     # Of earlier sessions of the made-up machine, the variance between launches.
@@ -227,7 +224,6 @@ class Stage:
             progress=self.said.append,
             doing=self.noted.append,
             seed=1,
-            tools=self.tools,
             decided=lambda outcome: kept.update({outcome.comparison: outcome}),
             open_=self.opened.append,
             earlier=self.earlier,

@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import plain
 from hvdperf.results.fingerprint import differences
-from hvdperf.session.terminal.cases import WIDTH, label
+from hvdperf.session.terminal.cases import label
 from hvdperf.stats import Interval, NotMeasurable, shift
 from hvdperf.toml_file import shown
-from hvdperf.verdict import as_ratio
+from hvdperf.verdict import ALPHA, as_ratio
 
-# Of both sides: 95 % intervals where there are four rounds each or more.
-ALPHA = 0.025
 # Of what sessions were asked (hvdperf.session.resume.asked), with what any figure is another one.
 _ANOTHER = (
     "plant",

@@ -8,6 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from hvdperf.cli import WIDTH
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import Comparison, Question
 from hvdperf.plan.collectives import Collective
@@ -15,7 +16,6 @@ from hvdperf.session.terminal import wall_time
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, confidence, is_bounded, must_be, smallest_visible_change
 
-WIDTH = 80
 _NAMES = {
     Question.WEAK_SCALING: "weak",
     Question.STRONG_SCALING: "strong",

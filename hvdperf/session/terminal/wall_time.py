@@ -6,13 +6,13 @@ import math
 import textwrap
 from collections.abc import Mapping
 
+from hvdperf.cli import WIDTH
 from hvdperf.judge.scaling_breakdown import Account, Spent
 from hvdperf.judge.speedup import FIXED
 from hvdperf.judge.time_breakdown import OF_STEPS
 from hvdperf.plan.arms import Comparison, Question
 from hvdperf.stats import Interval
 
-WIDTH = 80
 # Terms below this share of a sum are not worth a word in it.
 WORTH_A_WORD = 0.005
 # Ranks whose balance is above this are alike.

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from hvdperf.cli import WIDTH
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import (
@@ -24,7 +25,6 @@ from hvdperf.plan.questions import (
     wall_time,
     weak_scaling,
 )
-from hvdperf.session.terminal.cases import WIDTH
 from hvdperf.session.terminal.networks import table
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Verdict

@@ -1,9 +1,8 @@
-"""A sweep: bus bandwidth by size, through Horovod, bare, and as other tools have it."""
+"""A sweep: bus bandwidth by size, through Horovod and bare."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvdperf.plan.collectives import KIB, MIB
@@ -31,9 +30,6 @@ from hvdperf.report.sections.collectives.pairs import (
 from hvdperf.report.words import QUESTIONS, slug
 from hvdperf.results.archive import Case
 
-# A size that a tool has rounded to whole parts of the ranks is still that of the row.
-SAME_SIZE = 0.01
-TOOLS = {"osu": "OSU", "nccl": "nccl-tests"}
 _SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
 
 
@@ -46,9 +42,7 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
         size: {"bytes": size, "size": _short(size), **widths(case, group), **taxes(group)}
         for size, group in by_size.items()
     }
-    tools = _tools(case, rows)
-    columns = (*_SIZE, *WIDTHS, *TAX, *(Column(t, TOOLS[t], "GB/s", 3) for t in tools))
-    table = Table(columns, tuple(rows[size] for size in sorted(rows)))
+    table = Table((*_SIZE, *WIDTHS, *TAX), tuple(rows.values()))
     best = max(table.rows, key=lambda row: number(row["horovod"]))
     worst = max(table.rows, key=lambda row: number(row["tax"]))
     return Figure(
@@ -61,31 +55,9 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
             "time."
         ),
         table=table,
-        plot=_plot({**SIDES, **{tool: TOOLS[tool] for tool in tools}}, sorted(rows)),
+        plot=_plot(list(rows)),
         tags={"world_size": str(n), "question": QUESTIONS[case.question]},
     )
-
-
-def _tools(case: Case, rows: dict[int, dict[str, Value]]) -> list[str]:
-    """Those with figures, which they add to the rows, or as rows of their own."""
-    found = {run["tool"]: run["figures"] for run in case.document["tools"] if run["figures"]}
-    own = list(rows)
-    for tool in found:
-        for row in rows.values():
-            row[tool] = None
-    for tool, figures in found.items():
-        for figure in figures:
-            size = int(figure["bytes"])
-            near = next((s for s in own if math.isclose(s, size, rel_tol=SAME_SIZE)), size)
-            row = rows.setdefault(near, _empty(near, found))
-            width = float(figure["busbw_gb_per_s"])
-            row[tool] = width if width > 0 else None
-    return list(found)
-
-
-def _empty(size: int, tools: Iterable[str]) -> dict[str, Value]:
-    keys = [*(column.key for column in (*WIDTHS, *TAX)), *tools]
-    return {"bytes": size, "size": _short(size), **dict.fromkeys(keys)}
 
 
 def _short(size: int) -> str:
@@ -102,9 +74,9 @@ _BINARY = {
 }
 
 
-def _plot(names: Mapping[str, str], sizes: Sequence[int]) -> Mapping[str, Any]:
-    """A line a side; shapes and dashes tell them apart, too. names: by column."""
-    apart = told_apart(names.values())
+def _plot(sizes: Sequence[int]) -> Mapping[str, Any]:
+    """A line a side; shapes and dashes tell them apart, too."""
+    apart = told_apart(SIDES.values())
     y = field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"})
     layers = (
         interval("value_low", "value_high"),
@@ -126,5 +98,5 @@ def _plot(names: Mapping[str, str], sizes: Sequence[int]) -> Mapping[str, Any]:
     return layered(
         *layers,
         encoding={"x": {**x, "axis": {"values": list(sizes), **_BINARY}}},
-        transform=side_by_side(names),
+        transform=side_by_side(SIDES),
     )

@@ -1,1 +1,0 @@
-"""What other tools that time collective operations print, understood. Text in, figures out."""
