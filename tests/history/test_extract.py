@@ -105,7 +105,9 @@ def test_a_stack_of_unknown_releases_is_refused(tmp_path):
     document = json.loads(path.read_text())
     document["fingerprint"]["tensorflow"] = "2.99.0"
     path.write_text(json.dumps(document))
-    with pytest.raises(Refused, match=r"tensorflow 2\.99\.0 is not in hvdperf/history/releases\.toml"):
+    with pytest.raises(
+        Refused, match=r"tensorflow 2\.99\.0 is not in hvdperf/history/releases\.toml"
+    ):
         extract(directory)
 
 

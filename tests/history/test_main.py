@@ -13,9 +13,9 @@ from hvdperf.history import places
 from hvdperf.paths import ROOT
 
 
-def history(*arguments: str) -> subprocess.CompletedProcess[str]:
+def hvdperf(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "hvdperf", "history", *arguments],
+        [sys.executable, "-m", "hvdperf", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -26,30 +26,36 @@ def history(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["backfill", "--list", "--horovod", "9.9"], "--horovod 9.9: known are 0.25.0"),
-        (["backfill", "--list", "--tensorflow", ","], "--tensorflow ,: names no version"),
+        (["history", "backfill", "--list", "--horovod", "9.9"], "--horovod 9.9: known are 0.25.0"),
+        (
+            ["history", "backfill", "--list", "--tensorflow", ","],
+            "--tensorflow ,: names no version",
+        ),
         (
             ["bisect", "--from=2.15.1", "--to=2.18.1", "--at=9.9", "--model=vgg_16_s", "--np=2"],
             "--at 9.9: known releases of horovod are 0.25.0",
         ),
-        (["measure", "--stack", "/none/bin/python"], "nothing was measured of /none/bin/python"),
+        (
+            ["history", "measure", "--stack", "/none/bin/python"],
+            "nothing was measured of /none/bin/python",
+        ),
     ],
 )
 def test_bad_input_is_one_line(arguments, said):
-    done = history(*arguments)
+    done = hvdperf(*arguments)
     assert done.returncode == 2
     assert said in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
 def test_the_matrix_is_listed():
-    done = history("backfill", "--list", "--horovod", "0.28.1", "--tensorflow", "2.18.1")
+    done = hvdperf("history", "backfill", "--list", "--horovod", "0.28.1", "--tensorflow", "2.18.1")
     assert done.returncode == 0
     assert done.stdout.splitlines()[0].split() == ["Horovod", "TF", "2.18.1"]
 
 
 def test_a_machine_has_a_label():
-    done = history("machine")
+    done = hvdperf("history", "machine")
     assert done.returncode == 0
     assert done.stdout.strip().replace("-", "").isalnum()
 
