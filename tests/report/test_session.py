@@ -186,9 +186,9 @@ def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
 # As a user calls it ------------------------------------------------------------------------------
 
 
-def python_m_report(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def hvdperf(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "hvdperf", "report", *map(str, words)],
+        [sys.executable, "-m", "hvdperf", *map(str, words)],
         cwd=cwd,
         env=dict(os.environ, PYTHONPATH=os.pathsep.join((str(ROOT), *sys.path))),
         capture_output=True,
@@ -199,7 +199,7 @@ def python_m_report(*words: object, cwd: Path) -> subprocess.CompletedProcess[st
 
 def test_the_page_is_below_the_results_and_its_path_is_printed(tmp_path):
     directory = session_of(tmp_path, GOOD, BAD)
-    done = python_m_report(directory, cwd=tmp_path)
+    done = hvdperf("report", directory, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"report/{directory.name}.html\n"
     assert "parity[resnet_50_s-np2]" in (tmp_path / "report" / f"{directory.name}.html").read_text()
@@ -208,20 +208,20 @@ def test_the_page_is_below_the_results_and_its_path_is_printed(tmp_path):
 def test_without_a_session_it_is_the_newest_one(tmp_path):
     session_of(tmp_path / "there", GOOD, name="20260101T000000Z-1")
     session_of(tmp_path / "there", GOOD, name="20260102T000000Z-1")
-    done = python_m_report("--results", "there", cwd=tmp_path)
+    done = hvdperf("report", "--results", "there", cwd=tmp_path)
     assert done.stdout == "there/report/20260102T000000Z-1.html\n"
 
 
 @pytest.mark.parametrize(("form", "holds"), [("markdown", "| FAIL |"), ("latex", r"\toprule")])
 def test_text_goes_to_stdout(tmp_path, form, holds):
-    done = python_m_report(session_of(tmp_path, GOOD, BAD), "--format", form, cwd=tmp_path)
+    done = hvdperf("report", session_of(tmp_path, GOOD, BAD), "--format", form, cwd=tmp_path)
     assert done.returncode == 0
     assert holds in done.stdout
 
 
 def test_tables_are_files_of_a_directory(tmp_path):
-    done = python_m_report(
-        session_of(tmp_path, GOOD), "--format=csv", "--out", "tables", cwd=tmp_path
+    done = hvdperf(
+        "report", session_of(tmp_path, GOOD), "--format=csv", "--out", "tables", cwd=tmp_path
     )
     assert done.stdout == "tables\n"
     assert (tmp_path / "tables" / "board.csv").read_text().startswith("verdict,")
@@ -230,7 +230,7 @@ def test_tables_are_files_of_a_directory(tmp_path):
 def test_two_sessions_side_by_side(tmp_path):
     first = session_of(tmp_path, GOOD, name="20260101T000000Z-1")
     second = session_of(tmp_path, GOOD, name="20260102T000000Z-1")
-    done = python_m_report("compare", first, second, "--format=markdown", cwd=tmp_path)
+    done = hvdperf("compare", first, second, "--format=markdown", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "weak_scaling" in done.stdout
 
@@ -238,12 +238,15 @@ def test_two_sessions_side_by_side(tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["nowhere"], "nowhere: No such file or directory; give the directory of a session"),
+        (
+            ["report", "nowhere"],
+            "nowhere: No such file or directory; give the directory of a session",
+        ),
         (["compare", "nowhere", "elsewhere"], "nowhere: No such file or directory"),
     ],
 )
 def test_bad_input_is_a_line(tmp_path, words, says):
-    done = python_m_report(*words, cwd=tmp_path)
+    done = hvdperf(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(says)
     assert done.stderr.count("\n") == 1
@@ -252,6 +255,6 @@ def test_bad_input_is_a_line(tmp_path, words, says):
 def test_where_nothing_can_be_written_the_error_says_what_to_do(tmp_path):
     directory = session_of(tmp_path, GOOD)
     (tmp_path / "file").write_text("")
-    done = python_m_report(directory, "--out", tmp_path / "file" / "page.html", cwd=tmp_path)
+    done = hvdperf("report", directory, "--out", tmp_path / "file" / "page.html", cwd=tmp_path)
     assert done.returncode == 2
     assert "--out" in done.stderr
