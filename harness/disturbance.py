@@ -10,7 +10,8 @@ from dataclasses import dataclass, fields
 from statistics import fmean
 
 # A pair of blocks is disturbed if others took a larger share of the cores from the ranks than this:
-# undisturbed pairs had up to 0.044, pairs slowed by a tenth mostly 0.064 and more (docs/measurement.md).
+# undisturbed pairs had up to 0.044, most pairs slowed by a tenth 0.064 and more
+# (docs/measurement.md).
 DISTURBED_ABOVE = 0.06
 # Of the other programs, those named: with at least so much of a core, and how many.
 CULPRIT_FROM = 0.05
