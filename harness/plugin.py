@@ -93,7 +93,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--stack", default="", metavar="PYTHON", help="measure that stack instead of pytest's own")
     add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
     add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
-    add("--resume", default="", metavar="DIR", help="go on with a session that was interrupted, or left cases undecided")
+    add(
+        "--resume",
+        default="",
+        metavar="DIR",
+        help="go on with a session that was interrupted, or left cases undecided",
+    )
     add(
         "--plant", action="append", default=[], metavar="FAULT", help="such as slow:rank=1,factor=2"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
+from typing import Any
 
 from harness.archive import Case
 from harness.disturbance import Usage, is_disturbed
@@ -52,7 +53,13 @@ def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
                 for block in launch["blocks"]
                 if block["kind"] == BlockKind.FULL.value
                 and block["samples_per_second"]
-                and not is_disturbed([Usage(**block["usage"]) if block["usage"] else None])
+                and not is_disturbed([_usage(block)])
             ]
             if speeds:
                 yield int(launch["world_size"]), int(measured["number"]), median(speeds)
+
+
+def _usage(block: Mapping[str, Any]) -> Usage | None:
+    """Of a block as a document has it; older documents do not."""
+    told = block.get("usage")
+    return Usage(**told) if told else None
