@@ -8,24 +8,26 @@ import sys
 from collections.abc import Callable, Mapping
 
 from bench import forks, marks, overhead, startup
-from hvdperf.launch.arm_launcher import Starter
-from hvdperf.launch.resources import dispose, make_starter
+from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Arm, Strategy
 from hvdperf.plan.options import Options
-from hvdperf.plan.session_plan import plan_campaign
+from hvdperf.plan.session_plan import plan_session
 
-Part = Callable[[Starter, str, Arm], list[str]]
+Part = Callable[[ArmLauncher, str, Arm], list[str]]
 PARTS: Mapping[str, Part] = {
-    "startup": lambda starter, mpirun, arm: startup.report(arm, startup.measure(starter, arm)),
-    "marks": lambda starter, mpirun, arm: marks.report(arm, marks.compare(starter, arm)),
-    "overhead": lambda starter, mpirun, arm: overhead.report(
-        arm, overhead.compare(starter, mpirun, arm)
+    "startup": lambda arm_launcher, mpirun, arm: startup.report(
+        arm, startup.measure(arm_launcher, arm)
     ),
-    "forks": lambda starter, mpirun, arm: forks.report(arm, forks.compare(starter, arm)),
+    "marks": lambda arm_launcher, mpirun, arm: marks.report(arm, marks.compare(arm_launcher, arm)),
+    "overhead": lambda arm_launcher, mpirun, arm: overhead.report(
+        arm, overhead.compare(arm_launcher, mpirun, arm)
+    ),
+    "forks": lambda arm_launcher, mpirun, arm: forks.report(arm, forks.compare(arm_launcher, arm)),
 }
 
 
@@ -41,23 +43,23 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = local_machine()
     options = Options(profile="default", models=given.models)
-    campaign = plan_campaign(options, machine, local_offers(machine))
+    session_plan = plan_session(options, machine, local_offers(machine))
     stack = probe(sys.executable, ROOT / ".cache")
-    starter = make_starter(campaign, {"": stack}, None)
+    arm_launcher = make_arm_launcher(session_plan, {"": stack}, None)
     sizes = (
         [int(size) for size in given.np.split(",")]
         if given.np
-        else sorted({1, campaign.world_sizes[-1]})
+        else sorted({1, session_plan.world_sizes[-1]})
     )
-    arms = [Arm(w, Strategy.HOROVOD, size) for w in campaign.workloads for size in sizes]
+    arms = [Arm(w, Strategy.HOROVOD, size) for w in session_plan.workloads for size in sizes]
     parts = given.parts or list(PARTS)
     print(f"{machine.description}; about {len(parts) * len(arms)} minutes", flush=True)
     try:
         for arm in arms:
             for part in parts:
-                print("\n".join(PARTS[part](starter, stack.mpirun, arm)), flush=True)
+                print("\n".join(PARTS[part](arm_launcher, stack.mpirun, arm)), flush=True)
     finally:
-        dispose(starter)
+        dispose(arm_launcher)
 
 
 if __name__ == "__main__":

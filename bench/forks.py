@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from statistics import mean, stdev
 
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.stats import hodges_lehmann
@@ -26,26 +26,26 @@ LAUNCHES = (0, 1)
 Blocks = Mapping[tuple[str, int], Sequence[float]]
 
 
-def compare(starter: Starter, arm: Arm) -> list[Blocks]:
+def compare(arm_launcher: ArmLauncher, arm: Arm) -> list[Blocks]:
     """Measure four launches in each round: they take turns, forwards and backwards."""
-    return [_round(starter, arm, number) for number in range(ROUNDS)]
+    return [_round(arm_launcher, arm, number) for number in range(ROUNDS)]
 
 
-def _round(starter: Starter, arm: Arm, number: int) -> Blocks:
-    forker = replace(starter)
+def _round(arm_launcher: ArmLauncher, arm: Arm, number: int) -> Blocks:
+    forker = replace(arm_launcher)
     names = [(kind, i) for i in LAUNCHES for kind in (FORKED, FRESH)][:: 1 if number % 2 else -1]
     blocks: dict[tuple[str, int], list[float]] = {name: [] for name in names}
     with forker.forking(print), ExitStack() as end:
         groups = {}
         for name in names:
-            by = forker if name[0] == FORKED else starter
+            by = forker if name[0] == FORKED else arm_launcher
             groups[name] = by.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
             end.callback(groups[name].end)
-            groups[name].wait_ready(starter.startup_deadline_s)
+            groups[name].wait_ready(arm_launcher.startup_deadline_s)
             groups[name].pause()
         for turn in range(-WARM_UP_BLOCKS, TURNS):
             for name in names if turn % 2 else names[::-1]:
-                taken = _block(groups[name], starter.order_deadline_s)
+                taken = _block(groups[name], arm_launcher.order_deadline_s)
                 if turn >= 0:
                     blocks[name].append(math.log(taken))
     return blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import median
 
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
@@ -15,21 +15,21 @@ PAIRS_PER_LAUNCH = 12
 STEPS = 40
 
 
-def compare(starter: Starter, arm: Arm) -> list[list[float]]:
+def compare(arm_launcher: ArmLauncher, arm: Arm) -> list[list[float]]:
     """ln(speed with marks / speed without), by launch and pair; the two take turns A B, B A in the
     same processes."""
     result = []
     for _ in range(LAUNCHES):
-        group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+        group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
         try:
-            group.wait_ready(starter.startup_deadline_s)
+            group.wait_ready(arm_launcher.startup_deadline_s)
             pairs = []
             for pair in range(-2, PAIRS_PER_LAUNCH):
                 seconds = {}
                 for marked in (True, False) if pair % 2 else (False, True):
                     replies = group.ask(
                         "run",
-                        starter.order_deadline_s,
+                        arm_launcher.order_deadline_s,
                         steps=STEPS,
                         validate=False,
                         marked=marked,

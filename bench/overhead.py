@@ -6,7 +6,7 @@ import math
 from statistics import median
 
 from bench.bare import BareLoop
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
@@ -16,7 +16,7 @@ PAIRS_PER_LAUNCH = 20
 STEPS = 20
 
 
-def compare(starter: Starter, mpirun: str, arm: Arm) -> list[list[float]]:
+def compare(arm_launcher: ArmLauncher, mpirun: str, arm: Arm) -> list[list[float]]:
     """ln(speed under the suite / speed of the bare loop), by launch and pair.
 
     Both groups live side by side, one stopped while the other runs, and take turns A B, B A.
@@ -24,24 +24,24 @@ def compare(starter: Starter, mpirun: str, arm: Arm) -> list[list[float]]:
     workload = arm.workload
     result = []
     for launch in range(LAUNCHES):
-        group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
-        group.wait_ready(starter.startup_deadline_s)
+        group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+        group.wait_ready(arm_launcher.startup_deadline_s)
         group.pause()
         bare = BareLoop(
             mpirun,
-            starter.stacks[arm.stack].interpreter,
+            arm_launcher.stacks[arm.stack].interpreter,
             [
                 workload.model,
                 str(workload.input_size),
                 str(workload.batch),
-                starter.data[workload.dataset].directory,
+                arm_launcher.data[workload.dataset].directory,
             ],
-            [slot.cores[0] for slot in starter.slots[: arm.world_size]],
+            [slot.cores[0] for slot in arm_launcher.slots[: arm.world_size]],
         )
         bare.pause()
         try:
             pairs = [
-                _pair(starter, group, bare, first=(launch + pair) % 2)
+                _pair(arm_launcher, group, bare, first=(launch + pair) % 2)
                 for pair in range(-3, PAIRS_PER_LAUNCH)
             ]
             result.append(pairs[3:])  # the first three are warm-up
@@ -51,12 +51,12 @@ def compare(starter: Starter, mpirun: str, arm: Arm) -> list[list[float]]:
     return result
 
 
-def _pair(starter: Starter, group, bare: BareLoop, first: int) -> float:  # type: ignore[no-untyped-def]
+def _pair(arm_launcher: ArmLauncher, group, bare: BareLoop, first: int) -> float:  # type: ignore[no-untyped-def]
     seconds = {}
     for side in ("suite", "bare") if first == 0 else ("bare", "suite"):
         if side == "suite":
             group.resume()
-            replies = group.ask("block", starter.order_deadline_s, kind="full", steps=STEPS)
+            replies = group.ask("block", arm_launcher.order_deadline_s, kind="full", steps=STEPS)
             seconds[side] = max(reply["seconds"] for reply in replies)
             group.pause()
         else:

@@ -23,7 +23,7 @@ from bench.leftovers import COUNTED, Census, take_census
 from hvdperf.errors import UserError
 from hvdperf.launch.agent import LocalAgent
 from hvdperf.launch.agents import AgentsLauncher
-from hvdperf.launch.arm_launcher import Installed, Starter
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher, LaunchError
@@ -113,7 +113,7 @@ KINDS = (
 
 
 @contextmanager
-def starters(scratch: Path) -> Iterator[Mapping[str, Starter]]:
+def starters(scratch: Path) -> Iterator[Mapping[str, ArmLauncher]]:
     """One a launcher, by its name, with all their files below scratch."""
     slots = place(local_offers(local_machine(), RANKS, oversubscribe=True))
     launchers: dict[str, Launcher] = {
@@ -124,7 +124,7 @@ def starters(scratch: Path) -> Iterator[Mapping[str, Starter]]:
     for name in ("agent-0", "agent-1", *launchers):
         (scratch / name).mkdir()
     made = {
-        name: Starter(
+        name: ArmLauncher(
             stacks={"": Installed(sys.executable, launcher)},
             hub=Hub(),
             slots=slots,
@@ -138,20 +138,22 @@ def starters(scratch: Path) -> Iterator[Mapping[str, Starter]]:
     try:
         yield made
     finally:
-        for starter in made.values():
-            starter.hub.close()
+        for arm_launcher in made.values():
+            arm_launcher.hub.close()
 
 
-def launch(starter: Starter, kind: Kind) -> str:
+def launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
     """Start and end one. In words, that it went otherwise than it should; else empty."""
-    starter.fault = kind.fault
-    with starter.forking(print) if kind.forked else nullcontext():
-        return _launch(starter, kind)
+    arm_launcher.fault = kind.fault
+    with arm_launcher.forking(print) if kind.forked else nullcontext():
+        return _launch(arm_launcher, kind)
 
 
-def _launch(starter: Starter, kind: Kind) -> str:
+def _launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
     try:
-        group = starter.start(kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT)
+        group = arm_launcher.start(
+            kind.arm, (), data_seed=1, share_startup=False, last_phase=Phase.INIT
+        )
     except LaunchError as error:
         return f"{kind.name}: {error}"
     try:
@@ -167,7 +169,7 @@ def _launch(starter: Starter, kind: Kind) -> str:
 def soak(launches: int, scratch: Path) -> list[str]:
     """Report what happened as it does; the problems that were found."""
     with starters(scratch) as by_launcher:
-        ports = [starter.hub.port for starter in by_launcher.values()]
+        ports = [arm_launcher.hub.port for arm_launcher in by_launcher.values()]
         before = take_census(scratch, ports)
         done: Counter[str] = Counter()
         problems, began = [], time.monotonic()

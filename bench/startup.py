@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.worker.protocol import STARTUP, Phase
 
@@ -13,12 +13,12 @@ LAUNCHES = 5
 OWN = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
 
 
-def measure(starter: Starter, arm: Arm) -> list[dict[str, float]]:
+def measure(arm_launcher: ArmLauncher, arm: Arm) -> list[dict[str, float]]:
     """Seconds a phase of the slowest rank, one entry a launch, each alone on the machine."""
     result = []
     for _ in range(LAUNCHES):
-        group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
-        group.wait_ready(starter.startup_deadline_s)
+        group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+        group.wait_ready(arm_launcher.startup_deadline_s)
         ranks = group.startup_seconds()
         result.append({phase.value: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
         group.close()

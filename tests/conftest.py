@@ -28,7 +28,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     from tests.support.sessions import MadeUpRunner, Script, Stage
 
     script = Script(tmp_path)
-    runner = "hvdperf.session.workload_run.Runner"
+    runner = "hvdperf.session.workload_run.RoundRunner"
     monkeypatch.setattr(runner, lambda **given: MadeUpRunner(script, **given))
     monkeypatch.setattr("hvdperf.session.workload_run.time", script)
     monkeypatch.setattr("hvdperf.session.scheduler.time", script)

@@ -17,7 +17,7 @@ from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
 from hvdperf.paths import ROOT
 from hvdperf.plan.options import Options
-from hvdperf.plan.session_plan import plan_campaign
+from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.fingerprint import fingerprint
 from hvdperf.toml_file import shown
 
@@ -40,20 +40,26 @@ class Parameters:
 def parameters() -> Parameters:
     """Raises UserError where the profile cannot be measured here."""
     machine = local_machine()
-    campaign = plan_campaign(Options(profile=PROFILE), machine, local_offers(machine, None, False))
+    session_plan = plan_session(
+        Options(profile=PROFILE), machine, local_offers(machine, None, False)
+    )
     labels = [
         replica_label(
-            campaign.data[workload.dataset].identity,
-            len(campaign.slots[0].cores),
+            session_plan.data[workload.dataset].identity,
+            len(session_plan.slots[0].cores),
             bool(machine.gpus),
             workload,
         )
-        for workload in campaign.workloads
+        for workload in session_plan.workloads
     ]
     return Parameters(
-        tuple(workload.model for workload in campaign.workloads),
+        tuple(workload.model for workload in session_plan.workloads),
         tuple(dict.fromkeys(labels)),
-        tuple(size for size in campaign.world_sizes if not is_oversubscribed(campaign.slots, size)),
+        tuple(
+            size
+            for size in session_plan.world_sizes
+            if not is_oversubscribed(session_plan.slots, size)
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from hvdperf.machine.placement import local_offers
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Question
 from hvdperf.plan.options import Options
-from hvdperf.plan.session_plan import plan_campaign
+from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.archive import Archive, Case, read_session
 from hvdperf.results.documents import session_name
 from hvdperf.session.terminal.cases import figure_text
@@ -105,7 +105,7 @@ def check(asked: Asked) -> None:
         budget_minutes=asked.budget_minutes,
         against=sys.executable,
     )
-    plan_campaign(options, machine, offers)
+    plan_session(options, machine, offers)
 
 
 def _known(axis: Axis, option: str, version: str) -> None:

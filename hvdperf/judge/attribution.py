@@ -16,7 +16,7 @@ from statistics import median
 
 from hvdperf.judge import training_runs
 from hvdperf.measure.records import Block, Launch, Round
-from hvdperf.plan.arms import BlockKind, Comparison, Work
+from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode
 from hvdperf.plan.terms import BETWEEN, COMPUTE, EXCHANGE, INPUT, INSIDE, MEMORY
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
@@ -55,7 +55,7 @@ def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
     ]
     if comparison.question.is_startup:
         return start_blame(comparison.question.phase, pairs)
-    if comparison.question.work is Work.ENDURANCE:
+    if comparison.question.work is LaunchMode.ENDURANCE:
         return memory_blame([faulty for faulty, _ in pairs])
     return steps_blame(pairs, comparison.candidate.kind)
 

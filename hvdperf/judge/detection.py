@@ -7,25 +7,25 @@ from dataclasses import dataclass, replace
 from hvdperf.judge.attribution import Blame, blamed
 from hvdperf.measure.records import Round
 from hvdperf.plan.arms import Comparison
-from hvdperf.plan.fault_cases import Trial
+from hvdperf.plan.fault_cases import FaultCase
 from hvdperf.verdict import Judgement, Verdict
 
 
 @dataclass(frozen=True)
-class Noticed:
+class Detection:
     """What was said of a planted fault. called: the verdict on the faulty arm itself."""
 
     called: Verdict
     blame: Blame
 
 
-def noticed(comparison: Comparison, called: Judgement, rounds: tuple[Round, ...]) -> Noticed:
+def noticed(comparison: Comparison, called: Judgement, rounds: tuple[Round, ...]) -> Detection:
     """Blame is laid only where something takes longer."""
     slower = called.verdict is Verdict.FAIL and called.figure is not None
-    return Noticed(called.verdict, blamed(comparison, rounds) if slower else Blame())
+    return Detection(called.verdict, blamed(comparison, rounds) if slower else Blame())
 
 
-def on_trial(trial: Trial, called: Judgement, found: Noticed) -> Judgement:
+def on_trial(trial: FaultCase, called: Judgement, found: Detection) -> Judgement:
     """PASS where the fault was called what it must be and blamed on whom it must be, FAIL where it
     was not, INCONCLUSIVE where the rounds leave it open, NOT JUDGED where it cannot be noticed.
 

@@ -19,7 +19,7 @@ from hvdperf.judge.scaling_breakdown import account
 from hvdperf.judge.speedup import refusal
 from hvdperf.launch.group import GroupFailed, NotStarted
 from hvdperf.measure.records import Launch, Round
-from hvdperf.plan.arms import Arm, Comparison, Question, Work
+from hvdperf.plan.arms import Arm, Comparison, LaunchMode, Question
 from hvdperf.plan.collectives import other_library
 from hvdperf.plan.fault_cases import trial_of
 from hvdperf.scatter import Noise, Row
@@ -41,7 +41,7 @@ NOT_THE_SAME = (
 )
 
 
-class Judging:
+class Judge:
     """Judges comparisons of one workload and one kind of work, as rounds come in."""
 
     def __init__(
@@ -199,7 +199,7 @@ class Judging:
             measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
         found = [problem for launch in launches for problem in validity.problems(launch)]
-        if outcome.comparison.question.work is Work.COLLECTIVES:
+        if outcome.comparison.question.work is LaunchMode.COLLECTIVES:
             found += self._transport_problems(outcome, at_look)
         if outcome.comparison.tolerance is not None:
             found += self._weight_problems(outcome.comparison)
@@ -258,7 +258,7 @@ def _cause(outcome: Outcome) -> str:
     """In words, what takes longer than under the other stack, and on which rank; empty where it is
     no step and no start."""
     question = outcome.comparison.question
-    if question.work is not Work.BLOCKS and not question.is_startup:
+    if question.work is not LaunchMode.BLOCKS and not question.is_startup:
         return ""
     return f"for {blamed(outcome.comparison, _sound(outcome, outcome.judgement))}"
 

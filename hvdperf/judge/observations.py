@@ -11,7 +11,7 @@ from statistics import median
 from hvdperf.judge import speedup, training_runs
 from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, median_speed
 from hvdperf.plan import collectives
-from hvdperf.plan.arms import BlockKind, Comparison, Question, Schedule, Side, Work
+from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode, Question, Schedule, Side
 from hvdperf.plan.collectives import StepTimes
 
 # Turns that a round needs beside those that other programs disturbed.
@@ -23,7 +23,7 @@ def measures(comparison: Comparison, measured: Round) -> bool:
     both arms, with the kinds of blocks that are compared."""
     if any(arm not in measured.launches for arm in comparison.arms):
         return False
-    return comparison.question.work is not Work.BLOCKS or all(
+    return comparison.question.work is not LaunchMode.BLOCKS or all(
         measured.launches[side.arm].of_kind(side.kind) for side in comparison.sides
     )
 
@@ -61,7 +61,7 @@ def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
     together = (
         schedule is Schedule.ALTERNATE or comparison.candidate.arm == comparison.reference.arm
     )
-    return comparison.question.work is Work.BLOCKS and together
+    return comparison.question.work is LaunchMode.BLOCKS and together
 
 
 def _single_value(comparison: Comparison, measured: Round) -> float:
@@ -71,11 +71,11 @@ def _single_value(comparison: Comparison, measured: Round) -> float:
         return speedup.observation(comparison, *map(training, launches))
     if question.work.is_run:
         return training_runs.observation(comparison, *(launch.run for launch in launches))
-    if question.work is Work.STARTUP:
+    if question.work is LaunchMode.STARTUP:
         ours, theirs = (startup_seconds(comparison, launch) for launch in launches)
         # Of two stacks a speed.
         return math.log(theirs / ours) if comparison.is_against else math.log(ours)
-    if question.work is Work.COLLECTIVES:
+    if question.work is LaunchMode.COLLECTIVES:
         return _of_collectives(comparison, *launches)
     speeds = [median_speed(_blocks(side, measured)) for side in comparison.sides]
     return math.log(speeds[0] / speeds[1]) - math.log(comparison.ideal_ratio)

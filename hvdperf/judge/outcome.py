@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hvdperf.judge.detection import Noticed
-from hvdperf.judge.scaling_breakdown import Account
+from hvdperf.judge.detection import Detection
+from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.launch.group import GroupFailed
 from hvdperf.measure.records import Round
 from hvdperf.plan.arms import Comparison
@@ -27,8 +27,8 @@ class Outcome:
     rounds: tuple[Round, ...] = ()
     failure: GroupFailed | None = None
     threshold_line: str = ""
-    account: Account | None = None
-    noticed: Noticed | None = None
+    account: ScalingBreakdown | None = None
+    noticed: Detection | None = None
     taken_over: bool = False
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.machine.placement import Slot, is_oversubscribed
-from hvdperf.plan.arms import Comparison, Profile, Question, Work
+from hvdperf.plan.arms import Comparison, LaunchMode, Profile, Question
 from hvdperf.plan.thresholds import Thresholds, case_of
 from hvdperf.verdict import REGRESSION, Rule
 
@@ -31,7 +31,7 @@ class Rules:
         on_device = any(slot.device is not None for slot in self.slots)
         if comparison.is_trial and on_device:
             return "what is planted into a step is measured where the processor waits for the step"
-        if comparison.question.work is Work.COLLECTIVES and on_device:
+        if comparison.question.work is LaunchMode.COLLECTIVES and on_device:
             return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
         if not is_oversubscribed(self.slots, comparison.world_size):
             return ""

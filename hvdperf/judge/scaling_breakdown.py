@@ -15,7 +15,7 @@ from hvdperf.judge import speedup
 from hvdperf.judge.observations import training
 from hvdperf.judge.speedup import FixedCost, Training
 from hvdperf.judge.straggler import Straggler
-from hvdperf.judge.time_breakdown import TERMS, Ledger, ledger
+from hvdperf.judge.time_breakdown import TERMS, TimeBreakdown, ledger
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind, Comparison, Question
 from hvdperf.stats import Interval, hodges_lehmann
@@ -39,7 +39,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Account:
+class ScalingBreakdown:
     """by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
     efficiency by speed, as blocks show them, product of all three; efficiency: as the runs show it.
     late: who keeps the others waiting in most rounds;
@@ -81,7 +81,7 @@ class Account:
         )
 
 
-def account(comparison: Comparison, rounds: Sequence[Round]) -> Account:
+def account(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown:
     """Of a comparison from its rounds. Raises ValueError where a launch has no ledger."""
     n = comparison.world_size
     pairs = [
@@ -97,7 +97,7 @@ def account(comparison: Comparison, rounds: Sequence[Round]) -> Account:
     steps = trainings[0][1].steps
     taken = steps if comparison.question is Question.WALL_WEAK else speedup.steps_of_each(steps, n)
     by_speed = [speedup.by_speed(n, *both) for both in trainings]
-    return Account(
+    return ScalingBreakdown(
         world_size=n,
         by_speed=_interval(by_speed),
         by_time=_interval([speedup.by_time(comparison, *both) for both in trainings]),
@@ -159,7 +159,7 @@ def _wire_seconds(launches: Sequence[Launch]) -> float | None:
     return fmean(float(rank["wire_seconds"]) / int(rank["steps"]) for rank in told)
 
 
-def _spent(trainings: Sequence[Training], ledgers: Sequence[Ledger], steps: int) -> Spent:
+def _spent(trainings: Sequence[Training], ledgers: Sequence[TimeBreakdown], steps: int) -> Spent:
     """Of a training of so many steps, which may be fewer than the run had."""
     costs = [speedup.fixed_cost(trained) for trained in trainings]
     left_out = fmean(

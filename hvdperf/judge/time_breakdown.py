@@ -55,7 +55,7 @@ SLEWED = 5e-4
 
 
 @dataclass(frozen=True)
-class Ledger:
+class TimeBreakdown:
     """wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by
     rank. steps: of the run. late: who kept the others waiting, if anyone did;
     late_where_met: the same of steps before which all ranks met."""
@@ -87,7 +87,7 @@ class Ledger:
         return abs(self.residual) <= CLOSES_WITHIN
 
 
-def ledger(launch: Launch) -> Ledger:
+def ledger(launch: Launch) -> TimeBreakdown:
     """Of a launch of Work.LEDGER. Raises ValueError, in words, if its marks are no ledger's."""
     if launch.marks is None:
         raise ValueError("the launch was not marked")
@@ -105,7 +105,7 @@ def ledger(launch: Launch) -> Ledger:
         }
         for rank in range(len(steps))
     )
-    return Ledger(
+    return TimeBreakdown(
         wall_seconds(launch.marks), ranks, len(steps[0]), late(launch.run), late(launch.met_run)
     )
 

@@ -77,7 +77,7 @@ class Installed:
 
 
 @dataclass
-class Starter:
+class ArmLauncher:
     """Starts arms on the session's slots.
 
     stacks: by Arm.stack; data: by the name of the data set; scratch: a directory that every launch

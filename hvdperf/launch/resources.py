@@ -14,26 +14,28 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.launch.agent import Agent, LocalAgent
 from hvdperf.launch.agents import AgentsLauncher
-from hvdperf.launch.arm_launcher import Installed, Starter
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
-from hvdperf.plan.session_plan import Campaign
+from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.worker.protocol import address_towards
 
 # That ranks on other hosts connect to, where a user knows better.
 ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 
 
-def make_launcher(campaign: Campaign, stack: Stack, scratch: Path, slots: Slots | None) -> Launcher:
+def make_launcher(
+    session_plan: SessionPlan, stack: Stack, scratch: Path, slots: Slots | None
+) -> Launcher:
     """The launcher that the options name; slots: the other ranks under an outer mpirun."""
-    if campaign.options.launcher == "mpirun":
+    if session_plan.options.launcher == "mpirun":
         return MpirunLauncher(str(stack.mpirun))
     agents: list[Agent] = [LocalAgent(scratch / "agent-0")]
-    for rank in range(1, len(campaign.slots)):
+    for rank in range(1, len(session_plan.slots)):
         agents.append(LocalAgent(scratch / f"agent-{rank}") if slots is None else slots.agent(rank))
     return AgentsLauncher(agents)
 
@@ -59,13 +61,15 @@ def reachable_address(slots: Sequence[Slot]) -> str:
     )
 
 
-def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots | None) -> Starter:
+def make_arm_launcher(
+    session_plan: SessionPlan, stacks: Mapping[str, Stack], slots: Slots | None
+) -> ArmLauncher:
     """Everything that is needed to start arms: a listening socket and a scratch directory. stacks:
     by Arm.stack. Raises UserError if there is no place for temporary files, or other hosts cannot
     reach this one."""
-    one_host = len({slot.host for slot in campaign.slots}) == 1
-    address = "" if one_host else reachable_address(campaign.slots)
-    sampling = campaign.profile.sampling
+    one_host = len({slot.host for slot in session_plan.slots}) == 1
+    address = "" if one_host else reachable_address(session_plan.slots)
+    sampling = session_plan.profile.sampling
     with ExitStack() as undo:
         try:
             scratch = Path(tempfile.mkdtemp(prefix="hvdperf-"))
@@ -74,24 +78,26 @@ def make_starter(campaign: Campaign, stacks: Mapping[str, Stack], slots: Slots |
         undo.callback(shutil.rmtree, scratch, ignore_errors=True)
         hub = Hub() if one_host else Hub("0.0.0.0", advertised=address)
         undo.callback(hub.close)
-        starter = Starter(
+        arm_launcher = ArmLauncher(
             stacks={
-                name: Installed(stack.interpreter, make_launcher(campaign, stack, scratch, slots))
+                name: Installed(
+                    stack.interpreter, make_launcher(session_plan, stack, scratch, slots)
+                )
                 for name, stack in stacks.items()
             },
             hub=hub,
-            slots=campaign.slots,
-            data=campaign.data,
+            slots=session_plan.slots,
+            data=session_plan.data,
             scratch=scratch,
             startup_deadline_s=sampling.startup_deadline_s,
             order_deadline_s=sampling.block_deadline_s,
-            fault=campaign.fault,
+            fault=session_plan.fault,
         )
         undo.pop_all()
-    return starter
+    return arm_launcher
 
 
-def dispose(starter: Starter) -> None:
+def dispose(arm_launcher: ArmLauncher) -> None:
     """Close the socket and remove the scratch directory."""
-    starter.hub.close()
-    shutil.rmtree(starter.scratch, ignore_errors=True)
+    arm_launcher.hub.close()
+    shutil.rmtree(arm_launcher.scratch, ignore_errors=True)

@@ -18,7 +18,7 @@ Links = dict[Arm, dict[Arm, set[BlockKind]]]
 
 
 @dataclass(frozen=True)
-class Visit:
+class Position:
     """An arm's place in a turn, and the kinds of blocks that it takes there."""
 
     arm: Arm
@@ -27,7 +27,7 @@ class Visit:
 
 def walk(
     kinds: Mapping[Arm, Collection[BlockKind]], pairs: Sequence[Pair], order: Random
-) -> list[Visit]:
+) -> list[Position]:
     """Visits in which every pair of arms that is compared is next to each other once, in as few as
     trees allow, and in which every arm takes all its kinds; otherwise in random order.
 
@@ -40,7 +40,7 @@ def walk(
     while arm := _beginning(links, order):
         trails.append(_trail(links, arm, order))
     met = {visit.arm for trail in trails for visit in trail}
-    trails += [[Visit(arm, frozenset())] for arm in kinds if arm not in met]
+    trails += [[Position(arm, frozenset())] for arm in kinds if arm not in met]
     order.shuffle(trails)
     return _completed([visit for trail in trails for visit in trail], kinds)
 
@@ -61,24 +61,26 @@ def _beginning(links: Links, order: Random) -> Arm | None:
     return order.choice(odd or left) if left else None
 
 
-def _trail(links: Links, arm: Arm, order: Random) -> list[Visit]:
+def _trail(links: Links, arm: Arm, order: Random) -> list[Position]:
     """From pair to pair until there is none left; they are taken out of `links`."""
     trail, kinds = [], set[BlockKind]()
     while others := links[arm]:
         following = order.choice(list(others))
-        trail.append(Visit(arm, frozenset(kinds | others.pop(following))))
+        trail.append(Position(arm, frozenset(kinds | others.pop(following))))
         kinds = links[following].pop(arm)
         arm = following
-    return [*trail, Visit(arm, frozenset(kinds))]
+    return [*trail, Position(arm, frozenset(kinds))]
 
 
-def _completed(visits: Sequence[Visit], kinds: Mapping[Arm, Collection[BlockKind]]) -> list[Visit]:
+def _completed(
+    visits: Sequence[Position], kinds: Mapping[Arm, Collection[BlockKind]]
+) -> list[Position]:
     """What an arm takes beside what is compared with others', on its first visit."""
-    result: list[Visit] = []
+    result: list[Position] = []
     for visit in visits:
         wanted = set(kinds[visit.arm])
         first = all(visit.arm != earlier.arm for earlier in result)
         elsewhere = {kind for each in visits if each.arm == visit.arm for kind in each.kinds}
         own = visit.kinds | (wanted - elsewhere) if first else visit.kinds
-        result.append(Visit(visit.arm, frozenset(own & wanted)))
+        result.append(Position(visit.arm, frozenset(own & wanted)))
     return result

@@ -13,11 +13,11 @@ from hvdperf.plan.arms import (
     Arm,
     BlockKind,
     Comparison,
+    LaunchMode,
     Profile,
     Question,
     Sampling,
     Schedule,
-    Work,
 )
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
 from hvdperf.plan.fault_cases import trial_of
@@ -35,12 +35,12 @@ def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampli
     return replace(sampling, turns_min=fewest, turns_max=most)
 
 
-def schedule_of(work: Work, profile: Profile) -> Schedule:
+def schedule_of(work: LaunchMode, profile: Profile) -> Schedule:
     """Arms that start side by side slow each other down, and to runs, which do not take turns, it
     is of no use that others live. What a collective operation takes is compared back to back."""
-    if work is Work.COLLECTIVES:
+    if work is LaunchMode.COLLECTIVES:
         return Schedule.ALTERNATE
-    return profile.schedule if work is Work.BLOCKS else Schedule.FRESH
+    return profile.schedule if work is LaunchMode.BLOCKS else Schedule.FRESH
 
 
 def last_phase(comparisons: Sequence[Comparison]) -> Phase:
@@ -81,7 +81,7 @@ def transfers_of(comparisons: Sequence[Comparison]) -> dict[Arm, list[Transfer]]
     asked about, of a network its gradients."""
     wanted: dict[Arm, dict[Transfer, None]] = {}
     for comparison in comparisons:
-        if comparison.question.work is not Work.COLLECTIVES:
+        if comparison.question.work is not LaunchMode.COLLECTIVES:
             continue
         collective = comparison.collective or Collective.ALLREDUCE
         sizes = [(size,) for size in SWEEP_BYTES] if comparison.workload == SWEEP else [()]

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hvdperf.launch.arm_launcher import SEED, Starter
+from hvdperf.launch.arm_launcher import SEED, ArmLauncher
 from hvdperf.launch.group import Group, GroupFailed, NotStarted
 from hvdperf.launch.job import LaunchError, is_of_a_slot
 from hvdperf.machine.cpu_usage import CpuMeter, Reading, used
 from hvdperf.machine.disturbance import together
-from hvdperf.measure.interleaving import Pair, Visit, walk
+from hvdperf.measure.interleaving import Pair, Position, walk
 from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, settled
-from hvdperf.plan.arms import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
+from hvdperf.plan.arms import Arm, BlockKind, LaunchMode, Runs, Sampling, Schedule, Side, Strategy
 from hvdperf.plan.collectives import Series, Transfer, affordable_repeats
 from hvdperf.worker.protocol import Phase
 from models.inputs.errors import DataError
@@ -50,7 +50,7 @@ Thing = TypeVar("Thing")
 
 
 @dataclass
-class Runner:
+class RoundRunner:
     """Runs the rounds of one workload.
 
     kinds: the kinds of blocks wanted of each arm. check: arms whose reproducible training is
@@ -64,7 +64,7 @@ class Runner:
     a line at a time; doing, what passes between two lines.
     """
 
-    starter: Starter
+    arm_launcher: ArmLauncher
     sampling: Sampling
     schedule: Schedule
     kinds: Mapping[Arm, Collection[BlockKind]]
@@ -79,7 +79,7 @@ class Runner:
     turns: int = 0
     turn_seconds: float = 0.0
     pairs: Sequence[Pair] = ()
-    work: Work = Work.BLOCKS
+    work: LaunchMode = LaunchMode.BLOCKS
     seed: int = 0
     last_phase: Phase = Phase.BROADCAST
     runs: Runs = field(default_factory=Runs)
@@ -94,8 +94,8 @@ class Runner:
         self.order.shuffle(living)
         self.turn_seconds = 0.0
         # Where the start is what is measured, it is a user's.
-        fresh = self.work in (Work.STARTUP, Work.LEDGER)
-        with nullcontext() if fresh else self.starter.forking(self.progress):
+        fresh = self.work in (LaunchMode.STARTUP, LaunchMode.LEDGER)
+        with nullcontext() if fresh else self.arm_launcher.forking(self.progress):
             self._run(result, living)
         return result
 
@@ -105,7 +105,7 @@ class Runner:
         else:
             for arm in living:
                 self._alternate(result, [arm])
-        if self.work is Work.LEDGER:
+        if self.work is LaunchMode.LEDGER:
             for arm in living:
                 if arm.world_size > 1 and arm not in self.failures:
                     self._record(result, arm)
@@ -120,10 +120,10 @@ class Runner:
         groups: dict[Arm, Group] = {}
         try:
             self._start(result, arms, groups)
-            if self.work in (Work.BLOCKS, Work.COLLECTIVES):
+            if self.work in (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES):
                 self._take_blocks(result, groups)
             elif self.work.is_run:
-                train = self._audit if self.work is Work.LEDGER else self._train
+                train = self._audit if self.work is LaunchMode.LEDGER else self._train
                 for arm in list(groups):
                     self._guarded(groups, arm, partial(train, groups, result, arm))
             for arm in list(groups):
@@ -167,7 +167,7 @@ class Runner:
         self._keep_disturbance(result, taken)
 
     def _take_turn(
-        self, result: Round, groups: dict[Arm, Group], way: Sequence[Visit], turn: int
+        self, result: Round, groups: dict[Arm, Group], way: Sequence[Position], turn: int
     ) -> None:
         for number, visit in enumerate(way, turn * len(way)):
             act = partial(self._visit, groups, result, visit, turn, number)
@@ -206,7 +206,7 @@ class Runner:
             "run",
             self.runs.deadline_s,
             **self._length_of_run(arm),
-            validate=self.work is Work.EPOCHS,
+            validate=self.work is LaunchMode.EPOCHS,
         )
         group.pause()
 
@@ -260,12 +260,12 @@ class Runner:
         group.close()
 
     def _length_of_run(self, arm: Arm) -> dict[str, float]:
-        if self.work is Work.TIME:
+        if self.work is LaunchMode.TIME:
             return {"seconds": self.runs.seconds}
-        if self.work is Work.ENDURANCE:
+        if self.work is LaunchMode.ENDURANCE:
             return {"steps": self.runs.endurance_steps}
         # As many updates for every arm.
-        wanted = self.runs.epochs * self.starter.epoch_steps(arm)
+        wanted = self.runs.epochs * self.arm_launcher.epoch_steps(arm)
         return {"steps": min(wanted, self.runs.steps_max * arm.passes)}
 
     def _guarded(self, groups: dict[Arm, Group], arm: Arm, act: Callable[[], None]) -> None:
@@ -294,7 +294,7 @@ class Runner:
                 self._start_one(result, arm, groups, share_startup=len(arms) > 1)
                 if arm in groups:
                     starting.add(arm)
-            self.starter.hub.pump(0.1)
+            self.arm_launcher.hub.pump(0.1)
             for arm in list(starting):
                 if groups[arm].settled(self.sampling.startup_deadline_s):
                     starting.remove(arm)
@@ -305,23 +305,23 @@ class Runner:
     def _has_cores_for(self, arm: Arm, starting: Collection[Arm]) -> bool:
         """Whether it can start beside these; alone it always can."""
         processes = arm.processes + sum(each.processes for each in starting)
-        return not starting or processes <= self.starter.cores
+        return not starting or processes <= self.arm_launcher.cores
 
     def _start_one(
         self, result: Round, arm: Arm, groups: dict[Arm, Group], **options: bool
     ) -> None:
-        """Without waiting for it. options: share_startup, and what else the starter knows."""
+        """Without waiting for it. options: share_startup, and what else the arm launcher knows."""
         # What training runs end with depends on it: other sessions draw others. Blocks are compared
         # by their speed only, and train the same every night.
         drawn = result.number + (self.seed if self.work.is_run else 0)
         try:
-            groups[arm] = self.starter.start(
+            groups[arm] = self.arm_launcher.start(
                 arm,
                 self.kinds[arm],
                 data_seed=1 + drawn,
                 seed=SEED + drawn if self.work.is_run else SEED,
                 last_phase=self.last_phase,
-                common_order=self.work is Work.EPOCHS,
+                common_order=self.work is LaunchMode.EPOCHS,
                 **options,
             )
         except (LaunchError, DataError, OSError) as error:
@@ -376,7 +376,7 @@ class Runner:
         return max(self.sampling.min_block_steps, enough)
 
     def _visit(
-        self, groups: Mapping[Arm, Group], result: Round, visit: Visit, turn: int, number: int
+        self, groups: Mapping[Arm, Group], result: Round, visit: Position, turn: int, number: int
     ) -> None:
         group, launch = groups[visit.arm], result.launches[visit.arm]
         group.resume()
@@ -396,7 +396,7 @@ class Runner:
 
     def _cores_here(self, arm: Arm) -> int:
         """How many its ranks on this host compute on; one that ranks share counts for each."""
-        slots, here = self.starter.slots[: arm.world_size], socket.gethostname()
+        slots, here = self.arm_launcher.slots[: arm.world_size], socket.gethostname()
         return sum(len(slot.cores) for slot in slots if slot.host == here)
 
     def _exchange(
@@ -480,8 +480,8 @@ class Runner:
                 path=str(self.weights(arm)),
             )
             self.correctness[arm] = launch
-        group.close(leave_group=self.work is Work.LEDGER)
-        if self.work is Work.LEDGER:
+        group.close(leave_group=self.work is LaunchMode.LEDGER)
+        if self.work is LaunchMode.LEDGER:
             launch.marks = group.marks()
 
     def _shuffled(self, kinds: Collection[BlockKind]) -> list[BlockKind]:

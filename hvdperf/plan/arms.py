@@ -48,7 +48,7 @@ class Schedule(Enum):
     FRESH = "fresh"
 
 
-class Work(Enum):
+class LaunchMode(Enum):
     """What the launches of a round do. Comparisons of one workload and one kind of work share them.
 
     BLOCKS: timed blocks, in turns. STARTUP: nothing but start. EPOCHS: train from new weights for
@@ -68,7 +68,7 @@ class Work(Enum):
 
     @property
     def is_run(self) -> bool:
-        return self in (Work.EPOCHS, Work.TIME, Work.ENDURANCE, Work.LEDGER)
+        return self in (LaunchMode.EPOCHS, LaunchMode.TIME, LaunchMode.ENDURANCE, LaunchMode.LEDGER)
 
 
 _STARTUP = "startup_"
@@ -139,20 +139,20 @@ class Question(Enum):
         return not self.is_convergence and self is not Question.MEMORY
 
     @property
-    def work(self) -> Work:
+    def work(self) -> LaunchMode:
         """What is to be done to answer it."""
         if self.is_startup:
-            return Work.STARTUP
+            return LaunchMode.STARTUP
         if self.is_convergence:
-            return Work.EPOCHS
+            return LaunchMode.EPOCHS
         if self.is_wall:
-            return Work.LEDGER
+            return LaunchMode.LEDGER
         return {
-            Question.FIXED_TIME: Work.TIME,
-            Question.MEMORY: Work.ENDURANCE,
-            Question.FRAMEWORK_TAX: Work.COLLECTIVES,
-            Question.BOUND: Work.COLLECTIVES,
-        }.get(self, Work.BLOCKS)
+            Question.FIXED_TIME: LaunchMode.TIME,
+            Question.MEMORY: LaunchMode.ENDURANCE,
+            Question.FRAMEWORK_TAX: LaunchMode.COLLECTIVES,
+            Question.BOUND: LaunchMode.COLLECTIVES,
+        }.get(self, LaunchMode.BLOCKS)
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class Comparison:
         return tuple(dict.fromkeys(side.arm for side in self.sides))
 
     @property
-    def rounds(self) -> tuple[Workload, Work, str]:
+    def rounds(self) -> tuple[Workload, LaunchMode, str]:
         """What it shares with the comparisons that are judged from the same rounds: a workload,
         what its launches do, and a topic that has them for itself, since it has many arms and all
         of a round's live side by side, in memory."""

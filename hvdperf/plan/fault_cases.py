@@ -10,7 +10,7 @@ from hvdperf.verdict import Verdict
 
 
 @dataclass(frozen=True)
-class Trial:
+class FaultCase:
     """A fault, and how the suite must call it.
 
     fault: as --plant takes it; empty for nothing. question: which one has to notice, and verdict:
@@ -35,25 +35,31 @@ class Trial:
 # By name; a name is kept for what it plants, since sessions are counted by it
 # (results/detection_log.py).
 TRIALS = {
-    TWIN: Trial("", verdict=Verdict.PASS, rank=None),
-    "slow5": Trial("slow:rank=1,factor=1.05", term="between steps"),
-    "slow10": Trial("slow:rank=1,factor=1.10", term="between steps"),
-    "slow15": Trial("slow:rank=1,factor=1.15", term="between steps"),
-    "late15": Trial("input:rank=1,factor=1.15", term="input wait"),
-    "busy": Trial("busy:rank=1", term="compute"),
-    "nofuse": Trial("nofuse", term="exposed communication", rank=None),
-    "cycle": Trial("cycle", term="exposed communication", rank=None),
-    "skip": Trial("skip", verdict=Verdict.INVALID, rank=None, says="+skip: replicas differ"),
-    "data": Trial("data:rank=1", verdict=Verdict.INVALID, says="+data: rank 1 reads other data"),
-    "leak": Trial("leak:rank=1", Question.MEMORY, term="memory"),
-    "trace": Trial("longer:rank=1,phase=trace,factor=1.15", Question.STARTUP_TRACE, term="trace"),
-    "long50": Trial("longer:rank=1,phase=trace,factor=1.5", Question.STARTUP_TRACE, term="trace"),
-    "bcast": Trial(
+    TWIN: FaultCase("", verdict=Verdict.PASS, rank=None),
+    "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),
+    "slow10": FaultCase("slow:rank=1,factor=1.10", term="between steps"),
+    "slow15": FaultCase("slow:rank=1,factor=1.15", term="between steps"),
+    "late15": FaultCase("input:rank=1,factor=1.15", term="input wait"),
+    "busy": FaultCase("busy:rank=1", term="compute"),
+    "nofuse": FaultCase("nofuse", term="exposed communication", rank=None),
+    "cycle": FaultCase("cycle", term="exposed communication", rank=None),
+    "skip": FaultCase("skip", verdict=Verdict.INVALID, rank=None, says="+skip: replicas differ"),
+    "data": FaultCase(
+        "data:rank=1", verdict=Verdict.INVALID, says="+data: rank 1 reads other data"
+    ),
+    "leak": FaultCase("leak:rank=1", Question.MEMORY, term="memory"),
+    "trace": FaultCase(
+        "longer:rank=1,phase=trace,factor=1.15", Question.STARTUP_TRACE, term="trace"
+    ),
+    "long50": FaultCase(
+        "longer:rank=1,phase=trace,factor=1.5", Question.STARTUP_TRACE, term="trace"
+    ),
+    "bcast": FaultCase(
         "longer:rank=1,phase=broadcast,factor=1.5", Question.STARTUP_BROADCAST, term="broadcast"
     ),
 }
 
 
-def trial_of(comparison: Comparison) -> Trial | None:
+def trial_of(comparison: Comparison) -> FaultCase | None:
     """None where nothing is planted to see what is said of it."""
     return TRIALS[comparison.candidate.arm.planted] if comparison.is_trial else None

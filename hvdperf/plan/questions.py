@@ -11,15 +11,15 @@ from hvdperf.plan.arms import (
     Arm,
     BlockKind,
     Comparison,
+    LaunchMode,
     Question,
     Side,
     Strategy,
-    Work,
     Workload,
 )
 from hvdperf.plan.collectives import Collective
 from hvdperf.plan.exchanges import EXCHANGES
-from hvdperf.plan.fault_cases import TRIALS, Trial
+from hvdperf.plan.fault_cases import TRIALS, FaultCase
 from hvdperf.plan.recipes import RECIPES
 
 
@@ -139,7 +139,11 @@ def against(comparison: Comparison) -> Comparison | None:
     candidate weak scaling asks about already, the other side. None for what two stacks are not
     compared by: memory, wall time, collective operations, and an arm with itself."""
     question = comparison.question
-    if comparison.is_against or question.work in (Work.ENDURANCE, Work.LEDGER, Work.COLLECTIVES):
+    if comparison.is_against or question.work in (
+        LaunchMode.ENDURANCE,
+        LaunchMode.LEDGER,
+        LaunchMode.COLLECTIVES,
+    ):
         return None
     side = comparison.reference if question in _OF_THE_OTHER_SIDE else comparison.candidate
     other = replace(side, arm=replace(side.arm, stack=AGAINST))
@@ -197,7 +201,7 @@ def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     )
 
 
-def _trial(trial: Trial, faulty: Arm, plain: Arm) -> Comparison:
+def _trial(trial: FaultCase, faulty: Arm, plain: Arm) -> Comparison:
     """Memory is held against a threshold, and so the faulty arm with nothing."""
     other = faulty if trial.question is Question.MEMORY else plain
     return Comparison(trial.question, Side(faulty), Side(other))

@@ -18,10 +18,10 @@ from hvdperf.plan.arms import (
     SWEEP,
     Arm,
     Comparison,
+    LaunchMode,
     Profile,
     Question,
     Strategy,
-    Work,
     Workload,
     default_world_sizes,
 )
@@ -38,7 +38,7 @@ Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 
 
 @dataclass(frozen=True)
-class Campaign:
+class SessionPlan:
     """What to measure, on what. Nothing has been started yet.
 
     extents: how large the data sets are, by name and input size.
@@ -107,7 +107,7 @@ class Campaign:
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         question, model = comparison.question, comparison.workload.model
-        if question.work is Work.COLLECTIVES and not self._has_bare_transport():
+        if question.work is LaunchMode.COLLECTIVES and not self._has_bare_transport():
             return False
         if comparison.workload == SWEEP:
             return True
@@ -128,7 +128,7 @@ class Campaign:
         if question is Question.BOUND:
             # Of words, the rows of a table are exchanged that were looked up, and not all of it.
             return registry.network(model).task is not registry.Task.LANGUAGE
-        if question.work is Work.EPOCHS:
+        if question.work is LaunchMode.EPOCHS:
             return self._can_validate(comparison.workload, size)
         return True
 
@@ -201,7 +201,7 @@ class Campaign:
         ]
 
 
-def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -> Campaign:
+def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
     """Check everything and settle what will be measured. Raises UserError, one line."""
     profile = resolve_profile(options)
     slots = place(offers)
@@ -224,7 +224,7 @@ def plan_campaign(options: Options, machine: Machine, offers: Sequence[Offer]) -
     )
     every = (*workloads, *sentinels)
     data = open_data_sets(every, parse_data_dir(options.data_dir, profile.dataset))
-    planned = Campaign(
+    planned = SessionPlan(
         options=options,
         profile=profile,
         machine=machine,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
-from hvdperf.plan.fault_cases import TRIALS, Trial
+from hvdperf.plan.fault_cases import TRIALS, FaultCase
 from hvdperf.results.detection_log import Entry, Tried
 from hvdperf.results.fingerprint import Value, differences
 from hvdperf.verdict import Verdict
@@ -117,7 +117,7 @@ def share_interval(times: int, of: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def must(trial: Trial) -> str:
+def must(trial: FaultCase) -> str:
     """What has to be said of it, in words."""
     if trial.verdict is not Verdict.FAIL:
         return str(trial.verdict.value)

@@ -17,7 +17,7 @@ from typing import Any
 
 from hvdperf.files import write_whole
 from hvdperf.judge.outcome import Outcome
-from hvdperf.judge.scaling_breakdown import Account
+from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.machine.placement import Slot, replicas_per_node
 from hvdperf.measure.records import Block, Launch, Round
@@ -184,7 +184,7 @@ def plan_document(comparison: Comparison) -> Document:
     }
 
 
-def _account(account: Account | None) -> Document | None:
+def _account(account: ScalingBreakdown | None) -> Document | None:
     if account is None:
         return None
     return {

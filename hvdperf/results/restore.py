@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvdperf.judge.attribution import Blame
-from hvdperf.judge.detection import Noticed
+from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.launch.group import GroupFailed, NotStarted
@@ -60,7 +60,7 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
         ),
         threshold_line=verdict["threshold_line"],
         account=account(comparison, rounds) if document["account"] else None,
-        noticed=_noticed(document["noticed"]),
+        noticed=_detection(document["noticed"]),
         taken_over=True,
     )
 
@@ -85,11 +85,11 @@ def _float(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _noticed(document: Document | None) -> Noticed | None:
+def _detection(document: Document | None) -> Detection | None:
     if document is None:
         return None
     blame = document["blame"]
-    return Noticed(
+    return Detection(
         Verdict(document["called"]), Blame(blame["term"], blame["rank"], _float(blame["share"]))
     )
 

@@ -193,7 +193,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     sizes = {"smallest": 2, **marker.kwargs}
     # Who names a file wants its answers, whatever the profile asks of all of perf/.
     named = metafunc.definition.path.resolve() in map(path_of, metafunc.config.args)
-    comparisons = suite_of(metafunc.config).campaign.comparisons(**sizes, anyway=named)
+    comparisons = suite_of(metafunc.config).session_plan.comparisons(**sizes, anyway=named)
     metafunc.parametrize(
         "comparison", comparisons, ids=[comparison.case for comparison in comparisons]
     )
@@ -252,7 +252,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         return []
     suite = config.stash[_suite]
     arms = list(dict.fromkeys(arm.name for c in suite.selected for arm in c.arms))
-    lines = suite.campaign.describe()
+    lines = suite.session_plan.describe()
     if config.option.collectonly:
         lines.append(f"arms: {', '.join(arms)}")
     return lines

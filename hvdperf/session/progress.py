@@ -23,7 +23,7 @@ def until(doing: Doing, now: float) -> str:
     return f", next look in {left:.0f} s" if left > 0 else ", next look due"
 
 
-class Telling:
+class ProgressReporter:
     """Through pytest's terminal reporter, where there is one.
 
     plugins: pytest's plugin manager. began: the session, by the monotonic clock.

@@ -18,7 +18,7 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.session_plan import Campaign
+from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.results.documents import (
     SESSION_FILE,
     SUMMARY_FILE,
@@ -36,16 +36,16 @@ from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 
-def open_store(campaign: Campaign, fingerprint: Fingerprint, earlier: Earlier) -> Store:
+def open_store(session_plan: SessionPlan, fingerprint: Fingerprint, earlier: Earlier) -> Store:
     """Of the session that is resumed, or of a new one below --results. Raises UserError if there
     can be no directory."""
-    runs, name = Path(campaign.options.results) / "runs", earlier.session or session_name()
+    runs, name = Path(session_plan.options.results) / "runs", earlier.session or session_name()
     directory = earlier.directory or runs / name
     try:
         directory.mkdir(parents=True, exist_ok=bool(earlier.session))
     except OSError as error:
         raise _unwritable(runs, error) from None
-    return Store(directory, name, fingerprint, campaign.slots)
+    return Store(directory, name, fingerprint, session_plan.slots)
 
 
 def clock_problem(directory: Path) -> str:
@@ -63,18 +63,18 @@ def clock_problem(directory: Path) -> str:
     )
 
 
-def session_document(campaign: Campaign, seed: int, changed: Sequence[str]) -> Document:
+def session_document(session_plan: SessionPlan, seed: int, changed: Sequence[str]) -> Document:
     """What of session.json is known from the beginning."""
     return {
-        "profile": campaign.profile.name,
+        "profile": session_plan.profile.name,
         "seed": seed,
-        "world_sizes": list(campaign.world_sizes),
-        "oversubscribed_sizes": campaign.oversubscribed_sizes(),
-        "launcher": campaign.options.launcher,
-        "schedule": campaign.profile.schedule,
-        "against": campaign.options.against or None,
+        "world_sizes": list(session_plan.world_sizes),
+        "oversubscribed_sizes": session_plan.oversubscribed_sizes(),
+        "launcher": session_plan.options.launcher,
+        "schedule": session_plan.profile.schedule,
+        "against": session_plan.options.against or None,
         "changed": list(changed),
-        "asked": asked(campaign, changed),
+        "asked": asked(session_plan, changed),
     }
 
 
@@ -85,7 +85,7 @@ def _unwritable(directory: Path, error: OSError) -> UserError:
     )
 
 
-class Journal:
+class ResultsWriter:
     """Keeps the results of one session, and its directory for itself.
 
     problems: what could not be written, and why, by the name of the case, or of the file.

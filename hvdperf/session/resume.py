@@ -18,7 +18,7 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.plan.arms import Comparison
-from hvdperf.plan.session_plan import Campaign
+from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.results.archive import Archive, Case, read_session
 from hvdperf.results.documents import Document, now, plain
 from hvdperf.results.fingerprint import differences
@@ -69,20 +69,23 @@ def resumable(directory: Path) -> Archive:
     return archive
 
 
-def asked(campaign: Campaign, changed: Sequence[str]) -> dict[str, str]:
+def asked(session_plan: SessionPlan, changed: Sequence[str]) -> dict[str, str]:
     """By name and as text, what has to be the same besides the fingerprint. Not how much time there
     is, and not which cases are selected. changed: what differs from the stack of --against."""
-    profile = asdict(campaign.profile)
+    profile = asdict(session_plan.profile)
     del profile["budget_s"]
-    lines = repr(campaign.thresholds.lines).encode()
+    thresholds = session_plan.thresholds
+    digest = hashlib.sha256(repr(thresholds.lines).encode()).hexdigest()[:8]
     return {
         **{name: str(value) for name, value in _flat(plain(profile))},
-        "world_sizes": str(list(campaign.world_sizes)),
-        "workloads": ", ".join(f"{w.name} {w.precision}" for w in campaign.workloads),
-        "thresholds": f"{campaign.thresholds.path.name} {hashlib.sha256(lines).hexdigest()[:8]}",
-        "replicas_per_node": str(list(replicas_per_node(campaign.slots, len(campaign.slots)))),
-        "plant": campaign.options.plant,
-        "against": "; ".join(changed or ["itself"]) if campaign.options.against else "",
+        "world_sizes": str(list(session_plan.world_sizes)),
+        "workloads": ", ".join(f"{w.name} {w.precision}" for w in session_plan.workloads),
+        "thresholds": f"{thresholds.path.name} {digest}",
+        "replicas_per_node": str(
+            list(replicas_per_node(session_plan.slots, len(session_plan.slots)))
+        ),
+        "plant": session_plan.options.plant,
+        "against": "; ".join(changed or ["itself"]) if session_plan.options.against else "",
     }
 
 
@@ -109,7 +112,7 @@ def _recalled(comparison: Comparison, cases: Mapping[str, Case], archive: Archiv
 def earlier_parts(
     archive: Archive | None,
     fingerprint: Mapping[str, Any],
-    campaign: Campaign,
+    session_plan: SessionPlan,
     changed: Sequence[str],
     selected: Sequence[Comparison],
 ) -> Earlier:
@@ -119,7 +122,7 @@ def earlier_parts(
         return Earlier(seed=int(time.time()))
     document = archive.session
     other = differences(document["fingerprint"], plain(fingerprint))
-    other += differences(document["asked"], asked(campaign, changed))
+    other += differences(document["asked"], asked(session_plan, changed))
     cases = {case.name: case for case in archive.cases}
     again = [comparison for comparison in selected if comparison.name in cases]
     other += [f"{c.name} asks something else" for c in again if not cases[c.name].asks(c)]

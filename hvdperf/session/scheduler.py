@@ -10,7 +10,7 @@ from statistics import fmean
 from hvdperf.interim import EARLY_LOOKS, looks_after
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
@@ -18,7 +18,7 @@ from hvdperf.measure.round_runner import Progress
 from hvdperf.plan.arms import Comparison, Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.scatter import Noise, launch_variance, turn_correlation
-from hvdperf.session.workload_run import Doing, WorkloadRounds
+from hvdperf.session.workload_run import Doing, WorkloadRun
 
 # Every workload has so many rounds before one has more: the fewest that can decide anything.
 BREADTH = EARLY_LOOKS[0]
@@ -35,7 +35,7 @@ class Session:
     earlier: of a session that is resumed, what its undecided cases rest on.
     """
 
-    starter: Starter
+    arm_launcher: ArmLauncher
     profile: Profile
     thresholds: Thresholds
     progress: Progress
@@ -49,7 +49,7 @@ class Session:
     timed_seconds: float = 0.0
     meter: CpuMeter | None = None
     disturbances: list[Disturbance] = field(default_factory=list)
-    _workloads: list[WorkloadRounds] = field(default_factory=list)
+    _workloads: list[WorkloadRun] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """A session that is resumed past its last look has further ones."""
@@ -79,9 +79,9 @@ class Session:
         for comparison in selected:
             if comparison not in known:
                 groups.setdefault(comparison.rounds, []).append(comparison)
-        self._workloads += [WorkloadRounds(self, group) for group in groups.values()]
+        self._workloads += [WorkloadRun(self, group) for group in groups.values()]
 
-    def _next(self) -> WorkloadRounds | None:
+    def _next(self) -> WorkloadRun | None:
         """Whose round comes next; None where no round is wanted, or none would end in time."""
         undecided = [workload for workload in self._workloads if workload.undecided]
         if undecided and all(workload.is_disturbed for workload in undecided):
@@ -107,10 +107,10 @@ class Session:
     @property
     def rules(self) -> Rules:
         """The thresholds of the cases, and which of them are judged."""
-        return Rules(self.profile, self.thresholds, self.starter.slots)
+        return Rules(self.profile, self.thresholds, self.arm_launcher.slots)
 
     def load(self, comparison: Comparison) -> Load:
-        return load_of(comparison.world_size, self.starter.slots)
+        return load_of(comparison.world_size, self.arm_launcher.slots)
 
     def noise(self, comparison: Comparison) -> Noise | None:
         """What its early looks rest on; None where the profile wants none."""

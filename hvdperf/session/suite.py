@@ -15,7 +15,7 @@ import pytest
 from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.resources import dispose, make_starter
+from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
@@ -26,13 +26,18 @@ from hvdperf.machine.stack import probe, stack_differences
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import AGAINST, Comparison
 from hvdperf.plan.options import Options, from_command_line
-from hvdperf.plan.session_plan import plan_campaign
+from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.archive import read_session
 from hvdperf.results.fingerprint import fingerprint
 from hvdperf.session import next_steps
 from hvdperf.session.next_steps import CommandLine
-from hvdperf.session.progress import Telling
-from hvdperf.session.results_writer import Journal, clock_problem, open_store, session_document
+from hvdperf.session.progress import ProgressReporter
+from hvdperf.session.results_writer import (
+    ResultsWriter,
+    clock_problem,
+    open_store,
+    session_document,
+)
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
@@ -43,7 +48,7 @@ from hvdperf.verdict import Verdict
 
 
 class Suite:
-    """One pytest session's campaign: planned while collecting, started by the first case."""
+    """The measuring of one pytest session: planned while collecting, started by the first case."""
 
     def __init__(self, config: pytest.Config, slots: Slots | None) -> None:
         """slots: what an outer mpirun gives; None without one. Raises UserError for bad input."""
@@ -52,7 +57,7 @@ class Suite:
         self.options = from_command_line({name: getattr(config.option, name) for name in names})
         self.machine = local_machine()
         self.slots = slots
-        self.campaign = plan_campaign(self.options, self.machine, self._offers())
+        self.session_plan = plan_session(self.options, self.machine, self._offers())
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
         self.baseline = (
@@ -70,10 +75,10 @@ class Suite:
         self.began = time.monotonic()
         self._session: Session | None = None
         self._record = MachineRecord(Path(), {})
-        self._journal: Journal | None = None
+        self._results_writer: ResultsWriter | None = None
         # What became of --propose-thresholds, in a line.
         self._proposed = ""
-        self._telling = Telling(config.pluginmanager, self.began)
+        self._progress = ProgressReporter(config.pluginmanager, self.began)
 
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
         if self.slots is None:
@@ -92,7 +97,7 @@ class Suite:
         if comparison not in self.outcomes:
             session = self.prepare()
             missing = [c for c in self.selected if c not in self.outcomes]
-            with self._telling.long_work():
+            with self._progress.long_work():
                 session.measure(comparison, dict.fromkeys([*missing, comparison]))
         outcome = self.outcomes[comparison]
         self.reported.append(outcome)
@@ -113,25 +118,25 @@ class Suite:
     def _keep(self, outcome: Outcome) -> None:
         """Write it at once, an undecided one too: an end of the session loses what is in flight,
         and no more."""
-        if self._journal is not None:
-            problem = self._journal.keep(outcome)
+        if self._results_writer is not None:
+            problem = self._results_writer.keep(outcome)
             if problem:
-                self._telling.say(problem)
+                self._progress.say(problem)
 
     def prepare(self) -> Session:
         """Check the stack and open what measuring needs, once. Raises UserError."""
         if self._session is not None:
             return self._session
-        with self._telling.long_work():
+        with self._progress.long_work():
             return self._prepared()
 
     def _prepared(self) -> Session:
-        profile = self.campaign.profile
+        profile = self.session_plan.profile
         if self.config.option.propose_thresholds:
             check_place(Path(self.config.option.propose_thresholds))
             # A threshold from three rounds would be a guess.
             profile = replace(profile, sampling=replace(profile.sampling, early=False))
-        self._telling.say("probe the installed stack")
+        self._progress.say("probe the installed stack")
         stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
         if self.options.against:
             stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
@@ -140,30 +145,30 @@ class Suite:
             self.machine,
             stacks[""],
             self.options.launcher,
-            self.campaign.slots,
-            data_sets={name: data.identity for name, data in self.campaign.data.items()},
+            self.session_plan.slots,
+            data_sets={name: data.identity for name, data in self.session_plan.data.items()},
         )
         if self.baseline is not None:
-            self._asked = asked(self.campaign, self.changed)
+            self._asked = asked(self.session_plan, self.changed)
             self.new_series = baseline.new_series(self.baseline, facts, self._asked)
         if self.config.option.resume:
             # A session that still ran while this one was planned may have decided more by now.
             self.resumed = resumable(Path(self.config.option.resume))
-        earlier = earlier_parts(self.resumed, facts, self.campaign, self.changed, self.selected)
+        earlier = earlier_parts(self.resumed, facts, self.session_plan, self.changed, self.selected)
         self.outcomes.update(earlier.outcomes)
         for text in earlier.told:
-            self._telling.say(text)
-        starter = make_starter(self.campaign, stacks, self.slots)
+            self._progress.say(text)
+        arm_launcher = make_arm_launcher(self.session_plan, stacks, self.slots)
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
-            self._telling.say(self._record.problem)
+            self._progress.say(self._record.problem)
         began = time.monotonic() - self._budget_spent(earlier)
         self._session = session = Session(
-            starter=starter,
+            arm_launcher=arm_launcher,
             profile=profile,
-            thresholds=self.campaign.thresholds,
-            progress=self._telling.say,
-            doing=self._telling.note,
+            thresholds=self.session_plan.thresholds,
+            progress=self._progress.say,
+            doing=self._progress.note,
             seed=earlier.seed,
             decided=self._decided,
             open_=self._keep,
@@ -171,15 +176,15 @@ class Suite:
             earlier=tuple(earlier.undecided.values()),
             began=began,
             timed_seconds=earlier.timed_seconds,
-            meter=make_meter(self.campaign.slots, began),
+            meter=make_meter(self.session_plan.slots, began),
             disturbances=list(earlier.disturbances),
         )
-        told = session_document(self.campaign, session.seed, self.changed)
-        store = open_store(self.campaign, facts, earlier)
-        self._journal = Journal(store, session, told, earlier, self.began)
+        told = session_document(self.session_plan, session.seed, self.changed)
+        store = open_store(self.session_plan, facts, earlier)
+        self._results_writer = ResultsWriter(store, session, told, earlier, self.began)
         problem = "" if earlier.session else clock_problem(store.directory)
         if problem:
-            self._telling.say(problem)
+            self._progress.say(problem)
         return session
 
     def _budget_spent(self, earlier: Earlier) -> float:
@@ -192,10 +197,10 @@ class Suite:
         """On all cases of the session; of one that is resumed, those that are not selected now,
         too."""
         decided = [outcome.judgement.verdict for outcome in self.decided]
-        if self._journal is None:
+        if self._results_writer is None:
             return decided
         asked = {comparison.name for comparison in self.selected}
-        others = [word for name, word in self._journal.verdicts.items() if name not in asked]
+        others = [word for name, word in self._results_writer.verdicts.items() if name not in asked]
         return decided + others
 
     # Ending --------------------------------------------------------------------------------
@@ -203,35 +208,44 @@ class Suite:
     @property
     def directory(self) -> Path | None:
         """Of the session's results; None where nothing was decided."""
-        journal = self._journal
-        return journal.directory if journal is not None and journal.verdicts else None
+        results_writer = self._results_writer
+        return (
+            results_writer.directory
+            if results_writer is not None and results_writer.verdicts
+            else None
+        )
 
     def finish(self, exit_status: int) -> int:
         """Write the session's document; the status with which the session ends."""
-        if self._journal is None:
+        if self._results_writer is None:
             return exit_status
         self._add_to_record()
-        return self._journal.end(self._propose(exit_status))
+        return self._results_writer.end(self._propose(exit_status))
 
     def _add_to_record(self) -> None:
         """Write down by how much launches differed, unless something was made to go wrong, or the
         session was resumed: what is left of it then are the cases that vary most."""
         injected = self.options.plant or any(c.is_trial for c in self.selected)
-        if self._session is None or self._journal is None or injected or self.resumed is not None:
+        if (
+            self._session is None
+            or self._results_writer is None
+            or injected
+            or self.resumed is not None
+        ):
             return
         try:
-            self._record.add(self._journal.directory.name, self._session.launch_variances())
+            self._record.add(self._results_writer.directory.name, self._session.launch_variances())
         except OSError as error:
-            self._telling.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
+            self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 
     def _propose(self, exit_status: int) -> int:
         """Write the thresholds that were asked for; the status with which the session ends."""
         path = self.config.option.propose_thresholds
         if path:
-            rounds = self.campaign.profile.sampling.looks[0]
+            rounds = self.session_plan.profile.sampling.looks[0]
             try:
                 self._proposed = propose_into(
-                    Path(path), self.decided, self.campaign.slots, self.machine, rounds
+                    Path(path), self.decided, self.session_plan.slots, self.machine, rounds
                 )
             except UserError as error:
                 self._proposed = f"no thresholds proposed: {error}"
@@ -242,7 +256,7 @@ class Suite:
 
     def lines(self) -> list[str]:
         """The end of the summary: where time and results went."""
-        if self._journal is None or self._session is None:
+        if self._results_writer is None or self._session is None:
             return []
         compared = []
         if self.baseline is not None:
@@ -252,16 +266,16 @@ class Suite:
                 else baseline.changes(self.baseline, self.decided, self._asked)
             )
             compared = baseline.lines(self.baseline.directory, self.new_series, found)
-        elapsed = self._journal.elapsed_seconds
+        elapsed = self._results_writer.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed
-        where = shown(self._journal.directory)
+        where = shown(self._results_writer.directory)
         left = len([c for c in self.selected if c not in self.outcomes])
         return [
             *compared,
             f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks",
             *self._disturbance(),
             f"results: {where}",
-            *self._journal.lines(left),
+            *self._results_writer.lines(left),
             *([self._proposed] if self._proposed else []),
         ]
 
@@ -276,23 +290,23 @@ class Suite:
 
     def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
         """What to type next. node: of a case, as pytest names it."""
-        if self._journal is None or self._session is None:
+        if self._results_writer is None or self._session is None:
             return []
-        directory = shown(self._journal.directory)
-        own = math.ceil(self.campaign.profile.budget_s / 60)
+        directory = shown(self._results_writer.directory)
+        own = math.ceil(self.session_plan.profile.budget_s / 60)
         return next_steps.lines(
             self.decided,
-            self.campaign.profile.sampling.looks,
-            self._journal.elapsed_seconds,
+            self.session_plan.profile.sampling.looks,
+            self._results_writer.elapsed_seconds,
             resumed=lambda minutes: command.resumed(directory, minutes or own),
             alone=lambda comparison: command.alone(node(comparison)),
         )
 
     def close(self) -> None:
         """Close what was opened."""
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
+        if self._results_writer is not None:
+            self._results_writer.close()
+            self._results_writer = None
         if self._session is not None:
-            dispose(self._session.starter)
+            dispose(self._session.arm_launcher)
             self._session = None

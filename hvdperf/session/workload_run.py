@@ -14,11 +14,11 @@ from statistics import median
 from typing import Protocol
 
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
-from hvdperf.judge.judge import Judging
+from hvdperf.judge.judge import Judge
 from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.measure.records import Launch, Round
@@ -29,8 +29,8 @@ from hvdperf.measure.requirements import (
     schedule_of,
     transfers_of,
 )
-from hvdperf.measure.round_runner import Runner, read_weights
-from hvdperf.plan.arms import Arm, BlockKind, Comparison, Profile, Question, Work
+from hvdperf.measure.round_runner import RoundRunner, read_weights
+from hvdperf.plan.arms import Arm, BlockKind, Comparison, LaunchMode, Profile, Question
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
 from hvdperf.verdict import Verdict
 
@@ -55,7 +55,7 @@ class Doing:
 class Shared(Protocol):
     """What the workloads of a session have in common (hvdperf.session.scheduler.Session)."""
 
-    starter: Starter
+    arm_launcher: ArmLauncher
     profile: Profile
     seed: int
     timed_seconds: float
@@ -97,7 +97,7 @@ def _joined(known: Launch, launch: Launch) -> Launch:
     return replace(known, series=[*known.series, *more])
 
 
-class WorkloadRounds:
+class WorkloadRun:
     """The comparisons of one workload and one kind of work, judged from common rounds.
 
     comparisons: all of them; left: those that have not been handed to the session's `decided`.
@@ -110,15 +110,15 @@ class WorkloadRounds:
         self.rows: dict[Comparison, list[Row]] = {}
         self._session, self._rules = session, session.rules
         workload, work = comparisons[0].workload, comparisons[0].question.work
-        self._prefix = workload.model + ("" if work is Work.BLOCKS else f" {work.value}")
+        self._prefix = workload.model + ("" if work is LaunchMode.BLOCKS else f" {work.value}")
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
         # Of every round, whether others disturbed most of what it was for.
         self._disturbed: list[bool] = []
         self._seconds, self._starts = 0.0, 1
         self._round_began = time.monotonic()
-        self._runner = Runner(
-            starter=session.starter,
+        self._runner = RoundRunner(
+            arm_launcher=session.arm_launcher,
             sampling=session.profile.sampling,
             schedule=schedule_of(work, session.profile),
             work=work,
@@ -133,7 +133,7 @@ class WorkloadRounds:
                 if comparison.tolerance is not None
                 for arm in comparison.arms
             ],
-            weights_directory=session.starter.scratch,
+            weights_directory=session.arm_launcher.scratch,
             meter=session.meter,
             progress=self._say,
             doing=self._note,
@@ -143,7 +143,7 @@ class WorkloadRounds:
         self._may_pass_early = self._sampling.early and any(
             takes_turns(comparison, runner.schedule) for comparison in comparisons
         )
-        self._judging = Judging(
+        self._judge = Judge(
             self._rules,
             runner.failures,
             runner.correctness,
@@ -363,7 +363,7 @@ class WorkloadRounds:
     def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:
             return self._earlier[comparison]
-        outcome = self._judging.outcome(comparison, self._rounds, final)
+        outcome = self._judge.outcome(comparison, self._rounds, final)
         if outcome.judgement.verdict is not Verdict.INCONCLUSIVE:
             return outcome
         reason = self._reason_by_others(outcome.judgement.reason)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.judge.attribution import Blame, blamed
-from hvdperf.judge.detection import Noticed, noticed, on_trial
+from hvdperf.judge.detection import Detection, noticed, on_trial
 from hvdperf.judge.time_breakdown import TERMS
 from hvdperf.plan import questions
 from hvdperf.plan.arms import TWIN, Arm, Question
@@ -66,7 +66,7 @@ def test_two_groups_of_one_arm_are_no_trial():
     assert all(questions.against(each) is None for each in TRIED.values())
 
 
-SLOW = Noticed(Verdict.FAIL, Blame("between steps", 1, 0.1))
+SLOW = Detection(Verdict.FAIL, Blame("between steps", 1, 0.1))
 
 
 def test_a_fault_is_to_be_called_and_blamed():
@@ -81,14 +81,14 @@ def test_a_fault_is_to_be_called_and_blamed():
     "blame", [Blame(), Blame("between steps", 0, 0.1), Blame("compute", 1, 0.1)]
 )
 def test_blamed_on_someone_or_something_else_is_not_enough(blame):
-    judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), Noticed(Verdict.FAIL, blame))
+    judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), Detection(Verdict.FAIL, blame))
     assert judged.verdict is Verdict.FAIL
     assert str(blame) in judged.reason
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INVALID])
 def test_called_otherwise_is_not_enough(verdict):
-    judged = on_trial(TRIALS["slow10"], called(verdict, "so"), Noticed(verdict, Blame()))
+    judged = on_trial(TRIALS["slow10"], called(verdict, "so"), Detection(verdict, Blame()))
     assert judged.verdict is Verdict.FAIL
     assert judged.reason == f"planted slow:rank=1,factor=1.10: {verdict.value}, and not FAIL (so)"
 
@@ -97,7 +97,7 @@ def test_called_otherwise_is_not_enough(verdict):
 @pytest.mark.parametrize("trial", ["slow5", "twin"])
 def test_what_is_open_stays_open(trial, verdict):
     open_ = called(verdict, "so")
-    assert on_trial(TRIALS[trial], open_, Noticed(verdict, Blame())) == open_
+    assert on_trial(TRIALS[trial], open_, Detection(verdict, Blame())) == open_
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_what_is_open_stays_open(trial, verdict):
     ],
 )
 def test_an_invalid_launch_is_to_say_what_was_planted(trial, reason, verdict):
-    found = Noticed(Verdict.INVALID, Blame())
+    found = Detection(Verdict.INVALID, Blame())
     assert on_trial(TRIALS[trial], called(Verdict.INVALID, reason), found).verdict is verdict
 
 
 def test_a_round_that_is_not_invalid_was_not_noticed():
-    found = Noticed(Verdict.INCONCLUSIVE, Blame())
+    found = Detection(Verdict.INCONCLUSIVE, Blame())
     sound = called(Verdict.INCONCLUSIVE, "too noisy")
     assert on_trial(TRIALS["skip"], sound, found).verdict is Verdict.FAIL
     none_yet = replace(sound, rounds=0)
@@ -126,7 +126,7 @@ def test_a_round_that_is_not_invalid_was_not_noticed():
 
 def test_nothing_is_to_be_called_nothing():
     nothing = TRIALS[TWIN]
-    assert on_trial(nothing, called(Verdict.PASS), Noticed(Verdict.PASS, Blame())).verdict is (
+    assert on_trial(nothing, called(Verdict.PASS), Detection(Verdict.PASS, Blame())).verdict is (
         Verdict.PASS
     )
     alarm = on_trial(nothing, called(Verdict.FAIL), SLOW)

@@ -11,7 +11,7 @@ import pytest
 
 from hvdperf.launch.agent import LocalAgent
 from hvdperf.launch.agents import AgentsLauncher
-from hvdperf.launch.arm_launcher import Installed, Starter
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.mpirun import MpirunLauncher
@@ -56,7 +56,7 @@ def launcher(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStarter]:
+def make_arm_launcher(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStarter]:
     """Starts arms on two slots of this machine; what is left of them is ended with the test. fork:
     the ranks, as most of a session's are."""
     end = ExitStack()
@@ -66,7 +66,7 @@ def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStart
         fault: Fault | None = None,
         order_deadline_s: float = DEADLINE_S,
         fork: bool = True,
-    ) -> Starter:
+    ) -> ArmLauncher:
         slots = place(local_offers(local_machine(), 2, oversubscribe=True))
         hub = Hub()
         end.callback(hub.close)
@@ -76,7 +76,7 @@ def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStart
             )
         else:
             chosen = AgentsLauncher([LocalAgent(tmp_path / f"agent-{i}") for i in range(2)])
-        starter = Starter(
+        arm_launcher = ArmLauncher(
             # The same twice: a stack may be held against itself.
             stacks=dict.fromkeys(("", AGAINST), Installed(sys.executable, chosen)),
             hub=hub,
@@ -91,15 +91,15 @@ def make_starter(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStart
             fault=fault,
         )
         if fork:
-            end.enter_context(starter.forking(pytest.fail))
-        return starter
+            end.enter_context(arm_launcher.forking(pytest.fail))
+        return arm_launcher
 
     with end:
         yield make
 
 
 @pytest.fixture
-def start(make_starter: MakeStarter) -> Iterator[Callable[..., Group]]:
+def start(make_arm_launcher: MakeStarter) -> Iterator[Callable[..., Group]]:
     """Start one group and wait until it is ready."""
     groups = []
 
@@ -112,7 +112,7 @@ def start(make_starter: MakeStarter) -> Iterator[Callable[..., Group]]:
         timeline: bool = False,
         **more: object,
     ) -> Group:
-        group = make_starter(launcher, **more).start(
+        group = make_arm_launcher(launcher, **more).start(
             arm,
             kinds,
             data_seed=1,

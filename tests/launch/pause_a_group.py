@@ -9,7 +9,7 @@ sys.path.insert(0, str(ROOT))
 
 from hvdperf.launch.agent import LocalAgent  # noqa: E402
 from hvdperf.launch.agents import AgentsLauncher  # noqa: E402
-from hvdperf.launch.arm_launcher import Installed, Starter  # noqa: E402
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed  # noqa: E402
 from hvdperf.launch.hub import Hub  # noqa: E402
 from hvdperf.launch.mpirun import MpirunLauncher  # noqa: E402
 from hvdperf.machine.host import local_machine  # noqa: E402
@@ -24,7 +24,7 @@ chosen = (
     if launcher == "mpirun"
     else AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(2)])
 )
-starter = Starter(
+arm_launcher = ArmLauncher(
     stacks={"": Installed(sys.executable, chosen)},
     hub=Hub(),
     slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
@@ -34,8 +34,8 @@ starter = Starter(
     order_deadline_s=60,
 )
 arm = Arm(Workload("alexnet_s", "cifar10", 67, 8), Strategy.HOROVOD, 2)
-with starter.forking(print):
-    group = starter.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+with arm_launcher.forking(print):
+    group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
     group.wait_ready(60)
     group.pause()
     assert group.server is not None

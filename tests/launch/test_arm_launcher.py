@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.launch.arm_launcher import Installed, Starter
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import LaunchError, Order
 from hvdperf.launch.mpirun import command
@@ -39,7 +39,7 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "3.5")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
     launcher, hub = Recording(), Hub()
-    starter = Starter(
+    arm_launcher = ArmLauncher(
         stacks={"": Installed("python", launcher)},
         hub=hub,
         slots=place([Offer(0, "here", (0,)), Offer(1, "there", (0,))]),
@@ -49,7 +49,7 @@ def test_the_users_settings_reach_the_ranks_of_other_hosts(tmp_path: Path, monke
         order_deadline_s=1.0,
     )
     with pytest.raises(LaunchError):
-        starter.start(
+        arm_launcher.start(
             Arm(WORKLOAD, Strategy.HOROVOD, 2), {BlockKind.FULL}, data_seed=1, share_startup=False
         )
     hub.close()

@@ -37,10 +37,12 @@ HANG_DEADLINE_S = 14.0
 
 @pytest.mark.parametrize("kind", sorted(CAUSES))
 def test_the_failing_rank_is_named_and_nothing_stays(
-    make_starter: MakeStarter, launcher: str, kind: str, tmp_path: Path
+    make_arm_launcher: MakeStarter, launcher: str, kind: str, tmp_path: Path
 ) -> None:
-    starter = make_starter(launcher, Fault(kind, rank=1), order_deadline_s=HANG_DEADLINE_S)
-    group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
+    arm_launcher = make_arm_launcher(
+        launcher, Fault(kind, rank=1), order_deadline_s=HANG_DEADLINE_S
+    )
+    group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     group.wait_ready(DEADLINE_S)
     pids = [rank.pid for rank in group.ranks]
     sockets, shared_files = open_sockets(pids), shared_memory_files(pids)
@@ -56,14 +58,14 @@ def test_the_failing_rank_is_named_and_nothing_stays(
     assert ended(pids)
     assert not [path for path in shared_files if path.exists()]
     assert not sockets & all_sockets()
-    assert not list(starter.scratch.glob("launch-*"))
+    assert not list(arm_launcher.scratch.glob("launch-*"))
 
 
 def test_a_failure_shows_the_end_of_that_ranks_stderr(
-    make_starter: MakeStarter, launcher: str
+    make_arm_launcher: MakeStarter, launcher: str
 ) -> None:
-    starter = make_starter(launcher, Fault("raise", rank=1, phase="trace"))
-    group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
+    arm_launcher = make_arm_launcher(launcher, Fault("raise", rank=1, phase="trace"))
+    group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     with pytest.raises(GroupFailed) as caught:
         group.wait_ready(DEADLINE_S)
     assert caught.value.phase == "trace"
@@ -71,9 +73,9 @@ def test_a_failure_shows_the_end_of_that_ranks_stderr(
     assert all(line.startswith("[rank 1]") for line in caught.value.tail)
 
 
-def test_a_hang_during_start_up_is_named(make_starter: MakeStarter, launcher: str) -> None:
-    starter = make_starter(launcher, Fault("hang", rank=1, phase="build"))
-    group = starter.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
+def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter, launcher: str) -> None:
+    arm_launcher = make_arm_launcher(launcher, Fault("hang", rank=1, phase="build"))
+    group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     with pytest.raises(GroupFailed) as caught:
         # By then the other rank is past its build on a busy machine, too.
         group.wait_ready(25.0)
@@ -108,18 +110,20 @@ def test_a_stopped_group_dies_with_the_session(
     assert ended(pids)
 
 
-def test_a_stranger_cannot_join(make_starter: MakeStarter) -> None:
-    starter = make_starter("mpirun", fork=False)
-    address = starter.hub._server.getsockname()
+def test_a_stranger_cannot_join(make_arm_launcher: MakeStarter) -> None:
+    arm_launcher = make_arm_launcher("mpirun", fork=False)
+    address = arm_launcher.hub._server.getsockname()
     with socket.create_connection(address) as stranger:
         stranger.sendall(b'{"hello": 0, "token": "guessed", "pid": 1, "host": "x", "at": 0}\n')
         stranger.settimeout(5)
-        starter.hub.pump(1.0)
-        starter.hub.pump(1.0)
+        arm_launcher.hub.pump(1.0)
+        arm_launcher.hub.pump(1.0)
         assert stranger.recv(100) == b""
 
 
-def test_a_damaged_record_is_named_with_its_file(make_starter: MakeStarter, tmp_path: Path) -> None:
+def test_a_damaged_record_is_named_with_its_file(
+    make_arm_launcher: MakeStarter, tmp_path: Path
+) -> None:
     data = tmp_path / "imagenet"
     command = [sys.executable, "-m", "models.inputs.imagenet_samples", str(data)]
     subprocess.run([*command, "--shards", "2", "--per-shard", "8"], cwd=ROOT, check=True)
@@ -127,10 +131,10 @@ def test_a_damaged_record_is_named_with_its_file(make_starter: MakeStarter, tmp_
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 0xFF
     victim.write_bytes(content)
-    starter = make_starter("mpirun")
-    starter.data = {"imagenet": DataSource("imagenet", str(data), 1001)}
+    arm_launcher = make_arm_launcher("mpirun")
+    arm_launcher.data = {"imagenet": DataSource("imagenet", str(data), 1001)}
     workload = replace(WORKLOAD, dataset="imagenet")
-    group = starter.start(horovod(2, workload), [BlockKind.FULL], 1, share_startup=False)
+    group = arm_launcher.start(horovod(2, workload), [BlockKind.FULL], 1, share_startup=False)
     try:
         # Two batches are made ahead of the first step: a shard has no more.
         with pytest.raises(GroupFailed) as failed:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.leftovers import ended, launched
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group, GroupFailed
 from tests.support.groups import MakeStarter, horovod
 
@@ -52,14 +52,14 @@ def tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
     return write
 
 
-def start(starter: Starter) -> Group:
-    return starter.start(horovod(2), (), data_seed=1, share_startup=False)
+def start(arm_launcher: ArmLauncher) -> Group:
+    return arm_launcher.start(horovod(2), (), data_seed=1, share_startup=False)
 
 
-def start_importing(starter: Starter) -> Group:
+def start_importing(arm_launcher: ArmLauncher) -> Group:
     """Wait until both ranks are in their import phase."""
-    group = start(starter)
-    assert starter.hub.pump_until(
+    group = start(arm_launcher)
+    assert arm_launcher.hub.pump_until(
         lambda: [rank.phase for rank in group.ranks] == ["import"] * 2, time.monotonic() + SOON
     )
     return group
@@ -71,9 +71,11 @@ def failure_of(group: Group, deadline_s: float = SOON) -> GroupFailed:
     return failed.value
 
 
-def processes(starter: Starter, name: str = "hvd-") -> dict[int, str]:
+def processes(arm_launcher: ArmLauncher, name: str = "hvd-") -> dict[int, str]:
     """Those that the starter's launches consist of, with their names."""
-    return {pid: its for pid, its in launched([starter.hub.port]).items() if its.startswith(name)}
+    return {
+        pid: its for pid, its in launched([arm_launcher.hub.port]).items() if its.startswith(name)
+    }
 
 
 def parent_of(pid: int) -> int:
@@ -81,35 +83,35 @@ def parent_of(pid: int) -> int:
 
 
 def test_every_process_says_what_it_is_and_ends_with_its_launch(
-    make_starter: MakeStarter, launcher: str, tensorflow: Import
+    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import
 ) -> None:
     tensorflow(HANGS_IN_RANKS)
-    starter = make_starter(launcher)
-    first, second = start_importing(starter), start_importing(starter)
-    names = sorted(processes(starter).values())
+    arm_launcher = make_arm_launcher(launcher)
+    first, second = start_importing(arm_launcher), start_importing(arm_launcher)
+    names = sorted(processes(arm_launcher).values())
     assert names == ["hvd-rank-0"] * 2 + ["hvd-rank-1"] * 2 + ["hvd-server"] + ["hvd-stub"] * 4
-    (server,) = processes(starter, "hvd-server")
-    ranks = processes(starter, "hvd-rank")
+    (server,) = processes(arm_launcher, "hvd-server")
+    ranks = processes(arm_launcher, "hvd-rank")
     assert {parent_of(rank) for rank in ranks} == {server}
     assert {os.getsid(rank) for rank in ranks} == set(ranks)
     assert sorted(rank.pid for group in (first, second) for rank in group.ranks) == sorted(ranks)
     first.end()
     assert ended([rank.pid for rank in first.ranks])
-    assert len(processes(starter, "hvd-rank")) == 2, "the other launch goes on"
+    assert len(processes(arm_launcher, "hvd-rank")) == 2, "the other launch goes on"
     second.end()
     assert ended([rank.pid for rank in second.ranks])
-    assert list(processes(starter).values()) == ["hvd-server"]
+    assert list(processes(arm_launcher).values()) == ["hvd-server"]
 
 
 @pytest.mark.parametrize("victim", ["hvd-server", "hvd-stub", "hvd-rank-1"])
 def test_whichever_process_is_killed_the_launch_ends_and_is_explained(
-    make_starter: MakeStarter, launcher: str, tensorflow: Import, victim: str
+    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import, victim: str
 ) -> None:
     tensorflow(HANGS_IN_RANKS)
-    starter = make_starter(launcher)
-    group = start_importing(starter)
-    everything = processes(starter)
-    (killed, *_) = processes(starter, victim)
+    arm_launcher = make_arm_launcher(launcher)
+    group = start_importing(arm_launcher)
+    everything = processes(arm_launcher)
+    (killed, *_) = processes(arm_launcher, victim)
     os.kill(killed, signal.SIGKILL)
     failure = failure_of(group)
     assert failure.phase == "import"
@@ -123,21 +125,21 @@ def test_whichever_process_is_killed_the_launch_ends_and_is_explained(
     left = [pid for pid, name in everything.items() if name != "hvd-server" or pid == killed]
     assert ended(left)
     # The next launch of the round starts all the same.
-    start_importing(starter).end()
+    start_importing(arm_launcher).end()
 
 
 @pytest.mark.parametrize("victim", ["hvd-server", "hvd-stub", "hvd-rank-1"])
 def test_whichever_process_is_stopped_nothing_of_the_launch_stays(
-    make_starter: MakeStarter, launcher: str, tensorflow: Import, victim: str
+    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import, victim: str
 ) -> None:
     tensorflow(HANGS_IN_RANKS)
-    starter = make_starter(launcher)
-    group = start_importing(starter)
-    of_launch = [pid for pid, name in processes(starter).items() if name != "hvd-server"]
-    for pid in processes(starter, victim):
+    arm_launcher = make_arm_launcher(launcher)
+    group = start_importing(arm_launcher)
+    of_launch = [pid for pid, name in processes(arm_launcher).items() if name != "hvd-server"]
+    for pid in processes(arm_launcher, victim):
         os.kill(pid, signal.SIGSTOP)
     if victim == "hvd-server":
-        failure = failure_of(start(starter), deadline_s=2.0)
+        failure = failure_of(start(arm_launcher), deadline_s=2.0)
         assert failure.rank == 0
         assert "it never connected (hvd-server, which forks ranks, is stopped)" in failure.cause
     group.end()
@@ -145,10 +147,10 @@ def test_whichever_process_is_stopped_nothing_of_the_launch_stays(
 
 
 def test_an_import_that_hangs_is_named_with_its_place(
-    make_starter: MakeStarter, launcher: str, tensorflow: Import
+    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import
 ) -> None:
     tensorflow("import time\ntime.sleep(600)")
-    failure = failure_of(start(make_starter(launcher)), deadline_s=4.0)
+    failure = failure_of(start(make_arm_launcher(launcher)), deadline_s=4.0)
     assert (failure.rank, failure.phase) == (0, "import")
     assert "hvd-server, which forks ranks, still imports TensorFlow and Horovod" in failure.cause
     assert "raise startup_deadline_s" in failure.cause
@@ -163,12 +165,12 @@ def test_an_import_that_hangs_is_named_with_its_place(
     ],
 )
 def test_an_import_that_fails_is_that_of_the_rank(
-    make_starter: MakeStarter, launcher: str, tensorflow: Import, code: str, cause: str
+    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import, code: str, cause: str
 ) -> None:
     tensorflow(code)
-    starter, told = make_starter(launcher, fork=False), list[str]()
-    with starter.forking(told.append):
-        failure = failure_of(start(starter))
+    arm_launcher, told = make_arm_launcher(launcher, fork=False), list[str]()
+    with arm_launcher.forking(told.append):
+        failure = failure_of(start(arm_launcher))
     assert failure.rank is not None
     assert failure.phase == "import"
     assert cause in failure.cause
@@ -178,14 +180,14 @@ def test_an_import_that_fails_is_that_of_the_rank(
 
 
 def test_a_process_with_several_threads_is_not_forked(
-    make_starter: MakeStarter, launcher: str, tensorflow: Import
+    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import
 ) -> None:
     tensorflow(STARTS_A_THREAD + HANGS_IN_RANKS)
-    starter, told = make_starter(launcher, fork=False), list[str]()
-    with starter.forking(told.append):
-        group = start_importing(starter)
-        (server,) = processes(starter, "hvd-server")
-        assert server not in map(parent_of, processes(starter, "hvd-rank"))
+    arm_launcher, told = make_arm_launcher(launcher, fork=False), list[str]()
+    with arm_launcher.forking(told.append):
+        group = start_importing(arm_launcher)
+        (server,) = processes(arm_launcher, "hvd-server")
+        assert server not in map(parent_of, processes(arm_launcher, "hvd-rank"))
         group.end()
     assert len(told) == 1
     assert "these threads run after the import: " in told[0]

@@ -12,7 +12,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.launch import resources
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.resources import ADDRESS_VARIABLE, make_starter, reachable_address
+from hvdperf.launch.resources import ADDRESS_VARIABLE, make_arm_launcher, reachable_address
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Sampling
 from hvdperf.worker.protocol import address_towards
@@ -60,9 +60,9 @@ def test_the_environment_knows_better(routes, monkeypatch):
 def test_none_but_loopback_is_one_line_before_a_directory_is_made(routes, known, monkeypatch):
     routes.update(known)
     monkeypatch.setattr("tempfile.mkdtemp", lambda prefix: pytest.fail("made"))
-    campaign: Any = SimpleNamespace(slots=SLOTS)
+    session_plan: Any = SimpleNamespace(slots=SLOTS)
     with pytest.raises(UserError) as refused:
-        make_starter(campaign, {}, None)
+        make_arm_launcher(session_plan, {}, None)
     assert "near can reach first: set HVDPERF_ADDRESS to one, or give" in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -85,8 +85,12 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(resources, "Hub", Opened)
     monkeypatch.setattr(resources, "make_launcher", fail)
-    campaign: Any = SimpleNamespace(slots=SLOTS[:1], profile=SimpleNamespace(sampling=Sampling()))
+    session_plan: Any = SimpleNamespace(
+        slots=SLOTS[:1], profile=SimpleNamespace(sampling=Sampling())
+    )
     with pytest.raises(ConnectionError):
-        make_starter(campaign, {"": cast(Any, SimpleNamespace(interpreter="python"))}, None)
+        make_arm_launcher(
+            session_plan, {"": cast(Any, SimpleNamespace(interpreter="python"))}, None
+        )
     assert list(tmp_path.iterdir()) == []
     assert [hub._server.fileno() for hub in opened] == [-1]

@@ -11,8 +11,8 @@ from hvdperf.judge import validity
 from hvdperf.judge.observations import observation
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.judge.time_breakdown import TERMS, ledger
-from hvdperf.measure.round_runner import Runner
-from hvdperf.plan.arms import BlockKind, Runs, Sampling, Schedule, Work
+from hvdperf.measure.round_runner import RoundRunner
+from hvdperf.plan.arms import BlockKind, LaunchMode, Runs, Sampling, Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.questions import wall_time
 from tests.support.groups import WORKLOAD, MakeStarter
@@ -24,12 +24,12 @@ STEPS = 60
 
 
 @pytest.fixture
-def runner(make_starter: MakeStarter, launcher: str, tmp_path: Path):
+def runner(make_arm_launcher: MakeStarter, launcher: str, tmp_path: Path):
     """Rounds of a short run; fault: what is planted."""
 
-    def make(fault: Fault | None = None) -> Runner:
-        return Runner(
-            starter=make_starter(launcher, fault, fork=False),
+    def make(fault: Fault | None = None) -> RoundRunner:
+        return RoundRunner(
+            arm_launcher=make_arm_launcher(launcher, fault, fork=False),
             sampling=Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
             schedule=Schedule.FRESH,
             kinds={arm: {BlockKind.FULL} for arm in WEAK.arms},
@@ -37,7 +37,7 @@ def runner(make_starter: MakeStarter, launcher: str, tmp_path: Path):
             weights_directory=tmp_path,
             progress=lambda text: None,
             order=random.Random(1),
-            work=Work.LEDGER,
+            work=LaunchMode.LEDGER,
             runs=Runs(ledger_steps=STEPS, ablation_turns=2),
         )
 

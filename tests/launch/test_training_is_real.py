@@ -116,7 +116,7 @@ def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(start: Start)
     ("workload", "share_startup"), [(WORKLOAD, False), (WORKLOAD, True), (DCGAN, True)]
 )
 def test_replicas_that_begin_otherwise_are_given_the_state_of_rank_0(
-    make_starter: MakeStarter,
+    make_arm_launcher: MakeStarter,
     monkeypatch: pytest.MonkeyPatch,
     workload: Workload,
     share_startup: bool,
@@ -128,8 +128,10 @@ def test_replicas_that_begin_otherwise_are_given_the_state_of_rank_0(
         return Group(arm, launcher, hub, order, seeded, *others)
 
     monkeypatch.setattr("hvdperf.launch.arm_launcher.Group", of_other_seeds)
-    starter = make_starter("mpirun")
-    group = starter.start(horovod(2, workload), {BlockKind.FULL}, 1, share_startup=share_startup)
+    arm_launcher = make_arm_launcher("mpirun")
+    group = arm_launcher.start(
+        horovod(2, workload), {BlockKind.FULL}, 1, share_startup=share_startup
+    )
     try:
         group.wait_ready(DEADLINE_S)
         first, second = group.ask("evidence", DEADLINE_S)

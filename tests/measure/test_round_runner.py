@@ -26,9 +26,9 @@ from hvdperf.measure.round_runner import (
     WARM_UP_BLOCKS_MAX,
     WARM_UP_REPEATS,
     WARM_UP_STEPS,
-    Runner,
+    RoundRunner,
 )
-from hvdperf.plan.arms import Arm, BlockKind, Runs, Sampling, Schedule, Side, Strategy, Work
+from hvdperf.plan.arms import Arm, BlockKind, LaunchMode, Runs, Sampling, Schedule, Side, Strategy
 from hvdperf.plan.collectives import Collective, Transfer
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import (
@@ -184,8 +184,8 @@ class FakeMeter:
         return Disturbance(0.0, total(usages), 0.0, 1.0)
 
 
-def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
-    starter: Any = SimpleNamespace(
+def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> RoundRunner:
+    arm_launcher: Any = SimpleNamespace(
         start=stage.start,
         forking=stage.forking,
         cores=stage.cores,
@@ -194,7 +194,7 @@ def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
     )
     given: dict[str, Any] = {
-        "starter": starter,
+        "starter": arm_launcher,
         "sampling": Sampling(),
         "schedule": Schedule.ALTERNATE,
         "kinds": {arm: {FULL} for arm in ARMS},
@@ -205,7 +205,7 @@ def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> Runner:
         "turns": 3,
         **changes,
     }
-    return Runner(**given)
+    return RoundRunner(**given)
 
 
 @pytest.fixture
@@ -309,10 +309,10 @@ def test_arms_that_leave_a_core_idle_start_together():
         assert abs(steps.index(both[0]) - steps.index(both[1])) == 1
 
 
-@pytest.mark.parametrize("work", Work)
+@pytest.mark.parametrize("work", LaunchMode)
 def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
     make_runner(stage, work=work).run(0, [HOROVOD_2])
-    assert set(stage.forked) == {work not in (Work.STARTUP, Work.LEDGER)}
+    assert set(stage.forked) == {work not in (LaunchMode.STARTUP, LaunchMode.LEDGER)}
     assert not stage.forks, "a server does not outlive its round"
 
 
@@ -375,7 +375,7 @@ def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
         return group
 
     runner = make_runner(stage, schedule=Schedule.FRESH)
-    runner.starter.start = watched  # type: ignore[method-assign, assignment]
+    runner.arm_launcher.start = watched  # type: ignore[method-assign, assignment]
     measured = runner.run(0, ARMS)
     assert alive_at_start == [0, 0, 0]
     assert not any(details["share_startup"] for _, details in stage.of("start"))
@@ -472,7 +472,7 @@ def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, de
 
 def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stage):
     stage.run_seconds, stage.step_seconds = 900.0, {HOROVOD_2: 8.0}
-    make_runner(stage, work=Work.LEDGER, runs=Runs(ledger_steps=100)).run(0, [HOROVOD_2])
+    make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ledger_steps=100)).run(0, [HOROVOD_2])
     first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
     assert first == ("block", 10, pytest.approx(3 * 10 * 9))
     assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
@@ -560,7 +560,7 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
 
 
 def test_a_start_up_is_measured_without_training(stage):
-    runner = make_runner(stage, schedule=Schedule.FRESH, work=Work.STARTUP)
+    runner = make_runner(stage, schedule=Schedule.FRESH, work=LaunchMode.STARTUP)
     measured = runner.run(0, ARMS)
     assert stage.of("block") == []
     assert len(stage.of("evidence")) == len(stage.of("close")) == 3
@@ -569,7 +569,7 @@ def test_a_start_up_is_measured_without_training(stage):
 
 
 def test_what_is_only_traced_starts_no_further(stage):
-    runner = make_runner(stage, work=Work.STARTUP, last_phase=Phase.TRACE)
+    runner = make_runner(stage, work=LaunchMode.STARTUP, last_phase=Phase.TRACE)
     runner.run(0, [HOROVOD_1])
     assert [details["last_phase"] for _, details in stage.of("start")] == [Phase.TRACE]
 
@@ -577,9 +577,9 @@ def test_what_is_only_traced_starts_no_further(stage):
 @pytest.mark.parametrize(
     ("work", "length"),
     [
-        (Work.EPOCHS, {"steps": 390, "validate": True}),
-        (Work.TIME, {"seconds": 7.0, "validate": False}),
-        (Work.ENDURANCE, {"steps": 1200, "validate": False}),
+        (LaunchMode.EPOCHS, {"steps": 390, "validate": True}),
+        (LaunchMode.TIME, {"seconds": 7.0, "validate": False}),
+        (LaunchMode.ENDURANCE, {"steps": 1200, "validate": False}),
     ],
 )
 def test_a_run_is_as_long_as_its_work_says(stage, work, length):
@@ -592,19 +592,19 @@ def test_a_run_is_as_long_as_its_work_says(stage, work, length):
 
 def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
     single = replace(HOROVOD_1, strategy=Strategy.SINGLE, passes=2)
-    runner = make_runner(stage, work=Work.EPOCHS, runs=Runs(epochs=10, steps_max=100))
+    runner = make_runner(stage, work=LaunchMode.EPOCHS, runs=Runs(epochs=10, steps_max=100))
     runner.kinds = {arm: {FULL} for arm in (HOROVOD_2, single)}
     runner.run(0, [HOROVOD_2, single])
     steps = {arm: details["steps"] for arm, details in stage.of("run")}
     assert steps == {HOROVOD_2: 100, single: 200}
     assert all(details["common_order"] for _, details in stage.of("start"))
     stage.log.clear()
-    make_runner(stage, work=Work.TIME).run(0, [HOROVOD_2])
+    make_runner(stage, work=LaunchMode.TIME).run(0, [HOROVOD_2])
     assert not any(details["common_order"] for _, details in stage.of("start"))
 
 
 def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
-    runner = make_runner(stage, work=Work.LEDGER, runs=Runs(ablation_turns=3))
+    runner = make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ablation_turns=3))
     launch = runner.run(0, [HOROVOD_2]).launches[HOROVOD_2]
     kinds = {FULL, BlockKind.LOCAL, BlockKind.COMPUTE}
     assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
@@ -617,7 +617,7 @@ def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):
-    runner = make_runner(stage, work=Work.EPOCHS)
+    runner = make_runner(stage, work=LaunchMode.EPOCHS)
     for number in range(3):
         runner.run(number, [HOROVOD_1, HOROVOD_2])
     seeds = {arm: [d["seed"] for a, d in stage.of("start") if a == arm] for arm in ARMS[:2]}
@@ -638,10 +638,10 @@ def test_every_round_of_runs_begins_with_other_weights(stage):
 SMALL, LARGE = Transfer(Collective.ALLREDUCE, (64,)), Transfer(Collective.BROADCAST, (4096,))
 
 
-def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> Runner:
+def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> RoundRunner:
     return make_runner(
         stage,
-        work=Work.COLLECTIVES,
+        work=LaunchMode.COLLECTIVES,
         kinds={HOROVOD_2: set(), BARE_2: set()},
         transfers={HOROVOD_2: transfers, BARE_2: transfers},
         **changes,
@@ -688,7 +688,7 @@ def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
             group.ranks = [SimpleNamespace(facts={"gradient_bytes": 4321})] * 2
         return group
 
-    runner.starter.start = built  # type: ignore[method-assign, assignment]
+    runner.arm_launcher.start = built  # type: ignore[method-assign, assignment]
     runner.run(0, [HOROVOD_2, BARE_2])
     asked = {arm: details["tensor_bytes"] for arm, details in stage.of("collective")}
     assert asked == {HOROVOD_2: [], BARE_2: [4321]}

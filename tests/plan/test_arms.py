@@ -2,7 +2,15 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.arms import Arm, BlockKind, Question, Side, Strategy, Work, default_world_sizes
+from hvdperf.plan.arms import (
+    Arm,
+    BlockKind,
+    LaunchMode,
+    Question,
+    Side,
+    Strategy,
+    default_world_sizes,
+)
 from hvdperf.plan.exchanges import EXCHANGES
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.questions import (
@@ -92,20 +100,22 @@ def test_a_training_to_the_end_is_held_against_both_others():
 
 
 def test_every_question_has_its_work():
-    asked = {question: question.work for question in Question if question.work is not Work.BLOCKS}
+    asked = {
+        question: question.work for question in Question if question.work is not LaunchMode.BLOCKS
+    }
     assert asked == {
-        Question.CONVERGENCE_LOSS: Work.EPOCHS,
-        Question.CONVERGENCE_ACCURACY: Work.EPOCHS,
-        Question.FIXED_TIME: Work.TIME,
-        Question.MEMORY: Work.ENDURANCE,
-        Question.WALL_WEAK: Work.LEDGER,
-        Question.WALL_STRONG: Work.LEDGER,
-        Question.FRAMEWORK_TAX: Work.COLLECTIVES,
-        Question.BOUND: Work.COLLECTIVES,
-        Question.STARTUP_INIT: Work.STARTUP,
-        Question.STARTUP_TRACE: Work.STARTUP,
-        Question.STARTUP_FIRST_STEP: Work.STARTUP,
-        Question.STARTUP_BROADCAST: Work.STARTUP,
+        Question.CONVERGENCE_LOSS: LaunchMode.EPOCHS,
+        Question.CONVERGENCE_ACCURACY: LaunchMode.EPOCHS,
+        Question.FIXED_TIME: LaunchMode.TIME,
+        Question.MEMORY: LaunchMode.ENDURANCE,
+        Question.WALL_WEAK: LaunchMode.LEDGER,
+        Question.WALL_STRONG: LaunchMode.LEDGER,
+        Question.FRAMEWORK_TAX: LaunchMode.COLLECTIVES,
+        Question.BOUND: LaunchMode.COLLECTIVES,
+        Question.STARTUP_INIT: LaunchMode.STARTUP,
+        Question.STARTUP_TRACE: LaunchMode.STARTUP,
+        Question.STARTUP_FIRST_STEP: LaunchMode.STARTUP,
+        Question.STARTUP_BROADCAST: LaunchMode.STARTUP,
     }
 
 

@@ -35,7 +35,7 @@ from hvdperf.plan.questions import (
     trials,
     weak_scaling,
 )
-from hvdperf.plan.session_plan import Campaign, plan_campaign
+from hvdperf.plan.session_plan import SessionPlan, plan_session
 from models import inputs
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
@@ -46,11 +46,11 @@ GPU = Gpu("GPU-0", "NVIDIA V100")
 BASE = Options(dataset="synthetic", models="resnet_50_s")
 
 
-def campaign(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> Campaign:
+def session_plan(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> SessionPlan:
     offers = [
         Offer(rank, f"host{rank * hosts // slots}", tuple(range(cores))) for rank in range(slots)
     ]
-    return plan_campaign(replace(BASE, **changes), MACHINE, offers)
+    return plan_session(replace(BASE, **changes), MACHINE, offers)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def campaign(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any) -> 
 )
 def test_bad_input_is_one_line(changes, said):
     with pytest.raises(UserError) as refused:
-        campaign(**changes)
+        session_plan(**changes)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -100,18 +100,18 @@ def test_data_that_is_cut_short_is_named(tmp_path):
     (cut,) = tmp_path.rglob("data_batch_3.bin")
     cut.write_bytes(cut.read_bytes()[:-1])
     with pytest.raises(UserError, match=r"data_batch_3\.bin"):
-        campaign(dataset="cifar10", data_dir=str(tmp_path))
+        session_plan(dataset="cifar10", data_dir=str(tmp_path))
 
 
 def test_ranks_that_the_training_data_is_too_small_for_are_refused(tmp_path):
     write_cifar(tmp_path / "images", "cifar10", Layout.BINARY, records_per_file=2, seed=1)
     write_tokens(tmp_path / "words", sentences=20, words=50)
-    images = partial(campaign, slots=16, dataset="cifar10", data_dir=str(tmp_path / "images"))
+    images = partial(session_plan, slots=16, dataset="cifar10", data_dir=str(tmp_path / "images"))
     said = f"--data-dir: {tmp_path / 'images'}: 10 training samples cannot be shared by 16 ranks"
     with pytest.raises(UserError, match=said):
         images()
     assert images(world_sizes="1,10").world_sizes == (1, 10)
-    words = partial(campaign, dataset="ptb", data_dir=str(tmp_path / "words"), models="lstm_s")
+    words = partial(session_plan, dataset="ptb", data_dir=str(tmp_path / "words"), models="lstm_s")
     assert words(slots=4).world_sizes == (1, 2, 4)
     with pytest.raises(UserError, match="training samples cannot be shared by 64 ranks"):
         words(slots=64)
@@ -121,55 +121,55 @@ def test_text_without_a_sequence_is_refused(tmp_path):
     for split in ("train", "valid", "test"):
         (tmp_path / f"ptb.{split}.txt").write_text("nothing but a few words\n")
     with pytest.raises(UserError, match=r"--data-dir: .*ptb\.train\.txt: 6 tokens are too few"):
-        campaign(dataset="ptb", data_dir=str(tmp_path), models="lstm_s")
+        session_plan(dataset="ptb", data_dir=str(tmp_path), models="lstm_s")
 
 
 def test_data_is_found_where_it_is(tmp_path):
     write_cifar(tmp_path, "cifar100", Layout.BINARY, records_per_file=5, seed=1)
-    (data,) = campaign(dataset="cifar100", data_dir=str(tmp_path)).data.values()
+    (data,) = session_plan(dataset="cifar100", data_dir=str(tmp_path)).data.values()
     assert (data.dataset, data.directory, data.classes) == ("cifar100", str(tmp_path), 100)
 
 
 def test_synthetic_input_needs_no_data():
-    assert campaign().data["synthetic"].directory == ""
+    assert session_plan().data["synthetic"].directory == ""
 
 
 # What is measured ------------------------------------------------------------------------------
 
 
 def test_world_sizes_are_powers_of_two_up_to_the_slots():
-    assert campaign(slots=3).world_sizes == (1, 2, 3)
-    assert campaign(slots=4, world_sizes="1,3").world_sizes == (1, 3)
+    assert session_plan(slots=3).world_sizes == (1, 2, 3)
+    assert session_plan(slots=4, world_sizes="1,3").world_sizes == (1, 3)
 
 
 def test_images_have_the_networks_size_unless_told():
-    assert campaign().workloads[0].input_size == 32
-    assert campaign(image_size=64).workloads[0].input_size == 64
+    assert session_plan().workloads[0].input_size == 32
+    assert session_plan(image_size=64).workloads[0].input_size == 64
 
 
 def test_a_fault_is_planted():
-    assert campaign(plant="slow:rank=1,factor=2").fault == Fault("slow", 1, factor=2.0)
-    assert campaign().fault is None
+    assert session_plan(plant="slow:rank=1,factor=2").fault == Fault("slow", 1, factor=2.0)
+    assert session_plan().fault is None
 
 
-def sizes(planned: Campaign, ask: Any, smallest: int = 1) -> list[int]:
+def sizes(planned: SessionPlan, ask: Any, smallest: int = 1) -> list[int]:
     return [comparison.world_size for comparison in planned.comparisons(ask, smallest)]
 
 
 def test_a_question_is_asked_of_every_workload_at_every_size():
-    planned = campaign(models="vgg_16_s,resnet_50_s", world_sizes="1,2,4")
+    planned = session_plan(models="vgg_16_s,resnet_50_s", world_sizes="1,2,4")
     asked = [(c.workload.model, c.world_size) for c in planned.comparisons(weak_scaling, 2)]
     assert asked == [("vgg_16_s", 2), ("vgg_16_s", 4), ("resnet_50_s", 2), ("resnet_50_s", 4)]
 
 
 def test_strong_scaling_leaves_every_replica_a_sample():
-    planned = campaign(batch_size=2)
+    planned = session_plan(batch_size=2)
     assert sizes(planned, strong_scaling) == [1, 2]
     assert sizes(planned, weak_scaling) == [1, 2, 4]
 
 
 def test_parity_begins_where_the_profile_says():
-    planned = campaign()
+    planned = session_plan()
     late = replace(planned, profile=replace(planned.profile, parity_from=2))
     assert sizes(late, parity) == [2, 4]
     assert sizes(late, communication) == [1, 2, 4]
@@ -177,53 +177,53 @@ def test_parity_begins_where_the_profile_says():
 
 def test_two_stacks_are_compared_on_a_single_replica_too():
     def asked(**options):
-        planned = campaign(**options)
+        planned = session_plan(**options)
         return [c.world_size for c in planned.comparisons(weak_scaling, 2, against_from=1)]
 
     assert asked() == [2, 4]
     assert asked(against="python") == [1, 2, 4]
 
 
-def variants(planned: Campaign, size: int) -> set[str]:
+def variants(planned: SessionPlan, size: int) -> set[str]:
     asked = planned.comparisons(exchanges, smallest=2)
     return {comparison.variant for comparison in asked if comparison.world_size == size}
 
 
 def test_exchanges_are_asked_for_where_horovod_and_the_network_have_them():
     common = {"fp16", "group", "passes", "nofuse", "cycle"}
-    nightly = partial(campaign, profile="nightly")
+    nightly = partial(session_plan, profile="nightly")
     assert variants(nightly(world_sizes="2,3"), 2) == common | {"adasum"}
     assert variants(nightly(world_sizes="2,3"), 3) == common
     assert variants(nightly(launcher="agents"), 2) == common
     assert variants(nightly(models="lstm_s"), 2) == common | {"adasum", "dense"}
-    assert variants(campaign(), 2) == set(), "the default profile does not ask"
+    assert variants(session_plan(), 2) == set(), "the default profile does not ask"
 
 
 def test_the_tax_is_asked_at_one_replica_only():
-    (asked,) = campaign(profile="nightly").comparisons(tax, smallest=1, largest=1)
+    (asked,) = session_plan(profile="nightly").comparisons(tax, smallest=1, largest=1)
     assert asked.world_size == 1
 
 
 def test_language_models_train_on_words_beside_images_for_the_others(tmp_path):
     write_tokens(tmp_path)
-    planned = campaign(dataset="cifar10", models="alexnet_s,lstm_s", data_dir=f"ptb={tmp_path}")
+    planned = session_plan(dataset="cifar10", models="alexnet_s,lstm_s", data_dir=f"ptb={tmp_path}")
     assert [workload.dataset for workload in planned.workloads] == ["cifar10", "ptb"]
     assert planned.data["ptb"].directory == str(tmp_path)
     assert [workload.input_size for workload in planned.workloads] == [67, 20]
 
 
 def test_image_size_is_meant_for_images():
-    planned = campaign(models="vgg_16_s,lstm_s", image_size=64)
+    planned = session_plan(models="vgg_16_s,lstm_s", image_size=64)
     assert [workload.input_size for workload in planned.workloads] == [64, 20]
-    planned = campaign(models="vgg_16_s,lstm_s,dcgan_s", image_size=32)
+    planned = session_plan(models="vgg_16_s,lstm_s,dcgan_s", image_size=32)
     assert [workload.input_size for workload in planned.workloads] == [32, 20, 64]
 
 
 def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wants_it():
-    def asked(planned: Campaign) -> set[str]:
+    def asked(planned: SessionPlan) -> set[str]:
         return {comparison.variant for comparison in planned.comparisons(recipes, smallest=2)}
 
-    nightly = partial(campaign, profile="nightly", world_sizes="2")
+    nightly = partial(session_plan, profile="nightly", world_sizes="2")
     assert asked(nightly()) == {"bf16", "rate"}
     assert asked(nightly(precision="mixed_float16")) == {"bf16", "rate"}
     assert asked(replace(nightly(), machine=replace(MACHINE, gpus=(GPU,)))) == {
@@ -234,13 +234,13 @@ def test_half_precision_is_asked_where_the_machine_is_fast_at_it_or_the_user_wan
 
 
 def test_precision_is_of_every_workload():
-    (workload,) = campaign(precision="mixed_bfloat16").workloads
+    (workload,) = session_plan(precision="mixed_bfloat16").workloads
     assert workload.precision == "mixed_bfloat16"
 
 
 def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
     write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=5, seed=1)
-    nightly = partial(campaign, profile="nightly", world_sizes="2")
+    nightly = partial(session_plan, profile="nightly", world_sizes="2")
     real = nightly(dataset="cifar10", data_dir=str(tmp_path), models="resnet_50_s,dcgan_s")
     models = {comparison.workload.model for comparison in real.comparisons(fixed_epochs, 2)}
     assert models == {"resnet_50_s"}, "nobody can say how good a generator is"
@@ -255,7 +255,7 @@ def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
 )
 def test_convergence_is_asked_where_every_rank_has_something_to_validate(tmp_path, held_out, asked):
     write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=5, seed=1)
-    planned = campaign(profile="nightly", dataset="cifar10", data_dir=str(tmp_path))
+    planned = session_plan(profile="nightly", dataset="cifar10", data_dir=str(tmp_path))
     assert planned.extents == {("cifar10", 32): inputs.Extent(train=25, validation=5)}
     planned = replace(planned, extents={("cifar10", 32): inputs.Extent(25, held_out)})
     assert list(dict.fromkeys(sizes(planned, fixed_epochs, 2))) == asked
@@ -264,7 +264,7 @@ def test_convergence_is_asked_where_every_rank_has_something_to_validate(tmp_pat
 
 
 def test_a_fixed_time_needs_no_data():
-    assert sizes(campaign(profile="nightly"), fixed_time, 2) == [2, 4]
+    assert sizes(session_plan(profile="nightly"), fixed_time, 2) == [2, 4]
 
 
 def test_what_is_planted_is_asked_where_the_profile_names_it():
@@ -272,24 +272,26 @@ def test_what_is_planted_is_asked_where_the_profile_names_it():
         asked = planned.comparisons(trials, 1, **options)
         return [(c.variant, c.workload.model, c.world_size) for c in asked]
 
-    assert planted(campaign()) == []
-    shown = planted(campaign(), anyway=True)
+    assert planted(session_plan()) == []
+    shown = planted(session_plan(), anyway=True)
     assert {name for name, _, _ in shown} == set(TRIALS) - {"data"}, "made-up data has no other"
-    assert {model for _, model, _ in shown} == {campaign().workloads[0].model}, "one says it all"
-    with_files = campaign(profile="trust", dataset="cifar10", models="resnet_50_s")
+    assert {model for _, model, _ in shown} == {session_plan().workloads[0].model}, (
+        "one says it all"
+    )
+    with_files = session_plan(profile="trust", dataset="cifar10", models="resnet_50_s")
     assert ("data", "resnet_50_s", 2) in planted(with_files)
-    trust = planted(campaign(profile="trust", models=""), anyway=True)
+    trust = planted(session_plan(profile="trust", models=""), anyway=True)
     assert ("nofuse", "resnet_50_s", 2) in trust
     assert ("twin", "vgg_16_s", 1) in trust
     assert ("nofuse", "vgg_16_s", 2) not in trust
-    of_one = planted(campaign(profile="trust", models="lstm_s"))
+    of_one = planted(session_plan(profile="trust", models="lstm_s"))
     assert {model for _, model, _ in of_one} == {"lstm_s"}
 
 
 def test_an_arm_is_compared_with_itself_once_a_session():
-    (asked,) = campaign(models="", world_sizes="2").comparisons(same, 2)
+    (asked,) = session_plan(models="", world_sizes="2").comparisons(same, 2)
     assert asked.workload.model == "vgg_16_s"
-    shared = campaign(models="", profile="default", slots=8, world_sizes="2,8")
+    shared = session_plan(models="", profile="default", slots=8, world_sizes="2,8")
     assert shared.oversubscribed_sizes() == [8]
     assert [c.world_size for c in shared.comparisons(same, 2)] == [2]
 
@@ -300,7 +302,7 @@ def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
         'models = ["resnet_50_s"]\nsentinels = ["resnet_v2_101_t"]\ndataset = "synthetic"\n'
         "batch = 8\nbudget_s = 60\n"
     )
-    planned = campaign(profile=str(profile), models="", world_sizes="2")
+    planned = session_plan(profile=str(profile), models="", world_sizes="2")
     asks = (startup, memory, communication, fixed_time, recipes, weak_scaling)
     asked = [c for ask in asks for c in planned.comparisons(ask, 1)]
     of_sentinel = [c.name for c in asked if c.workload.model == "resnet_v2_101_t"]
@@ -309,7 +311,7 @@ def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
 
 
 def test_a_sweep_is_asked_once_a_world_size():
-    planned = campaign(profile="nightly", models="vgg_16_s,resnet_50_s", world_sizes="2,4")
+    planned = session_plan(profile="nightly", models="vgg_16_s,resnet_50_s", world_sizes="2,4")
     names = [comparison.name for comparison in planned.comparisons(sweep, 2)]
     assert len(names) == len(set(names)) == 2 * 4
     assert {comparison.workload.model for comparison in planned.comparisons(sweep, 2)} == {"sweep"}
@@ -322,7 +324,7 @@ def test_a_sweep_is_asked_once_a_world_size():
 
 
 def test_representatives_are_networks_and_no_sweep():
-    planned = campaign(profile="nightly", world_sizes="2")
+    planned = session_plan(profile="nightly", world_sizes="2")
     few = {Question.FRAMEWORK_TAX: ("vgg_16_s",)}
     planned = replace(planned, profile=replace(planned.profile, representatives=few))
     assert len(planned.comparisons(sweep, 2)) == 4
@@ -331,57 +333,62 @@ def test_representatives_are_networks_and_no_sweep():
 
 @pytest.mark.parametrize("ask", [sweep, at_gradient_sizes, bound])
 def test_without_mpi_there_is_no_bare_transport_to_ask(ask):
-    assert campaign(profile="nightly", world_sizes="2").comparisons(ask, 2)
-    assert campaign(profile="nightly", world_sizes="2", launcher="agents").comparisons(ask, 2) == []
+    assert session_plan(profile="nightly", world_sizes="2").comparisons(ask, 2)
+    assert (
+        session_plan(profile="nightly", world_sizes="2", launcher="agents").comparisons(ask, 2)
+        == []
+    )
 
 
 @pytest.mark.parametrize("profile", ["default", "smoke"])
 def test_collective_operations_are_nightly_s_questions(profile):
-    planned = campaign(profile=profile, world_sizes="2")
+    planned = session_plan(profile=profile, world_sizes="2")
     assert [
         c for ask in (sweep, at_gradient_sizes, bound) for c in planned.comparisons(ask, 2)
     ] == []
 
 
 def test_a_step_of_words_exchanges_rows_and_has_no_bound():
-    planned = campaign(profile="nightly", models="lstm_s,resnet_50_s", world_sizes="2")
+    planned = session_plan(profile="nightly", models="lstm_s,resnet_50_s", world_sizes="2")
     assert {c.workload.model for c in planned.comparisons(bound, 2)} == {"resnet_50_s"}
     assert len(planned.comparisons(at_gradient_sizes, 2)) == 2
 
 
 def test_a_question_has_its_representatives_unless_networks_are_named():
-    def models(planned: Campaign) -> set[str]:
+    def models(planned: SessionPlan) -> set[str]:
         return {comparison.workload.model for comparison in planned.comparisons(memory, 2)}
 
-    assert models(campaign(profile="nightly", models="", world_sizes="2")) == {
+    assert models(session_plan(profile="nightly", models="", world_sizes="2")) == {
         "resnet_50_s",
         "lstm_s",
         "dcgan_s",
     }
-    assert models(campaign(profile="nightly", models="vgg_16_s", world_sizes="2")) == {"vgg_16_s"}
+    assert models(session_plan(profile="nightly", models="vgg_16_s", world_sizes="2")) == {
+        "vgg_16_s"
+    }
 
 
 def test_questions_that_the_profile_leaves_out_have_no_case():
-    planned = campaign()
+    planned = session_plan()
     narrow = replace(planned, profile=replace(planned.profile, questions=(Question.PARITY,)))
     assert sizes(narrow, parity) == [1, 2, 4]
     assert sizes(narrow, communication) == []
 
 
 def test_parity_stays_on_one_host():
-    planned = campaign(hosts=2)
+    planned = session_plan(hosts=2)
     assert sizes(planned, parity) == [1, 2]
     assert sizes(planned, weak_scaling) == [1, 2, 4]
 
 
 def test_sizes_above_the_cores_are_told():
-    planned = campaign(cores=2)
+    planned = session_plan(cores=2)
     assert planned.oversubscribed_sizes() == [4]
     assert any("4 (oversubscribed)" in text for text in planned.describe())
 
 
 def test_a_campaign_describes_itself_in_a_few_lines():
-    planned = campaign(batch_size=16, budget_minutes=2.5, world_sizes="1,2", launcher="agents")
+    planned = session_plan(batch_size=16, budget_minutes=2.5, world_sizes="1,2", launcher="agents")
     text = "\n".join(planned.describe())
     for part in (
         "profile default: resnet_50_s",
@@ -396,7 +403,7 @@ def test_a_campaign_describes_itself_in_a_few_lines():
 
 
 def test_it_is_said_after_how_many_rounds_cases_may_pass_or_fail():
-    planned = campaign()
+    planned = session_plan()
     patient = replace(planned.profile.sampling, early=False)
     full = replace(planned, profile=replace(planned.profile, sampling=patient))
     for each, said in ((planned, "PASS after 3 rounds"), (full, "PASS after 8 rounds")):
@@ -408,4 +415,4 @@ def test_thresholds_come_from_the_file_that_is_named(tmp_path: Path):
     file.write_text(
         'label = "mine"\n[match]\ndevice = "gpu"\n[thresholds]\n"weak_scaling/*/*/*" = 0.5\n'
     )
-    assert campaign(thresholds=str(file)).thresholds.label == "mine"
+    assert session_plan(thresholds=str(file)).thresholds.label == "mine"

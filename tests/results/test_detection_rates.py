@@ -14,7 +14,7 @@ from bench.trust import LOG
 from bench.trust_page import BEGINS, ENDS, PAGE, README, page, readme, share
 from hvdperf.errors import UserError
 from hvdperf.judge.attribution import Blame
-from hvdperf.judge.detection import Noticed
+from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan import questions
 from hvdperf.results.archive import read_session
@@ -50,7 +50,9 @@ RULE = Floor(0.98, 0.95)
 
 
 def said(trial: str, verdict: Verdict, called: Verdict, blame: Blame = RIGHT) -> Outcome:
-    made: Outcome = outcome(TRIED[trial], [0.9] * 6, RULE, verdict, noticed=Noticed(called, blame))
+    made: Outcome = outcome(
+        TRIED[trial], [0.9] * 6, RULE, verdict, noticed=Detection(called, blame)
+    )
     return made
 
 
@@ -118,7 +120,7 @@ def test_a_session_without_trials_has_no_entry(tmp_path):
 
 def test_networks_and_world_sizes_are_counted_apart(tmp_path):
     (alone,) = questions.trials(WORKLOAD, 1)
-    found = Noticed(Verdict.PASS, Blame())
+    found = Detection(Verdict.PASS, Blame())
     both = [
         outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, noticed=found)
         for comparison in (alone, TRIED["twin"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hvdperf.cli import WIDTH
 from hvdperf.judge.attribution import Blame
-from hvdperf.judge.detection import Noticed
+from hvdperf.judge.detection import Detection
 from hvdperf.judge.observations import observation
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.scaling_breakdown import account
@@ -73,7 +73,7 @@ def trained() -> Outcome:
 
 def on_trial() -> Outcome:
     (tried,) = (c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
-    found = Noticed(Verdict.FAIL, Blame("compute", 1, 0.1))
+    found = Detection(Verdict.FAIL, Blame("compute", 1, 0.1))
     return outcome(tried, [0.9] * 6, Floor(0.98, 0.95), noticed=found)
 
 

@@ -14,7 +14,7 @@ import pytest
 from bench import trust
 from hvdperf.errors import UserError
 from hvdperf.judge.attribution import Blame
-from hvdperf.judge.detection import Noticed
+from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import ROOT
 from hvdperf.plan import questions
@@ -29,7 +29,7 @@ QUIET = outcome(
     [1.0] * 6,
     Floor(0.98, 0.95),
     Verdict.PASS,
-    noticed=Noticed(Verdict.PASS, Blame()),
+    noticed=Detection(Verdict.PASS, Blame()),
 )
 ALIKE = outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
 

@@ -18,7 +18,7 @@ from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.results.archive import read_session, schema_problem
 from hvdperf.results.documents import plain
 from hvdperf.results.summary_rows import row_of
-from hvdperf.session.results_writer import Journal, clock_problem
+from hvdperf.session.results_writer import ResultsWriter, clock_problem
 from hvdperf.session.resume import Earlier
 from hvdperf.session.terminal.cases import NOT_WRITTEN
 from hvdperf.verdict import Band, Verdict
@@ -39,18 +39,18 @@ TOLD = {
 NOTHING_EARLIER = Earlier(seed=1)
 
 
-def journal(runs: Path, earlier: Earlier = NOTHING_EARLIER) -> Journal:
+def results_writer(runs: Path, earlier: Earlier = NOTHING_EARLIER) -> ResultsWriter:
     session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbances=[])
-    return Journal(make_store(runs), session, TOLD, earlier, began=0.0)
+    return ResultsWriter(make_store(runs), session, TOLD, earlier, began=0.0)
 
 
-def written(kept: Journal) -> dict[str, Any]:
+def written(kept: ResultsWriter) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((kept.directory / "session.json").read_text())
     return document
 
 
 def test_a_session_can_be_read_from_its_beginning(tmp_path):
-    kept = journal(tmp_path)
+    kept = results_writer(tmp_path)
     archive = read_session(kept.directory)
     assert archive.left_out == ()
     assert archive.session is not None
@@ -60,7 +60,7 @@ def test_a_session_can_be_read_from_its_beginning(tmp_path):
 
 
 def test_a_case_is_on_disk_the_moment_it_is_decided(tmp_path):
-    kept = journal(tmp_path)
+    kept = results_writer(tmp_path)
     assert kept.keep(ONE) == ""
     archive = read_session(kept.directory)
     assert [case.name for case in archive.cases] == [WEAK.name]
@@ -71,14 +71,14 @@ def test_a_case_is_on_disk_the_moment_it_is_decided(tmp_path):
     assert read_session(kept.directory).unfinished == ""
 
 
-def summary(kept: Journal) -> dict[str, Any]:
+def summary(kept: ResultsWriter) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((kept.directory / "summary.json").read_text())
     assert schema_problem("summary", document) == ""
     return document
 
 
 def test_the_summary_has_every_case_of_all_parts_and_the_status(tmp_path):
-    kept = journal(tmp_path, Earlier(seed=1, rows={PARITY.name: plain(row_of(OTHER))}))
+    kept = results_writer(tmp_path, Earlier(seed=1, rows={PARITY.name: plain(row_of(OTHER))}))
     kept.keep(ONE)
     document = summary(kept)
     assert [case["name"] for case in document["cases"]] == [PARITY.name, WEAK.name]
@@ -93,7 +93,7 @@ def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
     usage = Usage(1.0, 2, 2.0, 1.0, 0.0, wait_seconds=1.0, throttled_seconds=0.0)
     found = Disturbance(0.0, usage, 1.0, 1.0, (Culprit("python", 1234, 0.9, (1,)),))
     session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbances=[found])
-    kept = Journal(make_store(tmp_path), session, TOLD, NOTHING_EARLIER, began=0.0)
+    kept = ResultsWriter(make_store(tmp_path), session, TOLD, NOTHING_EARLIER, began=0.0)
     kept.end(0)
     told = summary(kept)["disturbance"]
     assert told["foreign_share"] == 0.5
@@ -101,7 +101,7 @@ def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
 
 
 def test_the_parts_of_a_session_are_added_up(tmp_path):
-    kept = journal(
+    kept = results_writer(
         tmp_path,
         Earlier(
             seed=1,
@@ -124,13 +124,13 @@ def test_a_full_disk_is_found_before_anything_is_measured(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
         fill(disk)
         with pytest.raises(UserError, match="No space left on device; make room") as caught:
-            journal(disk / "runs")
+            results_writer(disk / "runs")
     assert "\n" not in str(caught.value)
 
 
 def test_a_disk_that_fills_up_costs_no_figure_but_the_status(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
-        kept = journal(disk)
+        kept = results_writer(disk)
         kept.keep(ONE)
         fill(disk)
         said = kept.keep(OTHER)
@@ -148,7 +148,7 @@ def test_a_disk_that_fills_up_costs_no_figure_but_the_status(tmp_path):
 
 def test_the_worst_verdict_comes_before_a_full_disk(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
-        kept = journal(disk)
+        kept = results_writer(disk)
         fill(disk)
         kept.keep(ONE)
         assert kept.end(1) == 1
@@ -157,7 +157,7 @@ def test_the_worst_verdict_comes_before_a_full_disk(tmp_path):
 
 def test_what_could_not_be_written_is_tried_again_at_the_end(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
-        kept = journal(disk)
+        kept = results_writer(disk)
         ballast = fill(disk)
         assert kept.keep(ONE)
         ballast.unlink()
@@ -169,14 +169,14 @@ def test_what_could_not_be_written_is_tried_again_at_the_end(tmp_path):
 
 def test_a_disk_that_turns_read_only_costs_no_figure_either(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
-        kept = journal(disk)
+        kept = results_writer(disk)
         make_read_only(disk)
         assert "Read-only file system" in kept.keep(ONE)
         assert kept.end(0) == NOT_WRITTEN
 
 
 def test_a_directory_is_written_by_one_session_at_a_time(tmp_path):
-    kept = journal(tmp_path)
+    kept = results_writer(tmp_path)
     # Another process, as another session is.
     code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), fcntl.LOCK_EX | 4)"
     command = [sys.executable, "-c", code, str(kept.directory)]
@@ -197,7 +197,7 @@ def test_a_clock_that_was_set_back_is_told(tmp_path):
 
 
 def test_how_to_go_on_is_told(tmp_path):
-    kept = journal(tmp_path)
+    kept = results_writer(tmp_path)
     (line,) = kept.lines(3)
     assert line == f"3 cases are left; to go on: --resume {os.path.abspath(kept.directory)}"
     kept.close()

@@ -12,10 +12,10 @@ from hvdperf.errors import UserError
 from hvdperf.machine.placement import Offer
 from hvdperf.plan.options import Options
 from hvdperf.plan.questions import parity, weak_scaling
-from hvdperf.plan.session_plan import Campaign, plan_campaign
+from hvdperf.plan.session_plan import SessionPlan, plan_session
 from hvdperf.results.archive import Archive, read_session
 from hvdperf.results.fingerprint import fingerprint
-from hvdperf.session.results_writer import Journal, open_store, session_document
+from hvdperf.session.results_writer import ResultsWriter, open_store, session_document
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, disturbance, outcome
@@ -38,10 +38,10 @@ def plan(tmp_path: Path):
     profile = tmp_path / "tiny.toml"
     profile.write_text(PROFILE)
 
-    def planned(**options: object) -> Campaign:
+    def planned(**options: object) -> SessionPlan:
         given = Options(profile=str(profile), results=str(tmp_path / "results"))
         offers = [Offer(rank, "host", (0, 1)) for rank in range(2)]
-        return plan_campaign(replace(given, **options), MACHINE, offers)  # type: ignore[arg-type]
+        return plan_session(replace(given, **options), MACHINE, offers)  # type: ignore[arg-type]
 
     return planned
 
@@ -58,14 +58,14 @@ class FakeSession:
 @pytest.fixture
 def interrupted(plan) -> Archive:
     """A session that was killed after its first case."""
-    campaign = plan()
+    session_plan = plan()
     earlier = Earlier(seed=4711)
-    store = open_store(campaign, facts(), earlier)
+    store = open_store(session_plan, facts(), earlier)
     session = FakeSession()
-    told = session_document(campaign, session.seed, ())
-    journal = Journal(store, session, told, earlier, began=0.0)  # type: ignore[arg-type]
-    journal.keep(DONE)
-    journal.close()
+    told = session_document(session_plan, session.seed, ())
+    results_writer = ResultsWriter(store, session, told, earlier, began=0.0)  # type: ignore[arg-type]
+    results_writer.keep(DONE)
+    results_writer.close()
     return resumable(store.directory)
 
 
@@ -108,9 +108,9 @@ def test_a_half_written_case_is_measured_again(interrupted, plan):
     assert "half-written" in earlier.told[0]
 
 
-def refused(archive: Archive, campaign: Campaign, stack=STACK, comparison=WEAK) -> str:
+def refused(archive: Archive, session_plan: SessionPlan, stack=STACK, comparison=WEAK) -> str:
     with pytest.raises(UserError) as caught:
-        earlier_parts(archive, facts(stack), campaign, (), [comparison])
+        earlier_parts(archive, facts(stack), session_plan, (), [comparison])
     said = str(caught.value)
     assert "\n" not in said
     assert said.endswith("or leave out --resume to begin a new session")
@@ -145,8 +145,8 @@ def test_more_time_is_no_other_question(plan):
 
 
 def test_a_stack_to_compare_with_is_a_part_of_the_question(plan):
-    campaign = plan(against="python")
-    same, other = asked(campaign, ()), asked(campaign, ["keras: 2.15.0 -> 3.15.1"])
+    session_plan = plan(against="python")
+    same, other = asked(session_plan, ()), asked(session_plan, ["keras: 2.15.0 -> 3.15.1"])
     assert len({asked(plan(), ())["against"], same["against"], other["against"]}) == 3
 
 
@@ -165,8 +165,8 @@ def test_a_case_with_a_launch_too_few_is_refused_in_one_line(interrupted, plan):
 
 
 def test_of_many_differences_the_first_are_told(interrupted, plan):
-    campaign = plan(batch_size=16, schedule="fresh", plant="kill:rank=1", models="vgg_16_s")
-    assert "; and " in refused(interrupted, campaign)
+    session_plan = plan(batch_size=16, schedule="fresh", plant="kill:rank=1", models="vgg_16_s")
+    assert "; and " in refused(interrupted, session_plan)
 
 
 def test_a_directory_that_is_no_session_is_refused(tmp_path):

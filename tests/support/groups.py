@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hvdperf.launch.arm_launcher import Starter
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group
 from hvdperf.measure.round_runner import CORRECTNESS_STEPS
 from hvdperf.plan.arms import Arm, Strategy, Workload
@@ -21,7 +21,7 @@ TRANSFORMER = Workload(model="transformer_s", dataset="ptb", input_size=32, batc
 DCGAN = Workload(model="dcgan_s", dataset="cifar10", input_size=64, batch=8)
 DEADLINE_S = 60.0
 
-MakeStarter = Callable[..., Starter]
+MakeStarter = Callable[..., ArmLauncher]
 
 
 def horovod(world_size: int, workload: Workload = WORKLOAD) -> Arm:

@@ -14,11 +14,11 @@ from hvdperf.plan.arms import (
     Arm,
     BlockKind,
     Comparison,
+    LaunchMode,
     Question,
     Schedule,
     Side,
     Strategy,
-    Work,
     Workload,
 )
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Series, Transfer
@@ -249,7 +249,7 @@ def one_round(
     turns: int = 3,
 ) -> Round:
     """A round in which the comparison's figure is `ratio`; the reference does 1000 samples/s."""
-    if comparison.question.work is Work.COLLECTIVES:
+    if comparison.question.work is LaunchMode.COLLECTIVES:
         return exchanging_round(comparison, ratio, number)
     reference = 1000.0
     speeds: dict[Side, float] = {

@@ -116,7 +116,7 @@ class Script:
 
 
 class MadeUpRunner:
-    """In place of hvdperf.measure.round_runner.Runner."""
+    """In place of hvdperf.measure.round_runner.RoundRunner."""
 
     def __init__(self, script: Script, **arguments: Any) -> None:
         self._script = script
@@ -206,10 +206,10 @@ class Stage:
     def measure(self, *comparisons: Comparison) -> dict[Comparison, Outcome]:
         cores = tuple(range(self.cores))
         offers = [Offer(rank, "host", cores, self.gpus) for rank in range(self.slots)]
-        starter: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
+        arm_launcher: Any = SimpleNamespace(slots=place(offers), scratch=self.script.scratch)
         kept: dict[Comparison, Outcome] = {}
         self.session = Session(
-            starter=starter,
+            arm_launcher=arm_launcher,
             profile=Profile(
                 "made-up",
                 (WORKLOAD.model, OTHER.model),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from hvdperf.plan.arms import BlockKind, Question, Work, Workload
+from hvdperf.plan.arms import BlockKind, LaunchMode, Question, Workload
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
@@ -16,7 +16,7 @@ from hvdperf.report.plots import LEGEND, dashes, field, interval, layered, rows_
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.archive import Case
 
-TRAINED = (Work.EPOCHS, Work.TIME)
+TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
 # Of which strategies train beside each other in timed blocks.
 _TIMED = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
 # Arms with fewer points than these are no line.
@@ -32,7 +32,7 @@ class _Group:
 
     model: str
     label: str
-    work: Work
+    work: LaunchMode
     world_size: int
     arms: Mapping[str, Sequence[Started]]
 
@@ -45,12 +45,14 @@ class _Group:
             for started in launched
             for run in started.document["run"]
         ]
-        if self.work is Work.TIME:
+        if self.work is LaunchMode.TIME:
             seconds = finite(run["seconds"] for run in runs)
             return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
         epochs = finite(run["epochs"] for run in runs)
         return (
-            f"{max(epochs):.3g} epochs" if self.work is Work.EPOCHS and epochs else "timed blocks"
+            f"{max(epochs):.3g} epochs"
+            if self.work is LaunchMode.EPOCHS and epochs
+            else "timed blocks"
         )
 
     @property
@@ -91,7 +93,7 @@ def section(cases: Sequence[Case]) -> Section:
 def _groups(cases: Sequence[Case]) -> list[_Group]:
     """By workload, kind of work, and replicas of the candidate: plain TensorFlow, which has one, is
     beside each of them."""
-    asked: dict[tuple[Workload, Work, int], list[Case]] = {}
+    asked: dict[tuple[Workload, LaunchMode, int], list[Case]] = {}
     for case in cases:
         if not case.is_against:
             asked.setdefault((case.workload, case.question.work, case.world_size), []).append(case)
@@ -134,7 +136,7 @@ _OF_A_CURVE = (
 def _curves(group: _Group) -> list[Figure]:
     """In one figure; none where no loss is known, or only one arm has any in its timed blocks."""
     of_arms = {arm: rows for arm, own in group.arms.items() if (rows := _of_arm(arm, own))}
-    if len(of_arms) < (2 if group.work is Work.BLOCKS else 1):
+    if len(of_arms) < (2 if group.work is LaunchMode.BLOCKS else 1):
         return []
     # Held together where all of them have come, if there is such a place.
     shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))

@@ -11,12 +11,12 @@ from statistics import median
 
 from hvdperf.judge.outcome import Outcome
 from hvdperf.measure.records import median_speed
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Question, Strategy, Work
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, LaunchMode, Question, Strategy
 from hvdperf.stats import Interval
 from hvdperf.verdict import worst
 
 # Of what a launch does, what times blocks of a training beside other launches.
-_IN_TURNS = (Work.BLOCKS, Work.COLLECTIVES)
+_IN_TURNS = (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES)
 _NAME = 15
 _HEADER = (
     f"{'model':<{_NAME}} {'np':>3} {'samples/s':>9} {'weak scaling':<14} {'strong':>6} "
@@ -44,7 +44,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
         _line(key, speeds[key], by_line[key])
         for key in sorted(by_line, key=lambda key: (models.index(key[0]), key[1]))
-        if speeds[key] or any(c.comparison.question.work is Work.BLOCKS for c in by_line[key])
+        if speeds[key] or any(c.comparison.question.work is LaunchMode.BLOCKS for c in by_line[key])
     ]
     return [_HEADER, *lines]
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 
 from hvdperf.cli import WIDTH
-from hvdperf.judge.scaling_breakdown import Account, Spent
+from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.judge.speedup import FIXED
 from hvdperf.judge.time_breakdown import OF_STEPS
 from hvdperf.plan.arms import Comparison, Question
@@ -19,7 +19,7 @@ WORTH_A_WORD = 0.005
 BALANCED = 0.97
 
 
-def lines(comparison: Comparison, account: Account, briefly: bool = False) -> list[str]:
+def lines(comparison: Comparison, account: ScalingBreakdown, briefly: bool = False) -> list[str]:
     """At most 80 columns each; briefly: without what another length of the same run has, too."""
     ours, n = account.candidate, account.world_size
     weak = comparison.question is Question.WALL_WEAK
@@ -75,7 +75,7 @@ def steps_part(spent: Spent) -> str:
     return f"Of its steps, in %: {shares}."
 
 
-def _late(account: Account) -> str:
+def _late(account: ScalingBreakdown) -> str:
     late, met = account.late, account.late_where_met
     if late is None:
         return ""
@@ -90,7 +90,7 @@ def _late(account: Account) -> str:
     )
 
 
-def _unbalanced(account: Account) -> str:
+def _unbalanced(account: ScalingBreakdown) -> str:
     """Who is slow inside of its steps, where that is sure."""
     if account.slowest is None or account.balance.upper > BALANCED:
         return ""
@@ -98,7 +98,7 @@ def _unbalanced(account: Account) -> str:
     return f"Rank {account.slowest} is slowest: its steps take {longer:.0f} % longer than the mean."
 
 
-def _wire(account: Account) -> str:
+def _wire(account: ScalingBreakdown) -> str:
     if account.wire_seconds is None or account.hidden_seconds is None:
         return ""
     return (

@@ -18,7 +18,12 @@ from hvdperf.report.plots import (
     told_apart,
     tooltip,
 )
-from hvdperf.report.sections.wall_time.trainings import Account, Labels, is_weak, not_judged
+from hvdperf.report.sections.wall_time.trainings import (
+    Labels,
+    ScalingBreakdown,
+    is_weak,
+    not_judged,
+)
 from hvdperf.report.words import several
 from hvdperf.results.archive import Case, interval_of
 
@@ -43,7 +48,7 @@ def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-def _ratios(account: Account, names: Sequence[str]) -> dict[str, Value]:
+def _ratios(account: ScalingBreakdown, names: Sequence[str]) -> dict[str, Value]:
     """Estimates and bounds; none of those that bound nothing."""
     values: dict[str, Value] = {}
     for name in names:

@@ -9,7 +9,7 @@ from hvdperf.plan.arms import Question, Workload
 from hvdperf.results.archive import Case
 from hvdperf.verdict import Verdict
 
-Account = Mapping[str, Any]
+ScalingBreakdown = Mapping[str, Any]
 Labels = Mapping[Workload, str]
 
 
@@ -22,5 +22,5 @@ def not_judged(case: Case) -> tuple[str, ...]:
     return ("not judged",) if case.verdict is Verdict.NOT_JUDGED else ()
 
 
-def divided(account: Account) -> str:
+def divided(account: ScalingBreakdown) -> str:
     return f"{account['reference']['steps']} steps divided"

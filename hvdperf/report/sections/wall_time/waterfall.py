@@ -10,7 +10,12 @@ from hvdperf.plan.arms import Question
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
-from hvdperf.report.sections.wall_time.trainings import Account, divided, is_weak, not_judged
+from hvdperf.report.sections.wall_time.trainings import (
+    ScalingBreakdown,
+    divided,
+    is_weak,
+    not_judged,
+)
 from hvdperf.report.words import QUESTIONS, slug
 from hvdperf.results.archive import Case
 
@@ -59,7 +64,7 @@ def waterfall(case: Case, label: str) -> Figure:
     )
 
 
-def _steps_down(question: Question, account: Account) -> list[Row]:
+def _steps_down(question: Question, account: ScalingBreakdown) -> list[Row]:
     """The ideal, each term's excess, what is not explained, and the wall time. The bars of small
     terms lie behind the others, side by side at one place."""
     ours, theirs = account["candidate"], account["reference"]
