@@ -116,8 +116,8 @@ def _where(entries: Sequence[Entry]) -> list[str]:
     sessions = plural(len(entries), "session")
     every = all(count.sessions == len(entries) for count in counts_of(entries))
     return [
-        f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack};",
-        f"suite {facts['suite']}." + ("" if every else " Not all of them planted every fault."),
+        f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack}.",
+        *([] if every else ["Not all of them planted every fault."]),
     ]
 
 

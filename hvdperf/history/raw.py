@@ -17,10 +17,10 @@ from hvdperf.history.label import machine_label
 from hvdperf.history.releases import Axis, order
 from hvdperf.results.archive import Unreadable, read_json, schema_problem
 from hvdperf.results.documents import write_json
-from hvdperf.results.fingerprint import suite_version
+from hvdperf.results.fingerprint import METHOD
 from hvdperf.toml_file import shown
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ def write_raw(root: Path, result: RawResult) -> Path:
         "format": FORMAT,
         "session": result.session,
         "measured_at": result.measured_at.isoformat(timespec="seconds"),
-        "suite": result.fingerprint["suite"],
         "machine": result.machine,
         "fingerprint": dict(result.fingerprint),
         "series": [
@@ -105,7 +104,7 @@ def read_history(root: Path) -> tuple[list[RawResult], list[str]]:
 
 def read_raw(path: Path) -> RawResult:
     """One raw result, whole. Raises Refused: broken, incomplete, of another machine than its
-    directory's, of another version of the suite, or of a release that nobody knows."""
+    directory's, of another method, or of a release that nobody knows."""
     try:
         document = read_json(path)
         problem = schema_problem("raw", document)
@@ -114,8 +113,8 @@ def read_raw(path: Path) -> RawResult:
     if problem:
         raise Refused(problem)
     fingerprint = document["fingerprint"]
-    if document["suite"] != suite_version() or fingerprint["suite"] != suite_version():
-        raise Refused(f"measured by suite {document['suite']}, not by {suite_version()}")
+    if fingerprint["method"] != METHOD:
+        raise Refused(f"measured by method {fingerprint['method']}, not by {METHOD}")
     label = machine_label(fingerprint)
     if not label == document["machine"] == path.parent.name:
         raise Refused(

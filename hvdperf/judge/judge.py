@@ -198,7 +198,7 @@ class Judge:
         launches = [
             measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
-        found = [problem for launch in launches for problem in validity.problems(launch)]
+        found = [problem for launch in launches for problem in validity.invalid_reasons(launch)]
         if outcome.comparison.question.work is LaunchMode.COLLECTIVES:
             found += self._transport_problems(outcome, at_look)
         if outcome.comparison.tolerance is not None:

@@ -71,7 +71,7 @@ def growth(memory: Sequence[Sequence[float]]) -> float:
     return STEPS_OF_GROWTH * median(slopes)
 
 
-def problems(arm: Arm, ranks: Reports) -> list[str]:
+def invalid_reasons(arm: Arm, ranks: Reports) -> list[str]:
     """Reasons not to believe a run, in words: a rank that is missing, ranks that stopped at
     different steps, samples that were not consumed, losses that are not finite."""
     found = []

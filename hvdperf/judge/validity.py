@@ -23,7 +23,7 @@ FASTER_BY_NOISE = 0.05
 ALPHA_FASTER = 0.025
 
 
-def problems(launch: Launch) -> list[str]:
+def invalid_reasons(launch: Launch) -> list[str]:
     """Everything that is wrong with a launch, each in words; empty if it is sound.
 
     Checked: the world size that the framework saw, a report from every process, finite times and
@@ -32,7 +32,7 @@ def problems(launch: Launch) -> list[str]:
     """
     arm = launch.arm
     # First what explains the rest: without a transport there is no world either.
-    found = collectives.problems(arm.name, arm.processes, launch.series)
+    found = collectives.invalid_reasons(arm.name, arm.processes, launch.series)
     sizes = {int(rank["world_size"]) for rank in launch.evidence}
     if sizes != {arm.world_size}:
         found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
@@ -48,7 +48,7 @@ def problems(launch: Launch) -> list[str]:
     for block in launch.blocks:
         found += _block_problems(launch, block)
     if launch.run:
-        found += training_runs.problems(arm, launch.run)
+        found += training_runs.invalid_reasons(arm, launch.run)
     if launch.marks is not None:
         found += _ledger_problems(launch)
     return found

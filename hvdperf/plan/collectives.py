@@ -147,7 +147,7 @@ class StepTimes(NamedTuple):
         return self.full / max(self.local, self.exchange)
 
 
-def problems(arm: str, processes: int, series: Sequence[Series]) -> list[str]:
+def invalid_reasons(arm: str, processes: int, series: Sequence[Series]) -> list[str]:
     """Reasons not to believe the series of a launch, in words: a transport that is not there, a
     rank that is missing, wrong sums, times that are none."""
     found = []

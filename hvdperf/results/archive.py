@@ -18,7 +18,14 @@ from typing import Any, NoReturn
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Comparison, Question, Workload
-from hvdperf.results.documents import SESSION_FILE, SUMMARY_FILE, Document, plain, plan_document
+from hvdperf.results.documents import (
+    FORMAT,
+    SESSION_FILE,
+    SUMMARY_FILE,
+    Document,
+    plain,
+    plan_document,
+)
 from hvdperf.stats import Interval
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict
@@ -152,6 +159,9 @@ def read_document(path: Path) -> Document:
     if path.suffix != ".json" or path.is_dir():
         raise Unreadable("no document of a session")
     document = read_json(path)
+    made = document.get("format") if isinstance(document, dict) else None
+    if type(made) is int and made < FORMAT:
+        raise Unreadable(f"of format {made}, which an earlier version wrote; this reads {FORMAT}")
     problem = schema_problem("session" if path.name == SESSION_FILE else "case", document)
     if problem:
         raise Unreadable(problem)

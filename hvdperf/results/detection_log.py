@@ -17,7 +17,7 @@ from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 # Of the fingerprint, what pages tell.
-SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library", "suite")
+SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
 # Of what a session was asked, how its trials are measured; not which ones, nor of what else.
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
 

@@ -26,7 +26,7 @@ from hvdperf.plan.collectives import Series, algbw, busbw
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
-FORMAT = 1
+FORMAT = 2
 # Other programs of a round, and of a session, that used the CPU most.
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"

@@ -7,24 +7,19 @@ environment only the settings listed below.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
-from hvdperf.paths import ROOT
 
 Value = str | int | float | None | list[str]
 Fingerprint = dict[str, Value]
 
-_PYPROJECT = ROOT / "pyproject.toml"
-
-STATISTIC = (
-    "ln of the ratio of speeds, samples of all ranks over the slowest rank's block time; median "
-    "of a launch's turns; Hodges-Lehmann estimate and exact signed-rank bounds over launches"
-)
+# How a figure is computed from block times (docs/measurement.md). A change of it that makes figures
+# differ gets the next number, and begins a new series.
+METHOD = 1
 
 # Horovod's own defaults of fusion threshold (bytes) and cycle time (ms), from
 # horovod/common/operations.cc and the change log of 0.21.
@@ -107,8 +102,7 @@ def fingerprint(
     name, what tells them from other copies.
     """
     return {
-        "suite": suite_version(),
-        "statistic": STATISTIC,
+        "method": METHOD,
         "launcher": launcher,
         **_machine_fields(machine),
         **_gpu_fields(machine.gpus),
@@ -121,12 +115,6 @@ def fingerprint(
         "data_sets": [f"{name}: {told}" for name, told in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
     }
-
-
-def suite_version() -> str:
-    """The version in pyproject.toml."""
-    version: str = tomllib.loads(_PYPROJECT.read_text())["project"]["version"]
-    return version
 
 
 def differences(old: Mapping[str, Value], new: Mapping[str, Value]) -> list[str]:

@@ -131,7 +131,7 @@ def test_a_clock_that_is_kept_in_time_is_not_set():
 
 
 def of_ledger(launch: Launch) -> list[str]:
-    return [problem for problem in validity.problems(launch) if "ledger" in problem]
+    return [problem for problem in validity.invalid_reasons(launch) if "ledger" in problem]
 
 
 def changed(change: str) -> Marks:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from hvdperf.judge.observations import observation
-from hvdperf.judge.training_runs import growth, problems, samples
+from hvdperf.judge.training_runs import growth, invalid_reasons, samples
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
@@ -102,26 +102,26 @@ def test_too_few_readings_tell_no_slope(memory):
 
 
 def test_a_sound_run_has_no_problem():
-    assert problems(HOROVOD_2, [run_report(steps=100, samples=3200)] * 2) == []
+    assert invalid_reasons(HOROVOD_2, [run_report(steps=100, samples=3200)] * 2) == []
 
 
 def test_ranks_must_stop_at_the_same_step():
     torn = [run_report(steps=100), run_report(steps=105)]
-    assert "ranks stopped at different steps: [100, 105]" in problems(HOROVOD_2, torn)[0]
+    assert "ranks stopped at different steps: [100, 105]" in invalid_reasons(HOROVOD_2, torn)[0]
 
 
 def test_samples_that_were_not_consumed_are_a_problem():
-    (problem,) = problems(HOROVOD_2, [run_report(samples=3200), run_report(samples=3168)])
+    (problem,) = invalid_reasons(HOROVOD_2, [run_report(samples=3200), run_report(samples=3168)])
     assert "6368 samples were consumed instead of 6400" in problem
 
 
 def test_a_rank_that_did_not_report_is_a_problem():
-    found = problems(HOROVOD_2, [run_report(samples=6400)])
+    found = invalid_reasons(HOROVOD_2, [run_report(samples=6400)])
     assert found == ["resnet_50_s horovod@2: 1 of 2 ranks reported their run"]
 
 
 def test_a_loss_that_is_not_finite_is_a_problem():
     ranks = [run_report(), run_report(loss=math.nan)]
-    assert problems(HOROVOD_2, ranks) == [
+    assert invalid_reasons(HOROVOD_2, ranks) == [
         "resnet_50_s horovod@2: rank 1 ended with a loss that is not finite"
     ]

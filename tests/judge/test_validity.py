@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.judge.validity import expected_samples, problems, too_fast, weights_differ
+from hvdperf.judge.validity import expected_samples, invalid_reasons, too_fast, weights_differ
 from hvdperf.plan.arms import Arm, BlockKind, Strategy
 from hvdperf.plan.collectives import Series, StepTimes
 from tests.support.rounds import (
@@ -36,44 +36,44 @@ def changed(sound, position, **values):
 
 @pytest.mark.parametrize("arm", [HOROVOD_1, HOROVOD_2, HOROVOD_4])
 def test_a_sound_launch_has_no_problems(arm):
-    assert problems(launch(arm, dict.fromkeys(BlockKind, 1000.0))) == []
+    assert invalid_reasons(launch(arm, dict.fromkeys(BlockKind, 1000.0))) == []
 
 
 def test_a_rank_that_reads_other_data_is_named():
     sound = launch(HOROVOD_2, SPEEDS)
     sound.evidence = [evidence_report(), evidence_report(data="6 files, 18.4 MB, deadbeefdeadbeef")]
-    assert problems(sound) == [
+    assert invalid_reasons(sound) == [
         "resnet_50_s horovod@2: rank 1 reads other data: 6 files, 18.4 MB, deadbeefdeadbeef "
         "instead of 6 files, 18.4 MB, 0f3a5c7e9b1d2f48"
     ]
     sound.evidence = [evidence_report(data=""), evidence_report()]
-    assert "rank 0 reads other data: none instead of 6 files" in problems(sound)[0]
+    assert "rank 0 reads other data: none instead of 6 files" in invalid_reasons(sound)[0]
 
 
 def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
     sound = launch(MIRRORED_2, SPEEDS)
     assert len(sound.blocks[0].ranks) == 1
-    assert problems(sound) == []
+    assert invalid_reasons(sound) == []
     sound.evidence = [evidence_report()]
-    assert problems(sound) == ["resnet_50_s mirrored@2: 1 of 2 replicas gave a digest"]
+    assert invalid_reasons(sound) == ["resnet_50_s mirrored@2: 1 of 2 replicas gave a digest"]
 
 
 def test_another_world_size_than_asked_for_is_a_problem():
     one = launch(HOROVOD_2, SPEEDS)
     one.evidence = [evidence_report(world_size=1) for _ in range(2)]
-    assert problems(one) == ["resnet_50_s horovod@2: the framework saw world size [1]"]
+    assert invalid_reasons(one) == ["resnet_50_s horovod@2: the framework saw world size [1]"]
 
 
 def test_ranks_that_disagree_on_the_world_size_are_a_problem():
     torn = launch(HOROVOD_2, SPEEDS)
     torn.evidence = [evidence_report(world_size=size) for size in (2, 1)]
-    assert problems(torn) == ["resnet_50_s horovod@2: the framework saw world size [1, 2]"]
+    assert invalid_reasons(torn) == ["resnet_50_s horovod@2: the framework saw world size [1, 2]"]
 
 
 def test_no_evidence_at_all_is_a_problem():
     silent = launch(HOROVOD_2, SPEEDS)
     silent.evidence = ()
-    assert len(problems(silent)) == 2
+    assert len(invalid_reasons(silent)) == 2
 
 
 def test_ranks_that_train_with_another_learning_rate_are_a_problem():
@@ -82,7 +82,7 @@ def test_ranks_that_train_with_another_learning_rate_are_a_problem():
         evidence_report(learning_rate=rate, digests=[digest])
         for rate, digest in ((1e-3, "a"), (2e-3, "b"))
     ]
-    first, second = problems(torn)
+    first, second = invalid_reasons(torn)
     assert first == (
         "resnet_50_s horovod@2: ranks train with different learning rates: 0.001, 0.002"
     )
@@ -92,7 +92,7 @@ def test_ranks_that_train_with_another_learning_rate_are_a_problem():
 def test_the_problems_of_a_run_are_those_of_its_launch():
     trained = launch(HOROVOD_2, {})
     trained.run = [run_report(steps=100), run_report(steps=101)]
-    assert "resnet_50_s horovod@2: ranks stopped at different steps: [100, 101]" in problems(
+    assert "resnet_50_s horovod@2: ranks stopped at different steps: [100, 101]" in invalid_reasons(
         trained
     )
 
@@ -102,7 +102,7 @@ def test_the_replica_with_other_weights_is_named():
     torn.evidence = [
         evidence_report(world_size=4, digests=[digest]) for digest in ("a", "a", "b", "a")
     ]
-    (problem,) = problems(torn)
+    (problem,) = invalid_reasons(torn)
     assert "replica 2 are not those of the others" in problem
 
 
@@ -112,7 +112,7 @@ def test_a_rank_that_reports_nothing_is_a_problem(missing):
     first = short.blocks[0]
     ranks = [rank for number, rank in enumerate(first.ranks) if number != missing]
     short.blocks[0] = replace(first, ranks=ranks)
-    found = problems(short)
+    found = invalid_reasons(short)
     assert "full block of turn 0: 1 of 2 ranks reported" in found[0]
 
 
@@ -129,7 +129,7 @@ def test_a_rank_that_reports_nothing_is_a_problem(missing):
     ],
 )
 def test_a_figure_that_cannot_be_is_a_problem_of_its_rank(values):
-    (problem,) = problems(changed(launch(HOROVOD_2, SPEEDS), 1, **values))
+    (problem,) = invalid_reasons(changed(launch(HOROVOD_2, SPEEDS), 1, **values))
     assert "full block of turn 0: rank 1 reported a figure that is not finite" in problem
 
 
@@ -140,16 +140,16 @@ def test_a_figure_that_cannot_be_is_a_problem_of_its_rank(values):
 def test_every_kind_of_block_consumes_what_the_plan_says(kind, expected):
     sound = launch(HOROVOD_2, {kind: 1000.0})
     assert expected_samples(sound, sound.blocks[0]) == expected
-    assert problems(sound) == []
+    assert invalid_reasons(sound) == []
     own = sound.blocks[0].ranks[0]["samples"]
-    (problem,) = problems(changed(sound, 0, samples=own - 1))
+    (problem,) = invalid_reasons(changed(sound, 0, samples=own - 1))
     assert f"{expected - 1} samples were consumed instead of {expected}" in problem
 
 
 def test_mirrored_consumes_a_batch_a_replica():
     sound = launch(MIRRORED_2, SPEEDS)
     assert expected_samples(sound, sound.blocks[0]) == 640
-    assert len(problems(changed(sound, 0, samples=320))) == 1
+    assert len(invalid_reasons(changed(sound, 0, samples=320))) == 1
 
 
 WEIGHTS: dict[str, Any] = {"a0": np.array([[1.0, -2.0]]), "a1": np.array([0.0])}
@@ -222,11 +222,11 @@ def test_what_explains_the_rest_is_told_first():
     lonely = launch(HOROVOD_2, {})
     lonely.series = [Series(GRADIENTS, 0, [series_report([], problem="no mpi4py")] * 2)]
     lonely.evidence = [evidence_report(world_size=1, learning_rate=0.0, digests=[""])] * 2
-    first, *others = problems(lonely)
+    first, *others = invalid_reasons(lonely)
     assert first.endswith("rank 0: no mpi4py")
     assert any("world size [1]" in problem for problem in others)
     lonely.series = [series(0.1)]
-    assert problems(lonely) == others[1:]
+    assert invalid_reasons(lonely) == others[1:]
 
 
 def turns(*full: float) -> list[StepTimes]:

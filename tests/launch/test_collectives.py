@@ -52,7 +52,7 @@ def test_every_operation_gives_the_right_numbers_of_every_size(start: Start, arm
         for collective in Collective
         for size in (SIZE, 64, 4 * SIZE)
     ]
-    assert validity.problems(launched(arm, group, *taken)) == []
+    assert validity.invalid_reasons(launched(arm, group, *taken)) == []
     assert all(len(series.repeats) == 3 for series in taken)
     whole = {
         s.transfer.collective: s.size_bytes for s in taken if s.transfer.tensor_bytes[0] == SIZE
@@ -74,14 +74,14 @@ def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: S
     taken = exchange(ours, gradients)
     assert [rank["tensors"] for rank in taken.ranks] == [facts["gradient_tensors"]] * 2
     assert taken.size_bytes == facts["gradient_bytes"]
-    assert validity.problems(launched(horovod(2), ours, taken)) == []
+    assert validity.invalid_reasons(launched(horovod(2), ours, taken)) == []
     ours.close()
     arm = Arm(WORKLOAD, Strategy.BARE, 2)
     bare = start("mpirun", arm, kinds=())
     whole = exchange(bare, Transfer(Collective.ALLREDUCE, (facts["gradient_bytes"],)))
     assert [rank["tensors"] for rank in whole.ranks] == [1, 1]
     assert whole.size_bytes == taken.size_bytes
-    assert validity.problems(launched(arm, bare, whole)) == []
+    assert validity.invalid_reasons(launched(arm, bare, whole)) == []
     assert other_library([taken], [whole]) == ""
     assert taken.ranks[0]["library"]
 
@@ -113,7 +113,7 @@ def test_numbers_that_are_wrong_are_evidence_against_a_launch(
         "mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=Fault("corrupt", rank=rank)
     )
     taken = exchange(group, Transfer(collective, (SIZE,)))
-    found = validity.problems(launched(HOROVOD, group, taken))
+    found = validity.invalid_reasons(launched(HOROVOD, group, taken))
     assert len(found) == 2
     for number, (problem, words) in enumerate(zip(found, said, strict=True)):
         assert f"rank {number}: " in problem
@@ -152,6 +152,6 @@ def test_without_mpi4py_there_is_one_line_and_no_figure(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     group = start("mpirun", BARE, kinds=(), last_phase=Phase.INIT)
     taken = exchange(group, Transfer(Collective.ALLREDUCE, (SIZE,)))
-    first = validity.problems(launched(BARE, group, taken))[0]
+    first = validity.invalid_reasons(launched(BARE, group, taken))[0]
     assert "the ranks' interpreter has no working mpi4py (no such package): install one" in first
     assert taken.repeats == []

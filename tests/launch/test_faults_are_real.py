@@ -32,7 +32,7 @@ def block(group: Group) -> list[dict[str, list[float]]]:
 
 
 def problems(group: Group) -> list[str]:
-    return validity.problems(Launch(ARM, 0, evidence=group.ask("evidence", DEADLINE_S)))
+    return validity.invalid_reasons(Launch(ARM, 0, evidence=group.ask("evidence", DEADLINE_S)))
 
 
 def test_input_is_late_on_that_rank_alone(start: Start) -> None:

@@ -47,7 +47,7 @@ def runner(make_arm_launcher: MakeStarter, launcher: str, tmp_path: Path):
 def test_a_run_is_accounted_for_to_the_second(runner) -> None:
     measured = runner().run(0, WEAK.arms)
     launches = [measured.launches[arm] for arm in WEAK.arms]
-    assert [problem for launch in launches for problem in validity.problems(launch)] == []
+    assert [problem for launch in launches for problem in validity.invalid_reasons(launch)] == []
     for launch in launches:
         assert [rank["curve"] for rank in (*launch.run, *launch.met_run) if rank["curve"]] == []
         book = ledger(launch)

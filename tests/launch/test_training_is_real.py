@@ -150,7 +150,7 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
         for turn in range(2)
     ]
     launch = Launch(horovod(2), 0, blocks=blocks, evidence=group.ask("evidence", DEADLINE_S))
-    assert validity.problems(launch) == []
+    assert validity.invalid_reasons(launch) == []
     expected = 5 * WORKLOAD.batch * (1 if kind is BlockKind.SPLIT else 2)
     assert [block.samples for block in blocks] == [expected, expected]
 

@@ -54,7 +54,7 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
     ranks = group.ask("run", DEADLINE_S, steps=60, validate=True)
     launch = launched(arm, group)
     launch.run = ranks
-    assert validity.problems(launch) == []
+    assert validity.invalid_reasons(launch) == []
     assert [rank["steps"] for rank in ranks] == [60] * arm.processes
     assert {rank["validation"]["samples"] for rank in ranks} == {VALIDATED}
     assert len({str(rank["validation"]) for rank in ranks}) == 1, "every rank knows all of it"
@@ -104,7 +104,7 @@ def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
     arm = horovod(2, adaptive())
     group = start(launcher, arm, fault=Fault("slow", rank=1, factor=3.0))
     ranks = group.ask("run", DEADLINE_S, seconds=2.0, validate=False)
-    assert training_runs.problems(arm, ranks) == []
+    assert training_runs.invalid_reasons(arm, ranks) == []
     assert ranks[0]["steps"] == ranks[1]["steps"] > 0
     assert all(rank["seconds"] >= 2.0 for rank in ranks)
     assert ranks[0]["validation"] is None
@@ -128,14 +128,14 @@ def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> Non
     assert len({rank["learning_rate"] for rank in ranks}) == 1
     # Each has the loss of its own samples, and not its share of all: about ln 10 at first.
     assert all(1.0 < rank["curve"][0][1] < 5.0 for rank in ranks)
-    assert validity.problems(launched(arm, group)) == []
+    assert validity.invalid_reasons(launched(arm, group)) == []
 
 
 def test_a_rank_with_a_learning_rate_of_its_own_is_named_and_invalid(start: Start) -> None:
     arm = horovod(2, adaptive())
     group = start("mpirun", arm, fault=Fault("stray", rank=1, factor=2.0))
     group.ask("run", DEADLINE_S, steps=5, validate=False)
-    first, second = validity.problems(launched(arm, group))
+    first, second = validity.invalid_reasons(launched(arm, group))
     assert "ranks train with different learning rates" in first
     assert "weights of replica" in second
 
@@ -175,4 +175,4 @@ def test_a_network_that_is_only_traced_is_ready_without_a_step(start: Start) -> 
     group = start("mpirun", horovod(2), last_phase=Phase.TRACE)
     phases = [list(rank) for rank in group.startup_seconds()]
     assert phases == [["init", "build", "input", "trace"]] * 2
-    assert validity.problems(launched(horovod(2), group)) == []
+    assert validity.invalid_reasons(launched(horovod(2), group)) == []

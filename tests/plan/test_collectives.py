@@ -20,9 +20,9 @@ from hvdperf.plan.collectives import (
     algbw,
     busbw,
     framework_tax,
+    invalid_reasons,
     other_library,
     paired,
-    problems,
 )
 from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
 from tests.support.rounds import (
@@ -172,7 +172,7 @@ def test_a_turn_that_lacks_a_part_bounds_nothing():
 
 
 def test_a_sound_series_has_no_problem():
-    assert problems("resnet_50_s bare@2", 2, [series(0.1)]) == []
+    assert invalid_reasons("resnet_50_s bare@2", 2, [series(0.1)]) == []
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_sound_series_has_no_problem():
     ],
 )
 def test_what_is_wrong_with_a_series_is_told(ranks, said):
-    found = problems("sweep horovod@2", 2, [Series(SMALL, 3, ranks)])
+    found = invalid_reasons("sweep horovod@2", 2, [Series(SMALL, 3, ranks)])
     assert any(said in problem for problem in found)
     assert all("sweep horovod@2, allreduce of " in problem for problem in found)
 

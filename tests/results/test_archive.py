@@ -175,6 +175,7 @@ def test_a_document_of_another_form_is_left_out(directory, change, told):
         (b"null", "None is not of type 'object'"),
         (b"[]", "[] is not of type 'object'"),
         (b'{"format": 1', "not valid JSON"),
+        (b'{"format": 1}', "of format 1, which an earlier version wrote; this reads 2"),
         (b"\xff\xfe", "not valid JSON"),
         (b"[" * 100_000, "nested more deeply"),
         (b'{"format": NaN}', "NaN is no number"),

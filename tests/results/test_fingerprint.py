@@ -8,7 +8,7 @@ from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
-from hvdperf.results.fingerprint import STATISTIC, differences, fingerprint, suite_version
+from hvdperf.results.fingerprint import METHOD, differences, fingerprint
 
 V100 = Gpu("GPU-0d5f", "Tesla V100-SXM2-16GB", 0, 16160, "418.87.01", 300.0, 1530, 877)
 MACHINE = Machine(
@@ -55,8 +55,7 @@ def test_the_machine_and_the_stack_are_in_it():
     facts = taken()
     expected = {
         "launcher": "mpirun",
-        "suite": suite_version(),
-        "statistic": STATISTIC,
+        "method": METHOD,
         "cpu_model": "Intel(R) Xeon(R) Gold 6148",
         "microcode": "0x2006906",
         "governor": "performance",
@@ -80,10 +79,6 @@ def test_the_machine_and_the_stack_are_in_it():
         "tensorflow_settings": ["TF_ENABLE_ONEDNN_OPTS=0"],
     }
     assert {name: facts[name] for name in expected} == expected
-
-
-def test_the_suite_version_is_that_of_the_project():
-    assert suite_version().count(".") == 2
 
 
 def test_gpus_are_told_by_what_they_are_and_not_which():
