@@ -395,9 +395,6 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
         (["--baseline=/no/such/session"], "give the directory of a session"),
         (["--resume=/no/such/session"], "give the directory of a session"),
         (["--resume=tests"], "there is no session.json in it"),
-        (["--against=python", "--propose-thresholds=x"], "do not go together"),
-        (["--propose-thresholds=README.md"], "README.md: is there already"),
-        (["--propose-thresholds=/no/dir/t.toml"], "there is no directory /no/dir"),
     ],
 )
 @pytest.mark.parametrize("ranks", [0, 2])

@@ -1,21 +1,27 @@
-"""The commands that say what there is to measure."""
+"""The commands that say what there is to measure, and by which thresholds."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+from pathlib import Path
 
-from hvdperf.cli import Commands
+from hvdperf.cli import Commands, complain
+from hvdperf.errors import UserError
+from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
 from hvdperf.plan.fault_cases import TRIALS
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import PROFILES, load_profile
+from hvdperf.results.archive import read_session
+from hvdperf.results.proposed_thresholds import propose
 from models.registry import NETWORKS
 
 
 def add_to(commands: Commands) -> None:
-    """Add list."""
+    """Add list and thresholds."""
     add = commands.add_parser("list", help="networks, profiles, cases or faults")
     lists = add.add_subparsers(required=True, metavar="WHAT")
     lists.add_parser("networks", help="what --models takes").set_defaults(command=list_networks)
@@ -24,6 +30,35 @@ def add_to(commands: Commands) -> None:
     cases = lists.add_parser("cases", help="what pytest perf/ would measure, by its options")
     cases.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTION", help="of pytest")
     cases.set_defaults(command=list_cases)
+
+    add = commands.add_parser("thresholds", help="what figures have to reach")
+    tasks = add.add_subparsers(required=True, metavar="TASK")
+    task = tasks.add_parser(
+        "propose",
+        help="a file for --thresholds, from sessions of unchanged builds",
+        description="A file of thresholds for machines like this one, from the rounds of all given "
+        "sessions together. Give four sessions or more of an unchanged build.",
+    )
+    task.add_argument("sessions", type=Path, nargs="+", metavar="SESSION", help="results/runs/...")
+    task.add_argument("--out", type=Path, metavar="FILE", help="a new file; default: stdout")
+    task.set_defaults(command=propose_thresholds)
+
+
+def propose_thresholds(arguments: argparse.Namespace) -> int:
+    path: Path | None = arguments.out
+    if path is not None and os.path.lexists(path):
+        raise UserError(f"--out {path}: is there already; give the name of a new file")
+    proposal = propose([read_session(directory) for directory in arguments.sessions])
+    for line in proposal.left_out:
+        complain(f"left out: {line}")
+    if path is None:
+        print(proposal.text, end="")
+        return 0
+    try:
+        write_whole(path, proposal.text)
+    except OSError as error:
+        raise UserError(f"--out {path}: {error.strerror}") from None
+    return 0
 
 
 def list_networks(_: argparse.Namespace) -> int:

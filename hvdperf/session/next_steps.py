@@ -35,12 +35,12 @@ class CommandLine:
 
     def resumed(self, directory: str, minutes: int) -> list[str]:
         """The session goes on, in so many minutes."""
-        kept = self._without("--budget", "--resume", "--propose-thresholds")
+        kept = self._without("--budget", "--resume")
         return _lines([*self.before, "pytest", *kept, "--resume", directory, "--budget", minutes])
 
     def alone(self, node: str) -> list[str]:
         """One of its cases, in a session of its own. node: as pytest names it."""
-        kept = self._without("--resume", "--propose-thresholds", "-k", "-m")
+        kept = self._without("--resume", "-k", "-m")
         others = [each for each in kept if each not in self.places]
         return _lines([*self.before, "pytest", node, *others])
 

@@ -82,7 +82,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--schedule", default="", choices=["", *(s.value for s in Schedule)], help="of the arms")
     add("--budget", type=float, dest="budget_minutes", metavar="MIN", help="begin no round after")
     add("--thresholds", default="", metavar="FILE", help="instead of the machine class's")
-    add("--propose-thresholds", metavar="FILE", help="write thresholds from what is measured")
     add(
         "--inconclusive",
         default="fail",
@@ -113,11 +112,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
-    if config.option.against and config.option.propose_thresholds:
-        raise pytest.UsageError(
-            "--against and --propose-thresholds do not go together: two stacks held against each "
-            "other tell of no threshold; leave out one"
-        )
     if getattr(config.option, "numprocesses", None):
         if outer_size() > 1:
             raise pytest.UsageError(

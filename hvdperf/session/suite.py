@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -41,8 +41,6 @@ from hvdperf.session.results_writer import (
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
-from hvdperf.session.terminal.cases import NOT_WRITTEN
-from hvdperf.session.threshold_file import check_place, propose_into
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
@@ -76,8 +74,6 @@ class Suite:
         self._session: Session | None = None
         self._record = MachineRecord(Path(), {})
         self._results_writer: ResultsWriter | None = None
-        # What became of --propose-thresholds, in a line.
-        self._proposed = ""
         self._progress = ProgressReporter(config.pluginmanager, self.began)
 
     def _offers(self) -> list[Offer] | tuple[Offer, ...]:
@@ -132,10 +128,6 @@ class Suite:
 
     def _prepared(self) -> Session:
         profile = self.session_plan.profile
-        if self.config.option.propose_thresholds:
-            check_place(Path(self.config.option.propose_thresholds))
-            # A threshold from three rounds would be a guess.
-            profile = replace(profile, sampling=replace(profile.sampling, early=False))
         self._progress.say("probe the installed stack")
         stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
         if self.options.against:
@@ -220,7 +212,7 @@ class Suite:
         if self._results_writer is None:
             return exit_status
         self._add_to_record()
-        return self._results_writer.end(self._propose(exit_status))
+        return self._results_writer.end(exit_status)
 
     def _add_to_record(self) -> None:
         """Write down by how much launches differed, unless something was made to go wrong, or the
@@ -237,22 +229,6 @@ class Suite:
             self._record.add(self._results_writer.directory.name, self._session.launch_variances())
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
-
-    def _propose(self, exit_status: int) -> int:
-        """Write the thresholds that were asked for; the status with which the session ends."""
-        path = self.config.option.propose_thresholds
-        if path:
-            rounds = self.session_plan.profile.sampling.looks[0]
-            try:
-                self._proposed = propose_into(
-                    Path(path), self.decided, self.session_plan.slots, self.machine, rounds
-                )
-            except UserError as error:
-                self._proposed = f"no thresholds proposed: {error}"
-            except OSError as error:
-                self._proposed = f"NOT WRITTEN {path}: {error.strerror}"
-                return exit_status or NOT_WRITTEN
-        return exit_status
 
     def lines(self) -> list[str]:
         """The end of the summary: where time and results went."""
@@ -276,7 +252,6 @@ class Suite:
             *self._disturbance(),
             f"results: {where}",
             *self._results_writer.lines(left),
-            *([self._proposed] if self._proposed else []),
         ]
 
     def _disturbance(self) -> list[str]:

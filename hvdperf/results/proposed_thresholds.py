@@ -1,0 +1,103 @@
+"""Thresholds for a machine, from what several of its sessions measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hvdperf.errors import UserError
+from hvdperf.machine.gpus import Gpu
+from hvdperf.machine.host import Machine
+from hvdperf.plan import thresholds
+from hvdperf.results.archive import Archive, Case
+from hvdperf.results.documents import Document
+from hvdperf.toml_file import shown
+from hvdperf.verdict import FEWEST_ROUNDS, Verdict
+
+# What a threshold is for: figures of other hardware are those of another machine class.
+_HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """text: a file that --thresholds takes. left_out: a line for each case with too few rounds."""
+
+    text: str
+    left_out: tuple[str, ...]
+
+
+def propose(archives: Sequence[Archive]) -> Proposal:
+    """Returns thresholds that unchanged builds PASS (plan/threshold_proposal.py), from the rounds
+    of all sessions together. Raises UserError where sessions are of different machines, had
+    a fault injected, or leave nothing to propose from."""
+    sessions = [_session_of(archive) for archive in archives]
+    first = sessions[0]["fingerprint"]
+    for archive, session in zip(archives, sessions, strict=True):
+        other = [name for name in _HARDWARE if session["fingerprint"][name] != first[name]]
+        if other:
+            raise UserError(
+                f"{shown(archive.directory)}: of another machine than "
+                f"{shown(archives[0].directory)}: {', '.join(other)} differ"
+            )
+    found = _observations(case for archive in archives for case in archive.cases)
+    enough = {case: values for case, values in found.items() if len(values) >= FEWEST_ROUNDS}
+    too_few = tuple(
+        f"{'/'.join(case.parts)}: {len(values)} rounds; it takes {FEWEST_ROUNDS}: give more "
+        "sessions"
+        for case, values in found.items()
+        if case not in enough
+    )
+    if not enough:
+        raise UserError(
+            f"no thresholds proposed: no case has {FEWEST_ROUNDS} rounds that can be trusted; give "
+            "more sessions"
+        )
+    rounds = min(map(_first_look, sessions))
+    return Proposal(thresholds.propose(enough, rounds, _machine_of(first)), too_few)
+
+
+def _session_of(archive: Archive) -> Document:
+    if archive.session is None:
+        why = archive.left_out[0] if archive.left_out else "there is no session.json in it"
+        raise UserError(f"{shown(archive.directory)}: {why}")
+    if archive.session["asked"]["plant"]:
+        raise UserError(f"{shown(archive.directory)}: a fault was injected (--plant)")
+    return archive.session
+
+
+def _observations(cases: Iterable[Case]) -> dict[thresholds.Case, list[float]]:
+    """Returns the ln ratios of all rounds of each case whose evidence is sound. A threshold that
+    nobody has set yet is no reason against it."""
+    found: dict[thresholds.Case, list[float]] = {}
+    for case in cases:
+        invalid = case.verdict is Verdict.INVALID and not case.is_sound
+        if case.is_against or case.failed or invalid:
+            continue
+        values = [value for value in case.document["observations"] if value is not None]
+        if values:
+            found.setdefault(_key(case), []).extend(values)
+    return found
+
+
+def _key(case: Case) -> thresholds.Case:
+    variant = ""
+    if case.question.has_variants:
+        inside = case.name.partition("[")[2].removesuffix("]")
+        variant = inside.removesuffix(f"{case.workload.model}-np{case.world_size}").rstrip("-")
+    nodes = len(case.replicas_per_node)
+    return thresholds.Case(case.question, case.workload.model, case.world_size, nodes, variant)
+
+
+def _first_look(session: Document) -> int:
+    """Returns after how many rounds such a session may FAIL a case."""
+    looks = session["asked"].get("sampling.looks", "")
+    numbers = [int(word) for word in looks.strip("[]").split(",") if word.strip().isdigit()]
+    return min(numbers, default=FEWEST_ROUNDS)
+
+
+def _machine_of(fingerprint: Document) -> Machine:
+    """Returns a machine with what tells its class."""
+    models = fingerprint["gpu_model"]
+    gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))
+    cores = tuple(range(fingerprint["cores"]))
+    return Machine("", cores, gpus, cpu_model=fingerprint["cpu_model"])

@@ -1,0 +1,102 @@
+"""`hvdperf thresholds propose`: thresholds from the rounds of several sessions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.judge.outcome import Outcome
+from hvdperf.machine.placement import Offer, place
+from hvdperf.paths import ROOT
+from hvdperf.plan.questions import exchanges, parity, strong_scaling, trials, weak_scaling
+from hvdperf.plan.thresholds import case_of, load_thresholds
+from hvdperf.results.archive import read_session
+from hvdperf.results.proposed_thresholds import propose
+from hvdperf.verdict import Verdict, judge
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import make_store, session_document
+
+NAMES = ("20260131T235959Z-4711", "20260201T235959Z-4711")
+RATIOS = (0.91, 0.92, 0.93)
+WEAK, STRONG, PARITY = (ask(WORKLOAD, 2) for ask in (weak_scaling, strong_scaling, parity))
+FP16 = exchanges(WORKLOAD, 2)[0]
+
+
+def session_of(runs: Path, name: str, *outcomes: Outcome, plant: str = "") -> Path:
+    store = make_store(runs, session=name)
+    for each in outcomes:
+        store.write_case(each)
+    document = session_document(outcomes[0].comparison.name, Verdict.PASS)
+    document.pop("exit_status")
+    asked = {"plant": plant, "sampling.looks": "[8, 12]"}
+    store.write_session({**document, "exit_status": 0, "asked": asked})
+    return store.directory
+
+
+def hvdperf(*words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hvdperf", "thresholds", "propose", *map(str, words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_rounds_of_sessions_add_up_and_what_was_measured_passes(tmp_path):
+    sessions = [
+        session_of(tmp_path, name, outcome(WEAK, RATIOS), outcome(FP16, RATIOS)) for name in NAMES
+    ]
+    path = tmp_path / "mine.toml"
+    done = hvdperf(*sessions, "--out", path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    thresholds = load_thresholds(path)
+    slots = place([Offer(rank, "host", (0, 1)) for rank in range(2)])
+    for comparison in (WEAK, FP16):
+        rule = thresholds.rule(case_of(comparison, slots))
+        assert rule is not None
+        values = outcome(comparison, RATIOS * 3).observations
+        assert judge(values, rule).verdict is Verdict.PASS
+    assert f"exchange:{FP16.variant}/" in path.read_text()
+    again = hvdperf(*sessions, "--out", path)
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
+    assert hvdperf(*sessions).stdout == path.read_text()
+
+
+def test_only_what_can_be_trusted_is_proposed(tmp_path):
+    line = '"parity/vgg_16_s/np2/one-node" = [0.9, 1.1]'
+    directory = session_of(
+        tmp_path,
+        NAMES[0],
+        outcome(WEAK, RATIOS * 2, verdict=Verdict.INVALID),
+        outcome(STRONG, RATIOS),
+        outcome(trials(WORKLOAD, 2)[0], RATIOS * 2),
+        outcome(PARITY, RATIOS * 2, verdict=Verdict.INVALID, threshold_line=line),
+    )
+    proposal = propose([read_session(directory)])
+    assert proposal.left_out == (
+        f"strong_scaling/{WORKLOAD.model}/np2/one-node: 3 rounds; it takes 6: give more sessions",
+    )
+    assert proposal.text.count(" = ") == len(["label", "device", "cpu_model", "parity"])
+    assert '"parity/' in proposal.text
+
+
+def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path):
+    faulty = session_of(tmp_path, NAMES[0], outcome(WEAK, RATIOS * 2), plant="slow:rank=1")
+    with pytest.raises(UserError, match="a fault was injected"):
+        propose([read_session(faulty)])
+    sound = session_of(tmp_path, NAMES[1], outcome(WEAK, RATIOS))
+    with pytest.raises(UserError, match="no case has 6 rounds"):
+        propose([read_session(sound)])
+    path = faulty / "session.json"
+    document = json.loads(path.read_text())
+    document["asked"]["plant"], document["fingerprint"]["cpu_model"] = "", "another"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UserError, match="cpu_model differ"):
+        propose([read_session(sound), read_session(faulty)])
+    assert hvdperf("nowhere").stderr.startswith("nowhere: No such file")
