@@ -282,7 +282,7 @@ class Comparison:
         return tuple(dict.fromkeys(side.arm for side in self.sides))
 
     @property
-    def rounds(self) -> tuple[Workload, LaunchMode, str]:
+    def round_group(self) -> tuple[Workload, LaunchMode, str]:
         """What it shares with the comparisons that are judged from the same rounds: a workload,
         what its launches do, and a topic that has them for itself, since it has many arms and all
         of a round's live side by side, in memory."""

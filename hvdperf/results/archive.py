@@ -60,8 +60,8 @@ class Case:
     document: Document
 
     @property
-    def rounds(self) -> tuple[str, str]:
-        """As Comparison.rounds in plan/arms.py has it, of its workload: kind of work, and topic
+    def round_group(self) -> tuple[str, str]:
+        """As Comparison.round_group in plan/arms.py has it, of its workload: kind of work, and topic
         where that has launches of its own. Rounds are numbered by these."""
         topic = self.name.partition("[")[0]
         apart = self.question in (Question.EXCHANGE, Question.RECIPE) or topic == "trust"
@@ -159,13 +159,19 @@ def read_document(path: Path) -> Document:
     if path.suffix != ".json" or path.is_dir():
         raise Unreadable("no document of a session")
     document = read_json(path)
-    made = document.get("format") if isinstance(document, dict) else None
-    if type(made) is int and made < FORMAT:
+    made = _format_of(document)
+    if made < FORMAT:
         raise Unreadable(f"of format {made}, which an earlier version wrote; this reads {FORMAT}")
     problem = schema_problem("session" if path.name == SESSION_FILE else "case", document)
     if problem:
         raise Unreadable(problem)
     return document
+
+
+def _format_of(document: object) -> int:
+    """Returns the number of its format; that of now where it says none."""
+    told = document.get("format") if isinstance(document, dict) else None
+    return told if type(told) is int else FORMAT
 
 
 def read_json(path: Path) -> Document:

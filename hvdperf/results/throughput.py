@@ -35,7 +35,7 @@ def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float
         if case.is_sound:
             for world_size, number, speed in _speeds(case):
                 of_rounds = launches.setdefault((case.workload, world_size), {})
-                of_rounds[*case.rounds, number] = speed
+                of_rounds[*case.round_group, number] = speed
     return {
         key: tuple(speed for _, speed in sorted(of_rounds.items()))
         for key, of_rounds in launches.items()

@@ -120,7 +120,7 @@ def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | N
     """What the launches of a session took per process, with all that they did. seconds: that it
     measured. None where it launched nothing."""
     launches = {
-        (outcome.comparison.rounds, measured.number, arm)
+        (outcome.comparison.round_group, measured.number, arm)
         for outcome in outcomes
         for measured in outcome.rounds
         for arm in measured.launches
@@ -187,7 +187,7 @@ def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:
     """Of all rounds to go; cases share their launches."""
     groups: dict[tuple[object, ...], dict[Comparison, int]] = {}
     for outcome, rounds in to_go:
-        groups.setdefault(outcome.comparison.rounds, {})[outcome.comparison] = rounds
+        groups.setdefault(outcome.comparison.round_group, {})[outcome.comparison] = rounds
     return sum(max(group.values()) * starts_of(group) for group in groups.values())
 
 

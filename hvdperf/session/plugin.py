@@ -216,7 +216,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         comparison = comparison_of(item)
         if comparison is not None:
-            ranks.setdefault(comparison.rounds, len(ranks))
+            ranks.setdefault(comparison.round_group, len(ranks))
             clock = item.stash[_clock] = ReplayedClock()
             item.add_marker(
                 pytest.mark.benchmark(timer=clock.timer(), group=comparison.question.value)
@@ -224,7 +224,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def place(item: pytest.Item) -> int:
         comparison = comparison_of(item)
-        return -1 if comparison is None else ranks[comparison.rounds]
+        return -1 if comparison is None else ranks[comparison.round_group]
 
     items.sort(key=place)
 

@@ -78,7 +78,7 @@ class Session:
         groups: dict[object, list[Comparison]] = {}
         for comparison in selected:
             if comparison not in known:
-                groups.setdefault(comparison.rounds, []).append(comparison)
+                groups.setdefault(comparison.round_group, []).append(comparison)
         self._workloads += [WorkloadRun(self, group) for group in groups.values()]
 
     def _next(self) -> WorkloadRun | None:

@@ -86,7 +86,9 @@ class Shared(Protocol):
 
 def starts_of(comparisons: Iterable[Comparison]) -> int:
     """Returns how long a round of these takes, in starts of a process."""
-    launches = {(arm, comparison.rounds) for comparison in comparisons for arm in comparison.arms}
+    launches = {
+        (arm, comparison.round_group) for comparison in comparisons for arm in comparison.arms
+    }
     return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
 
 

@@ -128,7 +128,7 @@ def test_a_sweep_is_the_same_whatever_is_trained():
         "framework_tax[reducescatter-sweep-np2]",
     ]
     assert asked == sweep(replace(WORKLOAD, model="vgg_16_s"), 2)
-    assert len({comparison.rounds for comparison in asked}) == 1
+    assert len({comparison.round_group for comparison in asked}) == 1
     assert [arm.name for arm in asked[0].arms] == ["sweep horovod@2", "sweep bare@2"]
 
 
@@ -136,7 +136,7 @@ def test_a_network_is_asked_about_its_gradients_and_its_bound_in_the_same_rounds
     tax_of, bound_of = at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)
     assert tax_of.name == "framework_tax[allreduce-resnet_50_s-np2]"
     assert bound_of.name == "bound[resnet_50_s-np2]"
-    assert tax_of.rounds == bound_of.rounds != sweep(WORKLOAD, 2)[0].rounds
+    assert tax_of.round_group == bound_of.round_group != sweep(WORKLOAD, 2)[0].round_group
     assert tax_of.arms == bound_of.arms == (HOROVOD_2, BARE_2)
     assert BARE_2.processes == 2
 

@@ -242,7 +242,7 @@ def _accounts(outcomes: Sequence[Outcome]) -> list[str]:
     for outcome in outcomes:
         comparison, account = outcome.comparison, outcome.account
         if account is not None:
-            launches = comparison.rounds, comparison.world_size
+            launches = comparison.round_group, comparison.world_size
             lines += wall_time.lines(comparison, account, briefly=launches in told)
             told.add(launches)
     return lines
