@@ -356,7 +356,7 @@ def test_another_stack_is_measured_than_pytests_own(run: Run, tmp_path: Path) ->
     assert len(measured["launches"]) == 2
     # One of one rank and one of two, for which a server forks them.
     names = [Path(line).name for line in started.read_text().split()]
-    assert sorted(names) == ["hvdperf.worker.fork_server", *["fork_stub.py"] * 3]
+    assert sorted(names) == [*["fork_stub.py"] * 3, "hvdperf.worker.fork_server"]
 
 
 def test_nothing_selected_is_no_pass(run: Run) -> None:

@@ -83,7 +83,7 @@ def _identity(started: Started) -> tuple[object, ...]:
         case.session,
         *(trained.model, trained.dataset, trained.input_size, trained.batch),
         *(trained.optimizer, trained.precision, trained.learning_rate),
-        case.rounds,
+        case.round_group,
         started.round,
         *(started.document[key] for key in _ARM),
     )

@@ -61,7 +61,7 @@ class Case:
 
     @property
     def round_group(self) -> tuple[str, str]:
-        """As Comparison.round_group in plan/arms.py has it, of its workload: kind of work, and topic
+        """As Comparison.round_group (plan/arms.py) has it, of its workload: kind of work, and topic
         where that has launches of its own. Rounds are numbered by these."""
         topic = self.name.partition("[")[0]
         apart = self.question in (Question.EXCHANGE, Question.RECIPE) or topic == "trust"
