@@ -110,7 +110,7 @@ history: env ## import the sessions of results/, publish both histories, serve t
 	@$(ACTIVATE); hvdperf history import || echo 'history: going on without that' >&2; \
 	hvdperf history publish && hvdperf history preview $(ARGS)
 
-backfill: env data ## build and measure every combination of versions, four minutes each
+backfill: env data ## build and measure every combination of versions
 	@$(ACTIVATE); hvdperf history backfill $(ARGS)
 
 changes: env ## list what changed with which release, found by Apache Otava in the history
