@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,12 +32,25 @@ def make_launcher(
     session_plan: SessionPlan, stack: Stack, scratch: Path, slots: Slots | None
 ) -> Launcher:
     """The launcher that the options name; slots: the other ranks under an outer mpirun."""
-    if session_plan.options.launcher == "mpirun":
-        return MpirunLauncher(str(stack.mpirun))
+    return MAKERS[session_plan.options.launcher](session_plan, stack, scratch, slots)
+
+
+def _mpirun(_: SessionPlan, stack: Stack, __: Path, ___: Slots | None) -> Launcher:
+    return MpirunLauncher(str(stack.mpirun))
+
+
+def _agents(session_plan: SessionPlan, _: Stack, scratch: Path, slots: Slots | None) -> Launcher:
     agents: list[Agent] = [LocalAgent(scratch / "agent-0")]
     for rank in range(1, len(session_plan.slots)):
         agents.append(LocalAgent(scratch / f"agent-{rank}") if slots is None else slots.agent(rank))
     return AgentsLauncher(agents)
+
+
+# By the name of plan.options.LAUNCHERS.
+MAKERS: Mapping[str, Callable[[SessionPlan, Stack, Path, Slots | None], Launcher]] = {
+    "mpirun": _mpirun,
+    "agents": _agents,
+}
 
 
 def reachable_address(slots: Sequence[Slot]) -> str:

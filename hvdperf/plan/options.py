@@ -14,7 +14,16 @@ from hvdperf.plan.profile import load_profile
 from hvdperf.worker.protocol import STARTUP, Phase
 from models import registry
 
-LAUNCHERS = ("mpirun", "agents")
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """A way of starting ranks. over_mpi: Horovod's operations go through MPI, else through Gloo."""
+
+    over_mpi: bool
+
+
+# By the name that --launcher takes; launch/resources.py makes each.
+LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
 # Rather a slip of the pen than a session.
 LEAST_BUDGET_MINUTES = 0.1
 # Where a rank can be struck by a fault (hvdperf.plan.faults), and what can take longer.

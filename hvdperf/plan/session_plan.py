@@ -27,7 +27,7 @@ from hvdperf.plan.arms import (
 )
 from hvdperf.plan.data import DataSource, dataset_of, open_data_sets, parse_data_dir
 from hvdperf.plan.faults import Fault
-from hvdperf.plan.options import Options, known_model, parse_fault, resolve_profile
+from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
 from hvdperf.plan.other_data import can_swap
 from hvdperf.plan.questions import against
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
@@ -151,7 +151,7 @@ class SessionPlan:
 
     def _has_bare_transport(self) -> bool:
         """Whether Horovod runs over one that can be used without it, by mpi4py."""
-        return self.options.launcher == "mpirun"
+        return LAUNCHERS[self.options.launcher].over_mpi
 
     def _can_run(self, arm: Arm) -> bool:
         """Whether Horovod, the strategy and the network have that way of training."""
@@ -162,7 +162,7 @@ class SessionPlan:
         if arm.exchange == "adasum":
             # It halves the group again and again, which Horovod does over MPI only.
             power_of_two = arm.world_size & (arm.world_size - 1) == 0
-            return power_of_two and self.options.launcher == "mpirun"
+            return power_of_two and LAUNCHERS[self.options.launcher].over_mpi
         if arm.exchange == "dense":
             # The gradient of an embedding is the rows that were looked up.
             return registry.network(arm.workload.model).task is registry.Task.LANGUAGE

@@ -15,6 +15,7 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.resources import ADDRESS_VARIABLE, make_arm_launcher, reachable_address
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.arms import Sampling
+from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker.protocol import address_towards
 
 SLOTS = place([Offer(rank, host, (0, 1)) for rank, host in enumerate(["first", "near", "far"])])
@@ -94,3 +95,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
         )
     assert list(tmp_path.iterdir()) == []
     assert [hub._server.fileno() for hub in opened] == [-1]
+
+
+def test_every_launcher_that_can_be_asked_for_can_be_made():
+    assert resources.MAKERS.keys() == LAUNCHERS.keys()
