@@ -370,34 +370,47 @@ def test_a_dry_run_lists_the_arms_and_starts_none(run: Run, tmp_path: Path) -> N
     assert documents(tmp_path) == {}
 
 
+BAD_INPUT = (
+    (["--data-dir=/no/such/place"], "--data-dir: /no/such/place"),
+    (["--models=vgg_17"], "unknown network 'vgg_17'"),
+    (["--profile=hourly"], "unknown profile 'hourly'"),
+    (["--thresholds=pytest.ini"], "pytest.ini:"),
+    (["--world-sizes=0"], "--world-sizes 0"),
+    (["--world-sizes=64"], "--world-sizes 64"),
+    (["--np=0"], "--np 0: a session needs one slot at least"),
+    (["--np=-1"], "--np -1: a session needs one slot at least"),
+    (["--batch-size=0"], "--batch-size 0"),
+    (["--plant=tickle"], "unknown fault 'tickle'"),
+    (["--plant=slow:rank=x"], "rank=x is no number; give a whole number"),
+    (["--plant=kill", "--plant=hang"], "--plant: given 2 times, kill and hang"),
+    (["--budget=0.01"], "--budget 0.01: is 0.6 s"),
+    (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
+    (["-n2"], "leave out -n"),
+    (["--plant=kill:phase=lunch"], "it strikes in import, init, build,"),
+    (["--plant=kill:phase=gradients"], "it strikes in import, init, build,"),
+    (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
+    (["--stack=/no/such/python"], "no Python interpreter at /no/such/python"),
+    (["--baseline=/no/such/session"], "give the directory of a session"),
+    (["--resume=/no/such/session"], "give the directory of a session"),
+    (["--resume=tests"], "there is no session.json in it"),
+)
+# Of these, one for each place that finds them, since a start of mpirun takes seconds.
+UNDER_MPIRUN = (
+    "--data-dir=/no/such/place",
+    "--np=-1",
+    "--plant=kill:rank=9",
+    "-n2",
+    "--resume=tests",
+)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "told", "ranks"),
     [
-        (["--data-dir=/no/such/place"], "--data-dir: /no/such/place"),
-        (["--models=vgg_17"], "unknown network 'vgg_17'"),
-        (["--profile=hourly"], "unknown profile 'hourly'"),
-        (["--thresholds=pytest.ini"], "pytest.ini:"),
-        (["--world-sizes=0"], "--world-sizes 0"),
-        (["--world-sizes=64"], "--world-sizes 64"),
-        (["--np=0"], "--np 0: a session needs one slot at least"),
-        (["--np=-1"], "--np -1: a session needs one slot at least"),
-        (["--batch-size=0"], "--batch-size 0"),
-        (["--plant=tickle"], "unknown fault 'tickle'"),
-        (["--plant=slow:rank=x"], "rank=x is no number; give a whole number"),
-        (["--plant=kill", "--plant=hang"], "--plant: given 2 times, kill and hang"),
-        (["--budget=0.01"], "--budget 0.01: is 0.6 s"),
-        (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
-        (["-n2"], "leave out -n"),
-        (["--plant=kill:phase=lunch"], "it strikes in import, init, build,"),
-        (["--plant=kill:phase=gradients"], "it strikes in import, init, build,"),
-        (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
-        (["--stack=/no/such/python"], "no Python interpreter at /no/such/python"),
-        (["--baseline=/no/such/session"], "give the directory of a session"),
-        (["--resume=/no/such/session"], "give the directory of a session"),
-        (["--resume=tests"], "there is no session.json in it"),
+        *((*each, 0) for each in BAD_INPUT),
+        *((*each, 2) for each in BAD_INPUT if each[0][0] in UNDER_MPIRUN),
     ],
 )
-@pytest.mark.parametrize("ranks", [0, 2])
 def test_bad_input_is_one_line_before_anything_is_launched(
     run: Run, arguments: list[str], told: str, ranks: int, tmp_path: Path
 ) -> None:
