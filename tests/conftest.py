@@ -22,6 +22,14 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
     settings.load_profile("shared machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side (`-n 2 --dist loadgroup`), what starts ranks runs one after the other, and so
+    do the tests of a file, which share what it takes time to make."""
+    for item in items:
+        group = "ranks" if item.get_closest_marker("mpirun") else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Sessions on a made-up machine."""
