@@ -1,3 +1,6 @@
-"""This host and its stack: reads /proc, nvidia-smi, interpreters and the noise of earlier sessions;
-gives cores, GPUs, slots, versions, the environment of ranks, and what other programs took.
-Never measures training and never starts a rank."""
+"""This host and its installed stack.
+
+The package reads /proc, nvidia-smi, interpreters and the noise records of earlier sessions. It
+returns cores, GPUs, slots, versions, the environment of ranks, and the CPU time that other programs
+took. It never measures training and never starts a rank.
+"""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-# The process names of what starts ranks on a host. The kernel cuts names to 15 characters, and
+# Process names of the programs that start ranks on a host. The kernel cuts names to 15 characters;
 # orterun_wrapper is the mpirun of the openmpi package.
 _LAUNCHERS = {
     "mpirun",
@@ -23,13 +23,13 @@ _LAUNCHERS = {
 def available_cores(
     environment: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> tuple[int, ...]:
-    """Logical CPU numbers, one hardware thread of each physical core, socket by socket.
+    """Return logical CPU numbers: one hardware thread of each physical core, socket by socket.
 
-    Replicas on two threads of one core would halve each other's speed, so a core is one slot at
-    most; this is how Open MPI counts its slots, too. A rank is bound to a part of the host by the
-    mpirun that started it, and its cores are those of that mpirun. A CPU quota of the container
-    leaves as many cores as it pays for, rounded down, one at least. root: where /proc and /sys
-    are mounted.
+    A core is at most one slot, because replicas on two threads of one core would halve each
+    other's speed; Open MPI counts its slots in the same way. mpirun binds a rank to a part of the
+    host, so a rank gets the cores of the mpirun that started it. A CPU quota of the container
+    limits the number of cores to the quota, rounded down, but to no less than one. root: the
+    directory in which /proc and /sys are mounted.
     """
     cores = physical_cores(_affinity(environment), root)
     quota = cpu_quota(root)
@@ -42,7 +42,10 @@ def _affinity(environment: Mapping[str, str]) -> set[int]:
 
 
 def launcher_pid() -> int | None:
-    """The nearest ancestor that starts ranks; it need not be the parent (sh, time, uv run)."""
+    """Return the process id of the nearest ancestor that starts ranks, or None without one.
+
+    It need not be the parent: sh, time or uv run may lie between.
+    """
     pid = os.getppid()
     while pid > 1:
         try:
@@ -57,7 +60,7 @@ def launcher_pid() -> int | None:
 
 
 def physical_cores(cpus: Iterable[int], root: Path = Path("/")) -> tuple[int, ...]:
-    """Of every physical core among the logical CPUs the first thread, ordered by socket."""
+    """Return the first thread of every physical core among the logical CPUs, ordered by socket."""
     cpus = sorted(cpus)
     first_of_core: dict[tuple[int, ...], tuple[int, int]] = {}
     for cpu in cpus:
@@ -69,7 +72,7 @@ def physical_cores(cpus: Iterable[int], root: Path = Path("/")) -> tuple[int, ..
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
-    """The kernel's list format: "0-3,8" is (0, 1, 2, 3, 8). Raises ValueError for anything else."""
+    """Parse the kernel's list format: "0-3,8" gives (0, 1, 2, 3, 8). Raises ValueError if wrong."""
     cpus: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
@@ -78,10 +81,10 @@ def parse_cpu_list(text: str) -> tuple[int, ...]:
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """How many cores' time the cgroups of this process allow; None if they set no limit.
+    """Return the CPU time that the cgroups of this process allow, in cores; None without a limit.
 
-    The tightest limit on the way up to the root of the mounted hierarchy counts; version 2 keeps
-    it in cpu.max, version 1 in cpu.cfs_quota_us and cpu.cfs_period_us.
+    The tightest limit between the process's cgroup and the root of the mounted hierarchy counts.
+    Version 2 keeps a limit in cpu.max, version 1 in cpu.cfs_quota_us and cpu.cfs_period_us.
     """
     quotas = [
         quota for directory in cpu_groups(root) if (quota := _quota_of(directory)) is not None
@@ -90,7 +93,7 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
 
 def cpu_groups(root: Path = Path("/")) -> list[Path]:
-    """The directories of this process's CPU cgroups, in both versions, and all above them."""
+    """Return the directories of this process's CPU cgroups, in both versions, and their parents."""
     groups = _read(root / "proc/self/cgroup") or ""
     mounts = _read(root / "proc/self/mountinfo") or ""
     paths = {}
@@ -102,11 +105,11 @@ def cpu_groups(root: Path = Path("/")) -> list[Path]:
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
         mount_root, mount_point = mount.split()[3:5]
-        # What is mounted may have no name, which leaves two spaces.
+        # The source of a mount may be empty, which leaves two spaces, so split at each space.
         version, _, options = kind.split(" ")[:3]
         if version not in paths or (version == "cgroup" and "cpu" not in options.split(",")):
             continue
-        # In a container the group's path may be seen from the host: the mount shows only its end.
+        # In a container the cgroup's path may be the host's, of which the mount shows only the end.
         inside = paths[version].removeprefix(mount_root.rstrip("/")).strip("/")
         top = root / mount_point.lstrip("/")
         leaf = top / inside
@@ -127,7 +130,7 @@ def _quota_of(directory: Path) -> float | None:
 
 
 def _read(path: Path) -> str | None:
-    """The file's text without the line's end; None if the kernel does not offer it."""
+    """Return the file's text without the line end; None if the kernel does not offer the file."""
     try:
         return path.read_text().strip()
     except OSError:

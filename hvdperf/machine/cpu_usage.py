@@ -1,7 +1,7 @@
-"""What the kernel of the driver's host says of CPUs and processes: the readings of a disturbance.
+"""CPU and process counters of the driver's host, from which disturbances are computed.
 
-A reading is taken at both ends of every timed block, so it opens few files: the processes of the
-session are looked up once a turn (watch), not at every reading.
+A reading is taken at both ends of every timed block, so it opens few files: `CpuMeter.watch` looks
+up the processes of the session once a turn, not at every reading.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ _USER_CLOCK = 1
 
 @dataclass(frozen=True)
 class Process:
-    """A line of /proc/PID/stat. cpu_seconds: user and system time of all its threads; started: in
-    ticks since the boot, which tells it from an earlier process of the same number."""
+    """One process, as /proc/PID/stat describes it.
+
+    cpu_seconds: user and system time of all its threads. started: start time in ticks since the
+    boot, which distinguishes the process from an earlier one with the same pid. core: the core on
+    which it ran last.
+    """
 
     pid: int
     name: str
@@ -42,7 +46,7 @@ class Process:
 
 
 def parse_process(stat: str) -> Process:
-    """Reads /proc/PID/stat. Raises ValueError or IndexError if it is something else."""
+    """Parses the text of /proc/PID/stat. Raises ValueError or IndexError for any other text."""
     pid, _, named = stat.partition(" (")
     # The name may hold spaces and parentheses.
     name, _, rest = named.rpartition(") ")
@@ -59,7 +63,7 @@ def parse_process(stat: str) -> Process:
 
 
 def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
-    """Returns the busy (user, nice, steal) and the steal seconds of these cores in /proc/stat."""
+    """Returns the busy (user, nice, steal) and the steal seconds of the cores, from /proc/stat."""
     wanted = {f"cpu{core}" for core in cores}
     lines = [line.split() for line in stat.splitlines() if line.startswith("cpu")]
     lines = [columns for columns in lines if columns[0] in wanted]
@@ -69,8 +73,8 @@ def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
 
 
 def parse_throttled(stat: str) -> float:
-    """Returns the seconds for which a CPU cgroup was throttled, by its cpu.stat of version 1 or 2;
-    0 if that does not say."""
+    """Returns the seconds for which a CPU cgroup was throttled, from its cpu.stat of version 1 or
+    2; 0 if the file does not report them."""
     for line in stat.splitlines():
         name, _, value = line.partition(" ")
         if name == "throttled_usec":
@@ -81,7 +85,7 @@ def parse_throttled(stat: str) -> float:
 
 
 def descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
-    """Returns the process ids of these and of all that they have started, directly or not."""
+    """Returns the process ids of the roots and of all that they have started, directly or not."""
     children: dict[int, list[int]] = defaultdict(list)
     for process in processes:
         children[process.parent].append(process.pid)
@@ -97,8 +101,12 @@ def descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
 
 @dataclass(frozen=True)
 class Reading:
-    """All counters at one moment. own_seconds: by process. threads: of the ranks, how long each ran
-    and how long it was ready to run and did not, in seconds."""
+    """All counters at one moment.
+
+    at: time of the monotonic clock, in seconds. cores: number of the session's cores on this host.
+    own_seconds: user time of the session's processes, by pid. threads: by thread id of the ranks,
+    the seconds for which a thread ran, and those for which it was ready to run but did not run.
+    """
 
     at: float
     cores: int
@@ -110,8 +118,11 @@ class Reading:
 
 
 def used(before: Reading, after: Reading, busiest: int) -> Usage:
-    """Returns what was used between two readings. busiest: of how many threads of the ranks the
-    wait counts, which is as many as they have cores: the others wait for their own kind."""
+    """Returns the usage between two readings.
+
+    busiest: number of the ranks' threads, the busiest first, whose wait counts. It is the number of
+    the ranks' cores, because further threads wait for other threads of the ranks.
+    """
     threads = [
         (times[0] - known[0], times[1] - known[1])
         for name, times in after.threads.items()
@@ -130,10 +141,11 @@ def used(before: Reading, after: Reading, busiest: int) -> Usage:
 
 @dataclass
 class CpuMeter:
-    """Reads the usage of this host's cores, and watches which other programs use them.
+    """A meter of the usage of this host's cores, which also watches the other programs there.
 
-    cores: the session's. roots: processes that are the session's own with all that they start.
-    began: when the session did, by the monotonic clock. root: where /proc and /sys are mounted.
+    cores: the session's. roots: pids of processes that, with all that they start, belong to the
+    session. began: start of the session on the monotonic clock. root: the directory in which /proc
+    and /sys are mounted.
     """
 
     cores: Sequence[int]
@@ -156,7 +168,7 @@ class CpuMeter:
     # Usage --------------------------------------------------------------------------------
 
     def read(self, ranks: Iterable[int]) -> Reading:
-        """Reads all counters. ranks: process ids of those that are to compute."""
+        """Reads all counters. ranks: process ids of the ranks that are to compute."""
         threads = {name: times for rank in ranks for name, times in self._threads(rank)}
         throttled = sum(parse_throttled(_text(path)) for path in self._throttling)
         own = {pid: seconds for pid in self._own if (seconds := user_seconds(pid)) is not None}
@@ -174,12 +186,13 @@ class CpuMeter:
     # Other programs -----------------------------------------------------------------------
 
     def begin_watch(self) -> None:
-        """Forgets what other programs have used so far, and looks which processes there are."""
+        """Forgets the CPU time that other programs have used so far, and lists all processes."""
         self._spent, self._seen = {}, self._processes()
         self._watch_began = self._seen_at = time.monotonic()
 
     def watch(self) -> None:
-        """Looks which processes there are now, and what others have used since the last look."""
+        """Lists all processes, and adds up the CPU time that others have used since the last
+        list."""
         now = self._processes()
         for pid, process in now.items():
             earlier = self._seen.get(pid)
@@ -190,7 +203,7 @@ class CpuMeter:
         self._seen, self._seen_at = now, time.monotonic()
 
     def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
-        """Returns what others did since begin_watch. usages: of what was timed meanwhile."""
+        """Returns the disturbance since begin_watch. usages: of the blocks timed meanwhile."""
         culprits = sorted(self._spent.values(), key=lambda each: -each.cpu_seconds)
         at = self._watch_began - self.began
         seconds = self._seen_at - self._watch_began
@@ -210,7 +223,7 @@ class CpuMeter:
         self._spent[key] = Culprit(process.name, process.pid, known.cpu_seconds + seconds, cores)
 
     def _processes(self) -> dict[int, Process]:
-        """All there are; tells which are the session's own."""
+        """Returns all processes by pid, and notes in _own which of them are the session's."""
         found = {}
         for name in os.listdir(self.root / "proc"):
             if name.isdecimal() and (text := _text(f"{self.root}/proc/{name}/stat")):
@@ -219,7 +232,8 @@ class CpuMeter:
         return found
 
     def _mhz(self) -> float | None:
-        """Returns the mean frequency of the cores now; None if the kernel does not tell."""
+        """Returns the mean frequency of the cores now, in MHz; None if the kernel does not report
+        that of every core."""
         files = (
             f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in self.cores
         )
@@ -228,12 +242,12 @@ class CpuMeter:
 
 
 def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
-    """Returns the meter of this host; None where it has none of the session's slots, or its kernel
-    does not tell. began: when the session did, by the monotonic clock."""
+    """Returns the meter of this host. Returns None if this host has none of the session's slots, or
+    if its kernel offers no such counters. began: start of the session on the monotonic clock."""
     here = [slot for slot in slots if slot.host == socket.gethostname()]
     if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
         return None
-    # Under an outer mpirun, the other ranks of this host and what they start.
+    # Under an outer mpirun, the other ranks of this host and their children are the session's, too.
     launcher = launcher_pid() if "OMPI_COMM_WORLD_RANK" in os.environ else None
     return CpuMeter(cores_of(here), {launcher or os.getpid()}, began)
 
@@ -241,9 +255,9 @@ def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
 def user_seconds(pid: int) -> float | None:
     """Returns the user time of a process, all its threads together; None if it has ended.
 
-    The kernel credits this clock with the very ticks that it counts in /proc/stat, so that what is
-    left of the busy time is that of others. /proc/PID/stat scales the same ticks to what the
-    scheduler has measured, /proc/PID/schedstat tells of one thread only.
+    The kernel credits this clock with the very ticks that it counts in /proc/stat, so the rest of
+    the busy time there is that of other programs. /proc/PID/stat scales the same ticks to the time
+    that the scheduler has measured, and /proc/PID/schedstat covers one thread only.
     """
     try:
         return time.clock_gettime((~pid << 3) | _USER_CLOCK)
@@ -256,8 +270,8 @@ def _growth(before: Mapping[int, float], after: Mapping[int, float]) -> float:
 
 
 def _text(path: Path | str) -> str:
-    """Returns the file's text; '' if it is not there, or not any more. Path.read_text takes three
-    times as long."""
+    """Returns the file's text, or "" if the file does not exist (any more). Path.read_text takes
+    three times as long."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read().decode(errors="replace")

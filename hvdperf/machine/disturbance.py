@@ -1,6 +1,6 @@
-"""How much of the session's cores other programs took while something was timed.
+"""The share of the session's cores that other programs took while something was timed.
 
-Plain data with its arithmetic; hvdperf.machine.cpu_usage reads the figures. No I/O.
+Plain data with its arithmetic, no I/O; hvdperf.machine.cpu_usage reads the figures.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
-# A pair of blocks is disturbed if others took a larger share of the cores from the ranks than this:
-# undisturbed pairs had up to 0.044, most pairs slowed by a tenth 0.064 and more
+# A pair of blocks is disturbed if other programs took a larger share of the cores from the ranks.
+# Undisturbed pairs had up to 0.044; most pairs that were slowed by a tenth had 0.064 or more
 # (docs/measurement.md).
 DISTURBED_ABOVE = 0.06
-# Of the other programs, those named: with at least so much of a core, and how many.
+# A program is named if it used this share of a core or more, and only the first few are named.
 CULPRIT_FROM = 0.05
 CULPRITS_NAMED = 3
 
@@ -22,11 +22,12 @@ CULPRITS_NAMED = 3
 class Usage:
     """CPU time on the driver's host while something was timed, in seconds.
 
-    cores: how many of the session's cores this host has. busy_seconds: user, nice and steal time of
-    these cores. own_seconds: user time of the session's own processes. steal_seconds: what the
-    hypervisor gave to others, a part of busy_seconds. wait_seconds: how long the ranks' busiest
-    threads, one for each of their cores, were ready to run and did not. throttled_seconds: how long
-    the cgroup's quota stopped the session, added up over the cores, as the kernel counts it.
+    cores: number of the session's cores on this host. busy_seconds: user, nice and steal time of
+    these cores. own_seconds: user time of the session's own processes. steal_seconds: time that the
+    hypervisor gave to others, a part of busy_seconds. wait_seconds: time for which the ranks'
+    busiest threads, one for each of their cores, were ready to run but did not run.
+    throttled_seconds: time for which the cgroup's quota stopped the session, added up over the
+    cores, as the kernel counts it.
     """
 
     wall_seconds: float
@@ -39,39 +40,45 @@ class Usage:
 
     @property
     def taken_seconds(self) -> float:
-        """What others took that the ranks wanted: no more than these waited. The rest was idle.
-        What the quota held back was wanted, too."""
+        """CPU time that the ranks wanted and did not get.
+
+        Of the time that other programs used, only as much counts as the ranks waited, because the
+        rest was idle time. Time that the quota withheld counts, too.
+        """
         others = max(0.0, min(self.busy_seconds - self.own_seconds, self.wait_seconds))
         return others + self.throttled_seconds
 
 
 def foreign_share(usages: Sequence[Usage]) -> float:
-    """Returns the share of the cores that others took over all of these together, from 0 to 1.
+    """Returns the share of the cores that other programs used in all usages together, from 0 to 1.
 
-    /proc/stat counts in ticks of 10 ms, so a single block's share is coarse: ask for a pair.
+    /proc/stat counts in ticks of 10 ms, so the share of a single block is coarse: pass a pair.
     """
     return _share(usages, [usage.busy_seconds - usage.own_seconds for usage in usages])
 
 
 def is_disturbed(usages: Sequence[Usage | None]) -> bool:
-    """Whether others took so much of the cores from the ranks that what was timed meanwhile cannot
-    be used.
+    """Returns whether other programs took so much of the cores from the ranks that the blocks timed
+    meanwhile cannot be used.
 
-    Nothing is known of None, which counts as undisturbed.
+    None is an unknown usage, which counts as undisturbed.
     """
     return taken_share([usage for usage in usages if usage is not None]) > DISTURBED_ABOVE
 
 
 def taken_share(usages: Sequence[Usage]) -> float:
-    """Returns the share of the cores that others took from the ranks, from 0 to 1. What a program
-    under `nice` does while the cores are idle is none of it."""
+    """Returns the share of the cores that others, or the quota, took from the ranks, from 0 to 1.
+    It excludes the time that a program under `nice` uses while the cores are idle."""
     return _share(usages, [usage.taken_seconds for usage in usages])
 
 
 @dataclass(frozen=True)
 class Culprit:
-    """A program of others: what it used of the CPU (user and system time), and where it was seen.
-    name: the kernel's, of 15 characters; a command line may hold secrets."""
+    """A program that is not the session's.
+
+    name: the kernel's, of up to 15 characters, because a command line may hold secrets.
+    cpu_seconds: user and system time. cores: the cores on which it was seen.
+    """
 
     name: str
     pid: int
@@ -81,12 +88,13 @@ class Culprit:
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What others did to the session's cores during a round's timed part, or several.
+    """The use of the session's cores by other programs in the timed part of one or more rounds.
 
-    at: when it began, in seconds since the session did. usage: of all timed blocks together.
-    taken_seconds: theirs (Usage.taken_seconds), added up. culprits: those that used the CPU most
-    first; they were watched for watched_seconds, pauses between blocks included. mhz: the cores'
-    mean frequency; None where the kernel does not tell.
+    at: begin of that part, in seconds since the start of the session. usage: of all timed blocks
+    together. taken_seconds: the sum of their Usage.taken_seconds. watched_seconds: time for which
+    other programs were watched, pauses between blocks included. culprits: these programs, the one
+    with the most CPU time first. mhz: mean frequency of the cores; None if the kernel does not
+    report it.
     """
 
     at: float
@@ -117,11 +125,12 @@ class Disturbance:
         return self.taken_share > DISTURBED_ABOVE
 
     def core_share(self, culprit: Culprit) -> float:
-        """Returns how much of one core it used; of a program of several threads, of several."""
+        """Returns the number of cores that the program kept busy on average while it was watched;
+        above 1 for a program of several busy threads."""
         return culprit.cpu_seconds / self.watched_seconds if self.watched_seconds > 0 else 0.0
 
     def reason(self) -> str:
-        """Says in words what others took, who they are, and what to do."""
+        """Returns in words how much others took, which programs they are, and what to do."""
         withheld = self.usage.throttled_seconds
         if withheld > 0 and withheld >= self.taken_seconds / 2:
             share = 100 * _share([self.usage], [withheld])
@@ -144,7 +153,7 @@ class Disturbance:
 
 
 def together(disturbances: Iterable[Disturbance | None]) -> Disturbance | None:
-    """Returns several as one, of a workload's rounds or of a session's; None if none is known."""
+    """Returns the disturbances of several rounds merged into one, or None if none is known."""
     known = [each for each in disturbances if each is not None]
     if not known:
         return None
@@ -169,7 +178,7 @@ def together(disturbances: Iterable[Disturbance | None]) -> Disturbance | None:
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """Returns the sums of all figures, with the cores of one of them: a session's do not change."""
+    """Returns the sums of all figures, save `cores`, which is the same throughout a session."""
     usages = list(usages)
     names = [field.name for field in fields(Usage)]
     sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}

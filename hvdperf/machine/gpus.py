@@ -1,4 +1,4 @@
-"""The GPUs that this host offers, as nvidia-smi tells them, less those that are hidden."""
+"""The GPUs of this host, as nvidia-smi reports them, without those that the environment hides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WARNED = 14
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, or one MIG instance of it. None where the driver does not tell.
+    """One GPU, or one MIG instance. A field is None if the driver does not report it.
 
     uuid names the device in CUDA_VISIBLE_DEVICES. An index would not do: nvidia-smi counts in PCI
     bus order and CUDA by speed, and a rank that a scheduler has confined counts from 0 again.
@@ -46,11 +46,11 @@ class Gpu:
 def local_gpus(
     environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S
 ) -> tuple[tuple[Gpu, ...], str]:
-    """The visible GPUs of this host and, where there are none, the reason in words.
+    """Return the visible GPUs of this host and, if there are none, the reason in words.
 
-    Raises UserError if nvidia-smi hangs or fails in a way that a CPU host does not explain: to go
-    on without the GPUs would measure another machine. Raises it too for a CUDA_VISIBLE_DEVICES
-    that names what is not there.
+    Raises UserError if nvidia-smi hangs or fails in a way that a CPU host does not explain, because
+    a session without the GPUs would measure another machine. Raises UserError also if
+    CUDA_VISIBLE_DEVICES names a device that is not there.
     """
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and not visible.strip():
@@ -82,7 +82,7 @@ def _ask(command: str, environment: Mapping[str, str], timeout_s: float) -> tupl
         output, complaint = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
-        # Not waited for without end: behind a broken GPU it may never come out of the kernel.
+        # The wait is limited: behind a broken GPU the process may never return from the kernel.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=1)
         raise UserError(
@@ -93,9 +93,9 @@ def _ask(command: str, environment: Mapping[str, str], timeout_s: float) -> tupl
 
 
 def parse_gpus(output: str) -> tuple[Gpu, ...]:
-    """Read the answer of nvidia-smi, one GPU a line, in the order of its indices.
+    """Parse the answer of nvidia-smi: one GPU a line, in the order of its indices.
 
-    Raises UserError for a line that is no such answer.
+    Raises UserError for a line of any other form, except a warning.
     """
     lines = [line for line in output.splitlines() if line.strip()]
     return tuple(_parse_line(line) for line in lines if not line.startswith("WARNING"))
@@ -123,7 +123,7 @@ def _parse_line(line: str) -> Gpu:
 
 
 def _told(field: str) -> str | None:
-    """The field, or None for [N/A], [Not Supported], [Unknown Error] and their like."""
+    """Return the field, or None for [N/A], [Not Supported], [Unknown Error] and their like."""
     return None if field.startswith("[") or field in ("N/A", "") else field
 
 
@@ -138,10 +138,11 @@ def _whole(field: str) -> int | None:
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; all of them if it is not set.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES selects, in its order; all GPUs if it is not set.
 
     visible: indices (as nvidia-smi counts), UUIDs or their beginnings, MIG ids; -1 ends the list,
-    as in CUDA. Raises UserError for a name of no GPU of this host and for a repeated one.
+    as in CUDA. Raises UserError for a name that fits no GPU of this host, or several, and for a
+    repeated name.
     """
     if visible is None:
         return tuple(gpus)
@@ -172,7 +173,7 @@ def _find(gpus: Sequence[Gpu], token: str) -> Gpu:
 
 
 def _mig_instance(gpus: Sequence[Gpu], token: str) -> Gpu:
-    """A MIG instance goes through unchecked: the query does not list them."""
+    """Return a MIG instance unchecked, because the query does not list MIG instances."""
     models = {gpu.name for gpu in gpus}
     drivers = {gpu.driver for gpu in gpus}
     model = models.pop() if len(models) == 1 else "GPU"

@@ -1,4 +1,4 @@
-"""What this host is and has, told without TensorFlow."""
+"""A description of this host, found without TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hvdperf.machine.gpus import Gpu, local_gpus
 
 @dataclass(frozen=True)
 class Machine:
-    """One host. None where it does not tell.
+    """One host. A field is None if the host does not report it.
 
-    cores: the logical CPU numbers that the session may use (machine/cores.py). gpu_note: why
-    there is no GPU. cpu_quota: cores' time that the container allows. container: which kind of
-    container this is, or the name that HVDPERF_CONTAINER gives it (an image digest, best).
+    cores: the logical CPU numbers that the session may use (machine/cores.py). gpu_note: the reason
+    why there is no GPU. cpu_quota: CPU time that the container allows, in cores. container: the
+    kind of container, or the name that HVDPERF_CONTAINER gives it (an image digest, best).
     """
 
     host: str
@@ -38,7 +38,7 @@ class Machine:
 
     @property
     def description(self) -> str:
-        """What a person would call it: "4 x Tesla V100-SXM2-16GB" or "2 cores of AMD EPYC"."""
+        """A short name for people: "4 x Tesla V100-SXM2-16GB" or "2 cores of AMD EPYC"."""
         if self.gpus:
             models = dict.fromkeys(gpu.name for gpu in self.gpus)
             return f"{len(self.gpus)} x {' / '.join(models)}"
@@ -46,9 +46,9 @@ class Machine:
 
 
 def local_machine(environment: Mapping[str, str] = os.environ, root: Path = Path("/")) -> Machine:
-    """This host. root: where /proc and /sys are mounted.
+    """Return the description of this host. root: the directory in which /proc and /sys are mounted.
 
-    Raises UserError if its GPUs cannot be told (hvdperf.machine.gpus.local_gpus).
+    Raises UserError if its GPUs cannot be determined (hvdperf.machine.gpus.local_gpus).
     """
     gpus, gpu_note = local_gpus(environment)
     cpu = parse_cpuinfo(_read(root / "proc/cpuinfo") or "")
@@ -71,14 +71,14 @@ def local_machine(environment: Mapping[str, str] = os.environ, root: Path = Path
 
 
 def parse_cpuinfo(text: str) -> dict[str, str]:
-    """The fields of the first processor in /proc/cpuinfo."""
+    """Return the fields of the first processor in /proc/cpuinfo."""
     first = text.strip().partition("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
 
 
 def parse_memory_mib(meminfo: str) -> int:
-    """MemTotal of /proc/meminfo in MiB; 0 if it is not there."""
+    """Return MemTotal of /proc/meminfo in MiB, or 0 if it is missing."""
     for line in meminfo.splitlines():
         name, _, value = line.partition(":")
         if name == "MemTotal":
@@ -87,7 +87,7 @@ def parse_memory_mib(meminfo: str) -> int:
 
 
 def _governor(root: Path) -> str | None:
-    """The frequency governor, or all of them if the cores differ."""
+    """Return the frequency governor, or all governors, joined by "/", if the cores differ."""
     files = root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor")
     governors = {governor for file in files if (governor := _read(file))}
     return "/".join(sorted(governors)) or None

@@ -1,8 +1,8 @@
-"""What launches of a machine were seen to differ by, session by session.
+"""The noise record of a machine: the variance between its launches, session by session.
 
-An early look has to know how much two launches differ that nothing but chance tells apart, which
-three rounds cannot show. It is kept in results/machines/<machine>.json, apart from the documents of
-sessions, whose form may change.
+An early look has to know how much two launches differ by chance alone, which three rounds cannot
+show. The record is kept in results/machines/<machine>.json, apart from the documents of sessions,
+because the form of these documents may change.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from hvdperf.machine.placement import Slot, is_oversubscribed
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise
 from hvdperf.toml_file import is_number, shown
 
-# Sessions that count, and how few are too few.
+# The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
-# The upper quartile of these is taken, and never less than this standard deviation.
+# The variance between launches is the upper quartile of sessions', its root this value or more.
 LEAST_LAUNCH_SD = 0.02
 
 
 class Load(Enum):
-    """How ranks share the machine, on which depends how much launches differ."""
+    """The way in which ranks share the machine. How much launches differ depends on it."""
 
     ONE_REPLICA = "one replica"
     SEVERAL = "several replicas"
@@ -42,21 +42,25 @@ def load_of(world_size: int, slots: Sequence[Slot]) -> Load:
     return Load.OVERSUBSCRIBED if is_oversubscribed(slots, world_size) else Load.SEVERAL
 
 
-# By load, the variance between launches: an unbiased estimate, which can be negative.
+# The variance between launches, by load: an unbiased estimate, which can be negative.
 Variances = Mapping[Load, float]
 
 
 @dataclass(frozen=True)
 class MachineRecord:
-    """The sessions of one machine, by name, in their order. path: where they are kept. problem: in
-    a line, why that file was not read; '' if it was, or there is none."""
+    """The noise record of one machine.
+
+    path: its file. sessions: variances by the name of the session, in the order of names. problem:
+    a line that says why the file was not read; "" if it was read, or if there is none.
+    """
 
     path: Path
     sessions: Mapping[str, Variances]
     problem: str = ""
 
     def noise(self, load: Load, correlation: float) -> Noise:
-        """Returns what an early look of such a comparison rests on."""
+        """Returns the noise that an early look assumes for a comparison under this load.
+        correlation: between a turn and the next one of the same launch."""
         seen = [found[load] for found in self.sessions.values() if load in found][-LATEST:]
         if len(seen) < FEWEST:
             return Noise(UNKNOWN_LAUNCH_SD, correlation)
@@ -65,7 +69,10 @@ class MachineRecord:
         return Noise(max(LEAST_LAUNCH_SD, math.sqrt(variance)), correlation, source)
 
     def add(self, session: str, variances: Variances) -> None:
-        """Write it down with this session, whose earlier part it replaces. Raises OSError."""
+        """Writes the file with this session, in place of an earlier part of the same session.
+
+        Only the LATEST sessions are kept. Without variances nothing is written. Raises OSError.
+        """
         if not variances:
             return
         sessions = {**self.sessions, session: variances}
@@ -76,8 +83,8 @@ class MachineRecord:
 
 
 def read_record(results: Path, machine: Machine) -> MachineRecord:
-    """Returns the record of this machine below a directory of results; an empty one where there is
-    none that can be read."""
+    """Returns the record of this machine below a directory of results, or an empty record if none
+    can be read."""
     path = results / "machines" / f"{machine_name(machine)}.json"
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["launch_variance"]
@@ -92,7 +99,7 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
 
 
 def machine_name(machine: Machine) -> str:
-    """Returns words by which machines of a kind are known, such as `amd-epyc-2-cores`."""
+    """Returns a name that machines of one kind share, such as `amd-epyc-2-cores`."""
     gpus = sorted({gpu.name or "gpu" for gpu in machine.gpus})
     what = " ".join([f"{len(machine.gpus)}", *gpus]) if gpus else f"{machine.cpu_model}"
     words = f"{what} {len(machine.cores)} cores"

@@ -1,7 +1,7 @@
-"""Which cores and which device each replica gets. Pure: hosts in, slots out.
+"""Placement: the cores and the device of each replica. Pure: hosts in, slots out.
 
-A session has one slot a rank. Its size is settled once, by the number of slots on its host: in
-scaling every replica keeps one slot's share, whatever the world size.
+A session has one slot a rank. The number of slots on a host settles the size of a slot once: when
+scaling is measured, every replica keeps the share of one slot, whatever the world size.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hvdperf.machine.host import Machine
 
 @dataclass(frozen=True)
 class Offer:
-    """What one rank brings: its host, with all the cores and GPUs that the host has for us.
+    """The resources of one rank: its host, with all cores and GPUs that the host has for a session.
 
-    Ranks on one host share these. gpus are names that CUDA_VISIBLE_DEVICES takes.
+    Ranks on one host share them. gpus: names that CUDA_VISIBLE_DEVICES takes.
     """
 
     rank: int
@@ -29,7 +29,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Slot:
-    """Where one replica runs. oversubscribed: it shares a core or its device with another slot."""
+    """The place of one replica. oversubscribed: whether it shares a core or its device."""
 
     rank: int
     host: str
@@ -40,7 +40,7 @@ class Slot:
 
 
 def place(offers: Sequence[Offer]) -> tuple[Slot, ...]:
-    """One slot an offer, in the order of ranks.
+    """Return one slot an offer, in the order of ranks.
 
     The slots of a host get equal contiguous shares of its cores, one core at least, and slot i
     gets GPU i. More slots than cores (or than GPUs) wrap around and are marked oversubscribed.
@@ -96,9 +96,10 @@ def _mark_shared(slots: Sequence[Slot]) -> tuple[Slot, ...]:
 
 
 def place_group(slots: Sequence[Slot], world_size: int) -> tuple[Slot, ...]:
-    """The first world_size slots, each with its own share, marked as they share among themselves.
+    """Return the first world_size slots, each with its own share.
 
-    Raises UserError if there are not so many.
+    A slot is marked oversubscribed if it shares with another slot of this group. Raises UserError
+    if there are fewer slots, or if world_size is below 1.
     """
     if not 1 <= world_size <= len(slots):
         raise UserError(
@@ -109,26 +110,27 @@ def place_group(slots: Sequence[Slot], world_size: int) -> tuple[Slot, ...]:
 
 
 def is_oversubscribed(slots: Sequence[Slot], world_size: int) -> bool:
-    """Whether the first world_size slots have to share a core or a device."""
+    """Return whether the first world_size slots have to share a core or a device."""
     return any(slot.oversubscribed for slot in place_group(slots, world_size))
 
 
 def replicas_per_node(slots: Sequence[Slot], world_size: int) -> tuple[int, ...]:
-    """How many of the first world_size slots are on each of their hosts, in the order of ranks."""
+    """Return the number of the first world_size slots on each of their hosts, by order of ranks."""
     return tuple(Counter(slot.host for slot in place_group(slots, world_size)).values())
 
 
 def nodes(slots: Sequence[Slot], world_size: int) -> int:
-    """How many hosts the first world_size slots are on."""
+    """Return the number of hosts that the first world_size slots are on."""
     return len(replicas_per_node(slots, world_size))
 
 
 def local_offers(
     machine: Machine, np: int | None = None, oversubscribe: bool = False
 ) -> tuple[Offer, ...]:
-    """The offers of a session without mpirun: one a GPU, or one a core where there is no GPU.
+    """Return the offers of a session without mpirun: one a GPU, or one a core without a GPU.
 
-    np: how many instead. Raises UserError if that is more than there are, unless oversubscribe.
+    np: number of offers to return instead. Raises UserError if np is below 1, or if it exceeds the
+    number of GPUs (or cores) without oversubscribe.
     """
     unit, available = ("GPU", len(machine.gpus)) if machine.gpus else ("core", len(machine.cores))
     wanted = available if np is None else np
@@ -144,5 +146,5 @@ def local_offers(
 
 
 def cores_of(slots: Sequence[Slot]) -> tuple[int, ...]:
-    """The cores of slots on one host, each once, ascending."""
+    """Return the cores of slots on one host, each once, ascending."""
     return tuple(sorted({core for slot in slots for core in slot.cores}))

@@ -1,4 +1,4 @@
-"""The environment that ranks get: the user's, without what an outer mpirun has put there."""
+"""The environment of ranks: the user's, without the variables that an outer mpirun has set."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from hvdperf.paths import ROOT
 
-# Variables by which Open MPI talks to its own children. An inner mpirun that finds them takes
-# itself for a rank of the outer one.
+# Prefixes of the variables by which Open MPI talks to its own children. An inner mpirun that finds
+# such variables takes itself for a rank of the outer one.
 _OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_")
 _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
-# MCA settings are the user's to make, save those that mpirun makes for its children.
+# MCA settings are kept, since they are the user's, except those that mpirun makes for its children.
 _MCA = "OMPI_MCA_"
 _OUTER_MCA = (
     "orte_",
@@ -24,22 +24,23 @@ _OUTER_MCA = (
 )
 
 
-# What settings of Horovod, NCCL, TensorFlow, OpenMP and XLA begin with.
+# Prefixes of the settings of Horovod, NCCL, TensorFlow, OpenMP and XLA.
 _SETTINGS = ("HOROVOD_", "NCCL_", "TF_", "OMP_", "XLA_")
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the user's settings, which every rank gets, on whatever host it is."""
+    """Returns the user's settings, which every rank gets on every host."""
     return {name: value for name, value in environment.items() if name.startswith(_SETTINGS)}
 
 
 def rank_environment(
     interpreter: str | Path, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """What a rank's process starts with, whether or not the user has sourced `activate`.
+    """Returns the environment of a rank's process, whether or not the user has sourced `activate`.
 
-    Horovod's libraries do not know where their MPI is, which lies in the environment's lib; and
-    Open MPI refuses to run as root unless it is told twice that this is meant.
+    Horovod's libraries do not know where their MPI is, so the `lib` of the interpreter's
+    environment is added to LD_LIBRARY_PATH if it holds an MPI library. Open MPI refuses to run as
+    root unless two variables confirm that this is meant.
     """
     result = {name: value for name, value in environment.items() if not _is_outer(name)}
     result["PYTHONPATH"] = _prepend(ROOT, result.get("PYTHONPATH"))

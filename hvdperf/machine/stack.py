@@ -1,4 +1,4 @@
-"""What the worker's interpreter has installed, and the mpirun that goes with it."""
+"""The stack that is installed for the worker's interpreter, and the mpirun that belongs to it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _PROBE = "hvdperf.worker.probe"
 _DEADLINE_S = 120.0
 _MPIRUN_DEADLINE_S = 20.0
 
-# Found by the probe's own environment, so a change of one of these asks for a new probe.
+# Variables that decide which packages and libraries a probe finds: a change requires a new probe.
 _SEARCH_VARIABLES = ("PYTHONPATH", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
 class Stack:
-    """One installed stack, as the probe (hvdperf.worker.probe) and mpirun tell it.
+    """One installed stack, as the probe (hvdperf.worker.probe) and mpirun report it.
 
-    horovod_flags: what Horovod was built with, of mpi, gloo, nccl, cuda, rocm, ddl and ccl.
-    mpi_library: the library that Horovod loads, which mpirun should match. settings: TensorFlow's
-    environment settings, None where unset. packages: the sorted name==version lines, and
-    packages_sha256 of them.
+    horovod_flags: the features that Horovod was built with, among mpi, gloo, nccl, cuda, rocm, ddl
+    and ccl. mpi_library: the library that Horovod loads, which mpirun should match. settings:
+    TensorFlow's environment settings, None for one that is not set. packages: the sorted
+    name==version lines. packages_sha256: the hash of these lines.
     """
 
     interpreter: str
@@ -66,16 +66,17 @@ def probe(
     environment: Mapping[str, str] = os.environ,
     deadline_s: float = _DEADLINE_S,
 ) -> Stack:
-    """The stack of an interpreter, from the cache where nothing has been installed since.
+    """Return the stack of an interpreter, from the cache if nothing has been installed since.
 
-    Raises UserError if training could not start: no mpirun, no TensorFlow, no Horovod, a Horovod
-    built for another TensorFlow or that cannot load its library, a probe that does not end.
+    Raises UserError if training could not start: no interpreter, no mpirun, no TensorFlow, no
+    Horovod, a Horovod built for another TensorFlow or that cannot load its library, a probe that
+    does not end.
     """
     interpreter = Path(interpreter).absolute()
     if not os.access(interpreter, os.X_OK):
         raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
     mpirun = find_mpirun(interpreter, environment)
-    # The probe looks at what is installed, so needs no GPU.
+    # The probe inspects the installation, so it needs no GPU.
     worker_environment = {**rank_environment(interpreter, environment), "CUDA_VISIBLE_DEVICES": ""}
     cache = cache_dir / f"stack-{_key(interpreter, mpirun, worker_environment)}.json"
     kept = _cached(cache, interpreter, mpirun)
@@ -89,9 +90,9 @@ def probe(
 
 
 def stack_differences(old: Stack, new: Stack) -> list[str]:
-    """What is otherwise under the new one, a line each: "keras: 2.15.0 -> 3.15.1".
+    """Return the differences of the new stack from the old one, such as "keras: 2.15.0 -> 3.15.1".
 
-    Packages by name, and what no package tells.
+    Packages are matched by name. The other lines are about facts that no package version shows.
     """
     names = ("python", "mpirun_version", "mpi_library", "nccl", "cuda", "cudnn", "horovod_flags")
     found = [
@@ -114,10 +115,10 @@ def _readable(value: object) -> str:
 
 
 def find_mpirun(interpreter: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """The mpirun of the interpreter's own environment, else the first on PATH.
+    """Return the mpirun of the interpreter's own environment, or else the first one on PATH.
 
-    An mpirun of another Open MPI than the one that Horovod loads starts ranks that do not find
-    each other. Raises UserError if there is none.
+    The ranks that an mpirun of another Open MPI than Horovod's starts do not find each other.
+    Raises UserError if there is no mpirun.
     """
     search = os.pathsep.join([str(interpreter.parent), environment.get("PATH", "")])
     found = shutil.which("mpirun", path=search)
@@ -130,7 +131,10 @@ def find_mpirun(interpreter: Path, environment: Mapping[str, str] = os.environ) 
 
 
 def _mpirun_version(mpirun: Path, environment: Mapping[str, str]) -> str:
-    """The first line that mpirun --version prints, "mpirun (Open MPI) 4.1.8"."""
+    """Return the first line of mpirun --version, such as "mpirun (Open MPI) 4.1.8".
+
+    Raises UserError if the command fails.
+    """
     try:
         answer = subprocess.run(
             [mpirun, "--version"],
@@ -185,7 +189,7 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
 
 
 def _build(program: Path) -> str:
-    """The command that builds the environment that a program is in."""
+    """Return the command that builds the environment that a program is in."""
     own = next(filter(None, (_OWN.fullmatch(part) for part in program.parts)), None)
     if own is None or own[1] is None:
         return "make env"
@@ -199,7 +203,7 @@ def _install(program: Path) -> str:
 
 
 def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
-    """Raise UserError for what the probe calls an error (probe.ERRORS)."""
+    """Raise UserError if the probe reports an error (probe.ERRORS)."""
     error = facts["error"]
     if error is None:
         return
@@ -219,7 +223,7 @@ def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _key(interpreter: Path, mpirun: Path, environment: Mapping[str, str]) -> str:
-    """What the answer depends on besides the installed files."""
+    """Return a hash of everything, save installed files, that the probe's answer depends on."""
     probe_source = (ROOT / "hvdperf/worker/probe.py").read_text()
     names = (*SETTINGS, *_SEARCH_VARIABLES)
     told = [str(interpreter), str(mpirun), probe_source, [environment.get(name) for name in names]]
@@ -235,8 +239,8 @@ def _stack(interpreter: Path, mpirun: Path, facts: Mapping[str, Any]) -> Stack:
 
 
 def _cached(cache: Path, interpreter: Path, mpirun: Path) -> Stack | None:
-    """What an earlier probe told, unless a file that it depends on has changed since, or it is not
-    whole."""
+    """Return the stack of an earlier probe. Return None if a file that it depends on has changed
+    since, or if the cache is missing or incomplete."""
     try:
         kept = json.loads(cache.read_text())
         if kept["stamps"] != {path: _stamp(path) for path in kept["stamps"]}:
@@ -247,7 +251,7 @@ def _cached(cache: Path, interpreter: Path, mpirun: Path) -> Stack | None:
 
 
 def _keep(cache: Path, facts: Mapping[str, Any], programs: list[Path]) -> None:
-    """Write the cache whole or not at all; a place that cannot be written only costs time."""
+    """Write the cache whole or not at all. A failed write is ignored, since it only costs time."""
     watched = [str(path) for path in programs]
     for entry in facts["searched"]:
         if Path(entry) != ROOT:
@@ -266,7 +270,7 @@ def _watched_in(directory: Path) -> list[str]:
 
 
 def _stamp(path: str) -> int | None:
-    """The time of the last change in nanoseconds; None if the file is gone."""
+    """Return the time of the last change in nanoseconds, or None if the file is gone."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
