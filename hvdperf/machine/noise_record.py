@@ -24,7 +24,8 @@ from hvdperf.toml_file import is_number, shown
 
 # The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
-# The variance between launches is the upper quartile of sessions', its root this value or more.
+# The least standard deviation between launches that is assumed; it comes from the upper quartile of
+# the sessions' variances.
 LEAST_LAUNCH_SD = 0.02
 
 

@@ -1,4 +1,4 @@
-"""What is to be measured: workloads, arms, sides, comparisons and profiles. Pure data, no I/O."""
+"""The terms of a plan: workloads, arms, sides, comparisons and profiles. Pure data, no I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hvdperf.plan.recipes import RECIPES
 
 
 class Strategy(Enum):
-    """How the replicas of a training run are spread over devices. BARE trains nothing: it is the
+    """A way to spread the replicas of a training run over devices. BARE trains nothing: it is the
     transport without a framework."""
 
     HOROVOD = "horovod"
@@ -23,12 +23,12 @@ class Strategy(Enum):
 
 
 class BlockKind(Enum):
-    """What one timed block trains.
+    """The work of one timed block.
 
     FULL: every replica takes the workload's batch (weak scaling).
     SPLIT: the workload's batch is divided among the replicas (strong scaling).
-    LOCAL: as FULL, but the gradients are not allreduced: the step's cost without communication.
-    COMPUTE: as LOCAL, but they are not applied either: the forward and the backward pass.
+    LOCAL: as FULL, but without allreduce: the step's cost without communication.
+    COMPUTE: as LOCAL, but without applying the gradients: the forward and the backward pass.
     """
 
     FULL = "full"
@@ -38,9 +38,9 @@ class BlockKind(Enum):
 
 
 class Schedule(Enum):
-    """How the arms of a round take turns.
+    """The order in which the arms of a round run.
 
-    ALTERNATE: all arms live side by side and take turns block by block, the idle ones stopped.
+    ALTERNATE: all arms live side by side and take turns block by block; idle arms are stopped.
     FRESH: the arms are started one after the other, each alone on the machine.
     """
 
@@ -49,13 +49,13 @@ class Schedule(Enum):
 
 
 class LaunchMode(Enum):
-    """What the launches of a round do. Comparisons of one workload and one kind of work share them.
+    """The work of a round's launches, which comparisons of one workload and kind of work share.
 
-    BLOCKS: timed blocks, in turns. STARTUP: nothing but start. EPOCHS: train from new weights for
-    so many epochs, then validate. TIME, ENDURANCE: train for so many seconds, or so many steps.
-    LEDGER: train for so many steps with a mark at everything, then find out what a step is made of.
-    COLLECTIVES: exchange tensors through Horovod and without it, between blocks if those are asked
-    for.
+    BLOCKS: run timed blocks, in turns. STARTUP: start, and nothing else. EPOCHS: train from new
+    weights for a number of epochs, then validate. TIME: train for a number of seconds. ENDURANCE:
+    train for a number of steps. LEDGER: train for a number of steps and mark the time of every
+    part, then measure the parts of a step. COLLECTIVES: exchange tensors through Horovod and
+    without it, between blocks if a comparison needs blocks, too.
     """
 
     BLOCKS = "blocks"
@@ -77,7 +77,7 @@ _WALL = "wall_"
 
 
 class Question(Enum):
-    """What a case asks. The value is the key of its threshold in ci/thresholds/*.toml."""
+    """The question of a case. The value is the key of its threshold in ci/thresholds/*.toml."""
 
     WEAK_SCALING = "weak_scaling"
     STRONG_SCALING = "strong_scaling"
@@ -103,7 +103,7 @@ class Question(Enum):
 
     @property
     def phase(self) -> str:
-        """The Phase of a start-up that the question is about (worker/protocol.py); else empty."""
+        """The Phase of a start-up (worker/protocol.py) that the question is about, or ""."""
         return self.value.removeprefix(_STARTUP).replace("_", " ") if self.is_startup else ""
 
     @property
@@ -116,17 +116,17 @@ class Question(Enum):
 
     @property
     def is_wall(self) -> bool:
-        """Whether it is about the wall time of a training."""
+        """True if the question is about the wall time of a training."""
         return self.value.startswith(_WALL)
 
     @property
     def metric(self) -> str:
-        """Of a validation, the part that the question is about; else empty."""
+        """The figure of a validation that the question is about, or ""."""
         return self.value.removeprefix(_CONVERGENCE) if self.is_convergence else ""
 
     @property
     def has_variants(self) -> bool:
-        """Whether it is asked of several things at once, each with a threshold of its own."""
+        """True if the question has several variants, each with a threshold of its own."""
         return self.is_convergence or self in (
             Question.EXCHANGE,
             Question.RECIPE,
@@ -135,12 +135,12 @@ class Question(Enum):
 
     @property
     def is_speed(self) -> bool:
-        """Whether its figure depends on how fast the machine is."""
+        """True if the figure depends on the speed of the machine."""
         return not self.is_convergence and self is not Question.MEMORY
 
     @property
     def work(self) -> LaunchMode:
-        """What is to be done to answer it."""
+        """The work of the launches that answer the question."""
         if self.is_startup:
             return LaunchMode.STARTUP
         if self.is_convergence:
@@ -157,11 +157,11 @@ class Question(Enum):
 
 @dataclass(frozen=True)
 class Workload:
-    """A training task, apart from how it is spread.
+    """A training task, without the way in which it is spread over devices.
 
-    batch is the number of samples a replica takes per step; input_size is in pixels a side, or
-    words a sequence. precision: the policy of Keras that the network is built under.
-    learning_rate: "constant", or "adaptive" (hvdperf/worker/learning_rate.py).
+    batch: samples per replica and step. input_size: pixels a side, or words a sequence. precision:
+    the policy of Keras under which the network is built. learning_rate: "constant", or "adaptive"
+    (hvdperf/worker/learning_rate.py).
     """
 
     model: str
@@ -178,7 +178,7 @@ class Workload:
 
     @property
     def recipes(self) -> tuple[str, ...]:
-        """The recipes that it is trained by (hvdperf.plan.recipes)."""
+        """The names of the recipes that the workload follows (hvdperf.plan.recipes)."""
         return tuple(
             name
             for name, changes in RECIPES.items()
@@ -186,13 +186,14 @@ class Workload:
         )
 
 
-# Trains nothing: its launches exchange tensors of given sizes, and start no further than for that.
+# A workload that trains nothing: its launches only exchange tensors of given sizes, and start up
+# only as far as that takes.
 SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 
 
 # The stack that --against names.
 AGAINST = "against"
-# Planted into an arm that is compared with itself: nothing.
+# The value of `planted` for an arm without a fault that is compared with its equal (an A/A pair).
 TWIN = "twin"
 
 
@@ -200,10 +201,10 @@ TWIN = "twin"
 class Arm:
     """A workload run one way. One launch of an arm is one group of processes.
 
-    exchange: a key of EXCHANGES. passes: how many batches' gradients are added up, each in a step,
-    before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: which of a
-    session's installed stacks runs it: empty for its own, or AGAINST. planted: what is wrong with
-    it on purpose: empty, or a key of hvdperf.plan.fault_cases.TRIALS, of which TWIN is one.
+    exchange: a key of EXCHANGES. passes: number of batches, one a step, whose gradients are added
+    up before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: the
+    installed stack that runs the arm: "" for the session's own, or AGAINST. planted: the injected
+    fault: "", or a key of hvdperf.plan.fault_cases.TRIALS, of which TWIN is one.
     """
 
     workload: Workload
@@ -220,7 +221,7 @@ class Arm:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """In what it is not the default, in short names."""
+        """Short names of the settings that differ from the default."""
         several = "passes" if self.passes > 1 else ""
         return tuple(filter(None, (self.exchange, several, *self.workload.recipes)))
 
@@ -231,7 +232,7 @@ class Arm:
 
     @property
     def processes(self) -> int:
-        """How many a launch starts."""
+        """The number of processes that a launch starts."""
         return 1 if self.strategy is Strategy.MIRRORED else self.world_size
 
 
@@ -247,14 +248,20 @@ class Side:
 class Comparison:
     """A question about one workload at one world size.
 
-    Its figure is speed(candidate) / speed(reference) / ideal_ratio, speeds in samples per second
-    over all replicas, so that 1.0 is the ideal of an efficiency and equality of a parity. That of a
-    start-up is a time in seconds, per gradient tensor for the trace, and that of memory by what
-    factor a process grows in 1,000 steps; both sides are then the same. That of convergence is the
-    ratio of the validation's losses or accuracies, and that of a fixed time of the samples. That of
-    a framework's tax is the time of a collective operation through Horovod over the bare
-    transport's, and that of a bound the time of a step over that of one which hides nothing of its
-    exchange (hvdperf.plan.collectives).
+    The figure is speed(candidate) / speed(reference) / ideal_ratio, with speeds in samples per
+    second over all replicas: 1.0 is an ideal efficiency, or equality. Other questions have other
+    figures:
+
+    start-up: a time in seconds, per gradient tensor for the trace, with the same arm on both sides;
+        if the sides differ in stack or fault, the reference's time over the candidate's.
+    memory: the factor by which a process grows in 1,000 steps, with the same arm on both sides.
+    convergence: the ratio of the validation's losses or accuracies.
+    fixed time: the ratio of the numbers of samples, over ideal_ratio.
+    wall time: the efficiency by the wall time of the training (hvdperf.judge.speedup).
+    framework tax: the time of a collective operation through Horovod over that through the bare
+        transport.
+    bound: the time of a step over that of a step that hides nothing of its exchange
+        (hvdperf.plan.collectives).
     """
 
     question: Question
@@ -265,7 +272,7 @@ class Comparison:
 
     @property
     def workload(self) -> Workload:
-        """What is asked about: of a recipe, what it would change."""
+        """The workload that the question is about; for a recipe, the one that it would change."""
         side = self.reference if self.question is Question.RECIPE else self.candidate
         return side.arm.workload
 
@@ -283,21 +290,23 @@ class Comparison:
 
     @property
     def round_group(self) -> tuple[Workload, LaunchMode, str]:
-        """What it shares with the comparisons that are judged from the same rounds: a workload,
-        what its launches do, and a topic that has them for itself, since it has many arms and all
-        of a round's live side by side, in memory."""
+        """The key that comparisons judged from the same rounds share: workload, work, and topic.
+
+        The topic is "" except for exchanges, recipes and fault cases. These have rounds of their
+        own, because they have many arms, and all arms of a round live side by side in memory.
+        """
         apart = self.is_trial or self.question in (Question.EXCHANGE, Question.RECIPE)
         return self.workload, self.question.work, self.topic if apart else ""
 
     @property
     def is_trial(self) -> bool:
-        """Whether something is planted into its candidate to see what the suite says of it
+        """True if the candidate has an injected fault, to see whether the suite reports it
         (hvdperf.plan.fault_cases)."""
         return bool(self.candidate.arm.planted) and self.question is not Question.SAME
 
     @property
     def variant(self) -> str:
-        """What tells it from others of its question, in a short name; empty if nothing has to."""
+        """A short name that distinguishes the comparison from others of its question, or ""."""
         if self.is_trial:
             return self.candidate.arm.planted
         if self.question.is_startup:
@@ -315,14 +324,14 @@ class Comparison:
 
     @property
     def is_against(self) -> bool:
-        """Whether it holds an arm against the same one under another stack, or with nothing planted
-        into it."""
+        """True if the reference is the same arm under another stack, or without the injected
+        fault."""
         ours, theirs = self.candidate.arm, self.reference.arm
         return (ours.stack, ours.planted) != (theirs.stack, theirs.planted)
 
     @property
     def case(self) -> str:
-        """What tells it from others of its topic: fp16-resnet_50_s-np2."""
+        """A name that is unique within the topic, such as fp16-resnet_50_s-np2."""
         return "-".join(filter(None, (self.variant, self.workload.model, f"np{self.world_size}")))
 
     @property
@@ -341,32 +350,32 @@ class Comparison:
 
     @property
     def tolerance(self) -> float | None:
-        """By what part of their change by training, besides rounding, the weights of both sides may
-        differ; None where nothing is known of that, or both sides are the same arm."""
+        """The tolerated difference of both sides' weights, besides rounding, as a part of their
+        change by training. None if no limit is known, or if both sides are the same arm."""
         if self.is_against:
-            return None  # another version may compute otherwise
+            return None  # another version may compute differently
         if self.question in (Question.PARITY, Question.TAX, Question.MULTIWORKER):
             meant: float | None = 1e-5
         elif self.question is Question.EXCHANGE and self.candidate.arm.passes == 1:
             meant = EXCHANGES[self.candidate.arm.exchange].tolerance
         else:
             meant = None
-        # Where the order of a sum differs, half precision is rounded to another neighbour.
+        # If the order of a sum differs, half precision may round to another neighbour.
         half = self.workload.precision != "float32"
         return max(meant, 0.05) if meant is not None and half else meant
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How much evidence is taken, and how long one may wait for it.
+    """The amount of evidence to take, and the longest waits for it.
 
     looks: numbers of rounds after which a case may PASS or FAIL, ascending; a round is one launch
     of every arm. early: whether a case may PASS before, after three rounds or more
-    (hvdperf.interim). turns_min, turns_max: how often the arms take turns within a launch: as often
-    as is worth it, within these (hvdperf.scatter.turns_worth).
-    min_block_seconds, at the pace of the warm-up, and min_block_steps bound a block from below.
-    Deadlines are in seconds, an order each; a block of a launch that is known to be slow gets
-    longer (hvdperf.measure.round_runner).
+    (hvdperf.interim). turns_min, turns_max: limits of the number of turns of a round, within which
+    hvdperf.scatter.turns_worth chooses; rounds in which turns help no comparison may take fewer.
+    min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the warm-up
+    and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in seconds;
+    a block of a launch that is known to be slow gets longer (hvdperf.measure.round_runner).
     """
 
     looks: tuple[int, ...] = (8, 12, 24)
@@ -381,12 +390,13 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Runs:
-    """How long launches train that train to an end.
+    """The lengths of runs that train to an end.
 
-    epochs: over the training data, and steps_max: no more steps than these of whatever data there
-    is. seconds: of a fixed wall time. endurance_steps: while memory is watched. ledger_steps: of a
-    run that is accounted for, and ablation_turns: how often each kind of step is then timed.
-    deadline_s: of one run with its validation.
+    epochs: passes over the training data. steps_max: the most updates that these epochs take,
+    whatever the size of the data. seconds: length of a run of fixed wall time. endurance_steps:
+    steps of a run whose memory is watched. ledger_steps: steps of a run with a time breakdown.
+    ablation_turns: how often each kind of step is timed after that run. deadline_s: the longest
+    wait for one run with its validation, in seconds.
     """
 
     epochs: int = 20
@@ -402,13 +412,14 @@ class Runs:
 class Profile:
     """A named amount of work: which workloads, at which sizes, for how long.
 
-    batch: samples per replica and step. world_sizes: empty for powers of two up to the slots,
-    plus all of them. parity_from: the smallest world size that parity is asked at. oversubscribed:
-    the networks whose communication is judged where replicas share cores; empty for all.
-    questions: empty for all. representatives: of what is not asked of every network, of which.
-    trials: what is planted (hvdperf.plan.fault_cases.TRIALS), into which networks.
-    sentinels: networks that are traced and no more. budget_s: the session begins no round that
-    would end past this, save the first of each workload and kind of work.
+    batch: samples per replica and step. world_sizes: empty for powers of two up to the number of
+    slots, plus that number. parity_from: the smallest world size at which parity is asked.
+    oversubscribed: the networks whose communication is judged if replicas share cores; empty for
+    all. questions: empty for all. representatives: for each question that is not asked of every
+    network, the networks that it is asked of. trials: for each fault case
+    (hvdperf.plan.fault_cases.TRIALS), the networks that get it. sentinels: networks of which only
+    the trace is measured. budget_s: the session begins no round that would end after this many
+    seconds, except the first round of each workload and kind of work.
     """
 
     name: str
@@ -429,7 +440,7 @@ class Profile:
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:
-    """Powers of two up to the number of slots, plus all of them: 6 -> (1, 2, 4, 6)."""
+    """Return powers of two below the number of slots, and that number: 6 -> (1, 2, 4, 6)."""
     sizes = []
     size = 1
     while size < slots:

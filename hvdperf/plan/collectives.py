@@ -2,10 +2,10 @@
 
 Times and bytes in, bandwidths and ratios out. No I/O.
 
-Bandwidths are those of nccl-tests (doc/PERFORMANCE.md there): algbw is the size over the time,
-busbw is algbw times a factor that makes it comparable with what the links can do, whatever the
-number of ranks. Size is the whole buffer: of allgather what every rank ends with, of reducescatter
-what every rank begins with; the part of a rank is 1/n of it.
+Bandwidths are defined as in nccl-tests (doc/PERFORMANCE.md there). algbw is the size over the time.
+busbw is algbw times a factor that makes it comparable with the bandwidth of the links, whatever the
+number of ranks. The size is that of the whole buffer: the one with which every rank ends an
+allgather, or begins a reducescatter. The part of one of n ranks is 1/n of this size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 
 class Collective(Enum):
-    """The operations that Horovod exchanges gradients and weights by."""
+    """The operations by which Horovod exchanges gradients and weights."""
 
     ALLREDUCE = "allreduce"
     ALLGATHER = "allgather"
@@ -27,8 +27,10 @@ class Collective(Enum):
     REDUCESCATTER = "reducescatter"
 
     def bus_factor(self, world_size: int) -> float:
-        """busbw over algbw: how much of the size a rank's link has to carry at least, there or
-        back: 2 (n - 1) / n, (n - 1) / n or 1."""
+        """Return busbw / algbw: 2 (n - 1) / n for allreduce, 1 for broadcast, else (n - 1) / n.
+
+        A rank's link has to carry at least this multiple of the size in one direction.
+        """
         others = (world_size - 1) / world_size
         return {Collective.ALLREDUCE: 2 * others, Collective.BROADCAST: 1.0}.get(self, others)
 
@@ -36,14 +38,15 @@ class Collective(Enum):
 KIB, MIB = 1024, 1024 * 1024
 SWEEP_BYTES = (64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB)
 
-# How long the repeats of a transfer may take in a turn, and how many there are at most.
+# Limits of the repeats of a transfer in one turn: their time together, and their number.
 SERIES_SECONDS = 0.05
 REPEATS_MAX = 10
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What is exchanged at once: tensors of so many bytes; empty for the gradients of the model."""
+    """Tensors that are exchanged at once. tensor_bytes: the size of each tensor in bytes; empty for
+    the gradients of the model."""
 
     collective: Collective
     tensor_bytes: tuple[int, ...] = ()
@@ -51,10 +54,11 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Series:
-    """A transfer, several times in a row, as every rank's own clock saw it.
+    """Several repeats of a transfer in a row, as timed by every rank's own clock.
 
-    turn numbers the sets of a launch, so that those of Horovod and of the bare transport, taken
-    back to back, can be paired. ranks holds hvdperf.worker.collectives.measure's result, by rank.
+    turn: number of the turn, by which a series of Horovod is paired with that of the bare
+    transport, since both are taken back to back. ranks: the results of
+    hvdperf.worker.collectives.measure, by rank.
     """
 
     transfer: Transfer
@@ -63,44 +67,46 @@ class Series:
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole buffer, all tensors together."""
+        """The size of the whole buffer, all tensors together."""
         return int(self.ranks[0]["bytes"])
 
     @property
     def repeats(self) -> list[float]:
-        """Seconds of each: the slowest rank's."""
-        # Ranks that report other numbers of them are a problem of the launch's evidence.
+        """Seconds of each repeat on the slowest rank."""
+        # Not strict: invalid_reasons reports ranks with different numbers of repeats.
         repeats = zip(*(rank["seconds"] for rank in self.ranks), strict=False)
         return [max(map(float, repeat)) for repeat in repeats]
 
     @property
     def seconds(self) -> float:
-        """Of a typical repeat; not a number if there is none."""
+        """Seconds of the median repeat; not a number if there is none."""
         return median(self.repeats) if self.repeats else math.nan
 
 
 def algbw(size_bytes: int, seconds: float) -> float:
-    """Algorithm bandwidth in GB/s, of 10^9 bytes."""
+    """Return the algorithm bandwidth in GB/s (10^9 bytes per second)."""
     return size_bytes / seconds / 1e9
 
 
 def busbw(collective: Collective, world_size: int, size_bytes: int, seconds: float) -> float:
-    """Bus bandwidth in GB/s, of 10^9 bytes."""
+    """Return the bus bandwidth in GB/s (10^9 bytes per second)."""
     return algbw(size_bytes, seconds) * collective.bus_factor(world_size)
 
 
 def affordable_repeats(series: Series) -> int:
-    """How many of the transfer a turn takes, from a first series; 1 if that has no times."""
+    """Return the number of repeats that a turn can take, judged by a first series; 1 if that series
+    has no times."""
     if not series.repeats:
         return 1
-    # The last one: the first may have had memory to get.
+    # The last repeat counts, because the first may have allocated memory.
     return min(max(int(SERIES_SECONDS / series.repeats[-1]), 1), REPEATS_MAX)
 
 
 def paired(
     horovod: Iterable[Series], bare: Iterable[Series], collective: Collective | None
 ) -> dict[Transfer, list[tuple[Series, Series]]]:
-    """Of each transfer by that operation, smaller ones first, what was taken in the same turn."""
+    """Return the pairs of series of the same turn, for each transfer by that operation, smaller
+    transfers first."""
     other = {(series.transfer, series.turn): series for series in bare}
     found: dict[Transfer, list[tuple[Series, Series]]] = {}
     for series in sorted(horovod, key=lambda series: sum(series.transfer.tensor_bytes)):
@@ -113,8 +119,11 @@ def paired(
 def framework_tax(
     horovod: Iterable[Series], bare: Iterable[Series], collective: Collective | None
 ) -> float:
-    """Time through Horovod over time through the bare transport: of each transfer the median over
-    its turns, of several transfers the geometric mean. Raises ValueError if there is no pair."""
+    """Return the time through Horovod over the time through the bare transport.
+
+    It is the median over the turns of a transfer, and the geometric mean over several transfers.
+    Raises ValueError if there is no pair.
+    """
     logs = [
         math.log(median(ours.seconds / theirs.seconds for ours, theirs in pairs))
         for pairs in paired(horovod, bare, collective).values()
@@ -125,11 +134,12 @@ def framework_tax(
 
 
 class StepTimes(NamedTuple):
-    """Of one turn, in seconds a step: with everything, without exchange, and what the bare
-    transport takes for the step's gradients in one buffer.
+    """The step times of one turn, in seconds a step.
 
-    A step can hide all of the shorter part behind the longer one, or nothing of it: it lies between
-    max(local, exchange) and local + exchange (docs/measurement.md, Bounds).
+    full: a step with everything. local: a step without exchange. exchange: the time of the bare
+    transport for the step's gradients in one buffer. A step can hide all of the shorter part behind
+    the longer part, or nothing: `full` lies between max(local, exchange) and local + exchange
+    (docs/measurement.md, Bounds).
     """
 
     full: float
@@ -138,18 +148,18 @@ class StepTimes(NamedTuple):
 
     @property
     def of_nothing_hidden(self) -> float:
-        """Step time over that of a step which computes, and then exchanges. Up to 1 by physics."""
+        """Step time over that of a step that first computes, then exchanges: at most 1 by physics."""
         return self.full / (self.local + self.exchange)
 
     @property
     def of_all_hidden(self) -> float:
-        """Step time over the least that is possible. No less than 1 by physics."""
+        """Step time over the shortest possible step time: at least 1 by physics."""
         return self.full / max(self.local, self.exchange)
 
 
 def invalid_reasons(arm: str, processes: int, series: Sequence[Series]) -> list[str]:
-    """Reasons not to believe the series of a launch, in words: a transport that is not there, a
-    rank that is missing, wrong sums, times that are none."""
+    """Return the reasons not to believe the series of a launch, in words: a missing transport, a
+    missing rank, wrong sums, times that are not positive and finite."""
     found = []
     for each in series:
         where = f"{arm}, {each.transfer.collective.value} of {each.size_bytes} bytes"
@@ -170,7 +180,8 @@ def _is_time(seconds: float) -> bool:
 
 
 def other_library(horovod: Iterable[Series], bare: Iterable[Series]) -> str:
-    """In words, that the two did not run over the same MPI; else empty."""
+    """Return a complaint if Horovod and the bare transport ran over different MPI libraries. Return
+    "" if not, or if one library is unknown."""
     ours, theirs = (
         {rank["library"] for each in series for rank in each.ranks} for series in (horovod, bare)
     )

@@ -1,4 +1,4 @@
-"""The training data of a session: which set each network trains on, found and checked."""
+"""The training data of a session: the data set of each network, found and checked."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ from models.inputs import sample_sets
 from models.inputs.errors import DataError
 
 SAMPLES = ROOT / "data" / "samples"
-# Of the data sets that are made of words, the one that language models train on.
+# The data set of words that language models train on, if the user asks for one of images.
 WORDS = "ptb"
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where the training data is. directory is empty for synthetic input. identity: what tells it
-    from another copy (worker/dataset_id.py), and files: of which files there, or of all. located:
-    what was found there (models.inputs.locate); None for synthetic input."""
+    """The training data of one data set.
+
+    directory: its place; "" for synthetic input. classes: number of labels; 0 for words. identity:
+    a text that distinguishes it from another copy (worker/dataset_id.py). files: the files that
+    identity covers, below the directory; empty for all. located: the files that were found there
+    (models.inputs.locate); None for synthetic input.
+    """
 
     dataset: str
     directory: str
@@ -37,8 +41,11 @@ class DataSource:
 
 
 def dataset_of(network: registry.Network, wanted: str) -> str:
-    """The data set that the network trains on where `wanted` is asked for: that one, unless a
-    language model would have to read images. Raises UserError for images made of words."""
+    """Return the data set that the network trains on if the user asks for `wanted`.
+
+    It is that one, except that a language model reads WORDS if `wanted` has images. Raises
+    UserError if the network needs images and `wanted` has words.
+    """
     if network.task.form in known_input(wanted).forms:
         return wanted
     if network.task.form is registry.Form.WORDS:
@@ -56,13 +63,13 @@ def known_input(name: str) -> inputs.Input:
 def open_data_sets(
     workloads: Sequence[Workload], directories: Mapping[str, str]
 ) -> dict[str, DataSource]:
-    """The data sets of all workloads, found and checked. directories: where, by name."""
+    """Find and check the data sets of all workloads. directories: their places, by name."""
     names = dict.fromkeys(workload.dataset for workload in workloads)
     return {name: open_data(name, directories.get(name, "")) for name in names}
 
 
 def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
-    """From `DIR`, the place of that data set, or from `imagenet=DIR,ptb=DIR`."""
+    """Return directories by data set, from `DIR` for that data set, or `imagenet=DIR,ptb=DIR`."""
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(equals and name in inputs.INPUTS for name, equals, _ in pairs):
         return {dataset: text} if text else {}
@@ -70,8 +77,8 @@ def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
 
 
 def open_data(dataset: str, directory: str) -> DataSource:
-    """Find and check the training data, the suite's own sample where no directory is given.
-    Raises UserError naming the file that is wrong."""
+    """Find and check the training data: the suite's own sample if no directory is given. Raises
+    UserError that names the wrong file."""
     source = known_input(dataset)
     if not source.needs_data:
         return DataSource(dataset, "", source.classes)
@@ -86,19 +93,22 @@ def open_data(dataset: str, directory: str) -> DataSource:
 
 
 def _files(located: Any, directory: Path) -> tuple[str, ...]:
-    """What a data set was found to consist of (models.inputs.locate), by name below the directory:
-    other things may stand there, too."""
+    """Return the files that a data set consists of (models.inputs.locate), relative to the
+    directory, because other files may lie there, too."""
     values = [getattr(located, field.name) for field in fields(located)]
     each = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
     return tuple(str(path.relative_to(directory)) for path in each if isinstance(path, Path))
 
 
 def sample(dataset: str) -> Path:
-    """Where the suite's own sample of a data set is; written on first use, and again where another
-    version of the suite has written it."""
+    """Return the directory of the suite's own sample of a data set.
+
+    The sample is written on first use, and again if another version of the suite has written it.
+    Raises UserError if it cannot be written.
+    """
     directory = SAMPLES / dataset
     if not sample_sets.is_current(directory):
-        # By a process of its own: a JPEG takes TensorFlow to write, which this one never imports.
+        # In a process of its own: writing a JPEG takes TensorFlow, which the driver never imports.
         command = [sys.executable, "-m", "models.inputs.sample_sets", str(SAMPLES), dataset]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode != 0:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Exchange:
-    """How Horovod exchanges gradients, where that is not its default.
+    """One way in which Horovod exchanges gradients. The values here are Horovod's defaults.
 
     compression: "none", or "fp16" for half the bytes. reduction: "average", or "adasum"
     (arXiv:2006.02924). groups: number of groups whose tensors are reduced together, 0 for none.
-    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. fusion_bytes,
-    cycle_ms: the size of the fusion buffer, and how long tensors are collected for it; None for
-    Horovod's own. tolerance: by what part of their change by training, besides rounding, the
-    weights may differ from those of the default; None where they are meant to differ.
+    sparse_as_dense: reduce an embedding's gradient rather than gather its rows. fusion_bytes: size
+    of the fusion buffer. cycle_ms: time for which tensors are collected for that buffer. Both are
+    None for Horovod's own. tolerance: the largest difference of the weights from those of the
+    default, besides rounding, as a part of their change by training; None if they are meant to
+    differ.
     """
 
     compression: str = "none"
@@ -26,13 +27,13 @@ class Exchange:
     tolerance: float | None = 1e-5
 
 
-# By the short name that the summary shows. "" is Horovod's default.
+# By the short name that a case shows. "" is Horovod's default.
 EXCHANGES = {
     "": Exchange(),
-    # resnet_50_s differs by 1.3 % in two steps.
+    # The weights of resnet_50_s differ by 1.3 % after two steps.
     "fp16": Exchange(compression="fp16", tolerance=0.05),
     "group": Exchange(groups=1),
-    # Adasum has no sum of rows.
+    # Adasum does not support sparse gradients.
     "adasum": Exchange(reduction="adasum", sparse_as_dense=True, tolerance=None),
     "dense": Exchange(sparse_as_dense=True),
     "nofuse": Exchange(fusion_bytes=0),

@@ -1,4 +1,4 @@
-"""What is planted to see whether the suite notices, and what it then has to say. Pure data."""
+"""Fault cases: an injected fault, and how the suite must report it. Pure data, no I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hvdperf.verdict import Verdict
 
 @dataclass(frozen=True)
 class FaultCase:
-    """A fault, and how the suite must call it.
+    """A fault, and how the suite must report it.
 
-    fault: as --plant takes it; empty for nothing. question: which one has to notice, and verdict:
-    by which word. Of a step or a start that takes longer, term: where in the ledger the time is
-    (judge/time_breakdown.py); empty where nothing takes longer, and for memory that. rank: the one
-    at fault; None where it is not one rank's. says: of a launch that is INVALID, what its first
-    problem is.
+    fault: as --plant takes it; "" for none. question: the question that has to notice it. verdict:
+    the expected verdict. term: the expected attribution of a step or a start that takes longer, as
+    a term of the time breakdown (judge/time_breakdown.py), or "memory"; "" if nothing takes longer.
+    rank: the rank at fault; None if it is no single rank. says: the first problem of a launch that
+    is expected to be INVALID.
     """
 
     fault: str
@@ -32,7 +32,7 @@ class FaultCase:
         return Fault.parse(self.fault) if self.fault else None
 
 
-# By name; a name is kept for what it plants, since sessions are counted by it
+# Fault cases by name. A name never gets another fault, because sessions are counted by name
 # (results/detection_log.py).
 TRIALS = {
     TWIN: FaultCase("", verdict=Verdict.PASS, rank=None),
@@ -61,5 +61,5 @@ TRIALS = {
 
 
 def trial_of(comparison: Comparison) -> FaultCase | None:
-    """None where nothing is planted to see what is said of it."""
+    """Return the fault case of a comparison, or None if it is no fault case."""
     return TRIALS[comparison.candidate.arm.planted] if comparison.is_trial else None

@@ -1,4 +1,4 @@
-"""Faults that a user plants to see whether the suite notices (--plant)."""
+"""Faults that a user injects to see whether the suite notices them (--plant)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS: Mapping[str, type[int] | type[float]] = {
 
 
 def _number(key: str, value: str) -> float:
-    """Raises ValueError, which says what to give."""
+    """Parse the number of a key. Raises ValueError with a message that says what to give."""
     try:
         return _NUMBERS[key](value)
     except ValueError:
@@ -28,16 +28,26 @@ def _number(key: str, value: str) -> float:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that one rank does wrong on purpose, or all of them do, to see whether the suite
-    notices.
+    """Something that one rank, or all ranks, do wrong on purpose, to see whether the suite notices.
 
-    kind: raise, exit, kill or hang, in the given Phase (worker/protocol.py); longer: that phase of
-    the start takes `factor` times as long; slow, delay, input: every step, or its batch, is late by
-    `ms` milliseconds and `factor` - 1 times the step; busy: a process beside it computes on its
-    core; data: it trains on other data; stray: its learning rate is `factor` times the others';
-    leak: every step keeps a megabyte; corrupt: what it hands to a collective operation is off by
-    one. Of all ranks: nofuse: Horovod fuses no tensors; cycle: it collects them for 25 ms; skip:
-    the first gradient of a step is not exchanged.
+    rank: the rank that does it. phase: a Phase (worker/protocol.py). model, world_size: the arms
+    that are struck; "" and 0 for all. Kinds of one rank:
+
+    raise, exit, kill, hang: the rank does this in `phase`.
+    longer: `phase` of the start takes `factor` times as long, and `ms` milliseconds more.
+    slow, delay: every step is late by `ms` milliseconds and `factor` - 1 times the step.
+    input: the batch of every step is late by that much.
+    busy: another process computes on the rank's cores.
+    data: the rank trains on other data.
+    stray: the rank's learning rate is `factor` times that of the others.
+    leak: the rank keeps a megabyte of every step.
+    corrupt: the numbers that the rank hands to a collective operation are off by one.
+
+    Kinds of all ranks:
+
+    nofuse: Horovod fuses no tensors.
+    cycle: Horovod collects tensors for 25 ms.
+    skip: the first gradient of a step is not exchanged.
     """
 
     kind: str
@@ -48,7 +58,7 @@ class Fault:
     model: str = ""
     world_size: int = 0
 
-    # What may be said of each, besides which model and which world size is meant.
+    # The keys that each kind takes, besides model and world_size.
     KINDS: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **dict.fromkeys(("raise", "exit", "kill", "hang"), ("rank", "phase")),
         "longer": ("rank", "phase", "factor", "ms"),
@@ -57,7 +67,7 @@ class Fault:
         "stray": ("rank", "factor"),
         **dict.fromkeys(("nofuse", "cycle", "skip"), ()),
     }
-    # What a kind does where nothing else is said.
+    # The values of a kind's keys that are not given.
     DEFAULTS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "longer": {"phase": "trace", "factor": 2.0},
         "slow": {"factor": 2.0},
@@ -68,7 +78,7 @@ class Fault:
 
     @classmethod
     def parse(cls, text: str) -> Fault:
-        """From `slow:rank=1,factor=2`. Raises ValueError with one line that says what is wrong."""
+        """Parse `slow:rank=1,factor=2`. Raises ValueError with one line that says what is wrong."""
         kind, _, rest = text.partition(":")
         if kind not in cls.KINDS:
             raise ValueError(f"unknown fault {kind!r}; known: {', '.join(cls.KINDS)}")
@@ -79,7 +89,7 @@ class Fault:
             if key not in known:
                 raise ValueError(f"unknown key {key!r} of {kind}; known: {', '.join(known)}")
             given[key] = _number(key, value) if key in _NUMBERS else value
-        # A lateness that is given is all there is of it.
+        # If factor or ms is given, neither has a default, so that the lateness is the given one.
         late = {"factor", "ms"} & set(given)
         defaults = cls.DEFAULTS.get(kind, {})
         values = {k: v for k, v in defaults.items() if not (late and k in ("factor", "ms"))} | given
@@ -91,18 +101,21 @@ class Fault:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether what should make it late, or its learning rate another, does not."""
+        """True if the kind takes a factor or ms, and the values given cause no change."""
         by_how_much = {"factor", "ms"} & set(self.KINDS[self.kind])
         return bool(by_how_much) and self.factor == 1.0 and self.ms == 0.0
 
     @property
     def is_of_exchange(self) -> bool:
-        """Whether it is of how all ranks exchange gradients, and not of one rank."""
+        """True if the fault is in the exchange of gradients by all ranks, and not in one rank."""
         return "rank" not in self.KINDS[self.kind]
 
     def strikes(self, arm: Arm) -> bool:
-        """Whether that arm is meant: of Horovod and the session's own stack, and of the named model
-        and size if any is. An arm on trial has its own."""
+        """Return whether the fault strikes that arm.
+
+        The arm must run Horovod on the session's own stack, and have the named model and world
+        size, if these are given. The arm of a fault case is not struck: it has its own fault.
+        """
         return (
             arm.strategy is Strategy.HOROVOD
             and not arm.stack
@@ -112,7 +125,7 @@ class Fault:
         )
 
     def as_config(self) -> dict[str, Any]:
-        """As hvdperf.worker.faults reads it."""
+        """Return the fault in the form that hvdperf.worker.faults reads."""
         return {
             "kind": self.kind,
             "rank": self.rank,

@@ -1,4 +1,4 @@
-"""What the command line says, checked. Nothing is looked up on the machine here."""
+"""The options of the command line, checked without looking at the machine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from models import registry
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """A way of starting ranks. over_mpi: Horovod's operations go through MPI, else through Gloo."""
+    """A way of starting ranks. over_mpi: whether Horovod's operations go through MPI, or through
+    Gloo."""
 
     over_mpi: bool
 
 
-# By the name that --launcher takes; launch/resources.py makes each.
+# Launchers by the name that --launcher takes; launch/resources.py makes them.
 LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
-# Rather a slip of the pen than a session.
+# A shorter budget is more likely a mistake than a wish.
 LEAST_BUDGET_MINUTES = 0.1
-# Where a rank can be struck by a fault (hvdperf.plan.faults), and what can take longer.
+# Phases in which a fault can strike a rank (hvdperf.plan.faults), and phases that can take longer.
 STRIKING = tuple(
     phase.value
     for phase in Phase
-    # Gradients are for the suite's own tests.
+    # Only the suite's own tests enter GRADIENTS.
     if phase not in (Phase.LAUNCH, Phase.READY, Phase.GRADIENTS, Phase.END)
 )
 PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
@@ -38,7 +39,7 @@ PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH
 
 @dataclass(frozen=True)
 class Options:
-    """The command line, as it was given; None or empty where it was not."""
+    """The options as given; None or "" for an option without a default that was not given."""
 
     profile: str = "default"
     np: int | None = None
@@ -61,7 +62,8 @@ class Options:
 
 
 def from_command_line(given: Mapping[str, Any]) -> Options:
-    """By name, as pytest parsed it: what may be said several times is a list. Raises UserError."""
+    """Return the options that pytest has parsed. given: values by name, a list for an option that
+    may be repeated. Raises UserError if more than one fault is given."""
     faults = given["plant"]
     if len(faults) > 1:
         raise UserError(
@@ -74,7 +76,7 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
 
 
 def resolve_profile(options: Options) -> Profile:
-    """The named profile with what the command line changes about it."""
+    """Return the named profile with the changes that the command line makes. Raises UserError."""
     profile = load_profile(options.profile)
     if options.models:
         names = tuple(name.strip() for name in options.models.split(",") if name.strip())
@@ -126,7 +128,7 @@ def positive(option: str, value: float) -> None:
 
 
 def parse_world_sizes(text: str) -> tuple[int, ...]:
-    """From `1,3,7`. Raises UserError."""
+    """Parse `1,3,7`: return world sizes, each once, ascending. Raises UserError."""
     try:
         sizes = sorted({int(part) for part in text.split(",") if part.strip()})
     except ValueError:
@@ -137,7 +139,8 @@ def parse_world_sizes(text: str) -> tuple[int, ...]:
 
 
 def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault | None:
-    """Raises UserError also for a fault that could never strike. models, sizes: of the session."""
+    """Parse a fault; return None for "". Raises UserError also for a fault that could never strike.
+    models, sizes: those of the session."""
     if not text:
         return None
     try:

@@ -10,14 +10,17 @@ from models.inputs.errors import DataError
 
 
 def can_swap(directory: str) -> bool:
-    """Whether any two files of it are equally large; "" is the directory of made-up data."""
+    """Return whether two files of a directory are equally large; "" stands for made-up data, which
+    has no files."""
     return any(len(group) > 1 for group in _alike(directory))
 
 
 def other_data(directory: str, into: Path) -> Path:
-    """A directory of links to the files of another, of which those that are equally large, as the
-    parts of CIFAR-10, have swapped names. Raises DataError where there are no such files, and
-    OSError if it cannot be written."""
+    """Fill `into` with links to the files of a directory, and return it.
+
+    Files that are equally large, such as the parts of CIFAR-10, have swapped names. Raises
+    DataError if there are no such files, and OSError if a link cannot be written.
+    """
     if not can_swap(directory):
         raise DataError(
             f"{directory or 'made-up data'}: no two files are equally large, so none can take the "
@@ -33,7 +36,7 @@ def other_data(directory: str, into: Path) -> Path:
 
 
 def _alike(directory: str) -> list[list[Path]]:
-    """Its files, those of one size together."""
+    """Return the files of a directory in groups of the same size."""
     files = sorted(files_of(Path(directory))) if directory else []
     return [list(group) for _, group in groupby(sorted(files, key=_size), key=_size)]
 

@@ -13,7 +13,7 @@ from hvdperf.plan.fault_cases import TRIALS
 from hvdperf.toml_file import Table, read_toml, shown
 
 PROFILES = ROOT / "ci" / "profiles"
-# With fewer rounds a profile could never call anything slower, and would pass for careful.
+# With fewer rounds no case could FAIL, so a profile would look careful and never find a regression.
 FEWEST_TO_FAIL = 8
 
 _KEYS = (
@@ -35,9 +35,9 @@ _KEYS = (
 
 
 def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profile:
-    """The profile of a name (the file NAME.toml in the directory) or of a .toml file.
+    """Return the profile of a name (the file NAME.toml in the directory) or of a .toml file.
 
-    Raises UserError for a name that is not known and for anything malformed in the file.
+    Raises UserError for an unknown name and for anything malformed in the file.
     """
     path = _file_of(name_or_path, directory)
     table = read_toml(path)
@@ -75,7 +75,7 @@ def _file_of(name_or_path: str | Path, directory: Path) -> Path:
 
 
 def _models(table: Table, key: str) -> tuple[str, ...]:
-    # Here and not above: plan, statistics and thresholds must load without the models.
+    # Imported here, because plan, statistics and thresholds must load without the models.
     from models.registry import UnknownNetwork, network
 
     names = table.strings(key)
@@ -108,7 +108,7 @@ def _question(table: Table, key: str, name: str) -> Question:
 
 
 def _sampling(table: Table) -> Sampling:
-    """What the table sets, over the defaults."""
+    """Return the default sampling with the settings of the table."""
     sampling = Sampling(**_settings(table, Sampling))
     if sampling.turns_min > sampling.turns_max:
         raise table.error(f"must not be above turns_max = {sampling.turns_max}", "turns_min")
@@ -125,15 +125,15 @@ def _runs(table: Table) -> Runs:
 
 
 def _settings(table: Table, kind: type[Sampling | Runs]) -> dict[str, Any]:
-    """What the table sets of that kind."""
+    """Return the settings in the table, by the field of `kind`. Raises UserError for other keys."""
     types = {field.name: field.type for field in fields(kind)}
     table.only(list(types))
     return {name: _setting(table, name, types[name]) for name in table.names}
 
 
 def _setting(table: Table, name: str, kind: object) -> Any:
-    """Looks, yes or no, seconds or a whole number; kind: the type that the field is annotated
-    with."""
+    """Return one setting: looks, a boolean, seconds or a whole number. kind: the annotation of the
+    field, as a string."""
     if name == "looks":
         looks = table.integers(name)
         if not looks:

@@ -1,4 +1,7 @@
-"""The questions that cases in perf/ ask of a workload at a world size, as comparisons."""
+"""The questions that cases in perf/ ask of a workload at a world size, as comparisons.
+
+S is a speed in samples per second, and n the world size.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from hvdperf.plan.recipes import RECIPES
 
 
 def weak_scaling(workload: Workload, world_size: int) -> Comparison:
-    """n replicas with a full batch each, against one replica: S_n / (n S_1)."""
+    """Compare n replicas, with a full batch each, with one replica: S_n / (n S_1)."""
     return Comparison(
         Question.WEAK_SCALING,
         Side(Arm(workload, Strategy.HOROVOD, world_size)),
@@ -34,7 +37,8 @@ def weak_scaling(workload: Workload, world_size: int) -> Comparison:
 
 
 def strong_scaling(workload: Workload, world_size: int) -> Comparison:
-    """One batch divided among n replicas, against one replica with the whole: S_n / (n S_1)."""
+    """Compare n replicas that divide one batch with one replica that takes it whole:
+    S_n / (n S_1)."""
     return Comparison(
         Question.STRONG_SCALING,
         Side(Arm(workload, Strategy.HOROVOD, world_size), BlockKind.SPLIT),
@@ -44,37 +48,37 @@ def strong_scaling(workload: Workload, world_size: int) -> Comparison:
 
 
 def communication(workload: Workload, world_size: int) -> Comparison:
-    """The same group with and without allreduce: step time without / step time with."""
+    """Compare one group with and without allreduce: step time without / step time with."""
     arm = Arm(workload, Strategy.HOROVOD, world_size)
     return Comparison(Question.COMMUNICATION, Side(arm), Side(arm, BlockKind.LOCAL))
 
 
 def parity(workload: Workload, world_size: int) -> Comparison:
-    """Horovod against MirroredStrategy on the same devices: S_horovod / S_mirrored."""
+    """Compare Horovod with MirroredStrategy on the same devices: S_horovod / S_mirrored."""
     return _against(Strategy.MIRRORED, Question.PARITY, workload, world_size)
 
 
 def tax(workload: Workload, world_size: int) -> Comparison:
-    """Horovod with nothing to exchange against plain TensorFlow: S_horovod / S_single, at one
-    replica."""
+    """Compare Horovod, with nothing to exchange, with plain TensorFlow at one replica:
+    S_horovod / S_single."""
     return _against(Strategy.SINGLE, Question.TAX, workload, world_size)
 
 
 def multiworker(workload: Workload, world_size: int) -> Comparison:
-    """Horovod against MultiWorkerMirroredStrategy: S_horovod / S_multiworker."""
+    """Compare Horovod with MultiWorkerMirroredStrategy: S_horovod / S_multiworker."""
     return _against(Strategy.MULTIWORKER, Question.MULTIWORKER, workload, world_size)
 
 
 def _against(
     other: Strategy, question: Question, workload: Workload, world_size: int
 ) -> Comparison:
-    """Horovod against another strategy with as many replicas."""
+    """Compare Horovod with another strategy that has as many replicas."""
     ours, theirs = (Side(Arm(workload, each, world_size)) for each in (Strategy.HOROVOD, other))
     return Comparison(question, ours, theirs)
 
 
 def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """Every other way of exchanging gradients against the default: S_other / S_default."""
+    """Compare every other way of exchanging gradients with the default: S_other / S_default."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     others = [replace(plain, exchange=variant) for variant in EXCHANGES if variant]
     others.append(replace(plain, passes=2))
@@ -82,7 +86,7 @@ def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 
 def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """Every other way of training against that of the workload: S_other / S_workload."""
+    """Compare every other way of training with that of the workload: S_other / S_workload."""
     plain = Side(Arm(workload, Strategy.HOROVOD, world_size))
     others = [replace(workload, **changes) for changes in RECIPES.values()]  # type: ignore[arg-type]
     return tuple(
@@ -93,9 +97,9 @@ def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 
 def fixed_epochs(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """What a training of so many epochs ends with, against MirroredStrategy and against plain
-    TensorFlow, which takes the replicas' batches one after the other for an update: the ratio of
-    validation losses, and of accuracies."""
+    """Compare a training of a number of epochs with that of MirroredStrategy, and with that of
+    plain TensorFlow, which takes the replicas' batches one after the other for an update: ratios of
+    validation losses, and of validation accuracies."""
     trained = replace(workload, learning_rate="adaptive")
     ours = Side(Arm(trained, Strategy.HOROVOD, world_size))
     others = (
@@ -110,21 +114,22 @@ def fixed_epochs(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 
 def fixed_time(workload: Workload, world_size: int) -> Comparison:
-    """Samples that n replicas train on in a given wall time, against one: N_n / (n N_1)."""
+    """Compare the samples N that n replicas and one replica train on in a given wall time:
+    N_n / (n N_1)."""
     trained = replace(workload, learning_rate="adaptive")
     return replace(weak_scaling(trained, world_size), question=Question.FIXED_TIME)
 
 
 def wall_time(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """How much sooner n replicas are done than one, by wall time from the trace on: with as many
-    steps each (time_1 / time_n), and with the steps divided (time_1 / (n time_n))."""
+    """Compare the wall times, from the trace on, of n replicas and one: with as many steps each
+    (time_1 / time_n), and with the steps divided (time_1 / (n time_n))."""
     return tuple(
         replace(weak_scaling(workload, world_size), question=question)
         for question in (Question.WALL_WEAK, Question.WALL_STRONG)
     )
 
 
-# What another stack is held against: of a comparison with something else, that something.
+# Questions of which two stacks are compared by the reference side (`against` says why).
 _OF_THE_OTHER_SIDE = (
     Question.COMMUNICATION,
     Question.PARITY,
@@ -134,10 +139,13 @@ _OF_THE_OTHER_SIDE = (
 
 
 def against(comparison: Comparison) -> Comparison | None:
-    """The same case of two installed stacks: its candidate under the session's own stack, held
-    against the same under the other one; of communication, parity, tax and multiworker, whose
-    candidate weak scaling asks about already, the other side. None for what two stacks are not
-    compared by: memory, wall time, collective operations, and an arm with itself."""
+    """Return the same case between two installed stacks: its candidate under the session's own
+    stack, compared with the same under the other stack.
+
+    Communication, parity, tax and multiworker have the arm of weak scaling as their candidate, so
+    their reference takes its place. Return None for comparisons that are not made between stacks:
+    memory, wall time, collective operations, A/A pairs and fault cases.
+    """
     question = comparison.question
     if comparison.is_against or question.work in (
         LaunchMode.ENDURANCE,
@@ -151,25 +159,27 @@ def against(comparison: Comparison) -> Comparison | None:
 
 
 def memory(workload: Workload, world_size: int) -> Comparison:
-    """By what factor the resident set of the process that grows most does so in 1,000 steps."""
+    """Ask by what factor the resident set grows in 1,000 steps, in the process where it grows
+    most."""
     side = Side(Arm(workload, Strategy.HOROVOD, world_size))
     return Comparison(Question.MEMORY, side, side)
 
 
 def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """How long the slowest rank takes for each phase of a start with nothing beside it."""
+    """Ask how long the slowest rank takes for each phase of a start with nothing beside it."""
     side = Side(Arm(workload, Strategy.HOROVOD, world_size))
     return tuple(Comparison(question, side, side) for question in Question if question.is_startup)
 
 
 def sweep(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """Every collective operation from 64 KB to 128 MB, time through Horovod / time through the bare
-    transport: the same whatever is trained."""
+    """Compare every collective operation from 64 KB to 128 MB: time through Horovod / time through
+    the bare transport. The comparisons do not depend on the workload."""
     return tuple(_framework_tax(SWEEP, world_size, collective) for collective in Collective)
 
 
 def at_gradient_sizes(workload: Workload, world_size: int) -> Comparison:
-    """All gradients of a step, through Horovod / in one buffer through the bare transport."""
+    """Compare the times to reduce all gradients of a step: through Horovod / in one buffer through
+    the bare transport."""
     return _framework_tax(workload, world_size, Collective.ALLREDUCE)
 
 
@@ -179,20 +189,20 @@ def _framework_tax(workload: Workload, world_size: int, collective: Collective) 
 
 
 def bound(workload: Workload, world_size: int) -> Comparison:
-    """A step against what physics leaves of it: step time / (time without exchange + time of the
+    """Compare a step with its bound by physics: step time / (time without exchange + time of the
     bare transport for the step's gradients)."""
     return _against(Strategy.BARE, Question.BOUND, workload, world_size)
 
 
 def same(workload: Workload, world_size: int) -> Comparison:
-    """Two groups of the same arm (A/A): what tonight's machine shows where nothing differs."""
+    """Compare two groups of the same arm (A/A), to see what the machine shows if nothing differs."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return Comparison(Question.SAME, Side(replace(plain, planted=TWIN)), Side(plain))
 
 
 def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
-    """Every fault that is planted on purpose, against the same arm without it; into a single
-    replica, the twin alone."""
+    """Compare an arm with every injected fault with the same arm without it; at a single replica,
+    the twin alone."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return tuple(
         _trial(trial, replace(plain, planted=name), plain)
@@ -202,6 +212,6 @@ def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 
 def _trial(trial: FaultCase, faulty: Arm, plain: Arm) -> Comparison:
-    """Memory is held against a threshold, and so the faulty arm with nothing."""
+    """Compare the faulty arm with the plain one; for memory, which a threshold judges, with itself."""
     other = faulty if trial.question is Question.MEMORY else plain
     return Comparison(trial.question, Side(faulty), Side(other))

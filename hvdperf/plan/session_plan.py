@@ -1,6 +1,6 @@
-"""What a pytest session is about to measure: options and machine in, slots and comparisons out.
+"""The plan of a pytest session: options and machine in, slots and comparisons out.
 
-Everything that can be wrong with the input is found here, before anything is launched.
+All errors of the input are found here, before anything is launched.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 
 @dataclass(frozen=True)
 class SessionPlan:
-    """What to measure, on what. Nothing has been started yet.
+    """The plan of a session: what to measure, and on what. Nothing has been started yet.
 
-    extents: how large the data sets are, by name and input size.
+    extents: sizes of the data sets, by name and input size.
     """
 
     options: Options
@@ -64,9 +64,13 @@ class SessionPlan:
         anyway: bool = False,
         against_from: int | None = None,
     ) -> list[Comparison]:
-        """What is asked of every workload at every world size at which it makes sense. anyway: also
-        what the profile does not ask, or not of every network. against_from: the smallest size at
-        which two stacks are compared by it, where that is another one."""
+        """Return the comparisons of every workload at every world size at which they make sense.
+
+        ask: makes the comparisons of one workload at one world size. smallest, largest: limits of
+        the world size. anyway: include comparisons that the profile does not ask, or not of every
+        network. against_from: the smallest world size at which two stacks are compared, if that is
+        not `smallest`.
+        """
         asked: list[Comparison] = []
         if self.options.against and against_from is not None:
             smallest = against_from
@@ -79,14 +83,14 @@ class SessionPlan:
             asked = [other for other in map(against, asked) if other is not None]
         return [
             comparison
-            # Each once: a sweep is the same whichever the workload.
+            # Each comparison once, because a sweep does not depend on the workload.
             for comparison in dict.fromkeys(asked)
             if (self._wanted(comparison) or (anyway and self._can_be_shown(comparison)))
             and self._possible(comparison)
         ]
 
     def _wanted(self, comparison: Comparison) -> bool:
-        """Whether the profile asks it, and of that network."""
+        """Return whether the profile asks the question, and asks it of that network."""
         question, model = comparison.question, comparison.workload.model
         if comparison.is_trial:
             return model in self.profile.trials.get(comparison.variant, ())
@@ -97,8 +101,11 @@ class SessionPlan:
         return model in self.profile.representatives.get(question, (model,))
 
     def _can_be_shown(self, comparison: Comparison) -> bool:
-        """Whether it says something of that network that the profile does not ask. What is planted,
-        and two groups of one arm, say as much of one as of all; a profile may name which."""
+        """Return whether the comparison is worth showing although the profile does not ask it.
+
+        Fault cases and A/A pairs say as much of one network as of all, so only those of the first
+        workload are. No fault case is, if the profile names networks for fault cases.
+        """
         if comparison.is_trial and self.profile.trials:
             return False
         alike = comparison.is_trial or comparison.question is Question.SAME
@@ -123,23 +130,26 @@ class SessionPlan:
         if question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
         if question is Question.SAME or comparison.is_trial:
-            # Where replicas share cores nothing is judged by its speed.
+            # If replicas share cores, no speed is judged.
             return size not in self.oversubscribed_sizes()
         if question is Question.BOUND:
-            # Of words, the rows of a table are exchanged that were looked up, and not all of it.
+            # A language model exchanges only the rows of its embedding that were looked up, so the
+            # bare transport would exchange more.
             return registry.network(model).task is not registry.Task.LANGUAGE
         if question.work is LaunchMode.EPOCHS:
             return self._can_validate(comparison.workload, size)
         return True
 
     def _has_other_data(self, dataset: str) -> bool:
-        """Whether a rank can be given other data: made beside the session, of files that can take
-        each other's place."""
+        """Return whether a rank can be given other data.
+
+        It is made on the session's host, from files that can take each other's place.
+        """
         one_host = nodes(self.slots, len(self.slots)) == 1
         return one_host and can_swap(self.data[dataset].directory)
 
     def check_other_data(self, fault: Fault) -> None:
-        """Raises UserError where what it strikes cannot be given other data."""
+        """Raise UserError if a workload that the fault strikes cannot be given other data."""
         for workload in self.workloads:
             struck = fault.model in ("", workload.model)
             if struck and not self._has_other_data(workload.dataset):
@@ -150,30 +160,30 @@ class SessionPlan:
                 )
 
     def _has_bare_transport(self) -> bool:
-        """Whether Horovod runs over one that can be used without it, by mpi4py."""
+        """Return whether mpi4py can use Horovod's transport without Horovod."""
         return LAUNCHERS[self.options.launcher].over_mpi
 
     def _can_run(self, arm: Arm) -> bool:
-        """Whether Horovod, the strategy and the network have that way of training."""
+        """Return whether Horovod, the strategy and the network support that way of training."""
         if arm.strategy is Strategy.MIRRORED:
-            # One process, so it has one host, and takes no GPU twice.
+            # MirroredStrategy is one process, so it has one host, and takes no GPU twice.
             shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, arm.world_size)
             return nodes(self.slots, arm.world_size) == 1 and not shares_gpu
         if arm.exchange == "adasum":
-            # It halves the group again and again, which Horovod does over MPI only.
+            # Adasum halves the group again and again, which Horovod does over MPI only.
             power_of_two = arm.world_size & (arm.world_size - 1) == 0
             return power_of_two and LAUNCHERS[self.options.launcher].over_mpi
         if arm.exchange == "dense":
-            # The gradient of an embedding is the rows that were looked up.
+            # Only an embedding has a sparse gradient: the rows that were looked up.
             return registry.network(arm.workload.model).task is registry.Task.LANGUAGE
         if arm.workload.precision == "mixed_float16":
-            # Without a GPU it takes 30 to 60 times as long as float32: only if the user wants it.
+            # Without a GPU float16 takes 30 to 60 times as long as float32: only on request.
             return bool(self.machine.gpus) or self.options.precision == "mixed_float16"
         return True
 
     def _can_validate(self, workload: Workload, world_size: int) -> bool:
-        """Whether there is a sample to validate on for every rank, and a way to tell how good a
-        model is."""
+        """Return whether every rank has a sample to validate on, and the quality of the model can
+        be measured."""
         adversarial = registry.network(workload.model).task is registry.Task.ADVERSARIAL
         held_out = self.extents[workload.dataset, workload.input_size].validation
         return not adversarial and (held_out is None or held_out >= world_size)
@@ -182,7 +192,7 @@ class SessionPlan:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
 
     def describe(self) -> list[str]:
-        """A few lines for people: what will be measured, on what, for how long."""
+        """Return a few lines for people: what will be measured, on what, for how long."""
         sizes = [
             f"{size} (oversubscribed)" if size in self.oversubscribed_sizes() else str(size)
             for size in self.world_sizes
@@ -202,7 +212,7 @@ class SessionPlan:
 
 
 def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
-    """Check everything and settle what will be measured. Raises UserError, one line."""
+    """Check everything and settle what will be measured. Raises UserError, with one line."""
     profile = resolve_profile(options)
     slots = place(offers)
     sizes = profile.world_sizes or default_world_sizes(len(slots))
@@ -266,8 +276,8 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
 def _extents(
     workloads: Sequence[Workload], data: Mapping[str, DataSource], ranks: int
 ) -> dict[tuple[str, int], inputs.Extent]:
-    """How large the workloads' data sets are. Raises UserError for one that so many ranks cannot
-    train on: each reads a part of its own."""
+    """Return the sizes of the workloads' data sets. Raises UserError for a data set with fewer
+    samples than ranks, since each rank reads a part of its own."""
     extents = {}
     try:
         for workload in workloads:

@@ -1,17 +1,17 @@
-"""Terms of a step and of memory, by which a fault is named (hvdperf.judge.time_breakdown.TERMS)."""
+"""Terms of a step and of memory, which name a fault (hvdperf.judge.time_breakdown.TERMS)."""
 
 from __future__ import annotations
 
-# Besides each phase of a start-up.
+# Terms of a step. The phases of a start-up are terms, too.
 BETWEEN, INPUT, COMPUTE, EXCHANGE = (
     "between steps",
     "input wait",
     "compute",
     "exposed communication",
 )
-# What they are together where nothing tells them apart.
+# COMPUTE or EXCHANGE, if the measured blocks cannot tell which.
 INSIDE = "compute or communication"
-# What takes no time.
+# A term that takes no time.
 MEMORY = "memory"
-# Terms that only blocks without exchange tell apart.
+# Terms that can be told apart only by blocks without exchange.
 TOLD_APART = (COMPUTE, EXCHANGE)

@@ -1,16 +1,17 @@
-"""From what a machine has measured to a rule that its unchanged builds PASS.
+"""Proposed rules: from the observations of a machine to a rule that its unchanged builds PASS.
 
 A floor is the lower of two: the median less 3 points, and the floor that PASSes in 95 % of
-sessions. The latter comes from the verdict's own rule (hvdperf.verdict): a session PASSes if its
-lower bound reaches the floor, and for n rounds of normal noise with the measured spread s around
-the median m that bound is m + s L, with L the bound of n standard normal observations. So the
-logarithm of the floor is m + s q with q the 5 % quantile of L, taken from 4,000 simulated sessions
-with a fixed seed. Earlier looks are left out, for they can do little but add PASSes.
+sessions. The latter follows from the verdict's own rule (hvdperf.verdict): a session PASSes if its
+lower bound reaches the floor. For n rounds of normal noise with the measured spread s around the
+median m, on the scale of logarithms, that bound is m + s L, where L is the bound of n standard
+normal observations. So the logarithm of the floor is m + s q, where q is the 5 % quantile of L,
+taken from 4,000 simulated sessions with a fixed seed. Early looks are left out, because they can do
+little but add PASSes.
 
-A ceiling is the higher of two likewise: the median and 3 %, and exp(m - s q).
+A ceiling is the higher of two: the median and 3 %, and exp(m - s q).
 
-A band is symmetric around 1 on the logarithmic scale, and reaches as far as the farther of two:
-1/0.95, and |m| + s q with q the 95 % quantile of the farther of the two bounds.
+A band is symmetric around 1 on the scale of logarithms. Its upper end is the higher of two: 1/0.95,
+and exp(|m| + s q), where q is the 95 % quantile of the distance from 0 of the farther bound.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ POINTS_BELOW = 0.03
 PASS_SHARE = 0.95
 NARROWEST_BAND = 0.95
 _SESSIONS = 4000
-# So that 0.87, computed as 0.8699999999999999, stays 0.87.
+# Keeps 0.87, which is computed as 0.8699999999999999, at 0.87.
 _ROUNDING = 1e-9
 _SEED = 20181231
 _FLOOR_ALPHA = Floor.at(1.0).alpha
@@ -37,11 +38,12 @@ _BAND_ALPHA = Band(1.0, 1.0).alpha
 
 
 def proposed_rule(question: Question, observations: Sequence[float], rounds: int) -> Rule:
-    """The rule for sessions of so many rounds; observations are ln ratios of unchanged builds.
+    """Return the rule for sessions of this number of rounds.
 
-    Its figures have three decimals, rounded to the side on which more PASSes. Raises
-    NotMeasurable if an observation is not finite, if there is none, or if so few rounds bound
-    nothing (fewest_rounds).
+    observations: ln ratios of unchanged builds. The limits of the rule have three decimals (a
+    ceiling has three significant digits), rounded to the side on which more sessions PASS. Raises
+    NotMeasurable if an observation is not finite, if there is none, or if so few rounds give no
+    finite bound (fewest_rounds).
     """
     if rounds < fewest_rounds(question):
         raise NotMeasurable(f"{rounds} rounds bound nothing, it takes {fewest_rounds(question)}")
@@ -63,7 +65,7 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
 
 
 def rule_of(question: Question) -> type[Rule]:
-    """The kind of rule that a question's figure is held against."""
+    """Return the kind of rule that judges a question's figure."""
     if question in (Question.PARITY, Question.SAME) or question.is_convergence:
         return Band
     if question in (Question.MEMORY, Question.FRAMEWORK_TAX, Question.BOUND):
@@ -72,26 +74,27 @@ def rule_of(question: Question) -> type[Rule]:
 
 
 def ceiling(question: Question, at_most: float) -> Ceiling:
-    """In the unit of the question's figure."""
+    """Return a ceiling in the unit of the question's figure."""
     return Ceiling(at_most, unit="s" if question.is_startup else "")
 
 
 def fewest_rounds(question: Question) -> int:
-    """How many rounds it takes until a verdict's bounds are finite."""
+    """Return the fewest rounds from which a verdict's bounds are finite."""
     alpha = _BAND_ALPHA if rule_of(question) is Band else _FLOOR_ALPHA
     return fewest_bounded(alpha)
 
 
 @cache
 def _lower_bound(rounds: int) -> float:
-    """What the lower bound of standard normal observations reaches in PASS_SHARE of sessions."""
+    """Return the value that the lower bound of standard normal observations reaches in PASS_SHARE
+    of sessions."""
     bounds = sorted(hodges_lehmann(session, _FLOOR_ALPHA).lower for session in _sessions(rounds))
     return bounds[math.floor((1 - PASS_SHARE) * _SESSIONS)]
 
 
 @cache
 def _farther_bound(rounds: int) -> float:
-    """Within which distance of 0 both bounds are in PASS_SHARE of sessions."""
+    """Return the distance from 0 within which both bounds lie in PASS_SHARE of sessions."""
     intervals = [hodges_lehmann(session, _BAND_ALPHA) for session in _sessions(rounds)]
     distances = sorted(max(-interval.lower, interval.upper) for interval in intervals)
     return distances[math.ceil(PASS_SHARE * _SESSIONS)]
@@ -107,7 +110,7 @@ def _down(value: float) -> float:
 
 
 def _three_digits_up(seconds: float) -> float:
-    """A phase takes microseconds or minutes: the digits are significant ones."""
+    """Round up to three significant digits, because a phase takes microseconds or minutes."""
     digits = 2 - math.floor(math.log10(seconds))
     return math.ceil(seconds * 10.0**digits - _ROUNDING) / 10.0**digits
 

@@ -1,4 +1,4 @@
-"""What a figure has to reach, a TOML file a machine class: ci/thresholds/*.toml.
+"""Thresholds that figures have to reach, one TOML file a machine class: ci/thresholds/*.toml.
 
 Each file says which machines it is for and what their figures have to reach::
 
@@ -7,12 +7,13 @@ Each file says which machines it is for and what their figures have to reach::
     device = "gpu"            # or "cpu"
     gpu_name = "V100"         # optional, as cpu_model: a part of the name, in any case
     [thresholds]
-    # "question/model/world size/nodes" = floor, ceiling (start-ups, memory, tax), or [low, high]
+    # "question/model/world size/nodes" = floor, or [low, high] (parity, same, convergence),
+    # or ceiling (start-up, memory, framework tax, bound)
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
-    "exchange:fp16/*/np*/*" = 0.50    # of one variant; "exchange/..." is of all
+    "exchange:fp16/*/np*/*" = 0.50    # for one variant; "exchange/..." is for all
 
-Of each of the four parts ``*`` stands for anything, and the first line that matches wins.
+In each of the four parts ``*`` stands for anything. The first line that matches wins.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ THRESHOLDS = ROOT / "ci" / "thresholds"
 
 
 class Case(NamedTuple):
-    """What a comparison is looked up by. nodes: how many. variant: which of several that are asked
-    about at once, such as a way of exchanging gradients."""
+    """The key by which the rule of a comparison is found. nodes: number of nodes. variant: one of
+    several variants of the question, such as a way of exchanging gradients, or ""."""
 
     question: Question
     model: str
@@ -52,7 +53,7 @@ class Case(NamedTuple):
 
     @property
     def parts(self) -> tuple[str, str, str, str]:
-        """In the words of the files: ("weak_scaling", "vgg_16", "np4", "one-node")."""
+        """The key in the words of the files: ("weak_scaling", "vgg_16", "np4", "one-node")."""
         question = f"{self.question.value}:{self.variant}" if self.variant else self.question.value
         where = "one-node" if self.nodes == 1 else f"{self.nodes}-nodes"
         return question, self.model, f"np{self.world_size}", where
@@ -89,13 +90,13 @@ class Thresholds:
     lines: tuple[Line, ...] = ()
 
     def rule(self, case: Case) -> Rule | None:
-        """The first line for this case; None if nobody has said what it should reach."""
+        """Return the rule of the first line that matches this case; None without such a line."""
         return next((line.rule for line in self.lines if line.matches(case.parts)), None)
 
     def pasteable_line(self, case: Case, observations: Sequence[float]) -> str:
-        """The line to paste at the end of the file, from what was measured.
+        """Return a line to paste at the end of the file, from what was measured.
 
-        observations: ln ratios, one a round. Empty if nothing can be proposed from them.
+        observations: ln ratios, one a round. Return "" if nothing can be proposed from them.
         """
         usable = [value for value in observations if math.isfinite(value)]
         if not usable:
@@ -105,19 +106,20 @@ class Thresholds:
 
 
 def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
-    """What a comparison is looked up by."""
+    """Return the key by which the rule of a comparison is found."""
     question, size = comparison.question, comparison.world_size
     variant = comparison.variant if question.has_variants else ""
     return Case(question, comparison.workload.model, size, nodes(slots, size), variant)
 
 
 def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: Machine) -> str:
-    """A file of thresholds for machines like this one, that unchanged builds PASS
+    """Return a file of thresholds for machines like this one, which unchanged builds PASS
     (hvdperf.plan.threshold_proposal).
 
-    observations: ln ratios of each case, from as many sessions as there are. rounds: how many a
-    session can afford. Raises UserError for a case with fewer than 4 observations, which tell no
-    spread, or with one that is not finite, and for too few rounds to bound anything.
+    observations: ln ratios of each case, from as many sessions as there are. rounds: number of
+    rounds that a session can afford. Raises UserError for a case with fewer than 4 observations,
+    which show no spread, or with one that is not finite, and if the rounds are too few for finite
+    bounds.
     """
     kind, name = _class(machine)
     lines = [
@@ -152,7 +154,7 @@ def _key(case: Case) -> str:
 
 
 def _written(case: Case, rule: Rule) -> str:
-    """A line of [thresholds]."""
+    """Return a line of [thresholds]."""
     if isinstance(rule, Band):
         return f'"{_key(case)}" = [{rule.low}, {rule.high}]'
     value = rule.pass_from if isinstance(rule, Floor) else rule.at_most
@@ -160,11 +162,11 @@ def _written(case: Case, rule: Rule) -> str:
 
 
 def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
-    """The thresholds of the class that the machine belongs to.
+    """Return the thresholds of the class that the machine belongs to.
 
-    Of the files that match, the most specific: the one that asks for more. Without any there are
-    no thresholds, and the label says so. Raises UserError for a malformed file and for two that
-    are equally specific.
+    The most specific matching file is taken: the one with more or longer names in [match]. If no
+    file matches, there are no thresholds, and the label says so. Raises UserError for a malformed
+    file and for two files that are equally specific.
     """
     matching = []
     for path in sorted(directory.glob("*.toml")):
@@ -187,12 +189,12 @@ def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
 
 
 def load_thresholds(path: Path) -> Thresholds:
-    """The thresholds of one file, whichever machine it is for. Raises UserError if malformed."""
+    """Return the thresholds of one file, for whichever machine. Raises UserError if malformed."""
     return _load(path, read_toml(path))
 
 
 def _class(machine: Machine) -> tuple[str, str]:
-    """Device, and the name of what is trained on."""
+    """Return the kind of device, and the name of the GPU or the CPU that trains."""
     return ("gpu", machine.gpus[0].name) if machine.gpus else ("cpu", machine.cpu_model)
 
 
@@ -204,7 +206,8 @@ def _no_class(machine: Machine, directory: Path) -> Thresholds:
 
 
 def _specificity(match: Table, machine: Machine) -> tuple[int, int] | None:
-    """How many names the file asks for and how long they are; None if one does not fit."""
+    """Return the number of names that the file asks for and their total length; None if the machine
+    does not fit."""
     if match.string("device") != ("gpu" if machine.gpus else "cpu"):
         return None
     names = {
@@ -258,7 +261,7 @@ def _line(table: Table, key: str) -> Line:
 
 
 def _check_model(table: Table, key: str, pattern: str) -> None:
-    # Here and not above: the rules of this file can be used without the models.
+    # Imported here, so that the rules of this file can be used without the models.
     from models.registry import NETWORKS
 
     known = (*NETWORKS, SWEEP.model)
