@@ -148,7 +148,7 @@ class StepTimes(NamedTuple):
 
     @property
     def of_nothing_hidden(self) -> float:
-        """Step time over that of a step that first computes, then exchanges: at most 1 by physics."""
+        """Step time over that of a step that computes, then exchanges: at most 1 by physics."""
         return self.full / (self.local + self.exchange)
 
     @property

@@ -195,7 +195,7 @@ def bound(workload: Workload, world_size: int) -> Comparison:
 
 
 def same(workload: Workload, world_size: int) -> Comparison:
-    """Compare two groups of the same arm (A/A), to see what the machine shows if nothing differs."""
+    """Compare two groups of one arm (A/A), to see what the machine shows if nothing differs."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return Comparison(Question.SAME, Side(replace(plain, planted=TWIN)), Side(plain))
 
@@ -212,6 +212,6 @@ def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 
 def _trial(trial: FaultCase, faulty: Arm, plain: Arm) -> Comparison:
-    """Compare the faulty arm with the plain one; for memory, which a threshold judges, with itself."""
+    """Compare the faulty arm with the plain arm; for memory, judged by a threshold, with itself."""
     other = faulty if trial.question is Question.MEMORY else plain
     return Comparison(trial.question, Side(faulty), Side(other))

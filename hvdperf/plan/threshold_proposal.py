@@ -42,8 +42,8 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
 
     observations: ln ratios of unchanged builds. The limits of the rule have three decimals (a
     ceiling has three significant digits), rounded to the side on which more sessions PASS. Raises
-    NotMeasurable if an observation is not finite, if there is none, or if so few rounds give no
-    finite bound (fewest_rounds).
+    NotMeasurable if an observation is not finite, if there is none, or if the rounds are too few
+    for a finite bound (fewest_rounds).
     """
     if rounds < fewest_rounds(question):
         raise NotMeasurable(f"{rounds} rounds bound nothing, it takes {fewest_rounds(question)}")

@@ -69,7 +69,7 @@ _SHAPE = '"question/model/npN/one-node", as in "weak_scaling/vgg_16/np*/one-node
 
 @dataclass(frozen=True)
 class Line:
-    """One line of [thresholds]: a pattern of four parts, and the rule for what matches it."""
+    """One line of [thresholds]: a pattern of four parts, and the rule for cases that match it."""
 
     pattern: tuple[str, str, str, str]
     rule: Rule
@@ -83,7 +83,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The lines of one machine class. path: its file, or where it belongs if there is none."""
+    """The lines of one machine class. path: its file, or the place for one if there is none."""
 
     label: str
     path: Path
