@@ -1,4 +1,4 @@
-"""`hvdperf`, or `python -m hvdperf`: whatever is not measuring, which `pytest perf/` does."""
+"""The command `hvdperf`, or `python -m hvdperf`: all tasks except to measure (`pytest perf/`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hvdperf.session import commands as session
 
 
 def main() -> int:
-    """The exit status: 0, or 2 where something was refused, each with a line on stderr."""
+    """Run the command and return its exit status: 0, or 2 with a line on stderr if it was refused
+    or interrupted. `hvdperf.cli.run` names the others."""
     try:
         return run(parser())
     except KeyboardInterrupt:

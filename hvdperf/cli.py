@@ -1,4 +1,4 @@
-"""How a command line ends: bad input, and what was refused, is a line on stderr."""
+"""The end of a command line: bad input, or a refused request, is a line on stderr."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TypeAlias
 
 from hvdperf.errors import UserError
 
-# Columns of a terminal, for what is written to it.
+# Columns of a terminal, for text that is written to it.
 WIDTH = 80
 REFUSED = 2
-# What argparse's add_subparsers returns, to which the rooms add their commands.
+# The object that argparse's add_subparsers returns; the rooms add their commands to it.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-# As of a process that SIGPIPE has ended: whoever read its output wants no more of it.
+# The exit status of a process that SIGPIPE has ended, because the reader of its output has closed.
 READ_NO_FURTHER = 141
 
 
 def complain(text: str) -> None:
-    """One line, whatever a document has in its names."""
+    """Print the text to stderr as one line, even if names from a document contain line breaks."""
     print(" ".join(text.split()), file=sys.stderr)
 
 
@@ -29,10 +29,13 @@ def run(
     complain: Callable[[str], None] = complain,
     command_line: Sequence[str] | None = None,
 ) -> int:
-    """Parse the command line, by default the process's, and run its `command`. The exit status:
-    the command's, 2 for a UserError, or 141 where what it prints is not read to its end."""
+    """Parse the command line, by default the process's, and run its `command`.
+
+    Return the exit status: the command's, 2 for a UserError, or 141 if the reader of the output
+    closes before its end.
+    """
     arguments = parser.parse_args(command_line)
-    # What documents quote may be more than the terminal's encoding knows.
+    # Documents may contain characters that the terminal's encoding does not have.
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         status: int = arguments.command(arguments)

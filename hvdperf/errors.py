@@ -1,4 +1,4 @@
-"""What goes wrong through no fault of the suite."""
+"""Errors that are no fault of the suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, text: str) -> Path:
-    """Write in one piece: readers see all of it or what was there before, which an OSError leaves.
-    Line ends stay as they are."""
+    """Write a file in one piece: readers see the whole text or the earlier file.
+
+    Line ends are written as they are. After an OSError the earlier file remains.
+    """
     partial = path.with_name(f"{path.name}.partial")
     try:
         with open(partial, "w", encoding="utf-8", newline="") as stream:

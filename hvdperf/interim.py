@@ -1,9 +1,10 @@
 """Interim analyses: after how many rounds a comparison may be judged, and by which bounds.
 
-After three to six rounds a comparison can PASS and no more, by bounds that also rest on how far
-turns of a launch differ and on what launches of this machine are known to differ by. It FAILs only
-at the full looks of a profile (8, 12, ...), by the exact bounds of the signed-rank test. The error
-rates of both together are simulated (docs/measurement.md).
+After three to six rounds (an early look) a comparison can PASS but not FAIL. The bounds then also
+rest on the noise of turns within launches and on the known noise of launches on this machine. A
+comparison FAILs only at the full looks of a profile (8, 12, ... rounds), by the exact bounds of the
+signed-rank test. The error rates of both kinds of looks together are simulated
+(docs/measurement.md).
 """
 
 from __future__ import annotations
@@ -25,28 +26,30 @@ from hvdperf.scatter import (
 from hvdperf.stats import Interval, NotMeasurable, hodges_lehmann
 from hvdperf.verdict import FEWEST_ROUNDS, Judgement, Rule, Verdict, as_ratio, judge, undecided
 
-# Rounds after which a verdict is tried that can only be PASS.
+# Numbers of rounds after which a verdict is tried that can only be PASS.
 EARLY_LOOKS = (3, 4, 5, 6)
-# What a bound's level is multiplied by: at an early look, and, of the bound that may FAIL a
-# comparison, at all but the later full looks (0.025 becomes 0.0118, three of 256 sign patterns).
+# Factors of a bound's level. EARLY: at an early look. FIRST_FAIL: for the bound that may FAIL a
+# comparison, except at the later full looks (0.025 becomes 0.0118, three of 256 sign patterns).
 EARLY, FIRST_FAIL = 0.2, 0.472
-# Degrees of freedom within launches without which the noise of turns is not known.
+# The fewest degrees of freedom within launches from which the noise of turns can be estimated.
 FEWEST_FREEDOM = 6
-# What the floor of the variance counts for beside the rounds' own, in rounds.
+# The weight of the variance's floor beside the variance of the rounds, in rounds.
 PRIOR_ROUNDS = 4
 
 
 def next_look(rounds: int, looks: Sequence[int], early: bool) -> int:
-    """Returns after how many rounds a verdict is tried next; past the last look that one. early:
-    whether that may be an early look."""
+    """Returns the number of rounds after which a verdict is tried next; past the last look, that
+    look. early: whether the next look may be an early one."""
     before = EARLY_LOOKS if early else ()
     return next((look for look in (*before, *looks) if look > rounds), looks[-1])
 
 
 def looks_after(rounds: int, looks: Sequence[int]) -> tuple[int, ...]:
-    """Returns the full looks of a session that goes on after so many rounds: past its last one,
-    another at twice as many rounds, and so on. The same on every way there, so that who goes on
-    again and again looks no more often."""
+    """Returns the full looks of a session that is resumed after this number of rounds.
+
+    Past its last look, each further look comes at twice as many rounds. The looks do not depend on
+    the rounds of earlier resumptions, so a session that is resumed often has no more looks.
+    """
     found = list(looks)
     while found[-1] <= rounds:
         found.append(2 * found[-1])
@@ -60,12 +63,13 @@ def judge_rounds(
     noise: Noise | None,
     forced: bool = False,
 ) -> Judgement:
-    """Judge a comparison after so many rounds.
+    """Judge a comparison by its rounds so far.
 
-    rows: a row a round, the ln ratios of its turns; of what has one value a launch, that value.
-    looks: the full ones. noise: what early looks rest on; None for none of them. forced: whether
-    there will be no further round. Between looks, and at a look that leaves it open, the verdict is
-    INCONCLUSIVE.
+    rows: a row a round with the ln ratios of its turns, or with the one value of a launch without
+    turns. looks: the full looks. noise: the noise that early looks assume; None for no early looks.
+    forced: whether there will be no further round, so that a verdict is tried between looks, too.
+    The verdict is INCONCLUSIVE between looks if not forced, and at a look that leaves the
+    comparison open.
     """
     values, count = [median(row) for row in rows], len(rows)
     if count in looks or (forced and count >= looks[0]):
@@ -92,14 +96,15 @@ def judge_rounds(
 
 
 def is_failing(rows: Sequence[Row], rule: Rule, noise: Noise) -> bool:
-    """Returns whether an early look would FAIL the comparison, if it could. It then waits for a
-    full look, which more turns a round bring no nearer."""
+    """Returns whether an early look would FAIL the comparison, if it could. The comparison then
+    waits for a full look, and more turns a round do not bring that look nearer."""
     early = early_interval(rows, EARLY * rule.alpha, noise)
     return early is not None and rule.fails(early)
 
 
 def _left_open(judgement: Judgement) -> Judgement:
-    """Returns it without a verdict on the figure, which these rounds may not give."""
+    """Returns the judgement as INCONCLUSIVE, because these rounds may not give a verdict on the
+    figure; INVALID remains."""
     if judgement.verdict is Verdict.INVALID or judgement.figure is None:
         return judgement
     return replace(
@@ -111,17 +116,21 @@ def _left_open(judgement: Judgement) -> Judgement:
 
 
 def _fail_alpha(count: int, rule: Rule, looks: Sequence[int]) -> float:
-    """Returns the level of the bound that may FAIL: the rule's own at the later full looks."""
+    """Returns the level of the bound that may FAIL: the rule's own at the later full looks, a lower
+    one at any other."""
     return rule.alpha if count in looks[1:] else FIRST_FAIL * rule.alpha
 
 
 def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval | None:
-    """Returns the figure with bounds from few rounds, as a ratio; None where there are too few
-    turns to tell their noise, or the bounds are beyond what a number can hold.
+    """Returns the figure with bounds from few rounds, as a ratio.
 
-    The variance of a round is at least what launches of this machine are known to vary by and what
-    its turns explain, twice over, since few turns tell that poorly; the rounds' own variance is
-    pooled with it as if it were known from PRIOR_ROUNDS rounds.
+    Returns None if there are too few rounds, or too few turns to estimate their noise, or if a
+    bound exceeds the range of a float.
+
+    The floor of a round's variance is the known variance of launches on this machine plus at least
+    twice the variance that its turns explain, since few turns give a poor estimate of that. The
+    rounds' own variance is pooled with this floor as if the floor were known from PRIOR_ROUNDS
+    rounds. The variance used is never below the floor.
     """
     count = len(rows)
     if count < EARLY_LOOKS[0] or turns_freedom(rows) < FEWEST_FREEDOM:
@@ -144,7 +153,7 @@ def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval 
 
 @cache
 def _quantile(probability: float, freedom: int) -> float:
-    """Returns that quantile of Student's t."""
-    from scipy.special import stdtrit  # late: it takes a while to import
+    """Returns that quantile of Student's t distribution."""
+    from scipy.special import stdtrit  # imported here, because the import takes a while
 
     return float(stdtrit(freedom, probability))

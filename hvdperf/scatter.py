@@ -1,4 +1,4 @@
-"""What the figures of one comparison scatter by: within a launch, and from launch to launch.
+"""The scatter of the figures of one comparison: within a launch, and from launch to launch.
 
 Numbers in, numbers out. A row holds the ln ratios of the turns of one round, in their order.
 """
@@ -13,21 +13,21 @@ from statistics import fmean, median
 
 Row = Sequence[float]
 
-# What launches of one machine differ by (standard deviation of ln ratio) where nothing is known.
+# The standard deviation of ln ratio between launches of a machine of which nothing is known.
 UNKNOWN_LAUNCH_SD = 0.05
-# No correlation of turns above this is believed: it would ask for more rounds than there are.
+# Upper limit of the correlation of turns: a higher one would ask for more rounds than there are.
 MOST_CORRELATED = 0.6
-# The variance of a median is 1.25 times that of a mean, of so many turns as a launch has.
+# The variance of a median over that of a mean, for the number of turns that a launch has.
 OF_A_MEDIAN = 1.25
 
 
 @dataclass(frozen=True)
 class Noise:
-    """What an early look has to know of the machine beside its own rounds.
+    """The noise of the machine, which an early look has to know besides its own rounds.
 
     launch_sd: the standard deviation of ln ratio from launch to launch, beyond that of turns.
-    correlation: between a turn and the next one of the same launch. source: where launch_sd is
-    from, in words.
+    correlation: between a turn and the next one of the same launch. source: the origin of
+    launch_sd, in words.
     """
 
     launch_sd: float = UNKNOWN_LAUNCH_SD
@@ -57,17 +57,17 @@ def round_variance(rows: Sequence[Row]) -> float:
 
 
 def launch_variance(rows: Sequence[Row]) -> float:
-    """Returns by how much rounds vary beyond what their turns explain: an unbiased estimate of the
-    variance between launches, which can be negative."""
+    """Returns the variance of the rounds beyond the part that their turns explain: an unbiased
+    estimate of the variance between launches, which can be negative."""
     explained = OF_A_MEDIAN * turn_variance(rows) * mean_of_inverse(rows)
     return round_variance(rows) - explained
 
 
 def turn_correlation(comparisons: Sequence[Sequence[Row]]) -> float:
-    """Returns the correlation of consecutive turns, pooled over comparisons, within 0 and
+    """Returns the correlation of consecutive turns, pooled over comparisons, limited to 0 ...
     MOST_CORRELATED.
 
-    Deviations from the mean of T turns correlate by -1/T where the turns do not, which is added.
+    The deviations of T uncorrelated turns from their mean correlate by -1/T, so 1/T is added.
     """
     rows = [row for comparison in comparisons for row in comparison if len(row) > 1]
     squares = sum(map(_squares, rows))
@@ -86,9 +86,12 @@ def turn_correlation(comparisons: Sequence[Sequence[Row]]) -> float:
 def turns_worth(
     turn_sd: float, launch_sd: float, apart_seconds: float, turn_seconds: float, most: int
 ) -> int:
-    """Returns how many turns a launch should take, up to `most`, so that a verdict takes the least
-    time: the cheaper a turn beside the rest of a round, and the more turns vary beside launches,
-    the more. apart_seconds: what a round takes apart from its turns."""
+    """Returns the number of turns of a launch, up to `most`, with which a verdict takes the least
+    time.
+
+    The cheaper a turn is beside the rest of a round, and the more turns vary beside launches, the
+    higher is the number. apart_seconds: time of a round without its turns.
+    """
     worth = 1.12 * turn_sd / launch_sd * math.sqrt(max(apart_seconds, 0.0) / turn_seconds)
     return min(most, round(worth))
 

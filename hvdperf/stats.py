@@ -1,7 +1,7 @@
 """Paired statistics: numbers in, numbers out.
 
-The estimate is Hodges and Lehmann's (1963), the bounds are those of Wilcoxon's signed-rank test
-inverted (Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3.2 and 3.3): order
+The estimate is Hodges and Lehmann's (1963). The bounds invert Wilcoxon's signed-rank test
+(Hollander, Wolfe and Chicken, Nonparametric Statistical Methods, 3.2 and 3.3): they are order
 statistics of the Walsh averages, with exact tail probabilities.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
-# Of a normal distribution, standard deviation / median absolute deviation.
+# Standard deviation / median absolute deviation of a normal distribution.
 SD_OF_MAD = 1.4826
 
 
@@ -25,8 +25,8 @@ class NotMeasurable(ValueError):
 class Interval:
     """An estimate with one-sided bounds, each missed with a probability of at most alpha.
 
-    (lower, upper) is a two-sided interval of confidence 1 - 2 alpha. With too few observations
-    for alpha the bounds are infinite: nothing can be said at that error rate.
+    (lower, upper) is a two-sided interval of confidence 1 - 2 alpha. With too few observations for
+    alpha the bounds are infinite. observations: number of observations.
     """
 
     estimate: float
@@ -37,16 +37,17 @@ class Interval:
 
 
 def walsh_averages(values: Sequence[float]) -> list[float]:
-    """All n (n + 1) / 2 means of two observations, each with itself included, ascending."""
+    """Return all n (n + 1) / 2 means of two observations, ascending; a pair may be one observation
+    with itself."""
     n = len(values)
     return sorted((values[i] + values[j]) / 2 for i in range(n) for j in range(i, n))
 
 
 @cache
 def signed_rank_counts(n: int) -> tuple[int, ...]:
-    """Of the 2^n sign patterns of n observations, how many have a signed-rank sum of t = 0, 1, ...
+    """Return the numbers of sign patterns of n observations with a signed-rank sum of t = 0, 1, ...
 
-    Counted exactly: the ways to choose a subset of the ranks 1..n with sum t.
+    Of all 2^n patterns this is the exact number of subsets of the ranks 1..n with sum t.
     """
     counts = [1]
     for rank in range(1, n + 1):
@@ -59,10 +60,11 @@ def signed_rank_counts(n: int) -> tuple[int, ...]:
 
 @cache
 def bound_depth(n: int, alpha: float) -> int:
-    """How many Walsh averages a bound of error rate alpha may leave out on its side, plus one.
+    """Return the number of Walsh averages that a bound of error rate alpha leaves out on its side,
+    plus one.
 
-    The largest d with P(T < d) <= alpha for the signed-rank sum T of n observations; 0 if even
-    the extreme average is not safe enough (n < 6 at 0.025, n < 5 at 0.05).
+    It is the largest d with P(T < d) <= alpha for the signed-rank sum T of n observations. It is 0
+    if even the extreme average has a higher error rate (n < 6 at 0.025, n < 5 at 0.05).
     """
     if not alpha < 1:
         raise ValueError(f"alpha must be below 1, not {alpha}")
@@ -70,12 +72,12 @@ def bound_depth(n: int, alpha: float) -> int:
 
 
 def fewest_bounded(alpha: float) -> int:
-    """The fewest observations that the exact bounds at that level bound at all."""
+    """Return the fewest observations with finite exact bounds at that level."""
     return next(n for n in range(1, 100) if bound_depth(n, alpha) > 0)
 
 
 def _depth(ways: Sequence[int], allowed: float) -> int:
-    """The largest d of which d ways from the left on are no more than allowed, all together."""
+    """Return the largest d for which the first d of `ways` add up to no more than `allowed`."""
     tail = 0
     for depth, count in enumerate(ways):
         tail += count
@@ -85,7 +87,7 @@ def _depth(ways: Sequence[int], allowed: float) -> int:
 
 
 def hodges_lehmann(values: Sequence[float], alpha: float) -> Interval:
-    """The Hodges-Lehmann estimate of the observations' centre with exact one-sided bounds.
+    """Return the Hodges-Lehmann estimate of the observations' centre with exact one-sided bounds.
 
     Raises NotMeasurable if there is no observation, or one that is not finite.
     """
@@ -102,11 +104,11 @@ def hodges_lehmann(values: Sequence[float], alpha: float) -> Interval:
 
 @cache
 def rank_sum_counts(m: int, n: int) -> tuple[int, ...]:
-    """Of the arrangements of m and n observations, how many have u = 0, 1, ... m n pairs in which
-    the first is the larger one (Mann and Whitney 1947): counted exactly."""
+    """Return the exact numbers of arrangements of m and n observations with u = 0, 1, ... m n pairs
+    in which the observation of the first series is the larger one (Mann and Whitney 1947)."""
     if m == 0 or n == 0:
         return (1,)
-    # The largest of all belongs to the first, and is larger than n of the second, or it does not.
+    # The largest of all is of the first series, and larger than all n of the second, or it is not.
     counts = [0] * (m * n + 1)
     for u, ways in enumerate(rank_sum_counts(m - 1, n)):
         counts[u + n] += ways
@@ -116,11 +118,12 @@ def rank_sum_counts(m: int, n: int) -> tuple[int, ...]:
 
 
 def shift(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> Interval:
-    """The Hodges-Lehmann estimate of how far our centre lies above theirs, of two independent
-    series, with the exact bounds of Wilcoxon's rank-sum test inverted (Hollander, Wolfe and
-    Chicken, 4.2 and 4.3). Infinite bounds where there are too few for alpha.
+    """Return the Hodges-Lehmann estimate of how far the centre of `ours` lies above that of
+    `theirs`, of two independent series.
 
-    Raises NotMeasurable if one of them is empty, or holds something that is not finite.
+    The exact bounds invert Wilcoxon's rank-sum test (Hollander, Wolfe and Chicken, 4.2 and 4.3).
+    With too few observations for alpha the bounds are infinite. Raises NotMeasurable if a series is
+    empty, or holds a value that is not finite.
     """
     if not ours or not theirs:
         raise NotMeasurable("no observation")
@@ -135,6 +138,7 @@ def shift(ours: Sequence[float], theirs: Sequence[float], alpha: float) -> Inter
 
 
 def spread(values: Sequence[float]) -> float:
-    """A robust standard deviation: 1.4826 times the median absolute deviation from the median."""
+    """Return a robust standard deviation: 1.4826 times the median absolute deviation from the
+    median."""
     centre = median(values)
     return SD_OF_MAD * median(abs(value - centre) for value in values)

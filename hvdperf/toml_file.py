@@ -20,7 +20,7 @@ _ASSIGNMENT = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
 
 
 class Table:
-    """One table of a TOML file. Every reader raises UserError for a value that will not do."""
+    """One table of a TOML file. Every reader raises UserError for a value that is wrong."""
 
     def __init__(self, path: Path, text: str, keys: tuple[str, ...], values: dict[str, Any]):
         self._path = path
@@ -37,7 +37,7 @@ class Table:
         return tuple(self._values)
 
     def error(self, problem: str, key: str | None = None) -> UserError:
-        """The error to raise for a key of this table, or for the table itself."""
+        """Return the error to raise for a key of this table, or for the table itself."""
         keys = self._keys if key is None else (*self._keys, key)
         where = f"{shown(self._path)}:{line_of(self._text, keys)}"
         name = ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in keys)
@@ -46,27 +46,27 @@ class Table:
         )
 
     def only(self, known: Collection[str]) -> None:
-        """Refuse keys that nobody would read."""
+        """Raise UserError for a key that is not known."""
         for key in self._values:
             if key not in known:
                 raise self.error(f"unknown key; known here: {', '.join(known)}", key)
 
     def table(self, key: str) -> Table:
-        """A table within this one; an empty one if it is not there."""
+        """Return a table within this one, or an empty table if it is missing."""
         value = self._values.get(key, {})
         if not isinstance(value, dict):
             raise self._wrong(key, f"a table, [{key}]")
         return Table(self._path, self._text, (*self._keys, key), value)
 
     def string(self, key: str) -> str:
-        """A string that is not empty."""
+        """Return a string that is not empty."""
         value = self._value(key)
         if not isinstance(value, str) or not value:
             raise self._wrong(key, "a string that is not empty")
         return value
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """A list of different strings, one at least."""
+        """Return a list of different strings, at least one."""
         values = self._list(key, "strings", str)
         if not values:
             raise self._wrong(key, "a list of one string at least")
@@ -79,28 +79,28 @@ class Table:
         return value
 
     def integer(self, key: str) -> int:
-        """A whole number from 1."""
+        """Return a whole number from 1."""
         value = self._value(key)
         if not _is_whole(value):
             raise self._wrong(key, "a whole number from 1")
         return int(value)
 
     def integers(self, key: str) -> tuple[int, ...]:
-        """A list of whole numbers from 1, ascending; it may be empty."""
+        """Return a list of different whole numbers from 1, ascending; it may be empty."""
         values = self._list(key, "whole numbers", int)
         if not all(map(_is_whole, values)) or list(values) != sorted(values):
             raise self._wrong(key, "a list of whole numbers from 1, ascending")
         return values
 
     def positive(self, key: str) -> float:
-        """A number above 0."""
+        """Return a number above 0."""
         value = self._value(key)
         if not is_number(value) or value <= 0:
             raise self._wrong(key, "a number above 0")
         return float(value)
 
     def choice(self, key: str, kind: type[Choice]) -> Choice:
-        """A member of a closed vocabulary, by its value."""
+        """Return the member of an Enum with the value of the key."""
         value = self._value(key)
         names = [str(member.value) for member in kind]
         if value not in names:
@@ -108,7 +108,7 @@ class Table:
         return kind(value)
 
     def value(self, key: str) -> Any:
-        """Whatever stands there, for values of more than one type."""
+        """Return the value as it is, for values of more than one type."""
         return self._value(key)
 
     def _value(self, key: str) -> Any:
@@ -131,7 +131,7 @@ class Table:
 
 
 def read_toml(path: Path) -> Table:
-    """The top table of a file. Raises UserError if it cannot be read or is not TOML."""
+    """Return the top table of a file. Raises UserError if it cannot be read or is not TOML."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -158,7 +158,7 @@ def read_toml(path: Path) -> Table:
 
 
 def _too_large(value: object, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Where integers stand that TOML, and a float, cannot hold."""
+    """Yield the keys of integers of more than 64 bits, which TOML does not allow."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _too_large(inner, (*keys, key))
@@ -170,7 +170,7 @@ def _too_large(value: object, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]
 
 
 def _one_line(text: str) -> str:
-    """Without line breaks and whatever else does not print, which keys and values may hold."""
+    """Escape line breaks and all else that does not print, since keys and values may hold such."""
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in text
@@ -178,16 +178,16 @@ def _one_line(text: str) -> str:
 
 
 def shown(path: Path) -> str:
-    """The path as a person at the current directory would write it."""
+    """Return the path as a person in the current directory would write it."""
     absolute, here = path.absolute(), Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)
 
 
 def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line, from 1, on which a key or a table begins; that of the table above if it does not.
+    """Return the line, from 1, on which a key or a table begins, or else the table above it.
 
-    tomllib does not tell. The text must be valid TOML; lines of a string that goes over several
-    lines are taken for TOML, too, which costs no more than a wrong line number.
+    tomllib does not report lines. The text must be valid TOML. The lines of a multi-line string
+    are also read as TOML, which costs no more than a wrong line number.
     """
     best, best_depth = 1, 0
     for number, path in _assignments(text):
@@ -198,7 +198,7 @@ def line_of(text: str, keys: Sequence[str]) -> int:
 
 
 def _assignments(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Every line that names a table or a key, with the full path of what it names."""
+    """Yield the number of every line that names a table or a key, with the full path of names."""
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _HEADER.fullmatch(line):
@@ -209,7 +209,7 @@ def _assignments(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def _split(dotted: str) -> tuple[str, ...]:
-    """The parts of a dotted key: a."b.c" is ("a", "b.c"). Read by tomllib itself."""
+    """Return the parts of a dotted key, read by tomllib itself: a."b.c" gives ("a", "b.c")."""
     try:
         value: Any = tomllib.loads(f"{dotted} = 0")
     except tomllib.TOMLDecodeError:
@@ -222,13 +222,13 @@ def _split(dotted: str) -> tuple[str, ...]:
 
 
 def _common(path: Sequence[str], keys: Sequence[str]) -> int:
-    """How many leading parts two paths have in common."""
+    """Return the number of leading parts that two paths have in common."""
     pairs = zip(path, keys, strict=False)
     return next((depth for depth, (a, b) in enumerate(pairs) if a != b), min(len(path), len(keys)))
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a finite number; TOML's true, inf and nan are not."""
+    """Return whether a value is a finite number; TOML's true, inf and nan are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -237,7 +237,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _as_toml(value: object) -> str:
-    """A value as the file may have written it, cut to a readable length."""
+    """Return a value as the file may have written it, cut to a readable length."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

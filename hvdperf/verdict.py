@@ -1,8 +1,8 @@
-"""From observations to a word: PASS, FAIL, INCONCLUSIVE or INVALID; or NOT RUN, NOT JUDGED.
+"""Verdicts from observations: PASS, FAIL, INCONCLUSIVE or INVALID; or NOT RUN, NOT JUDGED.
 
-An observation is ln(speed_candidate / speed_reference / ideal) of one launch, or the logarithm of
-another ratio or of a time in seconds. When a verdict may be tried is in hvdperf/interim.py; the
-rules and their error rates are those of docs/measurement.md.
+An observation is ln(speed_candidate / speed_reference / ideal) of one round, or the logarithm of
+another ratio or of a time in seconds. hvdperf/interim.py says when a verdict may be tried;
+docs/measurement.md describes the rules and their error rates.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from enum import Enum
 from hvdperf.scatter import Noise
 from hvdperf.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehmann
 
-# One-sided, to each side: of a threshold's bound, and of a figure that is only shown.
+# The one-sided level of each bound, for a threshold and for a figure that is only shown.
 ALPHA = 0.025
-# Without a bound nothing is passed or failed.
+# Fewer rounds give no finite bound, so nothing can PASS or FAIL.
 FEWEST_ROUNDS = fewest_bounded(ALPHA)
 
 
@@ -59,8 +59,8 @@ class Floor:
         return replace(to_pass, upper=to_fail.upper)
 
     def limit(self, figure: Interval | None) -> float:
-        """Of the two limits the one that decides: what a figure that FAILs is surely below, or
-        what it has to reach."""
+        """Return the limit that decides: fail_below if the whole interval is below it, else
+        pass_from."""
         failed = figure is not None and figure.upper < self.fail_below
         return self.fail_below if failed else self.pass_from
 
@@ -68,7 +68,8 @@ class Floor:
         return f">= {self.pass_from:.3g}"
 
 
-# Of one stack against another: FAIL if surely 2 % slower, PASS if surely not 5 % slower.
+# The rule for one stack against another: FAIL if it is more than 2 % slower, PASS if it is at most
+# 5 % slower, each with 97.5 % confidence.
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 
 
@@ -76,7 +77,7 @@ REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 class Band:
     """The figure must lie in [low, high]: equivalence by two one-sided tests (TOST).
 
-    PASS if the 1 - 2 alpha interval lies inside the band, FAIL if it lies outside of it.
+    PASS if the 1 - 2 alpha interval lies inside the band, FAIL if it lies outside the band.
     """
 
     low: float
@@ -101,7 +102,7 @@ class Band:
 class Ceiling:
     """The figure, a time in seconds or a factor of growth, must not be above a ceiling.
 
-    FAIL if the lower bound is above it, PASS if the upper bound does not exceed it.
+    FAIL if the lower bound is above the ceiling, PASS if the upper bound does not exceed it.
     """
 
     at_most: float
@@ -129,11 +130,11 @@ Rule = Floor | Band | Ceiling
 class Judgement:
     """A verdict with the figure it rests on.
 
-    figure is on the scale of ratios or seconds, not of logarithms; None where nothing could be
-    measured. Its alpha is that of the bound which may pass it, fail_alpha that of the bound which
-    may fail it; None where it could not FAIL. early: of a PASS, or of bounds that are shown, after
-    so few rounds that they rest on what is known of the machine's noise. reason says why, for every
-    verdict that the figure alone does not explain.
+    figure: on the scale of ratios or seconds, not of logarithms; None if nothing could be measured.
+    Its alpha is the level of the bound that may PASS it. fail_alpha: the level of the bound that
+    may FAIL it; None if it could not FAIL. early: the assumed noise of the machine, if so few
+    rounds were taken that the PASS, or the bounds shown, rest on it. reason: an explanation of
+    every verdict that the figure alone does not explain.
     """
 
     verdict: Verdict
@@ -146,7 +147,8 @@ class Judgement:
 
 
 def must_be(judgement: Judgement) -> str:
-    """What its figure is held to; where a floor has two limits, the one that decided."""
+    """Return the rule in words: "" without a rule; of a floor with two limits, the one that
+    decides."""
     rule = judgement.rule
     if isinstance(rule, Floor) and rule.limit(judgement.figure) != rule.pass_from:
         return f"not < {rule.fail_below:.3g}"
@@ -154,8 +156,8 @@ def must_be(judgement: Judgement) -> str:
 
 
 def as_ratio(interval: Interval) -> Interval:
-    """An interval of logarithms as an interval of ratios. Raises NotMeasurable for a ratio that is
-    more than a number can hold."""
+    """Convert an interval of logarithms to an interval of ratios. Raises NotMeasurable for a ratio
+    that exceeds the range of a float."""
     try:
         estimate, lower, upper = map(math.exp, (interval.estimate, interval.lower, interval.upper))
     except OverflowError:
@@ -176,21 +178,22 @@ def confidence(figure: Interval, rule: Rule | None, fail_alpha: float | None) ->
 
 
 def is_bounded(figure: Interval) -> bool:
-    """Whether there were rounds enough for the bounds of a ratio."""
+    """Return whether there were enough rounds for finite bounds of a ratio."""
     return figure.lower > 0 and math.isfinite(figure.upper)
 
 
 def smallest_visible_change(figure: Interval) -> float:
-    """How far from its limit, as a share, the figure has to be for these rounds to tell on which
-    side it is: the longer side of its interval. Infinite where they bound nothing."""
+    """Return the smallest distance from its limit, as a share, at which these rounds show on which
+    side of the limit the figure is: the longer side of its interval. Infinite without finite
+    bounds."""
     if not is_bounded(figure):
         return math.inf
     return max(figure.estimate / figure.lower, figure.upper / figure.estimate) - 1
 
 
 def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = None) -> Judgement:
-    """Compare the observations (one natural logarithm of a ratio per launch) with a rule, by exact
-    bounds. fail_alpha: of the bound that may FAIL it, where that is not the rule's own."""
+    """Compare the observations (one natural logarithm a round) with a rule, by exact bounds.
+    fail_alpha: the level of the bound that may FAIL, if that is not the rule's own."""
     count = len(observations)
     fail_alpha = rule.alpha if fail_alpha is None else fail_alpha
     try:
@@ -227,6 +230,6 @@ def undecided(figure: Interval) -> str:
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict that decides for all of them; NOT_JUDGED if there is none."""
+    """Return the verdict that decides for all of them; NOT_JUDGED if there is none."""
     order = list(Verdict)
     return min(verdicts, key=order.index, default=Verdict.NOT_JUDGED)
