@@ -1,7 +1,7 @@
 """Under mpirun, rank 0 is the pytest session; every other rank lends its slot to it.
 
-The others leave here, before they have parsed an option: so that there is one report of whatever
-happens, a bad option included. The fixtures that the cases in perf/ ask for are in the plugin.
+The other ranks leave here, before they parse an option, so that every event, a bad option included,
+is reported once. The fixtures that the cases in perf/ use are in the plugin.
 """
 
 from hvdperf.launch.slots import lend_slot, outer_rank

@@ -1,4 +1,4 @@
-"""What do collective operations cost through Horovod, and what do they leave of a step?"""
+"""Are collective operations through Horovod slow, and do they slow down a step?"""
 
 import pytest
 
@@ -7,17 +7,20 @@ from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
 
 @pytest.mark.question(ask=sweep)
 def test_sweep(comparison, measure):
-    """64 KB to 128 MB: time through Horovod / time through the bare transport, its ceiling."""
+    """Time through Horovod / time through the bare transport, from 64 KB to 128 MB, is not above
+    the machine's ceiling."""
     assert measure(comparison).passed
 
 
 @pytest.mark.question(ask=at_gradient_sizes)
 def test_gradients(comparison, measure):
-    """All gradients of a step: allreduce through Horovod / through the bare transport."""
+    """Time of an allreduce of all gradients of a step, through Horovod / through the bare
+    transport, is not above the machine's ceiling."""
     assert measure(comparison).passed
 
 
 @pytest.mark.question(ask=bound)
 def test_bound(comparison, measure):
-    """A step is not faster than its longer part, nor much slower than both one after the other."""
+    """A step is not faster than the longer of its parts, computation and exchange, and not much
+    slower than both parts one after the other."""
     assert measure(comparison).passed

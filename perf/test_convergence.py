@@ -1,4 +1,4 @@
-"""What does a training end with, after so many epochs and after so long?"""
+"""Does a training reach the usual loss and accuracy, and enough samples in a given time?"""
 
 import pytest
 
@@ -7,12 +7,13 @@ from hvdperf.plan.questions import fixed_epochs, fixed_time
 
 @pytest.mark.question(ask=fixed_epochs)
 def test_fixed_epochs(comparison, measure):
-    """Validation loss and accuracy against MirroredStrategy's and plain TensorFlow's, a seed a
-    round: equivalent (TOST) in the machine's band."""
+    """Validation loss and accuracy are equivalent (TOST) to MirroredStrategy's and to plain
+    TensorFlow's, within the machine's band. Each round has a seed of its own."""
     assert measure(comparison).passed
 
 
 @pytest.mark.question(ask=fixed_time)
 def test_fixed_time(comparison, measure):
-    """Samples that n replicas train on in the same wall time: N_n / (n N_1)."""
+    """Samples N that n replicas and one replica train on in the same wall time: N_n / (n N_1)
+    reaches the machine's floor."""
     assert measure(comparison).passed

@@ -1,4 +1,4 @@
-"""What becomes of the speed when gradients are exchanged in another way than by default?"""
+"""Is training fast enough when gradients are exchanged in another way than by default?"""
 
 import pytest
 
@@ -7,5 +7,6 @@ from hvdperf.plan.questions import exchanges
 
 @pytest.mark.question(ask=exchanges)
 def test_exchange(comparison, measure):
-    """S_other / S_default: half precision, one group, Adasum, no fusion, a long cycle, ..."""
+    """S_other / S_default reaches the machine's floor: half precision, one group, Adasum, no
+    fusion, a long cycle, ..."""
     assert measure(comparison).passed

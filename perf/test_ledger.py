@@ -1,4 +1,4 @@
-"""How much sooner is a training done on n replicas, and where does the time go?"""
+"""Is a training done sooner on n replicas, and is all of its time accounted for?"""
 
 import pytest
 
@@ -7,6 +7,6 @@ from hvdperf.plan.questions import wall_time
 
 @pytest.mark.question(ask=wall_time)
 def test_wall_time(comparison, measure):
-    """By wall time, of as many steps each and of steps divided, against the machine's floors; every
-    second of both runs is accounted for, or the case is INVALID."""
+    """Efficiency by wall time reaches the machine's floor, with as many steps on each replica and
+    with the steps divided. Every second of both runs is accounted for, or the case is INVALID."""
     assert measure(comparison).passed

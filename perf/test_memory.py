@@ -7,5 +7,6 @@ from hvdperf.plan.questions import memory
 
 @pytest.mark.question(ask=memory, smallest=1)
 def test_memory(comparison, measure):
-    """By what factor the resident set rises in 1,000 steps, against the machine's ceiling."""
+    """The factor by which the resident set grows in 1,000 steps is not above the machine's
+    ceiling."""
     assert measure(comparison).passed

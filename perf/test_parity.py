@@ -1,4 +1,4 @@
-"""Is Horovod on a par with MirroredStrategy on the same devices?"""
+"""Is Horovod as fast as MirroredStrategy on the same devices?"""
 
 import pytest
 
@@ -7,5 +7,5 @@ from hvdperf.plan.questions import parity
 
 @pytest.mark.question(ask=parity, smallest=1)
 def test_parity(comparison, measure):
-    """S_horovod / S_mirrored lies in the machine's band, once both train the same weights."""
+    """S_horovod / S_mirrored lies in the machine's band, and both train the same weights."""
     assert measure(comparison).passed

@@ -1,4 +1,4 @@
-"""What becomes of the speed with mixed precision, or a learning rate that all ranks agree on?"""
+"""Is training fast enough with mixed precision, or a learning rate that all ranks agree on?"""
 
 import pytest
 
@@ -7,5 +7,6 @@ from hvdperf.plan.questions import recipes
 
 @pytest.mark.question(ask=recipes, smallest=1)
 def test_recipe(comparison, measure):
-    """S_other / S_workload: trained in another way against the workload as it is."""
+    """S_other / S_workload reaches the machine's floor: another way of training over the workload's
+    own."""
     assert measure(comparison).passed

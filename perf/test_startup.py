@@ -1,4 +1,4 @@
-"""How long does a start take, phase by phase?"""
+"""Is every phase of a start short enough?"""
 
 import pytest
 
@@ -7,5 +7,5 @@ from hvdperf.plan.questions import startup
 
 @pytest.mark.question(ask=startup, smallest=1)
 def test_startup(comparison, measure):
-    """Init, trace per gradient tensor, first step and broadcast, each against its own ceiling."""
+    """Init, trace per gradient tensor, first step and broadcast are not above their ceilings."""
     assert measure(comparison).passed

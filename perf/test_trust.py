@@ -1,4 +1,4 @@
-"""Does the suite see nothing where nothing is, and what is there?"""
+"""Does the suite find no difference between identical groups, and does it notice faults?"""
 
 import pytest
 
@@ -7,11 +7,12 @@ from hvdperf.plan.questions import same, trials
 
 @pytest.mark.question(ask=same)
 def test_same(comparison, measure):
-    """Two groups of one arm do the same, as far as this machine lets that be seen."""
+    """Two groups of one arm (an A/A pair) do not differ, as far as this machine can show it."""
     assert measure(comparison).passed
 
 
 @pytest.mark.question(ask=trials, smallest=1)
 def test_planted(comparison, measure):
-    """What is planted is noticed, called by the right name, and blamed on whoever does it."""
+    """An injected fault is noticed, with the right verdict, and attributed to the right term and
+    rank."""
     assert measure(comparison).passed
