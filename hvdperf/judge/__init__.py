@@ -1,2 +1,4 @@
-"""From records to an outcome: takes rounds and rules; gives validity, figure, verdict and cause.
-Never starts, times, reads or writes anything."""
+"""Judges records: takes rounds and rules; gives an outcome: validity, figure, verdict and cause.
+
+It never starts, times, reads or writes anything.
+"""

@@ -1,10 +1,10 @@
-"""Where the time went that one launch takes longer than another of the same arm, and whose it is.
+"""Attributes the extra time of a launch over another of the same arm to a term and a rank.
 
-From blocks: of every rank's step the time between steps, the wait for its batch, and the rest.
-Where blocks without exchange were taken of as large a batch, the rest is told apart into computing
-(with applying) and the exchange, in which the ranks wait for each other. What a rank does by itself
-tells who is at fault: if one rank is late, the others merely wait. Names of terms are the ledger's
-(hvdperf.judge.time_breakdown.TERMS).
+Blocks give, for every rank's step, the time between steps, the wait for its batch, and the rest. If
+blocks without exchange of as large a batch were timed, the rest is divided into computing (with
+applying) and the exchange, in which the ranks wait for each other. The time that a rank spends by
+itself shows which rank is at fault: if one rank is late, the others merely wait. The names of terms
+are the ledger's (hvdperf.judge.time_breakdown.TERMS).
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode
 from hvdperf.plan.terms import BETWEEN, COMPUTE, EXCHANGE, INPUT, INSIDE, MEMORY
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
-# Growth below this share of a step, or of a phase of a start, is nobody's fault.
+# Growth below this share of a step, or of a phase of a start, is not attributed.
 WORTH_A_NAME = 0.02
-# A rank is at fault if what it alone does is this much of what the step has grown by: what slows
-# its computing slows its part in the exchange, too.
+# A rank is at fault if its own part is at least this share of the growth of the step. The share is
+# below 1 because what slows a rank's computing slows its part in the exchange, too.
 OWN_SHARE = 1 / 3
-# How often a given rank that does no more than the others is named all the same, at most: of two
-# ranks one or the other twice as often.
+# Highest probability that a given rank is named although it does no more than the others. That
+# either of two ranks is named is twice as probable.
 NAMED_BY_CHANCE = 0.025
 
 
 @dataclass(frozen=True)
 class Blame:
-    """term: what takes longer; empty if that is not told. rank: whose; None if all take longer
-    alike. share: by how much of the step, or of that phase of the start."""
+    """An attribution. term: what takes longer; "" if that is not known. rank: whose; None if all
+    take longer alike. share: by how much of the step, or of that phase of the start; for memory,
+    the growth of ln(resident set)."""
 
     term: str = ""
     rank: int | None = None
@@ -47,8 +48,8 @@ class Blame:
 
 
 def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
-    """What, and who, makes the candidate slower than the reference, another launch of the same arm;
-    of memory, what makes it grow."""
+    """Return which term of which rank makes the candidate slower than the reference, another launch
+    of the same arm; for memory, which rank makes it grow."""
     pairs = [
         (measured.launches[comparison.candidate.arm], measured.launches[comparison.reference.arm])
         for measured in rounds
@@ -61,16 +62,16 @@ def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
 
 
 def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL) -> Blame:
-    """Why steps of one launch, in its blocks of that kind, take longer than those of another of the
-    same arm beside it, of such pairs, one a round."""
+    """Return why steps, in blocks of that kind, take longer in the first launch of each pair than
+    in the second, a launch of the same arm beside it. pairs: one per round."""
     if not pairs:
         return Blame()
-    # Blocks without exchange take a whole batch.
+    # Blocks without exchange take a whole batch, and split ones a part of it.
     told_apart = kind is not BlockKind.SPLIT and all(
         launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair
     )
     rounds = [_grown(slow, usual, kind, told_apart) for slow, usual in pairs]
-    # Of every rank and term what is typical: a round alone is noisy.
+    # The median over rounds, because a round alone is noisy.
     grown = [
         {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
         for rank in range(len(rounds[0]))
@@ -92,10 +93,11 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockK
 
 
 def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
-    """The rank that does by itself what takes longer; None if it is the only one, or none surely
-    stands out, as none does in fewer rounds than bound anything (hvdperf.stats). rounds: what each
-    rank does longer, a row a round; longer: by how much the whole takes longer."""
-    # Within each round: what the ranks of a launch have in common is the machine's.
+    """Return the rank that does by itself what takes longer. Return None if it is the only rank, or
+    if no rank stands out with 97.5 % confidence; none does in too few rounds for a finite interval
+    (hvdperf.stats). rounds: what each rank does longer, one row per round. longer: by how much the
+    whole takes longer."""
+    # Ranks are compared within each round: what they have in common there is the machine's.
     apart = list(zip(*(_apart(own) for own in rounds), strict=True))
     if len(apart) == 1:
         return None
@@ -105,13 +107,14 @@ def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
-    """Whether a rank is so far ahead of the others that it is at fault. own: what it does longer;
-    of one that takes as long as ever, it is the others that are done sooner. longer: as above."""
+    """Return whether a rank is so far ahead of the others that it is at fault. own: what the rank
+    does longer; if it does not, the others are done sooner. longer: by how much the whole takes
+    longer."""
     return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
 def _apart(own: Sequence[float]) -> list[float]:
-    """By how much each rank's share is above all the others'."""
+    """Return by how much each rank's share is above the largest of the others'."""
     return [
         share - max((other for at, other in enumerate(own) if at != rank), default=0.0)
         for rank, share in enumerate(own)
@@ -121,7 +124,7 @@ def _apart(own: Sequence[float]) -> list[float]:
 def _grown(
     slow: Launch, usual: Launch, kind: BlockKind, told_apart: bool
 ) -> list[dict[str, float]]:
-    """By what share of a step each term of each rank is longer."""
+    """Return by what share of a step each term of each rank is longer."""
     ours, theirs = (of_steps(launch, kind, told_apart) for launch in (slow, usual))
     whole = median(sum(rank.values()) for rank in theirs)
     return [
@@ -131,8 +134,9 @@ def _grown(
 
 
 def of_steps(launch: Launch, kind: BlockKind, told_apart: bool) -> list[dict[str, float]]:
-    """Seconds of a typical step's terms, by rank, of blocks of that kind. told_apart: by blocks
-    without exchange, computing from the exchange; otherwise the latter holds both."""
+    """Return the seconds of a typical step's terms, by rank, from blocks of that kind. told_apart:
+    divide computing from the exchange, by blocks without exchange; otherwise EXCHANGE holds
+    both."""
     blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
     result = []
     for rank in range(len(blocks[0].ranks)):
@@ -159,10 +163,11 @@ def _between(block: Block, rank: int) -> float:
 
 
 def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
-    """Whose fault it is that a phase of the start takes longer; pairs as in steps_blame.
+    """Return the rank at fault for a phase of the start that takes longer; pairs as in steps_blame.
 
-    A start has the machine to itself: two of one round have no more in common than any two, and
-    each arm's are a sample of their own. All ranks are named only if each surely takes longer.
+    A start has the machine to itself: two starts of one round have no more in common than any two,
+    so each arm's starts are a sample of their own. All ranks are named only if each takes longer
+    with 97.5 % confidence.
     """
     if not pairs:
         return Blame()
@@ -172,7 +177,7 @@ def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     )
     grown = _shifts(ours, theirs, NAMED_BY_CHANCE)
     shares = [math.expm1(of_rank.estimate) for of_rank in grown]
-    # One of several is ahead by chance no more often than one of two.
+    # Any of several ranks is ahead by chance no more often than either of two.
     alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
     ahead = _shifts([_apart(own) for own in ours], [_apart(own) for own in theirs], alpha)
     rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
@@ -186,17 +191,19 @@ def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
 def _shifts(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], alpha: float
 ) -> list[Interval]:
-    """By how much each rank's are above those of the other arm; a row a launch."""
+    """Return by how much each rank's values are above those of the other arm, of which each row is
+    one launch."""
     columns = zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True)
     return [shift(own, usual, alpha) for own, usual in columns]
 
 
 def memory_blame(launches: Sequence[Launch]) -> Blame:
-    """Whose resident set grows most; share: of its logarithm in 1,000 steps (training_runs.py)."""
+    """Return the rank whose resident set grows most, or all ranks. share: growth of its logarithm
+    in 1,000 steps (training_runs.py)."""
     if not launches:
         return Blame()
     rounds = [[training_runs.growth(rank["memory"]) for rank in launch.run] for launch in launches]
-    # Of every rank; a round alone is noisy.
+    # The median over rounds, because a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
     rank = _at_fault(rounds, max(shares))
     share = min(shares) if rank is None else shares[rank]

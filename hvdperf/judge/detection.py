@@ -1,4 +1,4 @@
-"""Whether what was planted was noticed, called by the right name, and blamed on whoever did it."""
+"""Checks whether an injected fault was noticed, reported correctly, and attributed correctly."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from hvdperf.verdict import Judgement, Verdict
 
 @dataclass(frozen=True)
 class Detection:
-    """What was said of a planted fault. called: the verdict on the faulty arm itself."""
+    """The reported verdict and the attribution of an injected fault. called: the verdict on the
+    faulty arm itself."""
 
     called: Verdict
     blame: Blame
 
 
 def noticed(comparison: Comparison, called: Judgement, rounds: tuple[Round, ...]) -> Detection:
-    """Blame is laid only where something takes longer."""
+    """Return the reported verdict and the attribution; attribute only what takes longer."""
     slower = called.verdict is Verdict.FAIL and called.figure is not None
     return Detection(called.verdict, blamed(comparison, rounds) if slower else Blame())
 
 
 def on_trial(trial: FaultCase, called: Judgement, found: Detection) -> Judgement:
-    """PASS where the fault was called what it must be and blamed on whom it must be, FAIL where it
-    was not, INCONCLUSIVE where the rounds leave it open, NOT JUDGED where it cannot be noticed.
+    """Return PASS if the fault got the verdict and the attribution that it must get, FAIL if it did
+    not, INCONCLUSIVE if the rounds leave it open, NOT JUDGED if it cannot be noticed.
 
-    What makes a launch INVALID does so in its first round, or is not noticed.
+    A fault that makes a launch INVALID does so in its first round, or is not noticed.
     """
     open_ = called.verdict is Verdict.INCONCLUSIVE and not (trial.says and called.rounds)
     if open_ or called.verdict is Verdict.NOT_JUDGED:

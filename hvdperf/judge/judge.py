@@ -1,5 +1,5 @@
-"""From the rounds of a comparison to its outcome: whether the evidence is sound, what the figure
-is, and what is to be said of it."""
+"""Turns a comparison's rounds into an outcome: checks the evidence, computes the figure, judges
+it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NOT_THE_SAME = (
 
 
 class Judge:
-    """Judges comparisons of one workload and one kind of work, as rounds come in."""
+    """A judge of comparisons of one workload and one kind of work, as rounds come in."""
 
     def __init__(
         self,
@@ -52,9 +52,13 @@ class Judge:
         weights: Callable[[Arm], Mapping[str, Any]],
         noise: Callable[[Comparison], Noise | None],
     ) -> None:
-        """failures: of launches so far. correctness: of every arm that was checked, the launch that
-        was trained reproducibly; weights: what its tensors then were. All as a Runner keeps them,
-        and so as they are by then. noise: what early looks rest on; None for none of them."""
+        """Keep what judging needs; a RoundRunner keeps failures, correctness and weights up to
+        date.
+
+        failures: of launches so far. correctness: for every arm that was checked, the launch that
+        was trained reproducibly. weights: returns the weights after that training, by tensor.
+        noise: returns what early looks rest on; None for no early looks.
+        """
         self._rules = rules
         self._failures = failures
         self._correctness = correctness
@@ -65,9 +69,10 @@ class Judge:
     def outcome(
         self, comparison: Comparison, measured: Sequence[Round], final: bool = False
     ) -> Outcome:
-        """measured: all rounds so far; those that were taken for it count. final: whether there
-        will be no further round. Between full looks nothing is INVALID that is so by its figures,
-        which would err more often the more often it is tried; what a launch shows by itself is."""
+        """Return the outcome of a comparison. measured: all rounds so far; those that were taken
+        for it count. final: whether there will be no further round. Between full looks no figure
+        makes a comparison INVALID, because a test that is tried more often errs more often;
+        evidence of a single launch does."""
         rounds = tuple(each for each in measured if measures(comparison, each))
         rule = self._rules.rule(comparison)
         nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
@@ -83,7 +88,8 @@ class Judge:
         return self._judged(outcome, final)
 
     def _not_reached(self, outcome: Outcome) -> Outcome:
-        """What is only shown is neutral, also where no time was left to show it."""
+        """Return the outcome without a round: NOT JUDGED if the case is only shown, NOT RUN
+        otherwise."""
         unjudged = self._rules.unjudged(outcome.comparison)
         if not unjudged and outcome.comparison.question is not Question.SAME:
             return outcome
@@ -107,8 +113,9 @@ class Judge:
         return replace(called, judgement=judgement)
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
-        """An A/A test that is undecided says what cannot be seen, and is nobody's fault; one that
-        is outside of its band after a full look's rounds makes the session's comparisons void."""
+        """Judge an A/A pair. One that is outside of its band after a full look's rounds is INVALID,
+        because all comparisons of the session are then as doubtful. Any other one is NOT JUDGED,
+        and reports which changes cannot be seen."""
         looks = self._rules.profile.sampling.looks
         if judgement.verdict is Verdict.FAIL and judgement.rounds in looks:
             return replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
@@ -158,7 +165,7 @@ class Judge:
         return replace(outcome, judgement=judge_rounds(rows, rule, looks, noise, forced=final))
 
     def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
-        """Show what disturbed rounds observed, and rest nothing on it."""
+        """Show the observations of disturbed rounds, and rest nothing on them."""
         values = [median(observed(outcome.comparison, each, True)) for each in outcome.rounds]
         shown = self._with(
             replace(outcome, observations=tuple(values)),
@@ -169,7 +176,7 @@ class Judge:
         return replace(shown, observations=(), judgement=replace(shown.judgement, rounds=0))
 
     def _refusal(self, outcome: Outcome, rule: Rule) -> str:
-        """Why runs of that length say nothing on the rule, in words; empty if they do."""
+        """Return why runs of that length say nothing about the rule, in words, or ""."""
         comparison = outcome.comparison
         if comparison.question is not Question.WALL_STRONG or not isinstance(rule, Floor):
             return ""
@@ -186,7 +193,7 @@ class Judge:
         return refused[0] if 2 * len(refused) > len(reasons) else ""
 
     def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
-        """A verdict that does not rest on the figure, with the figure where there is one."""
+        """Return a verdict that does not rest on the figure, with the figure if there is one."""
         try:
             figure = as_ratio(hodges_lehmann(outcome.observations, ALPHA))
         except NotMeasurable:
@@ -206,8 +213,9 @@ class Judge:
         return found
 
     def _transport_problems(self, outcome: Outcome, at_look: bool) -> list[str]:
-        """Horovod and what it is compared with must use the same transport, and a step must not be
-        faster than that allows; which says nothing where replicas share cores."""
+        """Return what is wrong with the transports: Horovod and the bare one must use the same
+        library, and a step must not be faster than the transport allows. The latter says nothing if
+        replicas share cores."""
         comparison, arms = outcome.comparison, outcome.comparison.arms
         pairs = [[measured.launches[arm] for arm in arms] for measured in outcome.rounds]
         found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
@@ -218,7 +226,8 @@ class Judge:
         return [problem for problem in found if problem]
 
     def _weight_problems(self, comparison: Comparison) -> list[str]:
-        """Two arms are compared only if they train the same thing."""
+        """Return why the arms cannot be compared: two arms are compared only if they train the same
+        thing."""
         for arm in comparison.arms:
             if arm not in self._correctness:
                 return [f"{arm.name}: its training was not checked"]
@@ -255,8 +264,8 @@ def _cannot_be_seen(judgement: Judgement) -> str:
 
 
 def _cause(outcome: Outcome) -> str:
-    """In words, what takes longer than under the other stack, and on which rank; empty where it is
-    no step and no start."""
+    """Return, in words, what takes longer than under the other stack, and on which rank; return ""
+    if the question is about no step and no start."""
     question = outcome.comparison.question
     if question.work is not LaunchMode.BLOCKS and not question.is_startup:
         return ""
@@ -264,8 +273,8 @@ def _cause(outcome: Outcome) -> str:
 
 
 def _sound(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:
-    """Returns the rounds that a FAIL rests on: those that other programs did not disturb. Of any
-    other verdict all rounds."""
+    """Return the rounds that a FAIL rests on: those that other programs did not disturb. For any
+    other verdict return all rounds."""
     if judgement.verdict is not Verdict.FAIL:
         return outcome.rounds
     return tuple(each for each in outcome.rounds if observed(outcome.comparison, each))

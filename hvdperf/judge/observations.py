@@ -14,13 +14,13 @@ from hvdperf.plan import collectives
 from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode, Question, Schedule, Side
 from hvdperf.plan.collectives import StepTimes
 
-# Turns that a round needs beside those that other programs disturbed.
+# Turns that a round needs apart from those that other programs disturbed.
 FEWEST_SOUND = 2
 
 
 def measures(comparison: Comparison, measured: Round) -> bool:
-    """Returns whether the round was taken for a figure of that comparison, too: it has launches of
-    both arms, with the kinds of blocks that are compared."""
+    """Return whether the round was also taken for that comparison: it has launches of both arms,
+    with the kinds of blocks that are compared."""
     if any(arm not in measured.launches for arm in comparison.arms):
         return False
     return comparison.question.work is not LaunchMode.BLOCKS or all(
@@ -29,21 +29,22 @@ def measures(comparison: Comparison, measured: Round) -> bool:
 
 
 def observation(comparison: Comparison, measured: Round) -> float:
-    """ln(speed of the candidate / speed of the reference / ideal ratio) of one round; of a start-up
-    ln(seconds); of a run what judge/training_runs.py says; of collective operations, and of a
-    step's bound, what plan/collectives.py does.
+    """Return ln(speed of the candidate / speed of the reference / ideal ratio) of one round.
 
-    Where the arms took turns, the median over the turns' own ratios, so that what slowed both
-    cancels; otherwise the ratio of the two launches' medians. Raises KeyError if a side was not
-    measured in that round, ValueError if it has no figure.
+    For a start-up it is ln(seconds), or ln of the ratio of speeds of two stacks.
+    judge/training_runs.py defines it for runs, judge/speedup.py for wall time, and
+    plan/collectives.py for collective operations and a step's bound. If the arms took turns, it is
+    the median over the turns' own ratios, so that what slowed both cancels; otherwise it is the
+    ratio of the two launches' medians. Raises KeyError if a side was not measured in that round,
+    ValueError if it has no figure.
     """
     return median(observed(comparison, measured))
 
 
 def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -> list[float]:
-    """Returns the round's observation turn by turn, where arms took turns, without the turns that
-    other programs disturbed; nothing where that leaves too few. Otherwise the one value.
-    disturbed: with those turns. Raises as `observation` does."""
+    """Return the round's observation turn by turn if the arms took turns, without the turns that
+    other programs disturbed; return [] if too few are left. Otherwise return the one value.
+    disturbed: keep the disturbed turns. Raises as `observation` does."""
     if not takes_turns(comparison, measured.schedule):
         return [_single_value(comparison, measured)]
     pairs = _pairs(comparison, measured)
@@ -56,7 +57,7 @@ def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -
 
 
 def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
-    """Returns whether a round has a ratio for every turn: its two sides are timed block by block,
+    """Return whether a round has a ratio for every turn: its two sides are timed block by block,
     one right after the other."""
     together = (
         schedule is Schedule.ALTERNATE or comparison.candidate.arm == comparison.reference.arm
@@ -73,7 +74,7 @@ def _single_value(comparison: Comparison, measured: Round) -> float:
         return training_runs.observation(comparison, *(launch.run for launch in launches))
     if question.work is LaunchMode.STARTUP:
         ours, theirs = (startup_seconds(comparison, launch) for launch in launches)
-        # Of two stacks a speed.
+        # Two stacks are compared by their speed.
         return math.log(theirs / ours) if comparison.is_against else math.log(ours)
     if question.work is LaunchMode.COLLECTIVES:
         return _of_collectives(comparison, *launches)
@@ -82,8 +83,8 @@ def _single_value(comparison: Comparison, measured: Round) -> float:
 
 
 def _pairs(comparison: Comparison, measured: Round) -> list[tuple[Block, Block]]:
-    """Returns the candidate's block and the reference's, a turn each. Raises KeyError if a side was
-    not measured in that round."""
+    """Return the candidate's block and the reference's, for every turn. Raises KeyError if a side
+    was not measured in that round."""
     return back_to_back(*(_blocks(side, measured) for side in comparison.sides))
 
 
@@ -93,7 +94,7 @@ def _log_ratio(pair: tuple[Block, Block]) -> float:
 
 
 def training(launch: Launch) -> speedup.Training:
-    """What of a marked launch a speedup by time is taken from."""
+    """Return the part of a marked launch from which a speedup by time is computed."""
     return speedup.Training(launch.startup_seconds, launch.run)
 
 
@@ -105,8 +106,8 @@ def _of_collectives(comparison: Comparison, horovod: Launch, bare: Launch) -> fl
 
 
 def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
-    """Of every turn in which a step was measured with its exchange, without it, and the exchange
-    alone through the bare transport."""
+    """Return the step times of every turn in which a step was timed with its exchange and without
+    it, and the exchange alone through the bare transport."""
     exchange = {series.turn: series.seconds for series in bare.series if series.repeats}
     return [
         StepTimes(full.seconds / full.steps, local.seconds / local.steps, exchange[full.turn])
@@ -116,7 +117,8 @@ def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
 
 
 def startup_seconds(comparison: Comparison, launch: Launch) -> float:
-    """What the slowest rank took for the phase; for the trace, per gradient tensor."""
+    """Return the seconds that the slowest rank took for the phase; for the trace, per gradient
+    tensor."""
     phase = comparison.question.phase
     seconds = max(rank[phase] for rank in launch.startup_seconds)
     tensors = int(launch.facts[0]["gradient_tensors"])

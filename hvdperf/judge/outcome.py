@@ -1,4 +1,4 @@
-"""What came of a comparison."""
+"""The outcome of a comparison."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from hvdperf.verdict import Judgement, Verdict
 
 @dataclass(frozen=True)
 class Outcome:
-    """A comparison with its judgement and everything that it rests on.
+    """A comparison with its judgement and everything that the judgement rests on.
 
-    observations: ln of the figure, one a round. failure: the launch that failed, if one did.
-    account: of a case on wall time, where that went. noticed: of what is planted on purpose.
-    taken_over: measured before the session was resumed.
+    observations: ln of the figure, one per round. failure: the launch that failed, if one did.
+    threshold_line: a line to paste, if there is no threshold. account: the breakdown of a case on
+    wall time. noticed: reported verdict and attribution of an injected fault. taken_over: measured
+    before the session was resumed.
     """
 
     comparison: Comparison
@@ -37,6 +38,6 @@ class Outcome:
 
     @property
     def called(self) -> Verdict:
-        """What is said of the candidate itself; of what is planted on purpose the judgement is
-        whether that is what had to be said."""
+        """Reported verdict on the candidate itself. The judgement of a fault case is whether that
+        is the expected verdict."""
         return self.noticed.called if self.noticed is not None else self.judgement.verdict

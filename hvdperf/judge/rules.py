@@ -1,4 +1,4 @@
-"""What the cases of a session are held against, and which of them are not judged at all."""
+"""The rules that a session's cases are compared with, and which cases are not judged at all."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from hvdperf.verdict import REGRESSION, Rule
 
 @dataclass(frozen=True)
 class Rules:
-    """Of a session with such a profile on such slots."""
+    """The rules of a session with this profile on these slots."""
 
     profile: Profile
     thresholds: Thresholds
     slots: Sequence[Slot]
 
     def judged(self, comparison: Comparison) -> bool:
-        """Whether it is held against a threshold: where replicas share a core no speed is, save
-        for what communication costs, which is measured within one launch."""
+        """Return whether the comparison is compared with a threshold. If replicas share a core, no
+        speed is compared except the cost of communication, which is measured within one launch."""
         return not self.unjudged(comparison)
 
     def unjudged(self, comparison: Comparison) -> str:
-        """Why it is not held against a threshold; empty if it is."""
+        """Return why the comparison is not compared with a threshold; return "" if it is."""
         if not comparison.question.is_speed:
             return ""
         on_device = any(slot.device is not None for slot in self.slots)
@@ -42,12 +42,12 @@ class Rules:
         return "more replicas than cores or devices"
 
     def rule(self, comparison: Comparison) -> Rule | None:
-        """None where nobody has set a threshold."""
+        """Return the rule of the comparison; return None if nobody has set a threshold."""
         shown = comparison.question.is_convergence or comparison.question is Question.SAME
         if comparison.is_against and not shown:
             return REGRESSION
         return self.thresholds.rule(case_of(comparison, self.slots))
 
     def pasteable_line(self, comparison: Comparison, observations: Sequence[float]) -> str:
-        """For the file of thresholds, where there is none for it."""
+        """Return a line for the file of thresholds, for a comparison that has none there."""
         return self.thresholds.pasteable_line(case_of(comparison, self.slots), observations)

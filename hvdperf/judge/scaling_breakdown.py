@@ -1,7 +1,7 @@
-"""The account of a case on wall time: both speedups, and the way from one to the other.
+"""The breakdown of a case on wall time: both speedups, and what leads from one to the other.
 
-Over all rounds of a comparison of Work.LEDGER: speedups and factors with their intervals, and the
-terms of both ledgers as means, which add up as those of a single run do.
+It covers all rounds of a comparison of LaunchMode.LEDGER: speedups and factors with their
+intervals, and the terms of both ledgers as means, which add up as those of a single run do.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from hvdperf.verdict import ALPHA, as_ratio
 
 @dataclass(frozen=True)
 class Spent:
-    """What one side's training of so many steps spent: wall_seconds and terms
-    (judge/time_breakdown.py) of an average rank of the run, which took steps_of_run, fixed cost,
-    and the seconds of the training without the start of its processes.
+    """The time that one side's training of `steps` steps spent.
+
+    wall_seconds: of this training. training_seconds: the same from the trace to the last step.
+    terms: seconds of each term (judge/time_breakdown.py) of an average rank of the run, which took
+    steps_of_run. residual: the largest of all rounds, as a share of the wall time. fixed: fixed
+    cost.
     """
 
     steps: int
@@ -40,12 +43,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class ScalingBreakdown:
-    """by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
-    efficiency by speed, as blocks show them, product of all three; efficiency: as the runs show it.
-    late: who keeps the others waiting in most rounds;
-    late_where_met: the same where all ranks meet before every step. slowest: the rank whose steps
-    without exchange take longest in most rounds. wire_seconds: for how long of a step data moves
-    between ranks, by Horovod's timeline; None where it was not recorded.
+    """The breakdown over all rounds.
+
+    by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
+    efficiency by speed, from blocks; product: of all three. efficiency: the same from the runs.
+    late: the rank that keeps the others waiting in most rounds; late_where_met: the same if all
+    ranks meet before every step. slowest: the rank whose steps without exchange take longest in
+    most rounds. wire_seconds: seconds of a step in which data moves between ranks, by Horovod's
+    timeline; None if it was not recorded.
     """
 
     world_size: int
@@ -66,7 +71,8 @@ class ScalingBreakdown:
 
     @property
     def hidden_seconds(self) -> float | None:
-        """What of it, at least, is behind the computation of a step."""
+        """Seconds of a step, at least, in which data moves behind computation; None without a
+        timeline."""
         if self.wire_seconds is None:
             return None
         exposed = self.candidate.terms["exposed communication"] / self.candidate.steps_of_run
@@ -74,7 +80,8 @@ class ScalingBreakdown:
 
     @property
     def explained(self) -> bool:
-        """Whether the factors explain the efficiency: nothing speaks against the two being one."""
+        """Return whether the factors explain the efficiency: their intervals overlap, so that
+        nothing speaks against the two being one."""
         return (
             self.efficiency.lower <= self.product.upper
             and self.product.lower <= self.efficiency.upper
@@ -82,7 +89,7 @@ class ScalingBreakdown:
 
 
 def account(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown:
-    """Of a comparison from its rounds. Raises ValueError where a launch has no ledger."""
+    """Return the breakdown of a comparison from its rounds. Raises ValueError without a ledger."""
     n = comparison.world_size
     pairs = [
         (
@@ -126,10 +133,11 @@ def _interval(ratios: Sequence[float]) -> Interval:
 
 
 def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]:
-    """contention x communication x balance = (a step at 1) / (a step at n), from blocks.
+    """Return contention, communication and balance, from blocks.
 
-    contention: a step at 1 / a step at n without exchange; balance: of the latter, the mean rank's
-    / the slowest one's; communication: the slowest one's / the step with exchange (measurement.md).
+    Their product is (a step at 1) / (a step at n). contention: a step at 1 / the mean rank's step
+    at n without exchange. balance: the mean rank's step without exchange / the slowest one's.
+    communication: the slowest one's / the step with exchange (measurement.md).
     """
     alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
     whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))
@@ -138,7 +146,7 @@ def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]
 
 
 def _without_exchange(launch: Launch) -> list[float]:
-    """Seconds of a step without exchange, by rank."""
+    """Return the seconds of a step without exchange, by rank."""
     local = launch.of_kind(BlockKind.LOCAL)
     return [
         median(float(block.ranks[rank]["seconds"]) / block.steps for block in local)
@@ -152,7 +160,7 @@ def _slowest(launch: Launch) -> int:
 
 
 def _wire_seconds(launches: Sequence[Launch]) -> float | None:
-    """Of a step, by Horovod's timelines, of which rank 0 tells."""
+    """Return the seconds of a step in which data moves, by rank 0's Horovod timelines, or None."""
     told = [launch.timeline[0] for launch in launches if launch.timeline]
     if not told:
         return None
@@ -160,7 +168,7 @@ def _wire_seconds(launches: Sequence[Launch]) -> float | None:
 
 
 def _spent(trainings: Sequence[Training], ledgers: Sequence[TimeBreakdown], steps: int) -> Spent:
-    """Of a training of so many steps, which may be fewer than the run had."""
+    """Return the time spent by a training of `steps` steps, which may be fewer than the run had."""
     costs = [speedup.fixed_cost(trained) for trained in trainings]
     left_out = fmean(
         trained.seconds_of_steps(trained.steps) - trained.seconds_of_steps(steps)
@@ -180,7 +188,7 @@ def _spent(trainings: Sequence[Training], ledgers: Sequence[TimeBreakdown], step
 
 
 def _late(named: Sequence[Straggler | None]) -> Straggler | None:
-    """Who is named in more than half of the rounds, with its typical lag."""
+    """Return the straggler named in more than half of the rounds, with its typical lag, or None."""
     rank = _most([None if late is None else late.rank for late in named])
     if rank is None:
         return None
@@ -191,6 +199,6 @@ def _late(named: Sequence[Straggler | None]) -> Straggler | None:
 
 
 def _most(ranks: Sequence[int | None]) -> int | None:
-    """The one in more than half of the rounds."""
+    """Return the rank of more than half of the rounds, or None."""
     rank = max(ranks, key=ranks.count)
     return rank if 2 * ranks.count(rank) > len(ranks) else None

@@ -1,15 +1,14 @@
-"""The two speedups, why they differ, and what a run must be long enough for.
+"""The speedups, why they differ, and how long a run must be for them.
 
-By speed, n replicas are so many times as fast as one as their samples per second say:
-`n speed_n / speed_1`, speed being the average samples per second of a replica while it takes steps.
-By time, as the wall time of the training says, from the beginning of its trace to the end of its
-last step: `time_1 / time_n`. By job, as the whole of it does, from the launch to the end. Each
-divided by n is an efficiency. Weak scaling takes as many steps on every replica; strong scaling
-divides them among the replicas.
+The speedup by speed is `n speed_n / speed_1`; speed is the average samples per second of a replica
+while it takes steps. The speedup by time is `time_1 / time_n` for the same work; time is the wall
+time of the training, from the beginning of its trace to the end of its last step. The speedup by
+job is the same from the launch to the end. Each divided by n is an efficiency. Weak scaling takes
+as many steps on every replica; strong scaling divides them among the replicas.
 
 A training of k steps takes t = a + b k seconds: a is a fixed cost (trace, first step, broadcast,
-warming up) that does not shrink with more replicas. Where the steps are divided, t = a + b k / n,
-and a is all that is left of it in the end.
+warming up) that does not shrink with more replicas. If the steps are divided, t = a + b k / n, and
+in the end only a is left.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from hvdperf.plan.arms import Comparison, Question
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")
-# How the reason begins where only a longer run says something.
+# A refusal begins with this text, because only a longer run gives a result.
 TOO_SHORT = "too short a run"
 
 
 class Training(NamedTuple):
-    """What the ranks of one launch say: the seconds of each phase of their start, and their run
-    (hvdperf.worker.training_run.run), with marks."""
+    """The reports of one launch's ranks. startup_seconds: the seconds of each phase of the start,
+    by rank. run: the results of hvdperf.worker.training_run.run, with marks, by rank."""
 
     startup_seconds: Sequence[Mapping[str, float]]
     run: Sequence[Mapping[str, Any]]
@@ -40,34 +39,35 @@ class Training(NamedTuple):
 
     @property
     def fixed_seconds(self) -> float:
-        """From the beginning of the trace until steps can be taken, on the slowest rank."""
+        """Seconds from the beginning of the trace until steps can be taken, on the slowest rank."""
         return max(sum(rank[phase] for phase in FIXED) for rank in self.startup_seconds)
 
     def seconds_of_steps(self, steps: int) -> float:
-        """Until the slowest rank had done so many of them."""
+        """Return the seconds of the run until the slowest rank had done `steps` steps."""
         return max(float(rank["marks"][steps - 1][3]) for rank in self.run)
 
     def seconds(self, steps: int) -> float:
-        """Of a training of so many steps, the start of the processes excluded."""
+        """Return the seconds of a training of `steps` steps, without the start of the processes."""
         return self.fixed_seconds + self.seconds_of_steps(steps)
 
     @property
     def samples_per_second(self) -> float:
-        """Of an average replica, over all steps of the run."""
+        """Samples per second of an average replica, over all steps of the run."""
         samples = sum(int(rank["samples"]) for rank in self.run)
         return samples / len(self.run) / self.seconds_of_steps(self.steps)
 
 
 @dataclass(frozen=True)
 class FixedCost:
-    """t = a + b k: a_seconds whatever the number of steps k, and b_seconds for each."""
+    """The cost t = a + b k. a_seconds: for any number of steps k. b_seconds: for each step."""
 
     a_seconds: float
     b_seconds: float
 
 
 def fixed_cost(training: Training) -> FixedCost:
-    """From two lengths of a run, half of it and all of it. Raises ValueError below two steps."""
+    """Return the cost from two lengths of a run: half of it and all of it. Raises ValueError for
+    fewer than two steps."""
     whole = training.steps
     half = whole // 2
     if half < 1:
@@ -78,27 +78,27 @@ def fixed_cost(training: Training) -> FixedCost:
 
 
 def steps_of_each(steps: int, world_size: int) -> int:
-    """Of steps that are divided among replicas, how many each takes."""
+    """Return how many steps each replica takes if `steps` steps are divided among replicas."""
     return max(1, math.ceil(steps / world_size))
 
 
 def observation(comparison: Comparison, candidate: Training, reference: Training) -> float:
-    """ln of the efficiency by wall time: of weak scaling time_1 / time_n for as many steps, of
-    strong scaling time_1 / (n time_n) for steps that are divided."""
+    """Return ln of the efficiency by wall time: of weak scaling time_1 / time_n for as many steps,
+    of strong scaling time_1 / (n time_n) for steps that are divided."""
     return math.log(by_time(comparison, candidate, reference) / comparison.world_size)
 
 
 def by_time(comparison: Comparison, candidate: Training, reference: Training) -> float:
-    """The speedup by wall time."""
+    """Return the speedup by wall time."""
     n, steps = comparison.world_size, reference.steps
     if comparison.question is Question.WALL_WEAK:
-        # n times the work.
+        # Weak scaling does n times the work.
         return n * reference.seconds(steps) / candidate.seconds(steps)
     return reference.seconds(steps) / candidate.seconds(steps_of_each(steps, n))
 
 
 def by_speed(world_size: int, candidate: Training, reference: Training) -> float:
-    """The speedup by samples per second; the same for both ways of scaling."""
+    """Return the speedup by samples per second; it is the same for both ways of scaling."""
     return world_size * candidate.samples_per_second / reference.samples_per_second
 
 
@@ -108,7 +108,7 @@ def by_job(
     reference: Training,
     wall_seconds: tuple[float, float],
 ) -> float:
-    """The speedup by all that passed between launch and end; wall_seconds: of both."""
+    """Return the speedup by the time from launch to end. wall_seconds: that of both sides."""
     n, steps = comparison.world_size, reference.steps
     ours, theirs = wall_seconds
     if comparison.question is Question.WALL_WEAK:
@@ -121,12 +121,12 @@ def by_job(
 def shortest_work(
     a_reference: float, a_candidate: float, world_size: int, efficiency: float
 ) -> float:
-    """The work of one replica, in seconds of steps, below which no strong scaling reaches that
-    efficiency by time, for the fixed cost alone.
+    """Return the work of one replica, in seconds of steps, below which no strong scaling reaches
+    that efficiency by time, because of the fixed cost alone.
 
-    Perfect scaling takes a_1 + W on one replica and a_n + W/n on n, so its efficiency is
-    (a_1 + W) / (n a_n + W); with one a for both that is W < a (n E - 1) / (1 - E) (measurement.md).
-    Seconds; infinite for an efficiency of 1 or more.
+    Perfect scaling takes a_1 + W on one replica and a_n + W/n on n. Its efficiency is thus (a_1 +
+    W) / (n a_n + W); with one a for both it is below E if W < a (n E - 1) / (1 - E)
+    (measurement.md). Return infinity for an efficiency of 1 or more.
     """
     if efficiency >= 1:
         return math.inf
@@ -134,8 +134,8 @@ def shortest_work(
 
 
 def refusal(efficiency: float, candidate: Training, reference: Training, world_size: int) -> str:
-    """Why the run says nothing on that efficiency by time under strong scaling, in words, with the
-    length it would need; empty if it does."""
+    """Return why the run says nothing about that efficiency by time under strong scaling, in words,
+    with the length that it would need; return "" if it does."""
     ours, theirs = fixed_cost(candidate), fixed_cost(reference)
     work = theirs.b_seconds * reference.steps
     needed = shortest_work(theirs.a_seconds, ours.a_seconds, world_size, efficiency)
@@ -154,11 +154,11 @@ def refusal(efficiency: float, candidate: Training, reference: Training, world_s
 
 
 def fit_fixed_cost(world_sizes: Sequence[int], seconds: Sequence[float]) -> FixedCost:
-    """a and b of t = a + b / n, from trainings of one amount of work on several world sizes, by
-    least squares on relative residuals; b is then the work in seconds.
+    """Return a and b of t = a + b / n, from trainings of one amount of work on several world sizes,
+    by least squares on relative residuals; b is then the work in seconds.
 
-    Both are linear in 1/t: minimise the sum of (a / t + b / (n t) - 1)^2. Raises ValueError for
-    fewer than two world sizes.
+    The fit minimises the sum of (a / t + b / (n t) - 1)^2, whose terms are linear in a and b.
+    Raises ValueError for fewer than two world sizes, or if `seconds` has another length.
     """
     if len(set(world_sizes)) < 2 or len(world_sizes) != len(seconds):
         raise ValueError("a fixed cost takes a time at each of two world sizes or more")

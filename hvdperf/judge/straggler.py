@@ -1,8 +1,9 @@
-"""Who keeps the others waiting, and for how long: from when each rank was ready for its step.
+"""Finds the rank that keeps the others waiting, and for how long, by when each rank was ready.
 
-Plain arithmetic on the marks of a run (worker/training_run.py): a rank is ready when it has its
-batch. Each rank's times count from where all ranks left a common barrier, so that the clocks of
-several hosts need not agree; a drift of 10 microseconds a second stays far below what is named.
+Plain arithmetic on the marks of a run (worker/training_run.py): a rank is ready for its step when
+it has its batch. Each rank's times count from where all ranks left a common barrier, so that the
+clocks of several hosts need not agree; a drift of 10 microseconds a second stays far below what is
+named.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from dataclasses import dataclass
 from math import exp, lgamma, log, log1p
 from statistics import median
 
-# Of one rank: begun, had its batch, had met the others, and ended, a row a step, in seconds.
+# Marks of one rank, one row per step: begun, had its batch, had met the others, ended, in seconds.
 StepMarks = Sequence[Sequence[float]]
-# Who is last by chance is so this rarely.
+# Significance level for naming a straggler.
 CHANCE = 0.001
-# What is below this share of a step is not worth a name.
+# A lag below this share of a step is not worth a name.
 SHARE_OF_A_STEP = 0.02
 
 
 @dataclass(frozen=True)
 class Straggler:
-    """rank: the one that is last. lag_seconds: how much later than the typical other rank it is
-    ready, in a typical step. share: of the steps, in how many it is the last."""
+    """The rank that is last. lag_seconds: how much later than the typical other rank it is ready,
+    in a typical step. share: share of the steps in which it is the last."""
 
     rank: int
     lag_seconds: float
@@ -31,10 +32,12 @@ class Straggler:
 
 
 def waits(ranks: Sequence[StepMarks], met: bool) -> list[list[float]]:
-    """How long each rank waits for the last one, in seconds: a row a rank, a column a step.
+    """Return how long each rank waits for the last one, in seconds: one row per rank, one column
+    per step.
 
-    met: the ranks met before every step, which measures the waits themselves: the last rank waits
-    for no longer than the meeting takes. Otherwise they follow from when each was ready.
+    met: the ranks met before every step, which measures the waits themselves. The last rank waits
+    for no longer than the meeting takes, which is subtracted. Without meetings the waits follow
+    from when each rank was ready.
     """
     if met:
         meetings = [[step[2] - step[1] for step in marks] for marks in ranks]
@@ -46,8 +49,9 @@ def waits(ranks: Sequence[StepMarks], met: bool) -> list[list[float]]:
 
 
 def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggler | None:
-    """The rank that is last in more steps than chance allows (a binomial tail of CHANCE, were each
-    rank as likely) by a lag worth a name; None if there is none. waited: as from `waits`."""
+    """Return the rank that is last in more steps than chance allows (a binomial tail of CHANCE, if
+    all ranks were equally likely) by a lag of at least SHARE_OF_A_STEP; return None if there is
+    none. waited: as from `waits`."""
     if len(waited) < 2:
         return None
     steps = list(zip(*waited, strict=True))
@@ -65,14 +69,14 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
 
 
 def beyond_chance(times: int, trials: int, ranks: int) -> bool:
-    """Whether it is rarer than CHANCE that a rank is the one in so many of the trials, were each
-    rank as likely in each."""
+    """Return whether chance picks a given rank in at least `times` of the trials with a probability
+    of at most CHANCE, if all ranks are equally likely in each trial."""
     return ranks > 1 and _tail(times, trials, 1 / ranks) <= CHANCE
 
 
 def _tail(successes: int, trials: int, chance: float) -> float:
-    """P(X >= successes) of a binomial distribution."""
-    # In logarithms: the ways to choose from a thousand trials are more than a float can hold.
+    """Return P(X >= successes) of a binomial distribution."""
+    # In logarithms, because binomial coefficients of a thousand trials are too large for a float.
     terms = (
         exp(
             lgamma(trials + 1)

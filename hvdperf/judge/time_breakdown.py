@@ -1,25 +1,26 @@
 """The ledger of a launch: where every second of a training run went.
 
-    wall = launch + import + init + build + input + trace + first step + broadcast + ready
+wall = launch + import + init + build + input + trace + first step + broadcast + ready
          + steps (between + input wait + straggler wait + compute + apply + exposed communication)
          + end
 
-wall is measured by the session, from outside; the terms by the ranks' own clocks. What is left
-over is messages under way, and clocks that do not agree. How each term is taken:
+The session measures wall, from outside; the ranks' own clocks measure the terms. The rest is
+messages under way, and clocks that do not agree. The terms are measured as follows:
 
-- launch: from before the launcher was started, by the time of day; end: until the launcher ended.
-  A time of day that is set in between is noticed (clock_set), and such a launch has no ledger.
+- launch: from before the launcher was started, by the time of day. end: until the launcher had
+  ended. A time of day that is set in between is noticed (clock_set), and such a launch has no
+  ledger.
 - ready: waiting for the slowest rank's start, and for the order to run.
 - between steps, input wait: by the marks of every step (hvdperf.worker.training_run).
-- straggler wait: for the last rank to have its batch (hvdperf.judge.straggler).
-- compute, apply: by ablation. After the run blocks of whole steps, of steps without exchange, and
-  of forward and backward passes alone take turns in the same processes; the median of their ratios
-  in a turn says which part of a step computes and which applies, and what slows the machine down
-  for a while slows both.
-- exposed communication: what is then left of the steps.
+- straggler wait: until the last rank has its batch (hvdperf.judge.straggler).
+- compute, apply: by ablation. After the run, blocks of whole steps, of steps without exchange, and
+  of forward and backward passes alone take turns in the same processes. The medians of their ratios
+  in a turn are the parts of a step that compute and that apply; what slows the machine down for a
+  while slows both sides of a ratio.
+- exposed communication: the rest of the steps.
 
-What the session does between the run and the end (ablation, evidence) belongs to nobody's training
-and is taken off on both sides.
+The time of the session's work between the run and the end (ablation, evidence) belongs to nobody's
+training and is taken off on both sides.
 """
 
 from __future__ import annotations
@@ -45,20 +46,23 @@ OF_STEPS = (
     "exposed communication",
 )
 TERMS = ("launch", *START, *OF_STEPS, "end")
-# A ledger that leaves more than this share of the wall time unexplained is no ledger.
+# A ledger that leaves more than this share of the wall time unexplained makes a launch INVALID.
 CLOSES_WITHIN = 0.02
-# Seconds by which the time of day may move against the clock that is never set: what a process that
-# is not running between two looks at them makes of it.
+# Seconds by which the time of day may move against the clock that is never set, because a process
+# may be interrupted between reading one and the other.
 CLOCKS_AGREE_WITHIN_S = 0.05
-# And by what share of the time that passes: so much NTP may slew it by (adjtimex, 500 ppm).
+# Share of the time that passes by which NTP may slew the time of day (adjtimex, 500 ppm).
 SLEWED = 5e-4
 
 
 @dataclass(frozen=True)
 class TimeBreakdown:
-    """wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by
-    rank. steps: of the run. late: who kept the others waiting, if anyone did;
-    late_where_met: the same of steps before which all ranks met."""
+    """The ledger of one launch.
+
+    wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by rank.
+    steps: of the run. late: the rank that kept the others waiting, if any; late_where_met: the same
+    for steps before which all ranks met.
+    """
 
     wall_seconds: float
     ranks: tuple[Mapping[str, float], ...]
@@ -73,13 +77,14 @@ class TimeBreakdown:
 
     @property
     def residual_seconds(self) -> float:
-        """What the rank that is explained worst leaves unexplained; negative if too much is."""
+        """Seconds that the worst explained rank leaves unexplained; negative if its terms are too
+        long."""
         left = [self.wall_seconds - sum(rank.values()) for rank in self.ranks]
         return max(left, key=abs)
 
     @property
     def residual(self) -> float:
-        """The same as a share of the wall time."""
+        """The residual as a share of the wall time."""
         return self.residual_seconds / self.wall_seconds
 
     @property
@@ -88,7 +93,8 @@ class TimeBreakdown:
 
 
 def ledger(launch: Launch) -> TimeBreakdown:
-    """Of a launch of Work.LEDGER. Raises ValueError, in words, if its marks are no ledger's."""
+    """Return the ledger of a launch of LaunchMode.LEDGER. Raises ValueError, in words, if its marks
+    make none."""
     if launch.marks is None:
         raise ValueError("the launch was not marked")
     steps = [rank["marks"] for rank in launch.run]
@@ -111,7 +117,8 @@ def ledger(launch: Launch) -> TimeBreakdown:
 
 
 def late(ranks: Sequence[Mapping[str, Any]]) -> Straggler | None:
-    """Who keeps the others waiting in a marked run (worker/training_run.py); None for no run."""
+    """Return the rank that keeps the others waiting in a marked run (worker/training_run.py).
+    Return None if none does, or if there was no run."""
     steps = [rank["marks"] for rank in ranks]
     if not steps:
         return None
@@ -121,16 +128,16 @@ def late(ranks: Sequence[Mapping[str, Any]]) -> Straggler | None:
 
 
 def wall_seconds(marks: Marks) -> float:
-    """From before the launch until the launcher had ended, by the session's clock, without what
-    came between the run and the order to close."""
+    """Return the seconds from before the launch until the launcher had ended, by the session's
+    clock, without the time between the run and the order to close."""
     run = next(asked for asked in marks.asked if asked.op == "run")
     close = marks.asked[-1]
     return run.answered + close.answered - close.asked
 
 
 def disorder(marks: Marks) -> str:
-    """What is wrong with the order of the phases, in words; empty if nothing is: each rank goes
-    through its start as START says, runs, and ends, and no clock goes backwards."""
+    """Return what is wrong with the order of the phases, in words; return "" if each rank goes
+    through its start as START says, runs, and ends, and all clocks go forwards and agree."""
     if not any(asked.op == "run" for asked in marks.asked) or marks.asked[-1].op != "close":
         return "the launch was not asked to run and to close"
     for rank, own in enumerate(marks.ranks):
@@ -152,8 +159,8 @@ def disorder(marks: Marks) -> str:
 
 
 def clock_set(marks: Marks) -> str:
-    """Whose time of day was set during the launch, in words; empty if nobody's was. The terms
-    launch and end rest on it, all others on clocks that are never set."""
+    """Return whose time of day was set during the launch, in words, or "". The terms launch and end
+    rest on the time of day, all others on clocks that are never set."""
     passed = marks.ended_at - marks.launched_at
     moved = {"the session": passed - marks.asked[-1].answered}
     for rank, own in enumerate(marks.ranks):
@@ -169,7 +176,8 @@ def clock_set(marks: Marks) -> str:
 
 
 def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
-    """Which part of a step computes and which applies, on that rank: medians over the turns."""
+    """Return the shares of a step that compute and that apply, on that rank: medians over the
+    turns. Raises ValueError if no turn has every kind of step."""
     of_kind = {
         kind: {block.turn: block.inside_seconds(rank) for block in blocks if block.kind is kind}
         for kind in (BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE)

@@ -1,7 +1,7 @@
-"""What launches that train to an end yield: convergence, work in a fixed time, growth of memory.
+"""Figures of launches that train to an end: convergence, work in a fixed time, growth of memory.
 
-Plain data with its arithmetic, on what every rank reports of its run (worker/training_run.py).
-No I/O.
+Plain data with its arithmetic, on what every rank reports of its run (worker/training_run.py). No
+I/O.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 
 from hvdperf.plan.arms import Arm, Comparison, Question
 
-# Of an endurance run: caches, arenas and queues fill up first.
+# Share of an endurance run that is left out, because caches, arenas and queues fill up first.
 SETTLING_SHARE = 1 / 3
 STEPS_OF_GROWTH = 1000
-# Of the loss of a network that guesses: losses are compared with that much added to both.
+# This share of the loss of a network that guesses is added to both losses that are compared.
 NOTHING_TO_LEARN = 0.01
 
 Reports = Sequence[Mapping[str, Any]]
 
 
 def observation(comparison: Comparison, candidate: Reports, reference: Reports) -> float:
-    """The natural logarithm of the comparison's figure in one round, from what the ranks of both
-    sides reported. Raises ValueError where they did not validate on as many samples."""
+    """Return the natural logarithm of the comparison's figure in one round, from what the ranks of
+    both sides reported. Raises ValueError if they did not validate on as many samples."""
     question = comparison.question
     if question is Question.MEMORY:
         return max(growth(rank["memory"]) for rank in candidate)
@@ -35,29 +35,31 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
     if ours["samples"] != theirs["samples"]:
         raise ValueError(f"validated on {ours['samples']} and on {theirs['samples']} samples")
     if question is Question.CONVERGENCE_LOSS:
-        # Of two networks that have learned all there is neither is better.
+        # If two networks have learned all there is, neither is better.
         nothing = NOTHING_TO_LEARN * float(ours["chance_loss"])
         return math.log((ours["loss"] + nothing) / (theirs["loss"] + nothing))
-    # Of none right nothing could be told: both sides get half a sample more.
+    # Both sides get half a sample more, because an accuracy of 0 has no logarithm.
     half = 0.5 / ours["samples"]
     return math.log((ours["accuracy"] + half) / (theirs["accuracy"] + half))
 
 
 def samples_per_second(ranks: Reports) -> float:
-    """In the wall time of the slowest rank: the vote that ends a run comes every few steps."""
+    """Return samples per second by the slowest rank's wall time, because the vote that ends a run
+    comes only every few steps."""
     return samples(ranks) / max(float(rank["seconds"]) for rank in ranks)
 
 
 def samples(ranks: Reports) -> int:
-    """What all ranks together trained on."""
+    """Return the number of samples that all ranks together trained on."""
     return sum(int(rank["samples"]) for rank in ranks)
 
 
 def growth(memory: Sequence[Sequence[float]]) -> float:
-    """By how much ln(resident set) rises in STEPS_OF_GROWTH steps; memory: [steps, bytes] pairs.
+    """Return by how much ln(resident set) rises in STEPS_OF_GROWTH steps. memory: [steps, bytes]
+    rows.
 
-    The median of the slopes of all pairs (Theil 1950; Sen 1968), past the part in which a process
-    settles. Raises ValueError for fewer than three pairs past that.
+    It is the median of the slopes between any two readings (Theil 1950; Sen 1968), past the part in
+    which a process settles. Raises ValueError for fewer than three readings past that.
     """
     last = memory[-1][0] if memory else 0
     settled = [(step, math.log(size)) for step, size in memory if step >= SETTLING_SHARE * last]
@@ -72,7 +74,7 @@ def growth(memory: Sequence[Sequence[float]]) -> float:
 
 
 def invalid_reasons(arm: Arm, ranks: Reports) -> list[str]:
-    """Reasons not to believe a run, in words: a rank that is missing, ranks that stopped at
+    """Return reasons not to believe a run, in words: a rank that is missing, ranks that stopped at
     different steps, samples that were not consumed, losses that are not finite."""
     found = []
     if len(ranks) != arm.processes:

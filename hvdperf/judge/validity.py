@@ -1,4 +1,4 @@
-"""Whether a launch may be believed: reasons why its figures must not be used."""
+"""Checks whether a launch may be believed, and gives reasons why its figures must not be used."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.collectives import StepTimes
 from hvdperf.stats import hodges_lehmann
 
-Array = Any  # of numpy, or what it makes an array of
+Array = Any  # a numpy array, or an object that numpy makes one from
 
-# A step may seem faster than is possible by so much, since its parts are measured one after the
-# other; and that by chance at one look in forty.
+# A step may seem faster than is possible by this share, because its parts are measured one after
+# the other. It may seem to be faster still, by chance, at one look in forty.
 FASTER_BY_NOISE = 0.05
 ALPHA_FASTER = 0.025
 
 
 def invalid_reasons(launch: Launch) -> list[str]:
-    """Everything that is wrong with a launch, each in words; empty if it is sound.
+    """Return everything that is wrong with a launch, each in words; return [] if it is sound.
 
     Checked: the world size that the framework saw, a report from every process, finite times and
     losses, the sample counts that the plan implies, one learning rate, bit-equal weights on all
-    replicas, and the session's own copy of the data on all ranks.
+    replicas, and the session's own copy of the data on all ranks; if there are any, the collective
+    operations and the run; of a marked launch, that its ledger closes.
     """
     arm = launch.arm
-    # First what explains the rest: without a transport there is no world either.
+    # The transport first, because it explains the rest: without it there is no world either.
     found = collectives.invalid_reasons(arm.name, arm.processes, launch.series)
     sizes = {int(rank["world_size"]) for rank in launch.evidence}
     if sizes != {arm.world_size}:
@@ -55,7 +56,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
 
 
 def _ledger_problems(launch: Launch) -> list[str]:
-    """Of a launch that is to be accounted for: every second has to be."""
+    """Return what is wrong with the ledger of a launch, which must account for every second."""
     try:
         book = ledger(launch)
     except ValueError as error:
@@ -93,7 +94,7 @@ def _block_problems(launch: Launch, block: Block) -> list[str]:
 
 
 def expected_samples(launch: Launch, block: Block) -> int:
-    """Samples that all replicas together consume in a block."""
+    """Return the number of samples that all replicas together consume in a block."""
     replicas = 1 if block.kind is BlockKind.SPLIT else launch.arm.world_size
     return block.steps * launch.arm.workload.batch * replicas
 
@@ -105,10 +106,11 @@ def _odd_ones(digests: Sequence[str]) -> str:
 
 
 def too_fast(arm: str, launches: Sequence[Sequence[StepTimes]]) -> str:
-    """In words, that steps take less time than their longer part alone; else empty.
+    """Return, in words, that steps take less time than their longer part alone; return "" if not.
 
-    launches: the turns of each. Said if even the upper bound of step time / max(time without
-    exchange, time of the exchange alone) over the launches is below 1 by more than noise.
+    launches: the turns of each launch. Steps are too fast if even the upper bound of step time /
+    max(time without exchange, time of the exchange alone) over the launches is below 1 by more than
+    noise.
     """
     observed = [
         median(math.log(turn.of_all_hidden) for turn in turns) for turns in launches if turns
@@ -131,10 +133,10 @@ def weights_differ(
     atol: float = 1e-6,
     of_update: float = 0.0,
 ) -> str:
-    """In words, how two sets of trained weights differ by more than the tolerances; else empty.
+    """Return, in words, how two sets of trained weights differ by more than the tolerances, or "".
 
-    The sets are as the trainers' correctness writes them. of_update: the part of a
-    tensor's largest change by training that is tolerated besides.
+    The sets are as Trainer.correctness writes them. of_update: the part of a tensor's largest
+    change by training that is tolerated besides.
     """
     import numpy as np
 
@@ -157,6 +159,6 @@ def weights_differ(
 
 
 def _shown(values: Collection[str] | Collection[float]) -> str:
-    """At most three of the values, in order."""
+    """Return at most three of the values, in order, in words."""
     ordered = [str(value) for value in sorted(values)]
     return (", ".join(ordered[:3]) + (", ..." if ordered[3:] else "")) or "none"

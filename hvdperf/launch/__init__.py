@@ -1,3 +1,5 @@
-"""From an arm to a running group of processes and to its end: takes an arm and slots, sends orders,
-gives replies or the first cause of a failure. Never judges.
-In the session's process only this room speaks MPI and opens sockets."""
+"""Launches an arm as a group of processes, sends orders to its ranks, and ends the group.
+
+It takes an arm and slots, and gives replies or the first cause of a failure. It never judges. In
+the session's process only this package uses MPI and opens sockets.
+"""

@@ -1,4 +1,4 @@
-"""Starts, signals and ends worker processes on one host; what a slot does when it is asked to."""
+"""Starts, signals and ends worker processes on one host; every slot has such an agent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from hvdperf.paths import ROOT
 
 
 class Agent(Protocol):
-    """One slot's worker process. A slot runs several at a time, one per launch (by its name)."""
+    """The worker processes of one slot. A slot runs several at a time, one per launch (by its
+    name)."""
 
     def start(
         self,
@@ -27,7 +28,7 @@ class Agent(Protocol):
     ) -> None: ...
 
     def status(self, launch: str) -> int | None:
-        """Exit status, negative for a signal; None while it runs."""
+        """Return the exit status, negative for a signal; return None while the process runs."""
 
     def signal(self, launch: str, signum: int) -> None: ...
 
@@ -37,7 +38,8 @@ class Agent(Protocol):
 
 
 class LocalAgent:
-    """Runs worker processes as children of this process. scratch: directory for their output."""
+    """An agent whose worker processes are children of this process. scratch: directory for their
+    output."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
@@ -66,7 +68,7 @@ class LocalAgent:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                # TensorFlow leaves temporary files behind; they go with the launch.
+                # TensorFlow leaves temporary files behind; they are removed with the launch.
                 env={**rank_environment(interpreter), **environment, "TMPDIR": str(directory)},
                 cwd=ROOT,
                 start_new_session=True,
@@ -76,7 +78,7 @@ class LocalAgent:
         return self._processes[launch].poll()
 
     def statuses(self) -> dict[str, int]:
-        """The exit statuses of those that have ended."""
+        """Return the exit statuses of the processes that have ended, by launch."""
         polled = {launch: process.poll() for launch, process in self._processes.items()}
         return {launch: status for launch, status in polled.items() if status is not None}
 
@@ -94,7 +96,7 @@ class LocalAgent:
     def end(self, launch: str) -> None:
         process = self._processes.pop(launch, None)
         if process is not None:
-            # Its whole process group: whatever it has started goes with it.
+            # The process group also holds the processes that the worker has started.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

@@ -1,4 +1,4 @@
-"""Launcher `agents`: every slot starts its own rank, Horovod talks over Gloo."""
+"""Launcher `agents`: every slot starts its own rank, and Horovod communicates over Gloo."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ NEWS_S = 2.0
 
 
 def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
-    """Horovod's SlotInfo of every rank.
+    """Return the fields of Horovod's SlotInfo for every rank.
 
-    Local means on the same host; cross means of the same local rank on the other hosts.
+    Local fields are among the ranks on the same host. Cross fields are among the ranks with the
+    same local rank on all hosts.
     """
     per_host = Counter(slot.host for slot in slots)
     seen: Counter[str] = Counter()
@@ -47,7 +48,8 @@ def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
 def horovod_environment(
     own: Mapping[str, Any], one_host: bool, deadline_s: float
 ) -> dict[str, str]:
-    """What Horovod's Gloo controller reads, as horovod.runner.gloo_run sets it.
+    """Return the variables that Horovod's Gloo controller reads, as horovod.runner.gloo_run sets
+    them.
 
     own: this rank's entry of the rendezvous plan.
     """
@@ -57,7 +59,7 @@ def horovod_environment(
     environment["HOROVOD_HOSTNAME"] = own["hostname"]
     environment["HOROVOD_CONTROLLER"] = "gloo"
     environment["HOROVOD_CPU_OPERATIONS"] = "gloo"
-    # Gloo's clock runs on while a group is stopped to let another one take its turn.
+    # Gloo's timeout includes the time for which a group is stopped while another one is timed.
     environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(int(100 * deadline_s))
     if one_host:
         environment["HOROVOD_GLOO_IFACE"] = "lo"
@@ -65,9 +67,9 @@ def horovod_environment(
 
 
 class AgentsJob:
-    """One process a rank, each on its slot's host.
+    """A launch with one process per rank, each on its slot's host.
 
-    forked: the slots' own processes are stubs, and the ranks are processes of this host.
+    forked: the slots' own processes are stubs, and the ranks are processes forked on this host.
     """
 
     def __init__(self, launch: str, agents: Sequence[Agent], forked: bool) -> None:
@@ -82,7 +84,7 @@ class AgentsJob:
         return f"ended with status {statuses}"
 
     def fate(self, rank: int) -> str:
-        # A slot tells within moments that its process has ended.
+        # A slot reports the end of its process some moments later.
         deadline = time.monotonic() + NEWS_S
         while (status := self._agents[rank].status(self._launch)) is None:
             if time.monotonic() > deadline:
@@ -99,7 +101,7 @@ class AgentsJob:
 
     def end(self, pids: Mapping[int, int]) -> None:
         for agent in self._agents:
-            # A rank whose slot is gone leaves with its connection, or dies with the slot.
+            # A rank whose slot is gone ends when its connection closes, or dies with the slot.
             with suppress(SlotGone):
                 agent.end(self._launch)
         if self._forked:
@@ -113,12 +115,12 @@ class AgentsJob:
 
 
 class AgentsLauncher:
-    """See hvdperf.launch.job.Launcher."""
+    """A launcher that has agents start the ranks; see hvdperf.launch.job.Launcher."""
 
     name = "agents"
 
     def __init__(self, agents: Sequence[Agent]) -> None:
-        """agents: one a slot, in the order of the slots."""
+        """Use these agents: one per slot, in the order of the slots."""
         self._agents = agents
 
     def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""From an arm to a running group: which slots, how many threads, what every rank is told."""
+"""Starts an arm as a group: chooses its slots, its thread pools and the config of every rank."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from models import inputs
 from models.registry import network
 
 SEED = 20181231
-# Where the data has no end, or nobody asks for epochs.
+# Used if the data has no end, or if no question asks for epochs.
 STEPS_OF_AN_EPOCH = 100
-# Below the deadlines of orders, so that Horovod itself names the missing ranks first.
+# Horovod's check ends before the deadlines of orders, so that it names the missing ranks first.
 STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
-# Faults that are a setting of Horovod, whatever else an arm changes about the exchange.
+# Faults that are settings of Horovod. They override those of the arm's exchange.
 PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "nofuse": {"fusion_bytes": EXCHANGES["nofuse"].fusion_bytes},
     "cycle": {"cycle_ms": EXCHANGES["cycle"].cycle_ms},
@@ -42,21 +42,22 @@ PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Threads:
-    """The sizes of TensorFlow's two thread pools in one process; 0 leaves them to TensorFlow."""
+    """The sizes of TensorFlow's two thread pools in one process; 0 lets TensorFlow choose."""
 
     intra_op: int
     inter_op: int
 
 
 def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
-    """The thread pools of one process that runs this strategy on the slots of a group.
+    """Return the thread pools of one process that runs this strategy on the slots of a group.
 
-    A process of one replica computes on its own slot's share with one operation at a time. A
-    MirroredStrategy process runs one replica an inter-op thread, or its replicas would run one
-    after another, and computes on the shares of all; where a share is one core, an intra-op pool
-    of one lets each replica's thread do its own arithmetic. Both strategies so use the same
-    number of cores. On GPUs the pools only feed the device and are TensorFlow's to size, which
-    follows the cores that the process is pinned to.
+    A process of one replica computes on its own slot's cores, with one operation at a time. A
+    MirroredStrategy process computes on the cores of all slots. It runs one replica per inter-op
+    thread, because its replicas would run one after another otherwise. If each slot has one core,
+    an intra-op pool of one lets each replica's thread do its own arithmetic. Thus both strategies
+    use the same number of cores. On GPUs the pools only feed the device, and TensorFlow sizes them
+    by the cores that the process is pinned to. Raises ValueError for MirroredStrategy on several
+    hosts.
     """
     share, replicas = len(slots[0].cores), len(slots)
     if slots[0].device is not None:
@@ -70,7 +71,7 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
 
 @dataclass(frozen=True)
 class Installed:
-    """An installed stack: the interpreter of its ranks, and what starts them."""
+    """An installed stack. interpreter: runs its ranks. launcher: starts them."""
 
     interpreter: str
     launcher: Launcher
@@ -78,10 +79,11 @@ class Installed:
 
 @dataclass
 class ArmLauncher:
-    """Starts arms on the session's slots.
+    """A launcher of arms on the session's slots.
 
-    stacks: by Arm.stack; data: by the name of the data set; scratch: a directory that every launch
-    gets a part of.
+    stacks: by Arm.stack. data: by the name of the data set. scratch: directory in which every
+    launch gets a directory. startup_deadline_s, order_deadline_s: seconds. fault: injected by the
+    session.
     """
 
     stacks: Mapping[str, Installed]
@@ -98,7 +100,7 @@ class ArmLauncher:
 
     @property
     def cores(self) -> int:
-        """Of all slots together."""
+        """Number of cores of all slots together."""
         return len({(slot.host, core) for slot in self.slots for core in slot.cores})
 
     def start(
@@ -114,13 +116,14 @@ class ArmLauncher:
     ) -> Group:
         """Start a group for the arm, without waiting for it.
 
-        kinds: of the blocks that will be asked for. data_seed, seed: of whatever is drawn at random
-        from the data, and of the initial weights. share_startup: start up on all of the session's
-        cores instead of the arm's own, because other arms start at the same time. last_phase: of
-        the start-up. common_order: every strategy trains on the same global batches, of which each
-        rank reads all and takes its part, rather than on a part of the data of its own. timeline:
-        Horovod can be asked for one. Its writing thread on rank 0 never sleeps, so that nothing
-        else is to be timed in such a launch.
+        kinds: kinds of blocks that will be asked for. data_seed: seed of all that is drawn at
+        random from the data. seed: seed of the initial weights. share_startup: start up on all of
+        the session's cores instead of the arm's own, because other arms start at the same time.
+        last_phase: last phase of the start-up. common_order: every strategy trains on the same
+        global batches, of which each rank reads all and takes its part, rather than on a part of
+        the data of its own. timeline: Horovod can be asked for a timeline. Its writing thread on
+        rank 0 never sleeps, so nothing else may be timed in such a launch. Raises LaunchError,
+        DataError or OSError if the group cannot be started.
         """
         launcher = self.stacks[arm.stack].launcher
         placed = place_group(self.slots, arm.world_size)
@@ -166,11 +169,12 @@ class ArmLauncher:
 
     @contextmanager
     def forking(self, tell: Callable[[str], None]) -> Iterator[None]:
-        """Meanwhile fork the ranks of each stack from one process that has imported what they
-        import, where that is sound. tell: is told where it is not.
+        """Within this context, fork the ranks of each stack from one process that has imported what
+        ranks import, where that is sound. tell: is called with the reason if that process cannot
+        fork.
 
-        For a round, and not for a session: what is forked from one process has its memory at the
-        same addresses, so that such launches vary less than independent ones do.
+        The context is meant for a round, not for a session: ranks that are forked from one process
+        have its memory at the same addresses, so such launches vary less than independent ones.
         """
         before, self._servers = self._servers, {}
         try:
@@ -183,8 +187,9 @@ class ArmLauncher:
                 server.close()
 
     def _server(self, arm: Arm, slots: Sequence[Slot]) -> ForkServer | None:
-        """What forks the arm's ranks; None where they have to be fresh processes: `bare` does not
-        import TensorFlow, there is no server on other hosts, and none has been tried with CUDA."""
+        """Return the process that forks the arm's ranks. Return None if they have to be fresh
+        processes: outside of `forking`; for `bare`, which does not import TensorFlow; on other
+        hosts, which have no server; on GPUs, because forking has not been tried with CUDA."""
         here = {slot.host for slot in slots} == {socket.gethostname()}
         on_cpus = all(slot.device is None for slot in slots)
         if self._servers is None or arm.strategy is Strategy.BARE or not (here and on_cpus):
@@ -203,13 +208,14 @@ class ArmLauncher:
         return server
 
     def _fault_of(self, arm: Arm) -> Fault | None:
-        """What is planted into the arm, by its own trial or by the session."""
+        """Return the fault that the arm's fault case or the session injects into it, or None."""
         if arm.planted not in ("", TWIN):
             return TRIALS[arm.planted].planted
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 
     def _other_data(self, arm: Arm) -> Path:
-        """Made once, for groups that read it may be alive."""
+        """Return a directory with other data than the arm's. It is made only once, because groups
+        that read it may be alive."""
         dataset = arm.workload.dataset
         into = self.scratch / f"other-{dataset}"
         return into if into.exists() else other_data(self.data[dataset].directory, into)
@@ -236,8 +242,9 @@ class ArmLauncher:
         }
 
     def epoch_steps(self, arm: Arm) -> int:
-        """How many steps go over the training data once, whole updates of them; STEPS_OF_AN_EPOCH
-        where nobody says. Raises DataError if the files are not what they were."""
+        """Return the steps of one pass over the training data, a whole number of updates. Return
+        STEPS_OF_AN_EPOCH if the learning rate is constant or the data has no end. Raises DataError
+        if the files have changed."""
         workload = arm.workload
         if workload.learning_rate == "constant":
             return STEPS_OF_AN_EPOCH
@@ -257,8 +264,8 @@ class ArmLauncher:
         )
 
     def _environment(self) -> dict[str, str]:
-        """Returns what every rank gets: the user's settings, and Horovod's own watch over stalled
-        collectives, unless the user sets that too."""
+        """Return the variables that every rank gets: the user's settings, and Horovod's own watch
+        over stalled collectives unless the user sets that, too."""
         shutdown = max(STALL_CHECK_S + 1, int(self.order_deadline_s * STALL_SHUTDOWN_FACTOR))
         defaults = {
             "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),
@@ -269,12 +276,12 @@ class ArmLauncher:
 
 @cache
 def _samples(data: DataSource, input_size: int) -> int | None:
-    """How many a data set has for training; None where it has no end."""
+    """Return the number of training samples of a data set; return None if it has no end."""
     return inputs.train_samples(data.dataset, data.directory, input_size)
 
 
 def _settings(exchange: Exchange) -> dict[str, str]:
-    """What of it Horovod reads from the environment."""
+    """Return the settings of the exchange that Horovod reads from the environment."""
     settings = {
         "HOROVOD_FUSION_THRESHOLD": exchange.fusion_bytes,
         "HOROVOD_CYCLE_TIME": exchange.cycle_ms,

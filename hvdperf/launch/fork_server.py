@@ -1,4 +1,4 @@
-"""A process that forks ranks, as the driver sees it; worker/fork_server.py is that process."""
+"""The driver's handle of a process that forks ranks; worker/fork_server.py is that process."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 
 class ForkServer:
-    """Starts at once, and imports while the first launchers start.
+    """A process that forks ranks. It starts at once, and imports while the first launchers start.
 
-    scratch: gets a directory for its socket and its output. hub: address of the session's hub.
-    cores: that it runs on. Raises OSError if it cannot be started. It ends with this process.
+    scratch: gets a directory for the socket and the output of the process. hub: address of the
+    session's hub. cores: CPU cores that the process runs on. Raises OSError if the process cannot
+    be started. The process ends with this one.
     """
 
     def __init__(self, interpreter: str, scratch: Path, hub: str, cores: Iterable[int]) -> None:
@@ -48,7 +49,7 @@ class ForkServer:
                 listener.bind(fork_stub.address_in(place))
             finally:
                 os.close(place)
-            # Whoever connects before it has imported waits.
+            # A stub that connects before the server has imported waits.
             listener.listen(1024)
             told = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
             return subprocess.Popen(
@@ -56,7 +57,7 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                # The address tells whose process it is; ranks get theirs from their stubs.
+                # The address marks the process as this session's; ranks get theirs from stubs.
                 env={
                     **rank_environment(interpreter),
                     DRIVER_VARIABLE: f"{hub}:",
@@ -73,28 +74,29 @@ class ForkServer:
 
     @property
     def command(self) -> list[str]:
-        """What a launcher starts for every rank, in place of the rank."""
+        """Command line that a launcher starts for every rank, in place of the rank."""
         return [self.interpreter, "-I", "-S", fork_stub.__file__, str(self.directory)]
 
     @property
     def ended(self) -> str:
-        """How it has ended, in words; '' while it runs."""
+        """Return how the process has ended, in words; return "" while it runs."""
         status = self._process.poll()
         return "" if status is None else f"hvd-server, which forks ranks, ended {fate_of(status)}"
 
     @property
     def imports(self) -> bool:
-        """Whether it has yet to import what ranks import."""
+        """Return whether the process still imports what ranks import."""
         return not self.ended and self._ready is None
 
     @property
     def refusal(self) -> str:
-        """Why it does not fork, so that ranks are fresh processes; '' if it does."""
+        """Return why the process cannot fork, so that ranks are fresh processes; return "" if it
+        can, or if it has not imported yet."""
         return self._ready or ""
 
     @property
     def standing(self) -> str:
-        """What it does, in words."""
+        """Return what the process does, in words."""
         if self.ended:
             return self.ended
         if is_stopped(self.pid):
@@ -112,19 +114,19 @@ class ForkServer:
         try:
             return (self.directory / stream).read_text(errors="replace").splitlines()
         except FileNotFoundError:
-            return []  # it has been closed
+            return []  # the server has been closed
 
     def stacks(self) -> None:
-        """Have it write to its stderr where it stands."""
+        """Have the process write the stacks of its threads to its stderr."""
         if not self.ended:
             self._process.send_signal(signal.SIGUSR1)
 
     def tail(self, lines: int = 20) -> list[str]:
-        """The last lines of its stderr."""
+        """Return the last lines of the process's stderr that are not empty."""
         return [line for line in self._lines("stderr") if line.strip()][-lines:]
 
     def close(self) -> None:
-        """Kill it, and with it every rank that it has forked."""
+        """Kill the process and every rank that it has forked, and remove its directory."""
         self._process.kill()
         self._process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)

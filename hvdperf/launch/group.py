@@ -20,17 +20,17 @@ from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
 from hvdperf.launch.timestamps import Asked, Mark, Marks
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 
-# How long the other ranks get to say what they saw once one has failed, in seconds.
+# Seconds that the other ranks have to report their own errors once one rank has failed.
 GRACE_S = 1.0
-# What a rank says that merely suffers from another one's end.
+# Error of a rank that fails only because another one has ended.
 ECHO = re.compile(
     r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer|"
     r"Socket closed|Broken pipe|gloo",
     re.IGNORECASE,
 )
-# How much of an error message fits a line.
+# Length at which an error message is cut, to fit a line.
 MESSAGE_CHARACTERS = 300
-# Which setting of a profile says how long an order may take; startup_deadline_s for all others.
+# The profile's setting for the deadline of each order; startup_deadline_s for all others.
 DEADLINES = {
     "block": "block_deadline_s",
     "collective": "block_deadline_s",
@@ -40,7 +40,7 @@ DEADLINES = {
 
 
 class GroupFailed(Exception):
-    """A launch failed. rank is None where no single rank can be named."""
+    """A launch failed. rank: None if no single rank can be named."""
 
     def __init__(self, arm: str, rank: int | None, phase: str, cause: str, tail: Sequence[str]):
         self.arm, self.rank, self.phase, self.cause, self.tail = arm, rank, phase, cause, tail
@@ -49,7 +49,7 @@ class GroupFailed(Exception):
 
 
 class NotStarted(GroupFailed):
-    """The launch was not begun, for want of something that is not the stack's: a slot is gone."""
+    """The launch was not begun because a slot is gone, which is no fault of the stack."""
 
     def __str__(self) -> str:
         return f"{self.arm}: not started: {self.cause}"
@@ -57,7 +57,8 @@ class NotStarted(GroupFailed):
 
 @dataclass
 class Rank:
-    """What the driver knows of one rank."""
+    """The driver's knowledge of one rank. standing: its last answer to `status`. left_at: when its
+    connection closed, by the monotonic clock."""
 
     connection: Connection | None = None
     pid: int = 0
@@ -76,11 +77,12 @@ class Rank:
 
 
 class Group:
-    """Starts at once; the caller then waits until it is ready, gives orders, and closes it.
+    """A launch that starts at once; the caller waits until it is ready, gives orders, and closes
+    it.
 
-    configs: one a rank, as hvdperf.worker reads it. server: what forks the ranks. Every method
-    that waits raises GroupFailed as soon as a rank fails or the deadline (seconds) passes; the
-    group has then been ended.
+    configs: one per rank, as hvdperf.worker reads it. server: process that forks the ranks; None
+    for fresh processes. Every method that waits, except `close`, raises GroupFailed as soon as a
+    rank fails or the deadline (seconds) passes; the group has then been ended.
     """
 
     def __init__(
@@ -104,9 +106,10 @@ class Group:
         self.launched_at = time.time()
         self._ended_at = math.nan
         self._asked: list[Asked] = []
-        # By whom, and what: for ranks that have yet to connect.
+        # Each sharing rank and its value, for ranks that have yet to connect.
         self._shared: list[tuple[int, str]] = []
-        # What is waited for, the start-up at first, and since when, in seconds since the launch.
+        # The order that is waited for ("": the start-up), and when it was given, in seconds since
+        # the launch.
         self._op, self._asked_at = "", 0.0
         environment = {**order.environment, DRIVER_VARIABLE: self.address}
         stub = tuple(server.command) if server is not None else ()
@@ -159,14 +162,14 @@ class Group:
     def _tell(self, rank: int, message: Message) -> None:
         connection = self.ranks[rank].connection
         if connection is None:
-            return  # it has left; whoever waits for its answer will find out
+            return  # it has left, which the wait for its answer will raise
         try:
             connection.send(message)
         except TimeoutError:
             self._hub.drop(connection)
             self.left(rank, f"it does not take what it is told within {SEND_S:.0f} s")
         except OSError:
-            self.left(rank)  # its last words may still come
+            self.left(rank)  # its last messages may still come
 
     # What the session asks -----------------------------------------------------------------
 
@@ -176,24 +179,24 @@ class Group:
 
     @property
     def failing(self) -> bool:
-        """Whether something has gone wrong that the next wait will raise."""
+        """Return whether something has gone wrong that the next wait will raise."""
         return bool(self._lost()) or (self._job is not None and self._job.ended() is not None)
 
     def settled(self, deadline_s: float) -> bool:
-        """Whether waiting for its start-up would return, or raise, at once."""
+        """Return whether wait_ready would return, or raise, at once."""
         return self.ready or self.failing or time.monotonic() > self._began + deadline_s
 
     def wait_ready(self, deadline_s: float) -> None:
-        """Wait for the start-up of every rank; the deadline counts from the start."""
+        """Wait for the start-up of every rank; the deadline counts from the launch."""
         self._wait(lambda: self.ready, deadline_s)
 
     def startup_seconds(self) -> list[dict[str, float]]:
-        """Per rank, how long each phase of its start-up took, in seconds. Of a forked rank only the
-        phases from `init` on: its launch and import are the server's."""
+        """Return the seconds of each phase of the start-up, by rank. A forked rank has only the
+        phases from `init` on, because launch and import are the server's."""
         result = []
         for rank in self.ranks:
             seconds = {Phase.LAUNCH.value: self._launch_seconds(rank)}
-            # Where a start-up ends early, the later phases are not there.
+            # A start-up that ends early lacks the later phases.
             for mark, following in pairwise(rank.marks):
                 if mark.phase == Phase.READY.value:
                     break
@@ -205,15 +208,16 @@ class Group:
         return result
 
     def _launch_seconds(self, rank: Rank) -> float:
-        """By the clock that is never set, which all processes of a host share; on other hosts by
-        the time of day, as far as the hosts agree on that."""
+        """Return the seconds from the launch to the rank's first mark: by the monotonic clock,
+        which all processes of a host share; on other hosts by the time of day, as far as the hosts
+        agree on that."""
         first = rank.marks[0]
         if rank.host == socket.gethostname():
             return first.clock - self._began
         return max(0.0, first.at - self.launched_at)
 
     def marks(self) -> Marks:
-        """When it began what; to be asked once it has been closed."""
+        """Return the times of the launch. To be called once it has been closed."""
         ranks = [tuple(rank.marks) for rank in self.ranks]
         return Marks(self.launched_at, self._ended_at, ranks, tuple(self._asked))
 
@@ -221,7 +225,7 @@ class Group:
         return time.monotonic() - self._began
 
     def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
-        """Give every rank the same order; their replies, by rank."""
+        """Give every rank the same order, and return their replies, by rank."""
         self._op, self._asked_at = op, self._since_launch()
         for state in self.ranks:
             state.replies.clear()
@@ -232,7 +236,7 @@ class Group:
         return [state.replies[0] for state in self.ranks]
 
     def pause(self) -> None:
-        """Stop every process: an idle Horovod group burns 13-42 % of a core per rank."""
+        """Stop every process, because an idle Horovod group burns 13-42 % of a core per rank."""
         if not self._paused:
             self._signal(signal.SIGSTOP)
             self._paused = True
@@ -255,8 +259,8 @@ class Group:
     def close(self, deadline_s: float = 30.0, leave_group: bool = False) -> None:
         """Let every rank end in its own way, then make sure that nothing is left.
 
-        leave_group: as a user's script ends, with Horovod shut down, and the launcher by itself.
-        Otherwise as soon as can be.
+        leave_group: end as a user's script does: Horovod is shut down, and the launcher ends by
+        itself. Otherwise end as soon as possible.
         """
         if self._job is None:
             return
@@ -276,15 +280,15 @@ class Group:
             self.end()
 
     def kill(self) -> None:
-        """Have every rank die, without waiting for it: before the end of several groups."""
+        """Kill every rank, without waiting for it: used before several groups are ended."""
         with suppress(GroupFailed):
             self._signal(signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill whatever still runs, and clean up after it."""
+        """Kill all that still runs, and clean up after it."""
         self._hub.forget(self.address)
         if self.server is not None:
-            self.kill()  # the server would, unless it is stopped
+            self.kill()  # the server kills forked ranks, unless it is stopped
         job, self._job = self._job, None
         if job is not None:
             job.end({i: rank.pid for i, rank in enumerate(self.ranks) if rank.pid})
@@ -296,7 +300,8 @@ class Group:
     # When something goes wrong -------------------------------------------------------------
 
     def _wait(self, done: Any, deadline_s: float) -> None:
-        """deadline_s: from when it was asked for."""
+        """Wait until done() is true, for deadline_s from when the operation was asked for. Raises
+        GroupFailed if a rank fails or the deadline passes; the group has then been ended."""
         deadline = self._began + self._asked_at + deadline_s
         if self._hub.pump_until(lambda: self.failing or done(), deadline):
             if not self.failing:
@@ -308,7 +313,8 @@ class Group:
         raise failure
 
     def _first_cause(self) -> GroupFailed:
-        """Which rank failed first, and not merely because another one had."""
+        """Return the failure of the rank that failed first, and not because another one had
+        failed."""
         self._hub.pump_until(
             lambda: len(self._lost()) == len(self.ranks), time.monotonic() + GRACE_S
         )
@@ -316,12 +322,12 @@ class Group:
             ended = self._job.ended() if self._job is not None else None
             cause = f"it {ended or 'ended'} before the ranks connected"
             return self._failure(None, self._with_fate_of_server(cause))
-        # Where it is but an echo, Horovod gave up waiting for a rank that has not failed.
+        # If the first error is an echo, Horovod gave up waiting for a rank that has not failed.
         return self._told() or self._hang()
 
     def _told(self) -> GroupFailed | None:
-        """By the rank that failed first; None where there is none, or but an echo of one that has
-        not failed yet."""
+        """Return the failure of the rank that failed first. Return None if none has failed, or if
+        the first error is an echo and some rank has not failed yet."""
         lost = self._lost()
         first = min(lost, key=self._blame, default=None)
         if first is None or (self._echoes(first) and len(lost) < len(self.ranks)):
@@ -335,12 +341,13 @@ class Group:
         return self._failure(first, self._with_fate_of_server(cause))
 
     def _with_fate_of_server(self, cause: str) -> str:
-        """The cause of an end, and that the ranks' server has ended, which takes them with it."""
+        """Return the cause of an end; add that the ranks' server has ended, which also ends the
+        ranks."""
         ended = self.server.ended if self.server is not None else ""
         return f"{cause}; {ended}" if ended else cause
 
     def _lost(self) -> list[int]:
-        """The ranks that have failed or gone."""
+        """Return the ranks that have failed, or have left before they finished."""
         return [
             i
             for i, rank in enumerate(self.ranks)
@@ -348,7 +355,8 @@ class Group:
         ]
 
     def _blame(self, rank: int) -> tuple[int, float]:
-        """Real errors before deaths without a word before echoes; then the earliest."""
+        """Sort key for the first cause: real errors, then deaths without a word, then echoes;
+        within each by the time at which the connection closed."""
         left_at = self.ranks[rank].left_at
         earliness = left_at if left_at is not None else float("inf")
         if self.ranks[rank].error is None:
@@ -356,12 +364,13 @@ class Group:
         return (2 if self._echoes(rank) else 0, earliness)
 
     def _echoes(self, rank: int) -> bool:
-        """Whether its error is but the consequence of another rank's."""
+        """Return whether the rank's error is only a consequence of another rank's."""
         error = self.ranks[rank].error
         return error is not None and bool(ECHO.search(f"{error['kind']} {error['message']}"))
 
     def _hang(self) -> GroupFailed:
-        """Ask every rank where it stands; name the one that the others wait for."""
+        """Ask every rank where it stands; return a failure naming the rank that the others wait
+        for."""
         waited = f"no answer after {self._since_launch() - self._asked_at:.0f} s"
         for rank in range(len(self.ranks)):
             self.ranks[rank].standing = None
@@ -370,8 +379,8 @@ class Group:
         self._hub.pump_until(answered, time.monotonic() + GRACE_S)
         told = self._told()
         if told is not None:
-            return told  # it was about to fail, and has while it was asked
-        # Before the signal: a rank that has not come as far as to expect it dies of it.
+            return told  # a rank has failed while it was asked
+        # Before the signal, which kills a rank that does not handle it yet.
         blamed, cause = self._blamed_for_silence()
         importing = self.server is not None and self.server.imports
         self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
@@ -382,7 +391,7 @@ class Group:
         return self._failure(blamed, f"{waited}{cause}", phase)
 
     def _blamed_for_silence(self) -> tuple[int | None, str]:
-        """The rank that the others wait for, and what is to be said of it."""
+        """Return the rank that the others wait for, or None, and the cause in words."""
         missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
         if missing:
             return missing[0], f": it never connected{self._whose_fork()}; {self._remedy()}"
@@ -395,17 +404,19 @@ class Group:
         return alone, f" ({'; '.join(lines)}); {self._remedy()}"
 
     def _whose_fork(self) -> str:
-        """What the process does that forks the ranks; '' if they are fresh processes."""
+        """Return what the process that forks the ranks does; return "" if they are fresh
+        processes."""
         return f" ({self.server.standing})" if self.server is not None else ""
 
     def _remedy(self) -> str:
-        """Where nothing hangs: a rank that is slow looks just like one that does."""
+        """Return advice in case nothing hangs: a slow rank looks just like one that hangs."""
         setting = DEADLINES.get(self._op, "startup_deadline_s")
         smaller = ", or give a smaller --batch-size" if self._op in ("block", "run") else ""
         return f"if it is only slow, raise {setting} in the profile{smaller}"
 
     def _suspects(self) -> list[int]:
-        """The ranks that are furthest behind; of these, those that do not wait for others."""
+        """Return the ranks that are furthest behind; of these only the ones that do not wait for
+        others, if there are any."""
         running = [i for i, rank in enumerate(self.ranks) if rank.error is None]
         progress = {i: self._progress(self.ranks[i]) for i in running}
         behind = [i for i in running if progress[i] == min(progress.values())]

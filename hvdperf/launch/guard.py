@@ -1,7 +1,7 @@
 """Run a command that the kernel kills when the process that started it ends.
 
-A script of its own (`python -I -S guard.py PARENT_PID COMMAND ...`) because between fork and exec a
-multi-threaded parent must not run Python.
+It is a separate script (`python -I -S guard.py PARENT_PID COMMAND ...`) because between fork and
+exec a multi-threaded parent must not run Python.
 """
 
 import ctypes
@@ -14,5 +14,5 @@ PR_SET_PDEATHSIG = 1
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):
-        sys.exit(1)  # it has ended before it could be noticed
+        sys.exit(1)  # the parent ended before prctl took effect
     os.execvp(sys.argv[2], sys.argv[2:])

@@ -1,4 +1,4 @@
-"""The driver's end of all connections: one listening socket and one selector a session."""
+"""The driver's end of all connections: one listening socket and one selector per session."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, Protocol
 
 from hvdperf.worker.protocol import Connection, Message, tune
 
-# What anybody may send before the greeting is checked: bytes, seconds, and how many may at a time.
+# Limits until a greeting is checked: its bytes, its seconds, and connections yet to greet.
 GREETING_BYTES = 1 << 16
 GREETING_S = 10.0
 STRANGERS_MAX = 256
-# How long a rank may not take what it is sent before it is given up, in seconds.
+# Seconds that a rank may refuse a message before it is given up.
 SEND_S = 10.0
-# What every greeting says, besides the token.
+# Keys and types of every greeting, besides the token.
 _GREETING = {"hello": int, "pid": int, "host": str}
 
 
 class Listener(Protocol):
-    """Whoever the messages of one launch are for."""
+    """The recipient of one launch's messages."""
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None: ...
 
@@ -31,14 +31,15 @@ class Listener(Protocol):
         """Take a message in. Raises ValueError if it is none that a rank sends."""
 
     def left(self, rank: int, reason: str = "") -> None:
-        """The connection to the rank is closed. reason: what was wrong with it, if anything."""
+        """Note that the connection to the rank is closed. reason: what was wrong with it, or ""."""
 
 
 class Hub:
-    """Accepts the ranks of every launch and hands their messages on, on the caller's thread.
+    """The server that the ranks of all launches connect to; it works on the caller's thread.
 
-    host: the address to listen on; loopback unless ranks come from other hosts. A connection
-    that does not open with the token of an expected launch is closed.
+    It passes the ranks' messages on to the listener of their launch. It closes a connection that
+    does not open with the token of an expected launch. host: address to listen on; loopback unless
+    ranks come from other hosts. advertised: address that ranks connect to; host if None.
     """
 
     def __init__(self, host: str = "127.0.0.1", advertised: str | None = None) -> None:
@@ -53,26 +54,27 @@ class Hub:
 
     @property
     def port(self) -> int:
-        """That ranks connect to."""
+        """Port that ranks connect to."""
         return int(self._server.getsockname()[1])
 
     @property
     def address(self) -> str:
-        """That ranks connect to, without a token."""
+        """Address that ranks connect to, as host:port, without a token."""
         return f"{self._advertised}:{self.port}"
 
     def expect(self, listener: Listener) -> str:
-        """Make a token for a launch; the address that its ranks connect to, token included."""
+        """Make a token for a launch, and return the address that its ranks connect to, as
+        host:port:token."""
         token = secrets.token_hex(16)
         self._listeners[token] = listener
         return f"{self.address}:{token}"
 
     def forget(self, address: str) -> None:
-        """Accept no more ranks of that launch."""
+        """Accept no more ranks of the launch with this address."""
         self._listeners.pop(address.rsplit(":", 1)[1], None)
 
     def pump(self, seconds: float) -> None:
-        """Hand on whatever arrives; returns after the first batch of messages, or in time."""
+        """Pass on what arrives. Return after the first batch of messages, or after `seconds`."""
         for key, _ in self._selector.select(max(seconds, 0.0)):
             key.data()
         now = time.monotonic()
@@ -81,12 +83,13 @@ class Hub:
                 self.drop(connection)
 
     def pump_until(self, done: Callable[[], Any], deadline: float) -> bool:
-        """Hand messages on until done() is true; False if time.monotonic() passes deadline."""
+        """Pass messages on until done() is true. Return False if time.monotonic() passes deadline
+        before."""
         while not done():
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return False
-            # Also wake up to look at what no message tells: a process that has ended.
+            # Also wake up to notice what no message reports: a process that has ended.
             self.pump(min(remaining, 0.1))
         return True
 
@@ -95,7 +98,7 @@ class Hub:
             accepted, _ = self._server.accept()
             tune(accepted)
         except OSError:
-            return  # the peer has gone again, or there are too many
+            return  # the peer has gone again, or too many files are open
         accepted.settimeout(SEND_S)
         connection = Connection(accepted)
         self._strangers[connection] = time.monotonic() + GREETING_S
@@ -121,7 +124,7 @@ class Hub:
             lambda: self._deliver(listener, rank, connection),
         )
         listener.joined(rank, connection, hello)
-        # A quick rank's next words may come in the same read. One that was refused is closed.
+        # The same read may hold the rank's next messages. A rank that was refused is closed.
         if connection.socket.fileno() >= 0:
             self._hand_on(listener, rank, connection, more)
 
@@ -163,7 +166,7 @@ class Hub:
         listener.left(rank, f"what it sends cannot be understood: {problem}")
 
     def drop(self, connection: Connection) -> None:
-        """Close a connection, and listen to it no more."""
+        """Close a connection and stop listening to it."""
         self._strangers.pop(connection, None)
         if connection.socket.fileno() >= 0 and connection.socket in self._selector.get_map():
             self._selector.unregister(connection.socket)

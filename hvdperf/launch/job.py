@@ -13,10 +13,11 @@ from hvdperf.machine.placement import Slot
 
 @dataclass(frozen=True)
 class Order:
-    """What to start: `processes` ranks of `python -m hvdperf.worker` on the first slots.
+    """An order to start `processes` ranks of `python -m hvdperf.worker` on the first slots.
 
-    environment is what the ranks get on top of the session's own; scratch is a directory of this
-    launch alone, removed with it. stub: a command line that stands in for every rank, which is
+    interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
+    own. scratch: directory of this launch alone, removed with it. deadline_s: the longest deadline
+    of the launch, in seconds. stub: command line that stands in for every rank, which is then
     forked elsewhere on this host.
     """
 
@@ -30,12 +31,12 @@ class Order:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What to start for each rank."""
+        """Command line to start for each rank."""
         return self.stub or (self.interpreter, "-u", "-m", "hvdperf.worker")
 
 
 def fate_of(status: int) -> str:
-    """How a process ended, in words. status: as subprocess.Popen returns it."""
+    """Return how a process ended, in words. status: as subprocess.Popen returns it."""
     if status < 0:
         return f"(killed by signal {-status}, {signal.Signals(-status).name})"
     return f"(exit status {status})"
@@ -45,29 +46,29 @@ class Job(Protocol):
     """The processes of one launch."""
 
     def ended(self) -> str | None:
-        """How the launch ended, in words, or None while it runs."""
+        """Return how the launch ended, in words; return None while it runs."""
 
     def fate(self, rank: int) -> str:
-        """What is known of how that rank ended, in words; empty if nothing is."""
+        """Return how the rank ended, in words; return "" if that is not known."""
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
-        """Send a signal to the ranks; pids: rank -> process id on its host."""
+        """Send a signal to the ranks. pids: rank -> process id on its host."""
 
     def end(self, pids: Mapping[int, int]) -> None:
         """Kill what is left of the launch, wait for it, and remove what it left behind."""
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:
-        """The last lines that the rank wrote to its stderr."""
+        """Return the last lines that the rank wrote to its stderr."""
 
 
 class Launcher(Protocol):
-    """Starts jobs."""
+    """A way to start jobs."""
 
     name: str
 
     def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]] | None:
-        """Where rank 0 is to help Horovod's ranks find each other: who they are, as
-        hvdperf.worker.rendezvous reads it. None where the launcher does that itself."""
+        """Return the ranks' entries, as hvdperf.worker.rendezvous reads them, if rank 0 has to help
+        Horovod's ranks find each other. Return None if the launcher does that itself."""
 
     def start(self, order: Order) -> Job:
         """Start the processes, without waiting for them. Raises LaunchError if it cannot."""
@@ -78,7 +79,8 @@ class LaunchError(Exception):
 
 
 class SlotGone(OSError):
-    """A slot does not do what it is asked to: it is stopped, or dead. rank: of the outer mpirun."""
+    """A slot does not do what it is asked to: it is stopped, or dead. rank: its rank under the
+    outer mpirun."""
 
     def __init__(self, rank: int, asked: str, seconds: float) -> None:
         self.rank = rank
@@ -89,5 +91,5 @@ class SlotGone(OSError):
 
 
 def is_of_a_slot(error: BaseException) -> bool:
-    """Whether a slot that is gone is why something could not be started."""
+    """Return whether something could not be started because a slot is gone."""
     return isinstance(error, SlotGone) or isinstance(error.__cause__, SlotGone)

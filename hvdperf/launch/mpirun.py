@@ -1,4 +1,4 @@
-"""Launcher `mpirun`: an inner mpirun starts the ranks, Horovod talks over MPI."""
+"""Launcher `mpirun`: an inner mpirun starts the ranks, and Horovod communicates over MPI."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from hvdperf.machine.placement import Slot
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import ROOT
 
-# Seconds that mpirun gets to take its ranks down before it is killed.
+# Seconds that mpirun has to end its ranks before it is killed.
 TERM_S = 5.0
 
 
 def command(order: Order, mpirun: str) -> list[str]:
-    """The inner mpirun's command line."""
+    """Return the inner mpirun's command line."""
     scratch = str(order.scratch)
     tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", "none"]
-    # More ranks than cores is for the suite to mark, not for mpirun to refuse.
+    # The suite itself marks more ranks than cores; mpirun must not refuse them.
     tokens += ["--map-by", "slot", "--oversubscribe"]
     tokens += ["--mca", "mpi_yield_when_idle", "1"]
-    # Whatever Open MPI keeps in files goes with the launch's own directory.
+    # Open MPI's files are removed with the launch's own directory.
     tokens += ["--mca", "orte_tmpdir_base", scratch]
     tokens += ["--mca", "btl_vader_backing_directory", scratch]
     per_host = Counter(slot.host for slot in order.slots[: order.processes])
@@ -42,7 +42,8 @@ def command(order: Order, mpirun: str) -> list[str]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process, or a thread of it, has not ended; one that waits to be reaped has."""
+    """Return whether the process, or a thread of it, still runs. A process that only waits to be
+    reaped has ended."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -52,21 +53,21 @@ def is_running(pid: int) -> bool:
 
 
 def signal_processes(signum: int, pids: Iterable[int]) -> None:
-    """Send a signal to processes of this host that are the caller's."""
+    """Send a signal to processes of this host that the caller owns; skip those that have ended."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signum)
 
 
 def wait_until_ended(pids: Collection[int]) -> None:
-    """Wait for processes of this host that are about to die."""
+    """Wait until processes of this host that are about to die have ended, for TERM_S at most."""
     deadline = time.monotonic() + TERM_S
     while any(map(is_running, pids)) and time.monotonic() < deadline:
         time.sleep(0.005)
 
 
 class MpirunJob:
-    """An mpirun process and the ranks below it. local: they are on this host."""
+    """An mpirun process and the ranks below it. local: all ranks are on this host."""
 
     def __init__(self, process: subprocess.Popen[bytes], scratch: Path, local: bool) -> None:
         self._process = process
@@ -78,7 +79,8 @@ class MpirunJob:
         return None if status is None else f"ended with status {status}"
 
     def fate(self, rank: int) -> str:
-        """mpirun tells which signal or status ended the first rank that went wrong."""
+        """Return how the rank ended, in words; return "" if mpirun does not report it. mpirun
+        reports the signal or the exit status of the first rank that failed."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(TERM_S)
         text = (self._scratch / "stderr").read_text(errors="replace")
@@ -92,7 +94,7 @@ class MpirunJob:
         if self._local:
             signal_processes(signum, pids.values())
             return
-        # mpirun hands these on to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
+        # mpirun forwards signals to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
         self._process.send_signal(signal.SIGTSTP if signum == signal.SIGSTOP else signum)
 
     def end(self, pids: Mapping[int, int]) -> None:
@@ -104,20 +106,20 @@ class MpirunJob:
         self._process.kill()
         self._process.wait()
         if self._local:
-            # Ranks die with mpirun (PR_SET_PDEATHSIG), stopped ones too; forked ones are killed
-            # when their stubs have died.
+            # Ranks die with mpirun (PR_SET_PDEATHSIG), even stopped ones. The fork server kills
+            # forked ranks when their stubs have died.
             wait_until_ended(pids.values())
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def tail(self, rank: int, lines: int = 20) -> list[str]:
         own = self._written(rank)
-        if not own:  # it did not get as far as to write anything; mpirun may have
+        if not own:  # the rank has written nothing; mpirun may have
             own = [line.rstrip() for line in self._lines() if line.strip()]
         return own[-lines:]
 
     def _written(self, rank: int) -> list[str]:
-        """The rank's lines. mpirun tags every piece that it has read, also amid a line; what has
-        no tag is its own."""
+        """Return the lines that the rank has written. mpirun tags every piece that it reads, even
+        within a line; a line that begins without a tag is mpirun's own."""
         tag = re.compile(r"\[\d+,(\d+)\]<stderr>:?")
         own = ""
         for line in self._lines():
@@ -127,7 +129,7 @@ class MpirunJob:
         return own.splitlines()
 
     def _lines(self) -> list[str]:
-        """With their ends."""
+        """Return the lines of mpirun's stderr, with their ends."""
         try:
             text = (self._scratch / "stderr").read_text(errors="replace")
         except FileNotFoundError:
@@ -136,20 +138,20 @@ class MpirunJob:
 
 
 class MpirunLauncher:
-    """See hvdperf.launch.job.Launcher."""
+    """A launcher that has mpirun start the ranks; see hvdperf.launch.job.Launcher."""
 
     name = "mpirun"
 
     def __init__(self, mpirun: str) -> None:
-        """mpirun: path of the executable."""
+        """Use the mpirun executable at this path."""
         self._mpirun = mpirun
 
     def rendezvous(self, slots: Sequence[Slot]) -> None:
-        """MPI has its own."""
+        """Return None, because MPI has its own rendezvous."""
 
     def start(self, order: Order) -> MpirunJob:
         environment = {**rank_environment(order.interpreter), **order.environment}
-        # What TensorFlow leaves in temporary files, too.
+        # TensorFlow's temporary files are removed with the launch, too.
         environment["TMPDIR"] = str(order.scratch)
         # The guard ends mpirun, and with it the ranks, when this process is killed.
         guarded = [
@@ -172,7 +174,7 @@ class MpirunLauncher:
                     stderr=stderr,
                     env=environment,
                     cwd=ROOT,
-                    # Ctrl-C is for pytest: it ends the launches itself.
+                    # Ctrl-C must reach pytest only, which ends the launches itself.
                     start_new_session=True,
                 )
         except OSError as error:

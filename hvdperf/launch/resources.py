@@ -1,4 +1,5 @@
-"""What a session opens before it can start anything: launchers, a socket, a scratch directory."""
+"""Resources that a session opens before it starts arms: launchers, a socket, a scratch
+directory."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.worker.protocol import address_towards
 
-# That ranks on other hosts connect to, where a user knows better.
+# The user may set this variable to the address that ranks on other hosts connect to.
 ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 
 
 def make_launcher(
     session_plan: SessionPlan, stack: Stack, scratch: Path, slots: Slots | None
 ) -> Launcher:
-    """The launcher that the options name; slots: the other ranks under an outer mpirun."""
+    """Return the launcher that the options name. slots: the ranks of an outer mpirun, or None."""
     return MAKERS[session_plan.options.launcher](session_plan, stack, scratch, slots)
 
 
@@ -46,7 +47,7 @@ def _agents(session_plan: SessionPlan, _: Stack, scratch: Path, slots: Slots | N
     return AgentsLauncher(agents)
 
 
-# By the name of plan.options.LAUNCHERS.
+# By the names in plan.options.LAUNCHERS.
 MAKERS: Mapping[str, Callable[[SessionPlan, Stack, Path, Slots | None], Launcher]] = {
     "mpirun": _mpirun,
     "agents": _agents,
@@ -54,15 +55,16 @@ MAKERS: Mapping[str, Callable[[SessionPlan, Stack, Path, Slots | None], Launcher
 
 
 def reachable_address(slots: Sequence[Slot]) -> str:
-    """By which ranks on other hosts reach this one: what the environment says, or that of the route
-    to one of them. Raises UserError if there is none but loopback."""
+    """Return the address by which ranks on other hosts reach this one: the value of
+    ADDRESS_VARIABLE, or the own address on the route to one of them or to this host's name. Raises
+    UserError if there is none but loopback."""
     if named := os.environ.get(ADDRESS_VARIABLE):
         return named
     this = socket.gethostname()
     others = [host for host in dict.fromkeys(slot.host for slot in slots) if host != this]
     for host in [*others, this]:
         try:
-            # Whatever port: nothing is sent.
+            # Any port will do, because nothing is sent.
             address = address_towards(host, 9)
         except OSError:
             continue
@@ -77,9 +79,9 @@ def reachable_address(slots: Sequence[Slot]) -> str:
 def make_arm_launcher(
     session_plan: SessionPlan, stacks: Mapping[str, Stack], slots: Slots | None
 ) -> ArmLauncher:
-    """Everything that is needed to start arms: a listening socket and a scratch directory. stacks:
-    by Arm.stack. Raises UserError if there is no place for temporary files, or other hosts cannot
-    reach this one."""
+    """Open a listening socket and a scratch directory, and return an ArmLauncher that uses them.
+    stacks: by Arm.stack. Raises UserError if temporary files cannot be made, or if other hosts
+    cannot reach this one."""
     one_host = len({slot.host for slot in session_plan.slots}) == 1
     address = "" if one_host else reachable_address(session_plan.slots)
     sampling = session_plan.profile.sampling

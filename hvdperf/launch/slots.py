@@ -1,7 +1,7 @@
-"""The ranks of the outer mpirun: rank 0 is the pytest session, the others lend their slot.
+"""The ranks of the outer mpirun: rank 0 is the pytest session, the others lend their slots.
 
-A slot looks for a message, sleeps, and looks again: a rank that waits in an MPI call burns a
-whole core.
+A slot polls for messages and sleeps between two polls, because a rank that waits in an MPI call
+keeps a whole core busy.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer
 from hvdperf.worker import process
 
-# Seconds between two looks: while a worker runs, orders such as "stop" must be quick.
+# Seconds between two polls. While a worker runs, orders such as "stop" must take effect quickly.
 IDLE_SLEEP_S = 0.05
 BUSY_SLEEP_S = 0.005
-# Seconds that a slot gets to answer, and to leave.
+# Seconds that a slot has to answer, and to leave.
 ANSWER_S = 30.0
 LEAVE_S = 10.0
 
@@ -42,21 +42,23 @@ def outer_size() -> int:
 
 
 def tasks_without_mpirun() -> int:
-    """How many of this process srun has started by itself. They are no slots: Open MPI tells a rank
-    which it is only where its own mpirun has started it."""
+    """Return how many copies of this process srun has started without mpirun; return 1 under mpirun
+    and without srun. The copies are no slots: Open MPI tells a rank its number only where its own
+    mpirun has started it."""
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         return 1
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
 
 
 def shown_by() -> int:
-    """The process whose output is what there is to be seen of this one's: mpirun, where that has
-    started this one, and so the terminal that it has given it."""
+    """Return the id of the process through which a user sees this one's output: mpirun if it has
+    started this process, because the terminal of this process is then one that mpirun has given it;
+    otherwise this process."""
     return os.getppid() if "OMPI_COMM_WORLD_SIZE" in os.environ else os.getpid()
 
 
 class Slots:
-    """Rank 0's view of all ranks, over mpi4py. Only made under an outer mpirun of two or more."""
+    """Rank 0's view of all ranks, over mpi4py; only made under an outer mpirun of two or more."""
 
     def __init__(self) -> None:
         from mpi4py import MPI
@@ -65,7 +67,7 @@ class Slots:
         self._calls = itertools.count()
         self._exits: dict[tuple[int, str], int] = {}
         self._gone: dict[int, SlotGone] = {}
-        # What has been sent to slots that do not take it; MPI reads it from here.
+        # Messages that slots have not received yet; MPI reads them from here.
         self._untaken: list[Any] = []
 
     @property
@@ -73,8 +75,8 @@ class Slots:
         return int(self._comm.Get_size())
 
     def offers(self) -> list[Offer]:
-        """What every rank has to lend, by rank. Raises UserError that names a rank which does not
-        answer, or cannot tell."""
+        """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
+        if a rank cannot determine its offer; the message names the slot."""
         try:
             return [own_offer(), *(self.call(rank, "offer") for rank in self._others)]
         except SlotGone as gone:
@@ -90,8 +92,9 @@ class Slots:
         return RemoteAgent(self, rank)
 
     def call(self, rank: int, method: str, *arguments: Any) -> Any:
-        """Have a slot run a method of its agent, and wait for what it returns. Raises SlotGone if
-        it does not in time, and from then on at once."""
+        """Have a slot run a method of its agent, and return the method's result. Raises OSError if
+        the method fails. Raises SlotGone if the slot does not answer within ANSWER_S, and from then
+        on at once."""
         if rank in self._gone:
             raise self._gone[rank]
         number = next(self._calls)
@@ -99,7 +102,7 @@ class Slots:
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline:
             answer = self._next_from(rank)
-            # An answer that nobody waited for, because of Ctrl-C, is not this one's.
+            # The answer to an earlier call, which Ctrl-C has interrupted, may come first.
             if answer is not None and answer[1] == number:
                 kind, _, value = answer
                 if kind == "error":
@@ -110,12 +113,14 @@ class Slots:
         raise self._gone[rank]
 
     def _send(self, rank: int, message: tuple[Any, ...]) -> None:
-        """Without waiting for the slot to take it: one that is stopped never does."""
+        """Send a message without waiting for its receipt, because a stopped slot never receives
+        it."""
         self._untaken = [request for request in self._untaken if not request.Test()]
         self._untaken.append(self._comm.isend(message, dest=rank))
 
     def status(self, rank: int, launch: str) -> int | None:
-        """As the slot last reported it, unasked."""
+        """Return the exit status that the slot has reported, unasked, for the launch; None without
+        one."""
         while self._comm.iprobe(source=rank):
             self._next_from(rank)
         return self._exits.get((rank, launch))
@@ -131,8 +136,8 @@ class Slots:
         return kind, number, value
 
     def release(self, exit_status: int) -> None:
-        """Let every slot go. MPI cannot be left without all of them: where one does not go this
-        ends all processes, with the status of the session, or 1 if that was 0."""
+        """Let every slot leave. MPI cannot be left without all of its ranks: if a slot does not
+        leave, end all processes with exit_status, or with 1 if that is 0."""
         for rank in self._others:
             self._send(rank, ("leave", 0, "", ()))
         staying = set(self._others)
@@ -150,7 +155,7 @@ class Slots:
 
 
 class RemoteAgent:
-    """See hvdperf.launch.agent.Agent; the process runs on another rank's host."""
+    """An agent on another rank's host; see hvdperf.launch.agent.Agent."""
 
     def __init__(self, slots: Slots, rank: int) -> None:
         self._slots = slots
@@ -180,14 +185,14 @@ class RemoteAgent:
 
 
 def own_offer() -> Offer:
-    """What this rank has to lend."""
+    """Return what this rank has to lend."""
     machine = local_machine()
     gpus = tuple(gpu.uuid for gpu in machine.gpus)
     return Offer(outer_rank(), machine.host, machine.cores, gpus)
 
 
 def lend_slot() -> NoReturn:
-    """What a rank above 0 does instead of running pytest; ends the process."""
+    """Serve rank 0 instead of running pytest, on a rank above 0; end the process."""
     # mpirun passes Ctrl-C on as SIGTERM. Rank 0 reports and then lets the slots go.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -200,7 +205,7 @@ def lend_slot() -> NoReturn:
 
 
 def _serve(agent: LocalAgent) -> None:
-    """Do what rank 0 asks until it lets this slot go."""
+    """Carry out the orders of rank 0 until it lets this slot leave."""
     from mpi4py import MPI
 
     comm = MPI.COMM_WORLD
@@ -220,7 +225,7 @@ def _serve(agent: LocalAgent) -> None:
         comm.send((kind, number, value), dest=0)
 
 
-# What rank 0 may ask of a slot, and who does it.
+# The orders that rank 0 may give a slot, each with the function that carries it out.
 _ORDERS: Mapping[str, Callable[..., Any]] = {
     "offer": lambda agent: own_offer(),
     "start": LocalAgent.start,

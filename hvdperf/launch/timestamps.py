@@ -1,6 +1,7 @@
-"""When a launch began what: as its ranks say, and as the session saw it from outside.
+"""Times of a launch: of its phases, as the ranks report them, and of its orders, as the session saw
+them from outside.
 
-Plain data. Ranks may run on other hosts: of a rank's clocks only differences say anything, save
+Plain data. Ranks may run on other hosts: only differences of one rank's clock mean anything, except
 for the time of day, which is as good as the hosts keep it.
 """
 
@@ -12,8 +13,8 @@ from typing import NamedTuple
 
 
 class Mark(NamedTuple):
-    """Where a phase began: by the time of day (epoch seconds) and by the host's clock that is never
-    set (seconds since whenever)."""
+    """The beginning of a phase. at: time of day, in epoch seconds. clock: the host's monotonic
+    clock, in seconds from an arbitrary origin."""
 
     phase: str
     at: float
@@ -21,8 +22,8 @@ class Mark(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """An order, when it was given and when all had answered, by the session's own clock that is
-    never set, in seconds since the launch."""
+    """An order. asked, answered: when it was given and when all ranks had answered, by the
+    session's monotonic clock, in seconds since the launch."""
 
     op: str
     asked: float
@@ -31,10 +32,11 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Marks:
-    """Of one launch, from before its launcher was started until it had ended.
+    """The times of one launch, from before its launcher was started until it had ended.
 
-    launched_at, ended_at: the time of day, epoch seconds. ranks: a mark a phase, in their order, by
-    rank. asked: the orders, in theirs; the last one is `close`, answered when nothing was left.
+    launched_at, ended_at: time of day, in epoch seconds. ranks: by rank, one mark per phase, in
+    their order. asked: the orders, in their order; the last one is `close`, which is answered when
+    all ranks have left and, if they leave the group, the launcher has ended.
     """
 
     launched_at: float

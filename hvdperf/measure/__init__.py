@@ -1,2 +1,5 @@
-"""Rounds: takes comparisons and what starts arms, has their ranks time blocks, gives records.
-Settles which blocks, in which order and how often. Never judges a figure and writes no file."""
+"""Measures rounds: takes comparisons and an arm launcher, has ranks time blocks, gives records.
+
+It settles which blocks are timed, in which order and how often. It never judges a figure and writes
+no file.
+"""

@@ -1,7 +1,8 @@
-"""In which order the arms of a turn take their blocks.
+"""The order in which the arms of a turn take their blocks.
 
-A shared machine is slow for seconds and then fast again, so what is compared is measured one right
-after the other: an arm that is compared with many is visited again. Pure, but for the chance.
+A shared machine is slow for seconds and then fast again, so blocks that are compared are timed one
+right after the other: an arm that is compared with many is visited again. Pure, except that the
+order is random.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from random import Random
 from hvdperf.plan.arms import Arm, BlockKind, Side
 
 Pair = tuple[Side, Side]
-# Between two arms: of each, the kinds of blocks that are compared with the other's.
+# Links[a][b]: the kinds of blocks of arm a that are compared with blocks of arm b.
 Links = dict[Arm, dict[Arm, set[BlockKind]]]
 
 
 @dataclass(frozen=True)
 class Position:
-    """An arm's place in a turn, and the kinds of blocks that it takes there."""
+    """An arm's place in a turn. kinds: the kinds of blocks that the arm takes there."""
 
     arm: Arm
     kinds: frozenset[BlockKind]
@@ -28,15 +29,16 @@ class Position:
 def walk(
     kinds: Mapping[Arm, Collection[BlockKind]], pairs: Sequence[Pair], order: Random
 ) -> list[Position]:
-    """Visits in which every pair of arms that is compared is next to each other once, in as few as
-    trees allow, and in which every arm takes all its kinds; otherwise in random order.
+    """Return visits in which every pair of arms that is compared is next to each other once, and in
+    which every arm takes all its kinds; apart from that in random order. If the pairs form a tree,
+    there are as few visits as possible.
 
-    kinds: those wanted of every arm. pairs: what is compared; of arms without kinds they do not
-    count.
+    kinds: those wanted of every arm. pairs: what is compared; a pair with an arm that is not in
+    kinds is ignored.
     """
     links = _links(kinds, pairs)
     trails = []
-    # From where an odd number of pairs is left: such an arm begins or ends a trail anyway.
+    # An arm of which an odd number of pairs is left begins or ends a trail anyway.
     while arm := _beginning(links, order):
         trails.append(_trail(links, arm, order))
     met = {visit.arm for trail in trails for visit in trail}
@@ -62,7 +64,7 @@ def _beginning(links: Links, order: Random) -> Arm | None:
 
 
 def _trail(links: Links, arm: Arm, order: Random) -> list[Position]:
-    """From pair to pair until there is none left; they are taken out of `links`."""
+    """Return visits from pair to pair until none is left; the pairs are removed from `links`."""
     trail, kinds = [], set[BlockKind]()
     while others := links[arm]:
         following = order.choice(list(others))
@@ -75,7 +77,7 @@ def _trail(links: Links, arm: Arm, order: Random) -> list[Position]:
 def _completed(
     visits: Sequence[Position], kinds: Mapping[Arm, Collection[BlockKind]]
 ) -> list[Position]:
-    """What an arm takes beside what is compared with others', on its first visit."""
+    """Return the visits. On its first one, each arm also takes the kinds that no visit holds."""
     result: list[Position] = []
     for visit in visits:
         wanted = set(kinds[visit.arm])

@@ -1,4 +1,4 @@
-"""What was measured: blocks, launches, rounds. Plain data. No I/O."""
+"""Records of what was measured: blocks, launches, rounds. Plain data. No I/O."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hvdperf.plan.collectives import Series
 
 @dataclass(frozen=True)
 class Block:
-    """One block of one launch, as every rank's own clock saw it.
+    """One timed block of one launch, by every rank's own clock.
 
-    turn numbers the sets of a launch, visit the places in which the arms of a round take theirs
-    (measure/interleaving.py), so that blocks of different arms taken back to back can be paired.
-    ranks holds what run_block in worker/timed_block.py returns, by process rank. usage: of the
-    host's CPUs meanwhile; None where it was not read.
+    turn: number of the turn within the launch. visit: number of the arm's visit, counted over all
+    arms, in which it was taken (measure/interleaving.py). By both, blocks of different arms that
+    were taken back to back can be paired. ranks: what run_block in worker/timed_block.py returns,
+    by process rank. usage: use of the host's CPUs meanwhile; None if it was not read.
     """
 
     kind: BlockKind
@@ -34,12 +34,12 @@ class Block:
 
     @property
     def seconds(self) -> float:
-        """The slowest rank's: the job has not done its steps before that."""
+        """Seconds of the slowest rank, because the job has not done its steps before that."""
         return max(float(rank["seconds"]) for rank in self.ranks)
 
     @property
     def samples(self) -> int:
-        """Really consumed, by all ranks."""
+        """Number of samples that all ranks together really consumed."""
         return sum(int(rank["samples"]) for rank in self.ranks)
 
     @property
@@ -47,7 +47,7 @@ class Block:
         return self.samples / self.seconds
 
     def inside_seconds(self, rank: int) -> float:
-        """Of a step of that rank, from its batch on."""
+        """Return the mean seconds of a step of that rank, from its batch on."""
         return float(self.ranks[rank]["inside_seconds"]) / self.steps
 
 
@@ -56,9 +56,9 @@ class Launch:
     """One start of an arm: its start-up, its blocks, collective operations or run, and the evidence
     that they are sound.
 
-    run holds what run in worker/training_run.py returns, by process rank. Of a launch that is to be
-    accounted for: marks, once it has ended; met_run, as run, of steps before which all ranks meet;
-    timeline, what Horovod recorded of a launch beside this one (Trainer.timeline).
+    run: what run in worker/training_run.py returns, by process rank. A launch of LaunchMode.LEDGER
+    also has marks, once it has ended; met_run, like run, of steps before which all ranks meet; and
+    timeline, what Horovod recorded in another launch of the arm (Trainer.timeline).
     """
 
     arm: Arm
@@ -77,7 +77,7 @@ class Launch:
 
     @property
     def timed_seconds(self) -> float:
-        """Of its blocks, its collective operations, or its run."""
+        """Seconds of its blocks, its collective operations and its run together."""
         of_run = max((float(rank["seconds"]) for rank in self.run), default=0.0)
         of_series = sum(sum(series.repeats) for series in self.series)
         return of_run + of_series + sum(block.seconds for block in self.blocks)
@@ -88,8 +88,8 @@ class Launch:
 
 @dataclass
 class Round:
-    """Every arm of a workload once, under like conditions. disturbance: what others did meanwhile;
-    None where no blocks were timed, or nothing was read."""
+    """Every arm of a workload once, under like conditions. disturbance: of the round by other
+    programs; None if no blocks were timed, or nothing was read."""
 
     number: int
     schedule: Schedule
@@ -100,7 +100,7 @@ class Round:
 def back_to_back(
     candidate: Sequence[Block], reference: Sequence[Block]
 ) -> list[tuple[Block, Block]]:
-    """Of every turn in which both were measured, the two blocks taken closest to each other."""
+    """Return the two blocks taken closest to each other, for every turn that both sides have."""
     ours, theirs = _by_turn(candidate), _by_turn(reference)
     return [
         min(
@@ -112,8 +112,8 @@ def back_to_back(
 
 
 def is_disturbed(blocks: Sequence[Block]) -> bool:
-    """Whether other programs took so much of the cores during these blocks, usually a pair, that
-    they cannot be compared."""
+    """Return whether other programs took so much of the cores during these blocks, usually a pair,
+    that the blocks cannot be compared."""
     return disturbance.is_disturbed([block.usage for block in blocks])
 
 
@@ -125,11 +125,12 @@ def _by_turn(blocks: Iterable[Block]) -> dict[int, list[Block]]:
 
 
 def median_speed(blocks: Iterable[Block]) -> float:
-    """Samples per second of a typical block."""
+    """Return the samples per second of a typical block."""
     return median(block.samples_per_second for block in blocks)
 
 
 def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
-    """Whether a warm-up is over: the last of at least three blocks is not faster than all before it
-    by more than the tolerance. A block that is slower was disturbed: no warm-up slows down."""
+    """Return whether a warm-up is over: there are at least three blocks, and the last one is not
+    faster than all before it by more than the tolerance. A slower block was disturbed, because no
+    warm-up slows down."""
     return len(seconds) >= 3 and (1 + tolerance) * seconds[-1] >= min(seconds[:-1])

@@ -1,4 +1,4 @@
-"""What the rounds of some comparisons have to hold, so that all of them can be judged.
+"""Requirements on the rounds of some comparisons, so that all of them can be judged.
 
 The comparisons are those of one workload and one kind of work, which share rounds.
 """
@@ -28,7 +28,8 @@ SWEEP_TURNS = 3
 
 
 def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampling:
-    """As the profile says, save for a sweep: its turns take seconds, and hold several repeats."""
+    """Return the profile's sampling, for a sweep with SWEEP_TURNS turns at most: its turns take
+    seconds, and hold several repeats."""
     if comparisons[0].workload != SWEEP:
         return sampling
     fewest, most = (min(n, SWEEP_TURNS) for n in (sampling.turns_min, sampling.turns_max))
@@ -36,16 +37,19 @@ def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampli
 
 
 def schedule_of(work: LaunchMode, profile: Profile) -> Schedule:
-    """Arms that start side by side slow each other down, and to runs, which do not take turns, it
-    is of no use that others live. What a collective operation takes is compared back to back."""
+    """Return the schedule for this kind of work. Start-ups are fresh, because arms that start side
+    by side slow each other down. Runs are fresh, because they do not take turns and gain nothing
+    from other arms that live. Collective operations alternate, because they are compared back to
+    back."""
     if work is LaunchMode.COLLECTIVES:
         return Schedule.ALTERNATE
     return profile.schedule if work is LaunchMode.BLOCKS else Schedule.FRESH
 
 
 def last_phase(comparisons: Sequence[Comparison]) -> Phase:
-    """How far a start-up has to go: where none but its trace is asked about, so far; to exchange
-    tensors, until there is a group, and for those of a model until that is built."""
+    """Return the phase with which a start-up ends: the trace, if only that is asked about; for a
+    framework's tax alone, the init, after which ranks can exchange tensors, or for a model's
+    gradients the build; the broadcast otherwise."""
     asked = {comparison.question for comparison in comparisons}
     if asked == {Question.STARTUP_TRACE}:
         return Phase.TRACE
@@ -57,8 +61,9 @@ def last_phase(comparisons: Sequence[Comparison]) -> Phase:
 def kinds_of(
     comparisons: Sequence[Comparison], judged: Callable[[Comparison], bool]
 ) -> dict[Arm, set[BlockKind]]:
-    """The kinds of blocks wanted of each arm: full ones wherever steps are asked about, split ones
-    only to be judged."""
+    """Return the kinds of blocks wanted of each arm: full ones wherever steps are asked about,
+    local ones if a comparison, a bound or the attribution of a fault needs them, split ones only to
+    be judged."""
     kinds: dict[Arm, set[BlockKind]] = {arm: set() for c in comparisons for arm in c.arms}
     for comparison in comparisons:
         if comparison.question is Question.FRAMEWORK_TAX:
@@ -77,8 +82,8 @@ def kinds_of(
 
 
 def transfers_of(comparisons: Sequence[Comparison]) -> dict[Arm, list[Transfer]]:
-    """What each arm exchanges in a turn besides its blocks: of the sweep every size of what is
-    asked about, of a network its gradients."""
+    """Return the transfers of each arm in a turn besides its blocks: in a sweep every size of each
+    collective that is asked about, for a network its gradients."""
     wanted: dict[Arm, dict[Transfer, None]] = {}
     for comparison in comparisons:
         if comparison.question.work is not LaunchMode.COLLECTIVES:

@@ -28,19 +28,19 @@ from hvdperf.plan.collectives import Series, Transfer, affordable_repeats
 from hvdperf.worker.protocol import Phase
 from models.inputs.errors import DataError
 
-# Of a block, where a launch has one kind of them; several share these steps: a process takes new
-# memory for its first 15 or so, of whatever kind. A kind has only its first step, whose graph has
-# yet to be optimized, for itself.
+# Steps of a warm-up block if a launch has one kind of blocks. Several kinds share these steps: a
+# process takes new memory for its first 15 steps or so, of any kind. Each kind has only its first
+# step, in which its graph is optimized, for itself.
 WARM_UP_STEPS, FEWEST_WARM_UP_STEPS = 5, 3
 WARM_UP_BLOCKS_MAX = 8
-# Of a run in which all ranks meet before every step, and of what Horovod records.
+# Steps of a run in which all ranks meet before every step, and steps that Horovod records.
 MET_STEPS = 60
 TIMELINE_STEPS = 20
-# A block that takes so many times as long as the launch's own pace says is taken to hang.
+# A block that takes this many times as long as the launch's own pace predicts is taken to hang.
 PATIENCE = 3
 WARM_UP_REPEATS = 2
-# Steps of the reproducible training that two strategies are compared by. From the second on the
-# last bit in which two orders of summation differ grows without bounds in deep networks:
+# Steps of the reproducible training by which two strategies are compared. From the second step on,
+# the last bit in which two orders of summation differ grows without bounds in deep networks:
 # inception_v4_s at 2 replicas agreed to 3e-5 of the update after 1 step, to 1e-1 after 2 (at a
 # hundredth of the learning rate, too), and not at all after 3.
 CORRECTNESS_STEPS = 1
@@ -51,17 +51,17 @@ Thing = TypeVar("Thing")
 
 @dataclass
 class RoundRunner:
-    """Runs the rounds of one workload.
+    """A runner of the rounds of one workload.
 
-    kinds: the kinds of blocks wanted of each arm. check: arms whose reproducible training is
-    wanted once; its weights go to `weights_directory`. Arms that fail are recorded in `failures`
-    and never started again. turns: how often the arms of a launch take turns; turn_seconds: how
-    long such a turn of all arms took last; pairs: what is compared, and so measured one right after
-    the other. work: what the launches do. last_phase: of a start-up,
-    if that is all they do. seed, runs: what training runs begin with, and how long they are.
-    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often. meter: reads
-    the CPU usage of blocks; None where the kernel does not tell. progress is told what is going on,
-    a line at a time; doing, what passes between two lines.
+    kinds: kinds of blocks wanted of each arm. check: arms whose reproducible training is wanted
+    once; its weights go to `weights_directory`. progress: is called with a line for each event;
+    doing, with what passes between two lines. failures: arms that have failed, which are never
+    started again. steps: of a block, by arm and kind. turns: how often the arms of a launch take
+    turns. turn_seconds: mean seconds of a turn of all arms in the last round. pairs: what is
+    compared, and so timed one right after the other. work: what the launches do. seed, runs: of
+    training runs, the seed and the lengths. last_phase: of a start-up. transfers: what each arm
+    exchanges in a turn, after its blocks; repeats: how often. meter: reads the CPU usage of blocks;
+    None if the kernel does not report it.
     """
 
     arm_launcher: ArmLauncher
@@ -88,12 +88,12 @@ class RoundRunner:
     meter: CpuMeter | None = None
 
     def run(self, number: int, arms: Sequence[Arm]) -> Round:
-        """Launch every arm that has not failed; number counts from 0."""
+        """Launch every arm that has not failed. number: the round's, from 0."""
         result = Round(number, self.schedule)
         living = [arm for arm in arms if arm not in self.failures]
         self.order.shuffle(living)
         self.turn_seconds = 0.0
-        # Where the start is what is measured, it is a user's.
+        # A start that is measured must be like a user's, whose ranks are not forked.
         fresh = self.work in (LaunchMode.STARTUP, LaunchMode.LEDGER)
         with nullcontext() if fresh else self.arm_launcher.forking(self.progress):
             self._run(result, living)
@@ -111,10 +111,10 @@ class RoundRunner:
                     self._record(result, arm)
 
     def weights(self, arm: Arm) -> Path:
-        """Where the arm's reproducibly trained weights are."""
+        """Return the path of the arm's reproducibly trained weights."""
         return self.weights_directory / f"{arm.workload.model}-{arm.label}.npz"
 
-    # A set of arms that live side by side; in the schedule `fresh`, of one -----------------
+    # A set of arms that live side by side; in the schedule `fresh`, one arm ----------------
 
     def _alternate(self, result: Round, arms: Sequence[Arm]) -> None:
         groups: dict[Arm, Group] = {}
@@ -154,7 +154,7 @@ class RoundRunner:
         began, turn, wanted = time.monotonic(), 0, self.turns
         if self.meter is not None:
             self.meter.begin_watch()
-        # One that others disturbed is taken again, at most as many as there are to be.
+        # A turn that other programs disturbed is repeated; at most as many turns are added.
         while wanted > 0 and turn < 2 * self.turns:
             self.doing(f"turn {turn + 1} of {turn + wanted}")
             self._take_turn(result, groups, visits if turn % 2 == 0 else visits[::-1], turn)
@@ -173,7 +173,7 @@ class RoundRunner:
             act = partial(self._visit, groups, result, visit, turn, number)
             self._guarded(groups, visit.arm, act)
         order = list(dict.fromkeys(visit.arm for visit in way))
-        # Each through one arm and the other, back to back.
+        # All arms exchange the same transfer back to back.
         for transfer in self._in_random_order(self._all_transfers()):
             for arm in order:
                 if transfer not in self.transfers.get(arm, ()):
@@ -182,7 +182,7 @@ class RoundRunner:
                 self._guarded(groups, arm, act)
 
     def _was_disturbed(self, result: Round, living: Collection[Arm], turn: int) -> bool:
-        """Whether others disturbed a pair of blocks of that turn which is to be compared."""
+        """Return whether other programs disturbed a pair of compared blocks of this turn."""
         pairs = (
             pair
             for sides in self.pairs
@@ -192,7 +192,7 @@ class RoundRunner:
         return any(map(is_disturbed, pairs))
 
     def _keep_disturbance(self, result: Round, blocks: Iterable[Block]) -> None:
-        """Add what others did during these blocks to what the round knows of it."""
+        """Add the disturbance by other programs during these blocks to that of the round."""
         usages = [block.usage for block in blocks if block.usage is not None]
         if self.meter is not None and usages:
             found = self.meter.disturbance(usages)
@@ -211,7 +211,7 @@ class RoundRunner:
         group.pause()
 
     def _audit(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
-        """A marked run, then what its steps are made of."""
+        """Do a marked run, then time the parts of its steps."""
         group, launch = groups[arm], result.launches[arm]
         group.resume()
         self.progress(f"train {arm.label}, marked")
@@ -245,8 +245,8 @@ class RoundRunner:
     def _ablation(
         self, group: Group, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
     ) -> list[Block]:
-        """A block a kind, in random order, of which every step is waited for: it is divided into
-        what it is made of."""
+        """Time one block of each kind, in random order. Each step is waited for, because steps are
+        divided into their parts."""
         self.order.shuffle(kinds)
         return [self._block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
 
@@ -264,12 +264,12 @@ class RoundRunner:
             return {"seconds": self.runs.seconds}
         if self.work is LaunchMode.ENDURANCE:
             return {"steps": self.runs.endurance_steps}
-        # As many updates for every arm.
+        # The number of updates is the same for every arm.
         wanted = self.runs.epochs * self.arm_launcher.epoch_steps(arm)
         return {"steps": min(wanted, self.runs.steps_max * arm.passes)}
 
     def _guarded(self, groups: dict[Arm, Group], arm: Arm, act: Callable[[], None]) -> None:
-        """A launch that fails fails its own arm; the others go on without it."""
+        """Run act(). If its launch fails, only its own arm fails; the others go on without it."""
         if arm not in groups:
             return
         try:
@@ -283,12 +283,12 @@ class RoundRunner:
         self.progress(f"FAILED {failure}")
 
     def _start(self, result: Round, arms: Sequence[Arm], groups: dict[Arm, Group]) -> None:
-        """As many processes at once as there are cores: more would only wait for each other, and
-        poll meanwhile. Those that are up are stopped."""
+        """Start as many processes at once as there are cores: more would only wait for each other,
+        and poll meanwhile. Groups that are up are stopped."""
         self.progress(_start_of(arms))
         to_come, starting = list(arms), set[Arm]()
         while to_come or starting:
-            # Whoever fits beside those that are starting: an idle core would be lost.
+            # Start any arm that fits beside those that are starting, so that no core is idle.
             while arm := next((a for a in to_come if self._has_cores_for(a, starting)), None):
                 to_come.remove(arm)
                 self._start_one(result, arm, groups, share_startup=len(arms) > 1)
@@ -303,16 +303,17 @@ class RoundRunner:
                     self._guarded(groups, arm, partial(self._started, groups, result, arm))
 
     def _has_cores_for(self, arm: Arm, starting: Collection[Arm]) -> bool:
-        """Whether it can start beside these; alone it always can."""
+        """Return whether the arm can start beside these; alone it always can."""
         processes = arm.processes + sum(each.processes for each in starting)
         return not starting or processes <= self.arm_launcher.cores
 
     def _start_one(
         self, result: Round, arm: Arm, groups: dict[Arm, Group], **options: bool
     ) -> None:
-        """Without waiting for it. options: share_startup, and what else the arm launcher knows."""
-        # What training runs end with depends on it: other sessions draw others. Blocks are compared
-        # by their speed only, and train the same every night.
+        """Start an arm without waiting for it. options: share_startup, and others of
+        ArmLauncher.start."""
+        # The result of a training run depends on the seed, so other sessions draw others. Blocks
+        # are compared by their speed only, and train the same every night.
         drawn = result.number + (self.seed if self.work.is_run else 0)
         try:
             groups[arm] = self.arm_launcher.start(
@@ -331,7 +332,7 @@ class RoundRunner:
     def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]
         group.wait_ready(self.sampling.startup_deadline_s)
-        # It would burn what the others need to start.
+        # The group would burn CPU time that the others need to start.
         group.pause()
         result.launches[arm] = Launch(
             arm,
@@ -358,8 +359,8 @@ class RoundRunner:
         group.pause()
 
     def _settle_steps(self, result: Round) -> None:
-        """How many steps a block has: long enough on the fastest arm that lives beside, and the
-        same from then on."""
+        """Set how many steps a block has, by arm and kind: enough on the fastest of the arms that
+        live side by side, and the same from then on."""
         for kind in BlockKind:
             step_seconds = {
                 arm: median(b.seconds / b.steps for b in launch.warm_up if b.kind is kind)
@@ -371,7 +372,7 @@ class RoundRunner:
                 self.steps.setdefault((arm, kind), steps)
 
     def _steps_of_a_block(self, step_seconds: float) -> int:
-        """As many as a block has to have."""
+        """Return how many steps a block must have at this pace."""
         enough = math.ceil(self.sampling.min_block_seconds / step_seconds)
         return max(self.sampling.min_block_steps, enough)
 
@@ -395,7 +396,8 @@ class RoundRunner:
         return self.meter.read(rank.pid for rank in group.ranks if rank.host == here)
 
     def _cores_here(self, arm: Arm) -> int:
-        """How many its ranks on this host compute on; one that ranks share counts for each."""
+        """Return the number of cores on which the arm's ranks on this host compute. A core that
+        ranks share counts once for each of them."""
         slots, here = self.arm_launcher.slots[: arm.world_size], socket.gethostname()
         return sum(len(slot.cores) for slot in slots if slot.host == here)
 
@@ -410,7 +412,7 @@ class RoundRunner:
         group = groups[arm]
         group.resume()
         repeats = self.repeats[arm, transfer]
-        # Whether the numbers are right is asked once a launch: that takes longer than they do.
+        # The result is checked once per launch, because that takes longer than the exchange.
         series = self._series(groups, result, arm, transfer, turn, repeats, check=turn == 0)
         result.launches[arm].series.append(series)
         group.pause()
@@ -429,7 +431,8 @@ class RoundRunner:
         return Block(kind, turn, steps, replies)
 
     def _deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:
-        """For that many steps: a launch that is slow, and known to be, does not hang."""
+        """Return the deadline of that many steps, in seconds. A launch that is known to be slow
+        gets longer, because it does not hang."""
         known = [b.seconds / b.steps for b in launch.warm_up + launch.blocks if b.kind is kind]
         known = known or [rank["seconds"] / rank["steps"] for rank in launch.run]
         pace = median(known) if known else 0.0
@@ -456,8 +459,9 @@ class RoundRunner:
         return Series(transfer, turn, replies)
 
     def _tensor_bytes(self, result: Round, arm: Arm, transfer: Transfer) -> list[int]:
-        """Without a framework the gradients are one buffer, as large as the model says that they
-        are: the most that a transport can be asked for at once."""
+        """Return the bytes of each tensor; return [] for a model's own gradients. Without a
+        framework the gradients are one buffer, as large as the model reports: the most that a
+        transport can be asked for at once."""
         if transfer.tensor_bytes or arm.strategy is not Strategy.BARE:
             return list(transfer.tensor_bytes)
         facts = [launch.facts[0] for launch in result.launches.values()]
@@ -494,7 +498,7 @@ class RoundRunner:
 
 
 def read_weights(path: Path) -> dict[str, Any]:
-    """Returns the trained weights that an arm has left there, by tensor."""
+    """Return the trained weights that an arm has written to path, by tensor."""
     with np.load(path) as arrays:
         return dict(arrays)
 
