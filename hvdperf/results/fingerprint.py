@@ -1,4 +1,4 @@
-"""What makes two figures comparable: the machine, the stack and the settings of a measurement.
+"""Records what makes two figures comparable: machine, stack and settings of a measurement.
 
 A fingerprint does not say who measured or where. It holds no user or host names, no addresses and
 no paths, and of the environment only the settings listed below.
