@@ -1,2 +1,2 @@
-"""Throughput across Horovod and TensorFlow releases: what sessions measured, as asv's history.
-Starts sessions of the suite and reads their documents. Never times anything itself."""
+"""Throughput across Horovod and TensorFlow releases: figures of sessions, as asv's history.
+The package starts sessions of the suite and reads their documents. It never times anything."""

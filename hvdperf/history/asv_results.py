@@ -1,6 +1,6 @@
-"""The history as asv reads it: the only module that knows asv's Python interface (asv 0.6.6).
+"""Writes the history as asv reads it. Only this module knows asv's Python interface (asv 0.6.6).
 
-What is written follows from the raw results alone, so that doing it again changes no byte.
+The files follow from the raw results alone, so writing them again changes no byte.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from hvdperf.history.raw import RawResult
 from hvdperf.history.releases import Axis, releases
 from hvdperf.toml_file import shown
 
-# As hvdperf/history/benchmarks/throughput.py has them, which asv names by file, class and function.
+# As in hvdperf/history/benchmarks/throughput.py: asv names benchmarks by file, class and function.
 BENCHMARK = "throughput.Training.track_{}"
 PARAMETERS = ("model", "replica", "world_size")
 UNITS = {"seconds_per_sample": "seconds", "samples_per_second": "samples/s"}
 VERSION = "1"
 TIMEOUT_S = 60.0
-# Of asv's files; asv.benchmarks.Benchmarks and asv.machine.Machine have them as api_version.
+# Formats of asv's files: the api_version of asv.benchmarks.Benchmarks and of asv.machine.Machine.
 _BENCHMARKS_FORMAT = 2
 _MACHINE_FORMAT = 1
 PYTHON = "3.11"
-# What asv's environments are told apart by (asv.conf.json, history/by_tensorflow.conf.json).
+# The package by whose version asv's environments differ (asv.conf.json,
+# history/by_tensorflow.conf.json), by the axis that it belongs to.
 REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Where asv finds the results of one axis: its results_dir, and the commits of the releases."""
+    """The place where asv finds the results of one axis. results_dir: asv's directory of results.
+    commits: the commit of each version in the release repository."""
 
     axis: Axis
     results_dir: Path
@@ -49,9 +51,9 @@ class Tree:
 
 
 def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) -> None:
-    """Replace what is in the tree by these lines, in one go: whoever reads meanwhile finds the old
-    tree or the new one. results: those that the lines are made of. Raises UserError if it cannot
-    be written."""
+    """Replace the tree with these lines. The new tree is written beside the old one and then
+    renamed, so that no reader finds a half-written tree. results: the raw results that the lines
+    are made of. Raises UserError if the tree cannot be written."""
     new = tree.results_dir.with_name(tree.results_dir.name + ".partial")
     old = tree.results_dir.with_name(tree.results_dir.name + ".old")
     try:
@@ -75,7 +77,7 @@ def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) 
 
 
 def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
-    """As asv's discovery describes them, with the parameters of all lines."""
+    """Return the benchmarks as asv's discovery describes them, with the parameters of all lines."""
     keys = [(line.model, line.replica, line.world_size) for line in lines]
     values = [list(map(repr, sorted({key[place] for key in keys}))) for place in range(3)]
     return {
@@ -98,7 +100,7 @@ def _code() -> str:
 
 
 def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, str]:
-    """asv's machine.json."""
+    """Return the content of asv's machine.json."""
     return {
         "arch": "x86_64",
         "cpu": str(fingerprint["cpu_model"]),
@@ -121,7 +123,7 @@ def _results_of(
     lines: Sequence[Line],
     benchmarks: Mapping[str, dict[str, Any]],
 ) -> Iterable[Results]:
-    """One of each pair of versions that was measured."""
+    """Yield asv's results, one for each pair of versions that was measured."""
     released = {release.version: release.released for release in releases(tree.axis)}
     pairs = sorted({(point.version, line.at) for line in lines for point in line.points})
     for version, at in pairs:
@@ -162,8 +164,9 @@ def _results_of(
 def _figures(
     unit: str, measured: Mapping[tuple[str, str, int], list[float]], values: Sequence[Sequence[str]]
 ) -> BenchmarkResult:
-    """Every combination of parameters: samples from which asv takes median and 99 % interval, and
-    NaN where nothing was measured, for None would mean that it failed."""
+    """Return the figures of every combination of parameters, with samples from which asv takes
+    median and 99 % interval. A figure is NaN if nothing was measured, because None would mean that
+    the benchmark failed."""
     result: list[float] = []
     samples: list[list[float] | None] = []
     by_parameters = {tuple(map(repr, key)): figures for key, figures in measured.items()}

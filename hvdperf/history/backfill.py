@@ -1,7 +1,7 @@
-"""The version matrix, filled: every combination of a Horovod and a TensorFlow release is measured
-here, or the reason recorded why it cannot be.
+"""Fills the version matrix: measures every combination of a Horovod and a TensorFlow release on
+this machine, or records why it cannot be built.
 
-It may be ended and begun again at any time: what is there is not done again.
+A back-fill may be ended and begun again at any time: it does not repeat what is there.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from hvdperf.history.raw import RawResult
 from hvdperf.history.releases import Axis, order
 from hvdperf.paths import ROOT
 
-# What is asked for, where nothing is named. The older releases of Horovod do not compile with these
-# TensorFlows, which results/not-built says of each.
+# The default versions. Older releases of Horovod do not compile with these TensorFlows, as
+# results/not-built records for each.
 HOROVOD = ("0.27.0", "0.28.0", "0.28.1")
 TENSORFLOW = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
 
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 
 class State(Enum):
-    """Of a combination of versions on one machine."""
+    """The state of a combination of versions on one machine."""
 
     MEASURED = "measured"
     NOT_BUILT = "cannot be built"
@@ -58,7 +58,8 @@ def combinations(
     tensorflow: Sequence[str] = TENSORFLOW,
     not_built: Path = places.NOT_BUILT,
 ) -> Iterator[Combination]:
-    """Every one of them, oldest first, and how it stands. machine: whose; None for any."""
+    """Yield every combination of versions with its state, oldest first. machine: label of the
+    machine that measured; None for any."""
     there = {
         (result.version(Axis.HOROVOD), result.version(Axis.TENSORFLOW))
         for result in results
@@ -76,7 +77,7 @@ def combinations(
 
 
 def reason_in(record: Path) -> str:
-    """Why something cannot be built, and with which compiler it was tried."""
+    """Return why a combination cannot be built, and with which compiler it was tried."""
     try:
         document = json.loads(record.read_text())
         return f"{document['reason']} ({document['compiler']})"
@@ -87,10 +88,10 @@ def reason_in(record: Path) -> str:
 def fill(
     wanted: Sequence[Combination], say: Say, root: Path = places.RAW, again: bool = False
 ) -> list[Combination]:
-    """Build and measure what is missing; how each stands afterwards. again: try also what could not
-    be built before.
+    """Build and measure the missing combinations; return all wanted ones with their new states.
 
-    Raises UserError where a stack that was built could not be measured.
+    again: also try combinations that could not be built before. Raises UserError if a stack that
+    was built could not be measured, or has other versions.
     """
     done = []
     for number, combination in enumerate(wanted, start=1):
@@ -124,8 +125,8 @@ class NotBuilt(Exception):
 
 
 def build(horovod: str, tensorflow: str) -> Path:
-    """The interpreter of a stack with these versions, built by `make stack` where there is none.
-    Raises NotBuilt."""
+    """Return the interpreter of a stack with these versions; `make stack` builds it if there is
+    none. Raises NotBuilt."""
     done = subprocess.run(
         ["make", "--no-print-directory", "stack", f"TF={tensorflow}", f"HOROVOD={horovod}"],
         cwd=ROOT,
@@ -143,7 +144,8 @@ def build(horovod: str, tensorflow: str) -> Path:
 
 
 def table(combinations: Sequence[Combination]) -> list[str]:
-    """The matrix for people, a Horovod a row, and below it why the holes are there."""
+    """Return the matrix for people, one row a Horovod release, and below it why combinations cannot
+    be built."""
     columns = list(dict.fromkeys(each.tensorflow for each in combinations))
     rows = list(dict.fromkeys(each.horovod for each in combinations))
     words = {State.MEASURED: "measured", State.NOT_BUILT: "-", State.MISSING: "missing"}

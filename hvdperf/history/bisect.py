@@ -1,6 +1,6 @@
-"""Which release changed a figure: a search by halving, over answers and not over stored figures.
+"""Finds the release that changed a figure, by halving: over new comparisons, not stored figures.
 
-Pure: how two releases are compared is the caller's (hvdperf/history/side_by_side.py).
+Pure: the caller compares two releases (hvdperf/history/side_by_side.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Answer(Enum):
-    """What a comparison says of the newer of two releases."""
+    """The result of comparing the newer of two releases with the older one."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -33,9 +33,12 @@ Compare = Callable[[str, str], Answer]
 
 @dataclass(frozen=True)
 class Found:
-    """answer: what the last release is against the first. If that is a change, changed is the
-    oldest release that was found to have it, and unchanged the newest one before that was found not
-    to. unknown: the releases between these two, about which there is no answer, and why."""
+    """The result of a search.
+
+    answer: the last release compared with the first. If that is a change, changed is the oldest
+    release that was found to have it, and unchanged the newest release before it that was found not
+    to have it. unknown: the releases between these two without an answer, each with the reason.
+    """
 
     answer: Answer
     unchanged: str
@@ -44,11 +47,12 @@ class Found:
 
 
 def bisect(releases: Sequence[str], compare: Compare) -> Found:
-    """Of at least two releases, oldest first, where the change from the first to the last one came.
+    """Return where the change from the first to the last release came. releases: at least two,
+    oldest first.
 
-    Each is held against the first one, so that no errors add up: first the last one, and then at
-    most ceil(log2(n - 1)) of those between, if each gives an answer. One that gives none is stepped
-    round: its neighbour is asked.
+    Each release is compared with the first one, so that no errors add up: first the last release,
+    and then at most ceil(log2(n - 1)) of those between, if each gives an answer. If a release gives
+    no answer, its neighbour is compared instead.
     """
     low, high = 0, len(releases) - 1
     sought = compare(releases[low], releases[high])
@@ -74,7 +78,7 @@ def bisect(releases: Sequence[str], compare: Compare) -> Found:
 
 
 def conclusion(found: Found) -> str:
-    """For people, in a sentence or two."""
+    """Return the result for people, in one or two sentences."""
     old, new = found.unchanged, found.changed
     if not found.answer.is_change:
         said = {

@@ -4,8 +4,8 @@
     python hvdperf/history/build.py --horovod 0.28.0 --wheels DIR [--python ENVIRONMENT/bin/python]
 
 asv runs it in its own environments (asv.conf.json), ci/setup.sh for those of `make stack`. It needs
-nothing but the standard library and pip. What cannot be compiled is recorded with its reason in
-results/not-built/, so that the version matrix has no silent hole.
+nothing but the standard library and pip. A release that does not compile is recorded with the
+reason in results/not-built/, so that the version matrix has no silent hole.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class Quirk:
-    """What a release needs besides: variables of its build."""
+    """Extra build settings that a release needs. why: the reason. variables: of the environment."""
 
     why: str
     variables: dict[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ _GLOO = Quirk(
     },
 )
 QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
-# Where pip has unpacked it.
+# The directory to which pip unpacks Horovod; it differs in every build.
 _PLACE = re.compile(r"\S*/pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?")
 _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<said>.+)|CMake Error.*")
 
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def version_of(text: str) -> str:
-    """From `0.28.0`, or from the file of a commit of the release repository."""
+    """Return the version from `0.28.0`, or from the file of a commit of the release repository."""
     path = Path(text)
     if path.is_file():
         text = path.read_text().strip()
@@ -96,15 +96,16 @@ def version_of(text: str) -> str:
 
 
 def installed(python: str, package: str) -> str | None:
-    """Its version in that environment; None where it is not installed."""
+    """Return the version of a package in an environment; None if it is not installed."""
     code = f"from importlib.metadata import version; print(version({package!r}))"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
 def install_what_it_needs(python: str, tensorflow: str) -> None:
-    """Into an environment of asv's, which has TensorFlow and whatever pip brought along: what
-    pyproject.toml pins for that TensorFlow, and what compiling and running Horovod takes."""
+    """Install the packages that pyproject.toml pins for this TensorFlow, and those that compiling
+    and running Horovod takes. The environment is one of asv's, which has TensorFlow and whatever
+    pip brought along."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups, uv = project["dependency-groups"], project["tool"]["uv"]
     if f"tf{tensorflow}" not in groups:
@@ -125,7 +126,7 @@ def install_what_it_needs(python: str, tensorflow: str) -> None:
 
 
 def compile_wheel(python: str, version: str, wheels: Path, log: Path) -> int:
-    """pip's exit status; what it printed is in the log."""
+    """Compile a wheel by pip and write pip's output to the log; return pip's exit status."""
     environment_bin = Path(python).absolute().parent
     programs = [str(environment_bin), str(Path(sys.executable).parent), os.environ["PATH"]]
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "2")
@@ -138,7 +139,7 @@ def compile_wheel(python: str, version: str, wheels: Path, log: Path) -> int:
         "OPAL_PREFIX": str(environment_bin.parent),
         "PATH": os.pathsep.join(programs),
     }
-    # No cache, and no wheel of an index: either might have been built against another TensorFlow.
+    # Take no cached wheel and none from an index: it might be built against another TensorFlow.
     options = ["--no-deps", "--no-build-isolation", "--no-cache-dir", "--no-binary", "horovod"]
     command = [sys.executable, "-m", "pip", "-v", "--python", python, "wheel", *options]
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +154,8 @@ def compile_wheel(python: str, version: str, wheels: Path, log: Path) -> int:
 
 
 def reason_of(log: str) -> str:
-    """The first thing that the log calls an error, in one line; its last line where none is."""
+    """Return the first line of the log that reports an error, or the last line if none does, in 240
+    characters at most."""
     for line in log.splitlines():
         if _ERROR.search(line) and "subprocess-exited" not in line:
             return " ".join(_PLACE.sub("", line).split())[:240]

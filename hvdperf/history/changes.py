@@ -1,9 +1,9 @@
-"""Which release changed a figure, as stored figures tell it: change points of all lines, as text.
+"""Reports which release changed a figure, from stored figures: change points of all lines, as text.
 
-Both directions: what got slower is a regression, and a speed-up that nobody can explain is
-suspicious. Pure: lines and their change points in, text out. How often it errs stands in
-docs/changes.md; a machine that was otherwise in another session looks like a change, too, which is
-what `hvdperf bisect` is for.
+Both directions are reported: a slow-down is a regression, and a speed-up that nobody can explain is
+suspicious. Pure: lines and their change points in, text out. docs/changes.md says how often the
+report errs. A machine that differs between sessions looks like a change, too; `hvdperf bisect`
+separates the two.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from hvdperf.history.lines import Line
 from hvdperf.history.otava import ChangePoint
 from hvdperf.history.releases import Axis
 
-# As far from a made-up step of 5 % lie 85 to 94 % of its change points, at a noise of 3 and of 2 %,
-# and of 10 % all.
+# Within this distance of a made-up step of 5 % lie 85 % of its change points at a noise of 3 %, and
+# 94 % at a noise of 2 %; of a step of 10 %, all.
 NEAR_LAUNCHES = 3
 NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
 _HEADER = f"  {'model':<15} {'np':>3} {'since':<8} {'before':<8} {'size':>7} {'p':>9} what"
@@ -28,9 +28,12 @@ _HEADER = f"  {'model':<15} {'np':>3} {'since':<8} {'before':<8} {'size':>7} {'p
 
 @dataclass(frozen=True)
 class Change:
-    """Between two sessions of a line, or within one. since: the release of the later one, and
-    before: that of the earlier one, which may be the same. size: of the two sessions' medians, or
-    as it was found within one; relative, negative where it got slower."""
+    """A change between two sessions of a line, or within one session.
+
+    before, since: the releases of the earlier and the later session, which may be the same. size:
+    the relative change of the two sessions' medians, or the size that was found within a session;
+    negative if it got slower. p_value: of the change point.
+    """
 
     line: Line
     before: str
@@ -40,7 +43,7 @@ class Change:
 
     @property
     def is_of_release(self) -> bool:
-        """Whether a release can have made it. Else the machine was otherwise."""
+        """Return whether a release can have made the change. If not, the machine made it."""
         return self.before != self.since
 
     @property
@@ -51,8 +54,10 @@ class Change:
 
 
 def change_of(line: Line, found: ChangePoint) -> Change:
-    """Meant for the nearest beginning of a session, as near as noise may have put it off; farther
-    from all of them it lies within a session, which is of one release."""
+    """Return the change that a change point stands for.
+
+    Noise may shift a change point by NEAR_LAUNCHES: within this distance it belongs to the nearest
+    beginning of a session. Farther away it lies within a session, which is of one release."""
     sessions = [(point.version, point.session) for point in line.points]
     beginnings = [i for i in range(1, len(sessions)) if sessions[i] != sessions[i - 1]]
 
@@ -73,12 +78,13 @@ def change_of(line: Line, found: ChangePoint) -> Change:
 
 
 def can_change(line: Line) -> bool:
-    """Whether it has two releases to change between."""
+    """Return whether the line has two releases or more to change between."""
     return len(line.versions) > 1
 
 
 def report(lines: Sequence[Line], found: Sequence[Sequence[ChangePoint]]) -> list[str]:
-    """For people, at most 80 columns. lines: those that can change; found: of each of them."""
+    """Return the report for people, in at most 80 columns. lines: those that can change. found: the
+    change points of each line."""
     changes = [
         change_of(line, point)
         for line, points in zip(lines, found, strict=True)

@@ -18,7 +18,7 @@ from hvdperf.toml_file import shown
 
 
 def add_to(commands: Commands) -> None:
-    """Add history, with commands of its own, and bisect."""
+    """Add the commands history, which has commands of its own, and bisect."""
     top = commands.add_parser("history", help="throughput across releases", description=__doc__)
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
 
@@ -71,7 +71,8 @@ def add_to(commands: Commands) -> None:
     add.set_defaults(command=print_machine)
 
 
-# asv takes a second to import, and planning a session some tenths of one: each where it is needed.
+# Commands import what they need themselves: asv takes a second to import, and planning a session
+# some tenths of one.
 
 
 def write_releases(_: argparse.Namespace) -> int:
@@ -151,7 +152,8 @@ def fill_matrix(arguments: argparse.Namespace) -> int:
 
 
 def _versions(axis: Axis, text: str) -> list[str]:
-    """From `0.28.0,0.28.1`. Raises UserError for one that is on no axis."""
+    """Return the versions of a text such as `0.28.0,0.28.1`. Raises UserError for an unknown one,
+    and if there is none."""
     versions = [part.strip() for part in text.split(",") if part.strip()]
     known = order(axis)
     for version in versions:

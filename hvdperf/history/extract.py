@@ -1,4 +1,4 @@
-"""From the documents of a session to its raw result: the throughput of Horovod as it is."""
+"""Extracts a session's raw result from its documents: throughput of Horovod with its defaults."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hvdperf.toml_file import shown
 
 
 def extract(directory: Path) -> RawResult:
-    """The raw result of a session that has ended. directory: results/runs/<session>.
+    """Return the raw result of a session that has ended. directory: results/runs/<session>.
 
-    Raises Refused where it has not ended, had a fault planted, is broken, or has measured no
-    throughput; UserError if there is no such directory.
+    Raises Refused if the session has not ended, had a fault injected, is broken, has measured no
+    throughput, or measured an unknown release; UserError if there is no such directory.
     """
     archive = read_session(directory)
     if archive.session is None:

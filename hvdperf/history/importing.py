@@ -1,4 +1,4 @@
-"""Sessions into raw results, and raw results into what asv reads."""
+"""Turns sessions into raw results, and raw results into the files that asv reads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hvdperf.toml_file import shown
 
 
 def keep_sessions(sessions: Path, root: Path) -> list[str]:
-    """Keep the throughput of every session below `sessions` as a raw result below `root`; a line
-    for each session that is new, or that has none to keep."""
+    """Keep the throughput of every session below `sessions` as a raw result below `root`. Return
+    one line for each session that is new, or that has no throughput to keep."""
     told = []
     for directory in sorted(path for path in sessions.glob("*") if path.is_dir()):
         try:
@@ -30,7 +30,7 @@ def keep_sessions(sessions: Path, root: Path) -> list[str]:
 
 
 def keep(result: RawResult, root: Path) -> bool:
-    """Whether it was new."""
+    """Write a raw result unless its session is there; return whether it was new."""
     if any(root.glob(f"*/{result.session}.json")):
         return False
     write_raw(root, result)
@@ -38,13 +38,13 @@ def keep(result: RawResult, root: Path) -> bool:
 
 
 def make_repositories() -> dict[Axis, dict[str, str]]:
-    """The repositories of both packages' releases; the commit of each version."""
+    """Make the repositories of both packages' releases; return the commit of each version."""
     return {axis: write_repository(places.repository(axis), releases(axis)) for axis in Axis}
 
 
 def make_trees(root: Path = places.RAW) -> tuple[list[RawResult], list[str]]:
-    """What asv reads, of both axes, from all raw results; these, and a line for each file that is
-    refused."""
+    """Write the files that asv reads, of both axes, from all raw results. Return these raw results,
+    and one line for each file that is refused."""
     results, refused = read_history(root)
     for axis, commits in make_repositories().items():
         tree = asv_results.Tree(axis, places.RESULTS[axis], commits)

@@ -1,7 +1,7 @@
 """A short name for a machine with its settings: figures under one name are comparable.
 
-It is made of the fingerprint without what the history is about (the stack) and without what is told
-of each series (data, cores of a replica), so that a change of anything else begins a new series.
+The name is made of the fingerprint without the stack, which the history is about, and without what
+each series records (data, cores of a replica). A change of anything else begins a new series.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from hvdperf.plan.arms import Workload
 
-# What a release of Horovod or TensorFlow brings along, or decides by itself. packages_sha256 and
-# python are the stack's, too: both are in every raw result.
+# Fields that a release of Horovod or TensorFlow brings along, or decides by itself. packages_sha256
+# and python belong to the stack, too; both are in every raw result.
 STACK = (
     "python",
     "tensorflow",
@@ -30,14 +30,14 @@ STACK = (
     "nccl",
     "packages_sha256",
 )
-# Told of each series.
+# Fields that each series records.
 _OF_SERIES = ("data_sets", "rank_cores")
 _DIGITS = 6
 
 
 def machine_label(fingerprint: Mapping[str, Any]) -> str:
-    """Such as `amd-epyc-2-cores-24-gib-3fa9c1`: for people, and at its end six digits that differ
-    where anything differs that the words do not tell."""
+    """Return a label such as `amd-epyc-2-cores-24-gib-3fa9c1`: words for people, and six
+    hexadecimal digits of a hash of all fields, also of those that the words leave out."""
     told = {name: value for name, value in fingerprint.items() if name not in (*STACK, *_OF_SERIES)}
     digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_DIGITS]
     gpus = fingerprint["gpus"]
@@ -49,10 +49,10 @@ def machine_label(fingerprint: Mapping[str, Any]) -> str:
 
 
 def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -> str:
-    """What each replica trains on, such as `cifar10 f133a46ad75d38ed, size 32, batch 32, float32,
-    1 core`. identity: what tells the data set from other copies, "" for none; size: pixels a side,
-    or words a sequence."""
-    # The identity is the last part of what is told: "6 files, 18.4 MB, f133a46ad75d38ed".
+    """Return what each replica trains on, such as `cifar10 f133a46ad75d38ed, size 32, batch 32,
+    float32, 1 core`; size is pixels a side, or words a sequence. identity: text that distinguishes
+    the data set from other copies, "" for none."""
+    # The digest is the last part of the identity: "6 files, 18.4 MB, f133a46ad75d38ed".
     digest = identity.rpartition(", ")[2]
     parts = (
         f"{workload.dataset} {digest}".strip(),
@@ -65,9 +65,9 @@ def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -
 
 
 def replica_of(fingerprint: Mapping[str, Any], workload: Workload) -> str:
-    """The same, from what a session has recorded."""
+    """Return the same label from the fingerprint of a session."""
     told = dict(line.split(": ", 1) for line in fingerprint["data_sets"])
-    # Of rank 0; every rank has as many. "0: 0-1,8" are three.
+    # The cores of rank 0, since every rank has as many: "0: 0-1,8" are three.
     ranges = fingerprint["rank_cores"][0].partition(": ")[2]
     cores = 0
     for text in ranges.split(","):

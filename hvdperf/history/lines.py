@@ -1,4 +1,4 @@
-"""The raw results as lines: of each network, world size and machine, the throughput by release.
+"""Arranges raw results as lines: throughput by release, of each network, world size and machine.
 
 Pure: raw results in, lines out.
 """
@@ -15,7 +15,8 @@ from hvdperf.history.releases import Axis, order
 
 @dataclass(frozen=True)
 class Point:
-    """A launch. samples_per_second: of all replicas together. version: of the line's axis."""
+    """One launch of a line. version: of the package of the line's axis. session, measured_at: of
+    the raw result. samples_per_second: of all replicas together."""
 
     version: str
     session: str
@@ -25,8 +26,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """axis: whose releases it goes along; at: the version of the other package, the same all along.
-    points: by release, then in the order in which they were measured."""
+    """The launches of one network at one world size on one machine.
+
+    axis: the package whose releases the line follows. at: the version of the other package, which
+    is the same in all points. replica: what each replica trains on. points: by release, then in the
+    order in which they were measured.
+    """
 
     machine: str
     axis: Axis
@@ -38,7 +43,7 @@ class Line:
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Each once, oldest first."""
+        """Return each version once, oldest first."""
         return tuple(dict.fromkeys(point.version for point in self.points))
 
     def samples_per_second(self, version: str) -> list[float]:
@@ -46,8 +51,8 @@ class Line:
 
 
 def lines(results: Sequence[RawResult], axis: Axis) -> list[Line]:
-    """Every line along that axis, by machine, network, world size, and version of the other
-    package."""
+    """Return every line along an axis, by machine, network, replica, world size, and version of the
+    other package."""
     places, others = order(axis), order(axis.other)
     found: dict[tuple[str, str, str, int, str], list[Point]] = {}
     for result in sorted(results, key=lambda each: (each.measured_at, each.session)):

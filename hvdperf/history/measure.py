@@ -1,4 +1,4 @@
-"""One session of the suite for one stack: the figures of a back-fill, and of `asv run`."""
+"""Runs one session of the suite for one stack: the figures of a back-fill, and of `asv run`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from hvdperf.toml_file import shown
 
 PROFILE = "history"
 CASES = "perf/"
-# Of pytest: interrupted, broken, bad input, nothing collected. Any other status is a verdict, and a
-# throughput is what it is whatever the verdict.
+# Exit statuses of pytest: interrupted, broken, bad input, nothing collected or judged. Any other
+# status is a verdict, and a throughput does not depend on the verdict.
 NO_SESSION = (2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """What the profile measures on this machine: the values of asv's parameters."""
+    """The values of asv's parameters: the networks, replicas and world sizes that the profile
+    measures on this machine."""
 
     models: tuple[str, ...]
     replicas: tuple[str, ...]
@@ -38,7 +39,8 @@ class Parameters:
 
 
 def parameters() -> Parameters:
-    """Raises UserError where the profile cannot be measured here."""
+    """Return what the profile measures on this machine. Raises UserError if it cannot be measured
+    here."""
     machine = local_machine()
     session_plan = plan_session(
         Options(profile=PROFILE), machine, local_offers(machine, None, False)
@@ -64,7 +66,7 @@ def parameters() -> Parameters:
 
 
 def this_machine() -> str:
-    """The label of whatever is measured here with everything at its default."""
+    """Return the label of this machine for sessions with everything at its default."""
     machine = local_machine()
     offers = local_offers(machine, None, False)
     stack = probe(sys.executable, ROOT / ".cache")
@@ -72,10 +74,10 @@ def this_machine() -> str:
 
 
 def measure(stack: Path, quiet: bool) -> RawResult:
-    """The throughput of the stack of that interpreter, by one session. quiet: what pytest prints
-    goes to stderr, rather than where the caller's own output does.
+    """Measure the throughput of a stack in one session. stack: its interpreter. quiet: pytest's
+    output goes to stderr, and not to the caller's stdout.
 
-    Raises UserError where there was no session, or none that measured something soundly.
+    Raises UserError if there was no session, or if it measured nothing soundly.
     """
     results = places.MEASURED / stack.absolute().parent.parent.name
     command = [sys.executable, "-m", "pytest", CASES, "--profile", PROFILE]

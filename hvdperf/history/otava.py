@@ -1,8 +1,8 @@
 """Change points of lines, found by Apache Otava: E-divisive means (Matteson and James 2014), kept
-where Student's t-test tells both sides apart (Fleming and others 2023, 10.1145/3578244.3583719).
+if Student's t-test separates both sides (Fleming and others 2023, 10.1145/3578244.3583719).
 
 Otava has an environment of its own (ci/otava.sh), since it pins numpy, and is called as a command.
-Here it reads and writes in a temporary directory only, and asks no network.
+It reads and writes in a temporary directory only, and needs no network.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from hvdperf.history.lines import Line
 from hvdperf.toml_file import shown
 
 COMMAND = places.GENERATED / "otava" / "bin" / "otava"
-# As ci/otava.txt has it: what is read here is what this version prints.
+# As in ci/otava.txt: this module reads the output of this version.
 VERSION = "0.8.0"
 _DEADLINE_S = 600.0
-# Otava orders nothing by time, and leaves out what is older than it is told, so points get made-up
-# times, a second apart. A number of ten digits is taken for seconds since 1970.
+# Otava does not sort by time, and leaves out points before --since, so points get made-up times,
+# one second apart. Otava takes a number of ten digits for seconds since 1970.
 _FIRST_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """largest_p: of the t-test, for a change point to be kept. smallest_size: relative; smaller
-    ones are not kept. What these two find, and how often they err, stands in docs/changes.md."""
+    """Limits for a change point to be kept. largest_p: of the t-test. smallest_size: relative. What
+    these two find, and how often they err, is in docs/changes.md."""
 
     largest_p: float = 0.001
     smallest_size: float = 0.03
@@ -42,9 +42,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """index: of the first point after the change, whose version it is. The means are in samples per
-    second, of all points back to the change point before, and on to the next. p_value: of the
-    t-test between these, to six decimals."""
+    """A change point of a line.
+
+    index, version: of the first point after the change. mean_before, mean_after: samples per
+    second, of all points back to the previous change point, and on to the next one. p_value: of the
+    t-test between these points, to six decimals.
+    """
 
     index: int
     version: str
@@ -54,14 +57,14 @@ class ChangePoint:
 
     @property
     def size(self) -> float:
-        """Relative: -0.05 is 5 % slower."""
+        """Return the relative change of the means: -0.05 is 5 % slower."""
         return self.mean_after / self.mean_before - 1
 
 
 def change_points(
     lines: Sequence[Line], settings: Settings = Settings(), command: Path = COMMAND
 ) -> list[tuple[ChangePoint, ...]]:
-    """Of every line, in order of the lines.
+    """Return the change points of every line, in the order of the lines.
 
     Raises UserError if Otava is missing, fails, or prints something unexpected.
     """
@@ -83,7 +86,7 @@ def change_points(
 
 
 def _arguments(tests: Mapping[str, Line], settings: Settings, directory: Path) -> list[str]:
-    """What Otava is asked, once its files are written."""
+    """Write the files that Otava reads; return its arguments."""
     described: dict[str, Any] = {}
     for name, line in tests.items():
         path = directory / f"{name}.csv"
@@ -98,7 +101,7 @@ def _arguments(tests: Mapping[str, Line], settings: Settings, directory: Path) -
     config = directory / "otava.yaml"
     # JSON is YAML, too.
     config.write_text(json.dumps({"tests": described}))
-    # A window in which each line fits: of several, each finds its own, and finds less.
+    # A window that holds each whole line: several windows are analysed apart, and find less.
     window = 2 * max(len(line.points) for line in tests.values()) + 2
     return [
         *("analyze", *tests),
@@ -112,12 +115,12 @@ def _arguments(tests: Mapping[str, Line], settings: Settings, directory: Path) -
 
 
 def _run(command: Path, arguments: Sequence[str], directory: Path) -> str:
-    """What it prints."""
+    """Run Otava in the directory; return what it prints. Raises UserError if it fails."""
     try:
         done = subprocess.run(
             [command, *arguments],
             cwd=directory,
-            # Nothing of the user's: there may be settings of Otava's, such as any CI's BRANCH.
+            # No variable of the user's: some, such as BRANCH in a CI, are settings of Otava.
             env={"HOME": str(directory), "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -137,7 +140,7 @@ def _run(command: Path, arguments: Sequence[str], directory: Path) -> str:
     if done.returncode != 0:
         last = complaints[-1] if complaints else "it says nothing"
         raise UserError(f"Apache Otava failed with exit code {done.returncode}: {last}")
-    # It goes on with the next line where it cannot read one, and its exit code is 0.
+    # If Otava cannot read a line, it goes on with the next one, and its exit code is 0.
     errors = [line for line in complaints if line.startswith("ERROR")]
     if errors:
         raise _unexpected(errors[0])
@@ -145,7 +148,7 @@ def _run(command: Path, arguments: Sequence[str], directory: Path) -> str:
 
 
 def _read(printed: str) -> dict[str, Any]:
-    """By name of the line: one JSON object a line of the output."""
+    """Return the output by name of the line. Otava prints one JSON object on each line of it."""
     told: dict[str, Any] = {}
     for text in printed.splitlines():
         try:
@@ -156,7 +159,8 @@ def _read(printed: str) -> dict[str, Any]:
 
 
 def _change_point(line: Line, told: Mapping[str, Any]) -> ChangePoint:
-    """Raises LookupError, TypeError, ValueError or OverflowError if it is none."""
+    """Return a change point as Otava reports it. Raises LookupError, TypeError, ValueError or
+    OverflowError if it is not one."""
     (change,) = told["changes"]
     index = int(change["index"])
     before, after, p_value = (float(change[key]) for key in ("mean_before", "mean_after", "pvalue"))

@@ -1,4 +1,5 @@
-"""Where the history's files are. Everything in .asv/ can be made again; results/ is tracked."""
+"""The places of the history's files. Everything in .asv/ can be made again. In results/ everything
+of the history is tracked, but not the sessions in results/runs/."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ SESSIONS = ROOT / "results" / "runs"
 RAW = ROOT / "results" / "history"
 NOT_BUILT = ROOT / "results" / "not-built"
 GENERATED = ROOT / ".asv"
-# What a back-fill's own sessions leave behind.
+# Results of the sessions that a back-fill or `asv run` starts.
 MEASURED = GENERATED / "sessions"
 
 CONFIGURATION = {
@@ -27,5 +28,5 @@ HTML = {axis: SITE / axis.value for axis in Axis}
 
 
 def repository(axis: Axis) -> Path:
-    """The git repository whose commits are that package's releases."""
+    """Return the path of the git repository whose commits are the releases of a package."""
     return GENERATED / "releases" / axis.value

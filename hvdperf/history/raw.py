@@ -1,7 +1,7 @@
-"""Raw results: what a session measured of a stack's throughput, one small document a session.
+"""Raw results: the throughput of a stack in one session, one small document a session.
 
-They lie in results/history/<machine>/<session>.json, are tracked, and never change. Everything else
-of the history is made of them.
+They are in results/history/<machine>/<session>.json, are tracked, and never change. Everything else
+of the history is made from them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Series:
-    """Of one network at one world size: samples per second of all replicas together, a figure a
-    launch. replica: what each of them trains on (hvdperf.history.label.replica_label)."""
+    """The throughput of one network at one world size. replica: what each replica trains on
+    (hvdperf.history.label.replica_label). samples_per_second: of all replicas together, one figure
+    a launch."""
 
     model: str
     replica: str
@@ -40,7 +41,8 @@ class Series:
 
 @dataclass(frozen=True)
 class RawResult:
-    """Of one session. measured_at: when it ended."""
+    """The raw result of one session. measured_at: when the session ended. machine: its label
+    (hvdperf.history.label.machine_label)."""
 
     session: str
     measured_at: datetime
@@ -49,16 +51,16 @@ class RawResult:
     series: tuple[Series, ...]
 
     def version(self, package: Axis) -> str:
-        """Of Horovod or TensorFlow, as it was installed."""
+        """Return the installed version of Horovod or TensorFlow."""
         return str(self.fingerprint[package.value])
 
 
 class Refused(ValueError):
-    """A document that does not belong into the history; the message says why."""
+    """A document that does not belong in the history; the message says why."""
 
 
 def write_raw(root: Path, result: RawResult) -> Path:
-    """Into root/<machine>/<session>.json. root: results/history.
+    """Write a raw result to root/<machine>/<session>.json. root: results/history.
 
     Raises UserError if it cannot be written.
     """
@@ -87,8 +89,8 @@ def write_raw(root: Path, result: RawResult) -> Path:
 
 
 def read_history(root: Path) -> tuple[list[RawResult], list[str]]:
-    """All raw results below root, by machine and session, and a line for each file that is refused.
-    Nothing is read by halves: a document is taken whole, or not at all."""
+    """Return all raw results below root, by machine and session, and one line for each file that is
+    refused. A document is taken whole, or not at all."""
     found: dict[str, RawResult] = {}
     refused = []
     for path in sorted(root.glob("*/*.json")):
@@ -103,8 +105,8 @@ def read_history(root: Path) -> tuple[list[RawResult], list[str]]:
 
 
 def read_raw(path: Path) -> RawResult:
-    """One raw result, whole. Raises Refused: broken, incomplete, of another machine than its
-    directory's, of another method, or of a release that nobody knows."""
+    """Read one raw result. Raises Refused if it is broken or incomplete, holds a series twice, or
+    is of another machine or session than its path, of another method, or of an unknown release."""
     try:
         document = read_json(path)
         problem = schema_problem("raw", document)
@@ -145,7 +147,7 @@ def read_raw(path: Path) -> RawResult:
 
 
 def check_releases(result: RawResult) -> None:
-    """Raises Refused for a version that is on no axis."""
+    """Raise Refused for a version that is not in hvdperf/history/releases.toml."""
     for package in Axis:
         if result.version(package) not in order(package):
             raise Refused(

@@ -13,7 +13,7 @@ _FILE = Path(__file__).with_name("releases.toml")
 
 
 class Axis(Enum):
-    """Whose releases stand on the x-axis; of the other package each version is a line."""
+    """The package whose releases are on the x-axis; each version of the other package is a line."""
 
     HOROVOD = "horovod"
     TENSORFLOW = "tensorflow"
@@ -25,7 +25,7 @@ class Axis(Enum):
 
 @dataclass(frozen=True)
 class Release:
-    """version: such as 0.28.1. released: the day, in UTC."""
+    """One release of a package. version: such as 0.28.1. released: the day, in UTC."""
 
     package: Axis
     version: str
@@ -38,12 +38,12 @@ class Release:
 
 @cache
 def releases(package: Axis) -> tuple[Release, ...]:
-    """All known ones, oldest first."""
+    """Return all known releases of a package, oldest first."""
     dates: dict[str, date] = tomllib.loads(_FILE.read_text())[package.value]
     return tuple(Release(package, version, released) for version, released in dates.items())
 
 
 @cache
 def order(package: Axis) -> dict[str, int]:
-    """Where on the axis a version stands."""
+    """Return the position of each version on the axis, from 0 for the oldest."""
     return {release.version: place for place, release in enumerate(releases(package))}

@@ -1,8 +1,8 @@
-"""A git repository with one commit and one tag a release, for asv to take its x-axis from.
+"""Writes a git repository with one commit and one tag a release, from which asv takes its x-axis.
 
-What a commit is made of (date, author, content) follows from releases.toml alone, so that its hash
-is the same on every machine, and results that name it can be shared. Releases are appended; one
-that changed would change every hash after it, and is refused.
+The date, author and content of a commit follow from releases.toml alone, so its hash is the same on
+every machine, and results that name it can be shared. Releases are only appended; a changed release
+would change every later hash, and is refused.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hvdperf.history.releases import Release
 from hvdperf.toml_file import shown
 
 BRANCH = "main"
-# Of releases, not of persons.
+# The author of every commit: no person, since commits are releases.
 _AUTHOR = "hvdperf <hvdperf@localhost>"
 
 
 def write_repository(directory: Path, releases: Sequence[Release]) -> dict[str, str]:
-    """Make the repository at `directory` hold these releases, oldest first; the hashes of their
-    commits, by version. What is there already stays as it is.
+    """Make the repository at `directory` hold these releases, oldest first. Commits that are there
+    already stay as they are. Return the hashes of the commits, by version.
 
-    Raises UserError where git is missing, the directory cannot be written, or what is there is no
-    beginning of these releases.
+    Raises UserError if git is missing, if the directory cannot be written, or if the commits that
+    are there are not the first of these releases.
     """
     if shutil.which("git") is None:
         raise UserError("git is missing, which asv needs: apt-get install git")
@@ -38,7 +38,7 @@ def write_repository(directory: Path, releases: Sequence[Release]) -> dict[str, 
     if not (directory / "HEAD").exists():
         _git(directory, "init", "--quiet", "--bare", f"--initial-branch={BRANCH}")
     try:
-        # From the first commit on, every time: git keeps what it has, and refuses what differs.
+        # Every time from the first commit on: git keeps what it has, and refuses what differs.
         _git(directory, "fast-import", "--quiet", "--date-format=raw", given=_stream(releases))
     except UserError as error:
         raise UserError(
@@ -55,7 +55,7 @@ def write_repository(directory: Path, releases: Sequence[Release]) -> dict[str, 
 
 
 def _stream(releases: Sequence[Release]) -> str:
-    """As git fast-import reads it (git-fast-import(1))."""
+    """Return the releases as git fast-import reads them (git-fast-import(1))."""
     parts = [f"reset refs/heads/{BRANCH}\n"]
     for number, release in enumerate(releases, start=1):
         at = int(datetime.combine(release.released, time(12), UTC).timestamp())

@@ -1,7 +1,7 @@
-"""`hvdperf bisect`: which release changed a figure, found by holding releases
-against each other, both alive in one session of the suite.
+"""`hvdperf bisect`: finds the release that changed a figure by comparing releases with each other,
+both alive in one session of the suite.
 
-No stored figure is used: what the machine does meets both releases alike.
+No stored figure is used: the state of the machine affects both releases alike.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ from hvdperf.stats import Interval
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
-# Of all profiles the one that measures longest before it says INCONCLUSIVE.
+# The profile that measures longest before it reports INCONCLUSIVE.
 PROFILE = "nightly"
 CASE = "perf/test_scaling.py::test_weak_scaling"
-# A session says FAIL of what is surely more than 2 % slower, and PASS of what is surely not 5 %
-# slower. Turned round: the bound of what is surely faster, and of what is surely not.
+# A session reports FAIL if a release is more than 2 % slower with 97.5 % confidence, and PASS if it
+# is less than 5 % slower with 97.5 % confidence. These are the same limits in the other direction:
+# a release is faster if the lower bound is above the first, and not if the upper bound does not
+# exceed the second.
 FASTER_FROM = 1.02
 SAME_UP_TO = 1 / 0.95
 
 
 @dataclass(frozen=True)
 class Asked:
-    """along: whose releases are searched. at: the version of the other package."""
+    """The input of a search. along: the package whose releases are searched. at: the version of the
+    other package. budget_minutes: of each session; None for the profile's."""
 
     along: Axis
     at: str
@@ -57,8 +60,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Result:
-    """What a session says of two stacks. figure: samples per second of the newer one over those of
-    the older one; None where there is none. reason: what the figure does not tell."""
+    """The result of one session with two stacks. figure: samples per second of the newer stack over
+    those of the older one; None if there is none. reason: the verdict's reason, or why a stack
+    cannot be built."""
 
     answer: Answer
     figure: Interval | None = None
@@ -66,10 +70,10 @@ class Result:
 
 
 def bisect_command(first: str, last: str, asked: Asked) -> int:
-    """Search from the first release to the last, and tell every step. The exit status: 0, or 1
-    where it could not be said whether the last one differs from the first.
+    """Search from the first release to the last, and print every step. Return the exit status: 0,
+    or 1 if it is not known whether the last release differs from the first.
 
-    Raises UserError for bad input, before anything is built, and where a session cannot be run.
+    Raises UserError for bad input, before anything is built, and if a session cannot be run.
     """
     releases = between(asked.along, first, last)
     check(asked)
@@ -82,7 +86,8 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
 
 
 def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
-    """The known releases from first to last, both of them included. Raises UserError."""
+    """Return the known releases from first to last, both included. Raises UserError if one of them
+    is unknown, or if the first is not the older one."""
     _known(axis, "--from", first)
     _known(axis, "--to", last)
     place = order(axis)
@@ -92,7 +97,7 @@ def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
 
 
 def check(asked: Asked) -> None:
-    """Everything else that can be wrong with the input. Raises UserError."""
+    """Check everything else that can be wrong with the input. Raises UserError."""
     _known(asked.along.other, "--at", asked.at)
     machine = local_machine()
     offers = local_offers(machine, None, False)
@@ -117,8 +122,8 @@ def _known(axis: Axis, option: str, version: str) -> None:
 
 
 class Steps:
-    """The comparisons of a search. directory: what their sessions leave, a directory each. told: a
-    line for each of them."""
+    """The comparisons of a search. directory: holds the results of each comparison's session, in a
+    directory of its own. told: one line for each comparison."""
 
     def __init__(self, asked: Asked, directory: Path) -> None:
         self.directory = directory
@@ -126,7 +131,8 @@ class Steps:
         self._asked = asked
 
     def compare(self, older: str, newer: str) -> Answer:
-        """Build what is not there, measure, and note what came of it. Raises UserError."""
+        """Build the stacks that are not there, measure both, and note the result. Raises UserError
+        if there was no session."""
         print(f"\nbisect: {newer} against {older}", flush=True)
         try:
             reference, candidate = map(self._built, (older, newer))
@@ -147,8 +153,8 @@ class Steps:
 
 
 def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Result:
-    """Run one session, and read what it says of these two interpreters. place: where its results
-    go, nothing being there yet.
+    """Run one session, and return its result on the stacks of two interpreters. place: the
+    directory for its results, which does not exist yet.
 
     Raises UserError if there was no session.
     """
@@ -174,7 +180,8 @@ def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Resu
 
 
 def result_of(archive: Archive, asked: Asked) -> Result:
-    """What a session says of the two stacks' throughput. Raises UserError if it says nothing."""
+    """Return what a session says of the two stacks' throughput. Raises UserError if it has no such
+    case."""
     cases = [
         case
         for case in archive.cases
@@ -192,8 +199,9 @@ def result_of(archive: Archive, asked: Asked) -> Result:
 
 
 def answer_of(case: Case) -> Answer:
-    """A verdict on one stack against another, in both directions. What is surely not equal, though
-    by less than the verdict is about, may be a part of what is looked for: that is undecided."""
+    """Return the answer of a case that compares two stacks, in both directions. A figure that
+    differs from 1 with 97.5 % confidence, but by less than the verdict's limits, may be a part of
+    the change that is looked for: it is undecided."""
     if case.figure is None or not case.is_sound:
         return Answer.UNDECIDED
     if case.verdict is Verdict.FAIL:

@@ -1,2 +1,2 @@
-"""Documents on disk and back: takes outcomes, writes JSON; reads JSON, gives cases and outcomes.
-fingerprint.py says what makes two sessions comparable. Never measures and never judges."""
+"""Results on disk. The package writes outcomes as JSON and reads JSON back as cases and outcomes;
+fingerprint.py says what makes two sessions comparable. It never measures and never judges."""

@@ -1,7 +1,7 @@
-"""Sessions read back from disk: what documents.py has written, and nothing that is not whole.
+"""Reads sessions back from disk: the documents that documents.py has written, if they are whole.
 
-Every file of a session's directory is held against results/schema/*.json. What is broken, half
-written or of another session is named in a line and left out; the rest is read.
+Every file of a session's directory is checked against results/schema/*.json. A file that is broken,
+half written or of another session is named in one line and left out; the other files are read.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ _RULES = {"floor": Floor, "band": Band, "ceiling": Ceiling}
 
 @dataclass(frozen=True)
 class Case:
-    """A case of a session, as its document tells it.
+    """A case of a session, as its document records it.
 
-    replicas_per_node: of the candidate. figure: None where nothing could be measured; its bounds
-    are 0 and infinite where so few rounds bound nothing. document: all of it, for whoever needs
-    blocks or evidence.
+    replicas_per_node: the candidate's, one number a node. figure: None if nothing could be
+    measured; its bounds are 0 and infinity if there are too few rounds for finite ones. rule: the
+    threshold, None if there is none. failed: whether a launch failed. document: the whole document,
+    with blocks and evidence.
     """
 
     name: str
@@ -61,28 +62,32 @@ class Case:
 
     @property
     def round_group(self) -> tuple[str, str]:
-        """As Comparison.round_group (plan/arms.py) has it, of its workload: kind of work, and topic
-        where that has launches of its own. Rounds are numbered by these."""
+        """Return the kind of work, and the topic if it has launches of its own, else "".
+
+        Round numbers are unique within a workload and such a group, as in Comparison.round_group
+        (plan/arms.py)."""
         topic = self.name.partition("[")[0]
         apart = self.question in (Question.EXCHANGE, Question.RECIPE) or topic == "trust"
         return self.question.work.value, topic if apart else ""
 
     def asks(self, comparison: Comparison) -> bool:
-        """Whether it is about the same arms of the same workload."""
+        """Return whether the case is about the same question, workload and arms."""
         return bool(plain(plan_document(comparison)) == self.document["plan"])
 
     @property
     def is_against(self) -> bool:
-        """Whether its figure holds an arm against the same one under another stack, or with nothing
-        planted into it."""
+        """Return whether the figure compares an arm with the same arm under another stack, or
+        without its injected fault."""
         ours, theirs = (self.document["plan"][side] for side in ("candidate", "reference"))
         return any(ours[key] != theirs[key] for key in ("stack", "planted"))
 
     @property
     def is_sound(self) -> bool:
-        """Whether the figure is one that was measured, be it good or bad. An INVALID one is where
-        nothing but a threshold was missing. One whose rounds were all disturbed by other programs
-        has no observation."""
+        """Return whether the figure was measured with sound evidence, be it good or bad.
+
+        An INVALID case is sound only if nothing but its threshold was missing. A case is not sound
+        if a launch failed, if it is NOT JUDGED or NOT RUN, or if other programs disturbed all of
+        its rounds, which leaves no observation."""
         shown_only = self.verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
         if not self.document["observations"] or self.figure is None or self.failed or shown_only:
             return False
@@ -93,8 +98,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Archive:
-    """A session: its own document, None where that cannot be read, its cases by name, and a line
-    for each file that was left out."""
+    """A session: its own document (None if it cannot be read), its cases sorted by name, and one
+    line for each file that was left out."""
 
     directory: Path
     session: Document | None
@@ -103,7 +108,8 @@ class Archive:
 
     @property
     def unfinished(self) -> str:
-        """In a line, that the session has not come to its end; empty if it has."""
+        """Return a line that says that the session has not ended; "" if it has, or if its own
+        document cannot be read."""
         if self.session is None or self.session["exit_status"] is not None:
             return ""
         return (
@@ -113,16 +119,16 @@ class Archive:
 
 
 class Unreadable(ValueError):
-    """A file that is no document of its session; the message says why."""
+    """A file that is not a document of its session; the message says why."""
 
 
 def read_session(directory: Path) -> Archive:
-    """Every document of a session. directory: results/runs/<session>.
+    """Read every document of a session. directory: results/runs/<session>.
 
-    Raises UserError if there is no such directory.
+    Raises UserError if the directory cannot be listed.
     """
     try:
-        # What is in the summary is read from the documents that it sums up.
+        # The summary repeats what the other documents say.
         files = sorted(path for path in directory.iterdir() if path.name != SUMMARY_FILE)
     except OSError as error:
         raise UserError(
@@ -153,7 +159,7 @@ def read_session(directory: Path) -> Archive:
 
 
 def read_document(path: Path) -> Document:
-    """One document, as its schema wants it. Raises Unreadable."""
+    """Read one document and check it against its schema. Raises Unreadable."""
     if path.suffix == ".partial":
         raise Unreadable("half-written: the session ended while it wrote this")
     if path.suffix != ".json" or path.is_dir():
@@ -169,14 +175,14 @@ def read_document(path: Path) -> Document:
 
 
 def _format_of(document: object) -> int:
-    """Returns the number of its format; that of now where it says none."""
+    """Return the format number of a document; FORMAT if it has none."""
     told = document.get("format") if isinstance(document, dict) else None
     return told if type(told) is int else FORMAT
 
 
 def read_json(path: Path) -> Document:
-    """A JSON file without what no document has: NaN, infinities, numbers that no float can hold.
-    Raises Unreadable."""
+    """Read a JSON file. Raises Unreadable, also for values that no document has: NaN, infinities,
+    and numbers that no float can hold."""
     try:
         found: Document = json.loads(
             path.read_text(encoding="utf-8"),
@@ -194,14 +200,14 @@ def read_json(path: Path) -> Document:
 
 
 def schema_problem(kind: str, document: object) -> str:
-    """What results/schema/<kind>.schema.json has against a document, with the place; empty if
-    nothing. Raises Unreadable."""
-    # A hundred times as fast as the other one, whose reasons are the better ones.
+    """Return what results/schema/<kind>.schema.json rejects in a document, with the place; "" if
+    nothing. Raises Unreadable if the document is nested too deeply."""
+    # jsonschema_rs is 100 times as fast as jsonschema, which gives the better reasons.
     try:
         if _fast_validator(kind).is_valid(document):
             return ""
     except ValueError:
-        pass  # nested too deeply, or a number beyond what it takes
+        pass  # nested too deeply, or with a number beyond what jsonschema_rs takes
     from jsonschema.exceptions import best_match
 
     try:
@@ -215,8 +221,8 @@ def schema_problem(kind: str, document: object) -> str:
 
 
 def case_of(document: Document) -> Case:
-    """From a document that is as the schema wants it. Raises Unreadable where its parts
-    contradict each other."""
+    """Return the case of a document that conforms to its schema. Raises Unreadable if parts of the
+    document contradict each other."""
     plan, verdict = document["plan"], document["verdict"]
     placed = tuple(int(count) for count in document["replicas_per_node"])
     if sum(placed) != plan["world_size"]:
@@ -244,17 +250,18 @@ def case_of(document: Document) -> Case:
 
 
 def _case_of_session(path: Path, document: Document, session: str) -> Case:
-    """Raises Unreadable for a case of another session, and for a copy under another name."""
+    """Return the case in a session's file. Raises Unreadable for a case of another session, and
+    for a copy under another name."""
     if document["session"] != session:
         raise Unreadable(f"of another session, {document['session']}")
-    # As hvdperf.results.documents.file_name has it.
+    # hvdperf.results.documents.file_name makes the same name.
     if path.stem != document["case"].replace("[", "-", 1).removesuffix("]"):
         raise Unreadable(f"not the file of its case, {document['case']}")
     return case_of(document)
 
 
 def interval_of(figure: Mapping[str, Any]) -> Interval:
-    """As it was before it was written: a bound that bounds nothing is infinite."""
+    """Return the interval as it was before it was written: an upper bound of null is infinite."""
     upper = math.inf if figure["upper"] is None else float(figure["upper"])
     return Interval(
         float(figure["estimate"]),
@@ -275,7 +282,7 @@ def _rule(threshold: Mapping[str, Any] | None) -> Rule | None:
 
 @cache
 def _validator(kind: str) -> Any:
-    # Late, since it takes a while to import and who only measures needs none of it.
+    # Imported here, because the import is slow and measuring does not need it.
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(_schema(kind))
@@ -293,7 +300,8 @@ def _schema(kind: str) -> Any:
 
 
 def _line(path: Path, why: str) -> str:
-    """One line, whatever is in the file's name or in the values that the reason quotes."""
+    """Return one line, even if the file's name or the values that the reason quotes have several.
+    The reason is cut to _LONGEST_REASON characters."""
     reason = " ".join(why.split())
     if len(reason) > _LONGEST_REASON:
         reason = reason[: _LONGEST_REASON - 3] + "..."
@@ -306,7 +314,8 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    """An integer that a float can hold, for that is what readers make of it."""
+    """Return an integer. Raises ValueError if no float can hold it, because readers convert it to
+    one."""
     _finite(text)
     return int(text)
 

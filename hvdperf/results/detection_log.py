@@ -1,5 +1,6 @@
-"""What sessions said of what was planted into them, a line each: small enough to be kept for ever,
-where the documents of their cases are not."""
+"""A log of how sessions judged their fault cases, one line of JSON a session.
+
+The log is small enough to be kept for ever; the documents of the cases are not."""
 
 from __future__ import annotations
 
@@ -16,17 +17,21 @@ from hvdperf.results.archive import Archive, Case
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
-# Of the fingerprint, what pages tell.
+# Fields of the fingerprint that pages show.
 SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
-# Of what a session was asked, how its trials are measured; not which ones, nor of what else.
+# Prefixes of the settings that decide how a session's fault cases are measured. Settings that
+# decide which cases are measured are left out.
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One trial in one session. verdict: whether it came out as it must. called: the verdict on the
-    faulty arm itself, None where its launch failed. threshold: what that was held against, as text;
-    empty if nothing. figure: as the case has it."""
+    """One fault case in one session.
+
+    trial: its name in TRIALS. verdict: PASS if the expected verdict was reported for the expected
+    reason. called: the verdict on the faulty arm itself, None if its launch failed. threshold: what
+    the figure was compared with, as text; "" if nothing. figure: the case's estimate, a ratio.
+    """
 
     trial: str
     model: str
@@ -39,8 +44,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class Entry:
-    """A session. fingerprint: of the machine and the stack (results/fingerprint.py). settings: of
-    the profile, by name and as text, how was measured."""
+    """One session. fingerprint: of the machine and the stack (results/fingerprint.py). settings:
+    those of the profile that decide how fault cases are measured, by name, as text. tried: its
+    fault cases."""
 
     session: str
     fingerprint: Mapping[str, Any]
@@ -49,7 +55,7 @@ class Entry:
 
 
 def entry_of(archive: Archive) -> Entry | None:
-    """None of a session in which nothing was tried, or that does not say how."""
+    """Return a session's entry; None if it has no fault case, or no readable session.json."""
     tried = [case for case in archive.cases if case.name.startswith("trust[")]
     if not tried or archive.session is None:
         return None
@@ -72,15 +78,18 @@ def _tried(case: Case) -> Tried:
 
 
 def append(log: Path, entry: Entry) -> None:
-    """Raises OSError if it cannot be written."""
+    """Append an entry to the log. Raises OSError if it cannot be written."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a") as stream:
         stream.write(json.dumps(asdict(entry), default=lambda verdict: verdict.value) + "\n")
 
 
 def read_log(log: Path) -> list[Entry]:
-    """In the order in which they were written; none where there is no log. Raises UserError if it
-    cannot be read, and one that names the line which is none of a log."""
+    """Return the entries in the order in which they were written; [] if there is no log.
+
+    Raises UserError if the log cannot be read, or if a line is not an entry; the message then names
+    the line.
+    """
     entries = []
     try:
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
@@ -117,7 +126,7 @@ def _tried_of(document: Mapping[str, Any]) -> Tried:
     if document["trial"] not in TRIALS:
         raise ValueError(f"unknown trial {document['trial']!r}")
     called, figure = document["called"], document["figure"]
-    # It is a ratio, of which there are logarithms.
+    # The figure is a ratio, of which readers take the logarithm.
     if figure is not None and not 0.0 < float(figure) < math.inf:
         raise ValueError(f"no figure: {figure}")
     return Tried(

@@ -1,4 +1,4 @@
-"""How often the suite called what was planted by its name, over all sessions that tried."""
+"""Counts how often injected faults got the expected verdict, over all sessions that tried them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from hvdperf.results.detection_log import Entry, Tried
 from hvdperf.results.fingerprint import Value, differences
 from hvdperf.verdict import Verdict
 
-# What differs in fingerprints of one machine and stack: the cases decide what data is read and
-# which cores have ranks, and many packages are no part of a rank. Those that are have own fields.
+# Fields that differ between fingerprints of one machine and stack: the cases decide what data is
+# read and which cores have ranks, and many packages are no part of a rank. The packages that are
+# part of a rank have fields of their own.
 _OF_THE_CASES = ("packages_sha256", "data_sets", "rank_cores")
 
 
 @dataclass(frozen=True)
 class Count:
-    """Of a trial's sessions, how many said what they must. alarms: how many called slower what
-    nothing was planted into. inconclusive: how many came to no verdict."""
+    """The sessions of one fault case on one network and world size, counted by what they reported.
+
+    sessions: all but those with NOT JUDGED. called: those with the expected verdict on the arm
+    itself. blamed: those of `called` that also gave the expected reason. alarms: those that called
+    an arm without a fault slower; 0 for a fault. inconclusive: those without a verdict. figures:
+    the ratios that were measured, one a session.
+    """
 
     trial: str
     model: str
@@ -34,7 +40,7 @@ class Count:
 
 
 def measured_here(entries: Sequence[Entry], fingerprint: Mapping[str, Value]) -> list[Entry]:
-    """Those of the machine and the stack that a session was measured on. fingerprint: its own."""
+    """Return the entries of the machine and stack of a session. fingerprint: that session's."""
     here = _place(fingerprint)
     return [entry for entry in entries if not differences(here, _place(entry.fingerprint))]
 
@@ -44,14 +50,14 @@ def _place(fingerprint: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Those whose figures may be put together with the newest one's, and the others."""
+    """Return the entries whose figures may be pooled with the last one's, and the others."""
     newest = _circumstances(entries[-1]) if entries else {}
     alike = [entry for entry in entries if not differences(newest, _circumstances(entry))]
     return alike, [entry for entry in entries if entry not in alike]
 
 
 def series(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """All of them, the newest series first: sessions whose figures may be put together."""
+    """Split all entries into series, newest first. The figures of one series may be pooled."""
     found, left = [], list(entries)
     while left:
         alike, left = of_newest(left)
@@ -60,25 +66,27 @@ def series(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def changes(old: Entry, new: Entry) -> list[str]:
-    """What keeps two sessions apart, a line each."""
+    """Return the differences because of which two sessions may not be pooled, one line each."""
     return differences(_circumstances(old), _circumstances(new))
 
 
 def _circumstances(entry: Entry) -> Mapping[str, Value]:
-    """The fingerprint and the settings, without the digest of all packages, of which many are no
-    part of a rank. Those that are have fields of their own."""
+    """Return the fingerprint and the settings, without the digest of all packages.
+
+    Many packages are no part of a rank; those that are have fields of their own."""
     told = {**entry.fingerprint, **entry.settings}
     return {name: value for name, value in told.items() if name != "packages_sha256"}
 
 
 def counts_of(entries: Iterable[Entry]) -> list[Count]:
-    """Over sessions; in the order of `counts`."""
+    """Count the fault cases of all sessions, in the order of `counts`."""
     return counts(tried for entry in entries for tried in entry.tried)
 
 
 def counts(tried: Iterable[Tried]) -> list[Count]:
-    """By trial, in the order of TRIALS, network and world size; of each those that were held
-    against the same threshold as its last."""
+    """Count by fault case (in the order of TRIALS), network and world size.
+
+    Each count holds only those that were compared with the same threshold as the last one."""
     alike: dict[tuple[str, str, int], list[Tried]] = {}
     for each in tried:
         alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
@@ -112,13 +120,14 @@ def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
 
 
 def share_interval(times: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a share, of Clopper and Pearson (1934). of: at least one."""
+    """Return the 95 % interval of the share times / of by Clopper and Pearson (1934). of: at least
+    one."""
     interval = binomtest(times, of).proportion_ci(0.95)
     return float(interval.low), float(interval.high)
 
 
 def must(trial: FaultCase) -> str:
-    """What has to be said of it, in words."""
+    """Return the expected verdict on a fault case, in words."""
     if trial.verdict is not Verdict.FAIL:
         return str(trial.verdict.value)
     who = "all ranks" if trial.rank is None else f"rank {trial.rank}"

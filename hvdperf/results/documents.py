@@ -1,6 +1,6 @@
-"""Results on disk: one JSON document a case and one a session, each written in one piece.
+"""Writes results to disk: a JSON document a case, one a session and a summary, each in one piece.
 
-The documents' form is results/schema/*.json. Figures that do not exist are null, never NaN.
+The documents conform to results/schema/*.json. Figures that do not exist are null, never NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
 
 FORMAT = 2
-# Other programs of a round, and of a session, that used the CPU most.
+# How many other programs are kept of a round, and of a session: those that used the CPU most.
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"
 SUMMARY_FILE = "summary.json"
@@ -36,7 +36,7 @@ Document = dict[str, Any]
 
 
 class Store:
-    """Writes into results/runs/<session>/."""
+    """Writes the documents of one session into results/runs/<session>/."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class Store:
         fingerprint: Mapping[str, Any],
         slots: Sequence[Slot],
     ) -> None:
-        """directory: of the session, which is there. slots: of the session."""
+        """directory: the session's, which exists. slots: all slots of the session."""
         self.directory = directory
         self._session = session
         self._fingerprint = fingerprint
         self._slots = slots
 
     def write_case(self, outcome: Outcome) -> Path:
-        """Write what is known of a case, the moment that it is known."""
+        """Write the document of a case, as far as its outcome is known."""
         document = {
             "format": FORMAT,
             "session": self._session,
@@ -76,7 +76,7 @@ class Store:
         )
 
     def write_summary(self, document: Document) -> Path:
-        """What is said of all cases, in one document."""
+        """Write the summary of all cases, in one document."""
         return write_json(
             self.directory / SUMMARY_FILE,
             {"format": FORMAT, "session": self._session, "written_at": now(), **document},
@@ -84,7 +84,7 @@ class Store:
 
 
 def session_name() -> str:
-    """Sortable by time and unique on this host: 20260131T235959Z-4711."""
+    """Return a name that sorts by time and is unique on this host: 20260131T235959Z-4711."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
 
 
@@ -97,12 +97,12 @@ def file_name(comparison: Comparison) -> str:
 
 
 def write_json(path: Path, document: Document) -> Path:
-    """Raises OSError, and leaves what was there before, if it cannot be written."""
+    """Write a document as JSON. If it cannot be written, raise OSError and leave what was there."""
     return write_whole(path, json.dumps(plain(document), indent=1, allow_nan=False) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """As JSON knows it: enums by value, what is not finite as null."""
+    """Return a value as JSON has it: enums by value, NaN and infinities as null."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float) and not math.isfinite(value):
@@ -115,7 +115,7 @@ def plain(value: Any) -> Any:
 
 
 def case_document(outcome: Outcome) -> Document:
-    """Everything about a case save where and when it was measured."""
+    """Return everything about a case except where and when it was measured."""
     comparison, judgement, failure = outcome.comparison, outcome.judgement, outcome.failure
     return {
         "case": comparison.name,
@@ -148,7 +148,8 @@ def case_document(outcome: Outcome) -> Document:
 
 
 def disturbance_document(disturbances: Sequence[Disturbance]) -> Document | None:
-    """What others did to the session's cores, and who; None where nothing was read."""
+    """Return what other programs did to the session's cores, and which programs; None if the CPU
+    usage was not read."""
     whole = together(disturbances)
     if whole is None:
         return None
@@ -172,7 +173,7 @@ def disturbance_document(disturbances: Sequence[Disturbance]) -> Document | None
 
 
 def plan_document(comparison: Comparison) -> Document:
-    """What was asked."""
+    """Return what a comparison asks: its question, workload and sides."""
     return {
         "question": comparison.question,
         "workload": asdict(comparison.workload),
@@ -195,7 +196,7 @@ def _account(account: ScalingBreakdown | None) -> Document | None:
 
 
 def _visible_change(outcome: Outcome) -> float | None:
-    """None where the rounds bound nothing."""
+    """Return the smallest visible change; None if the rounds give no finite interval."""
     figure = outcome.judgement.figure
     visible = math.inf if figure is None else smallest_visible_change(figure)
     return visible if math.isfinite(visible) else None
@@ -206,7 +207,7 @@ def _side(side: Side) -> Document:
 
 
 def _arm(arm: Arm) -> Document:
-    """What tells it from the other arms of its case."""
+    """Return the fields that distinguish an arm from the other arms of its case."""
     return {
         "strategy": arm.strategy,
         "world_size": arm.world_size,
@@ -243,13 +244,13 @@ def _round(measured: Round, comparison: Comparison) -> Document:
 
 
 def _launch(launch: Launch, comparison: Comparison) -> Document:
-    # A sweep's launches hold those of other cases, too, and they are many.
     return {
         **_arm(launch.arm),
         "startup_seconds": [dict(rank) for rank in launch.startup_seconds],
         "facts": [dict(rank) for rank in launch.facts],
         "warm_up": [_block(block) for block in launch.warm_up],
         "blocks": [_block(block) for block in launch.blocks],
+        # A sweep's launches also hold the series of other cases, which are many.
         "series": [
             _series(series, launch.arm.world_size)
             for series in launch.series
@@ -279,7 +280,7 @@ def _block(block: Block) -> Document:
 
 
 def _series(series: Series, world_size: int) -> Document:
-    """With the bandwidths of a typical repeat."""
+    """Return a series with the time and the bandwidths of a typical repeat."""
     collective, size_bytes, seconds = series.transfer.collective, series.size_bytes, series.seconds
     return {
         "collective": collective,

@@ -1,7 +1,7 @@
-"""What makes two figures comparable: the machine, the stack and the settings of a measurement.
+"""Records what makes two figures comparable: machine, stack and settings of a measurement.
 
-Nothing here tells who ran it or where: no user or host names, no addresses, no paths, and of the
-environment only the settings listed below.
+A fingerprint does not say who measured or where. It holds no user or host names, no addresses and
+no paths, and of the environment only the settings listed below.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from hvdperf.machine.stack import Stack
 Value = str | int | float | None | list[str]
 Fingerprint = dict[str, Value]
 
-# How a figure is computed from block times (docs/measurement.md). A change of it that makes figures
-# differ gets the next number, and begins a new series.
+# Number of the method that computes a figure from block times (docs/measurement.md). A change that
+# makes figures differ gets the next number, which begins a new series.
 METHOD = 1
 
 # Horovod's own defaults of fusion threshold (bytes) and cycle time (ms), from
@@ -57,9 +57,9 @@ _THREADS = (
     "TF_NUM_INTRAOP_THREADS",
     "TF_NUM_INTEROP_THREADS",
 )
-# The frameworks of Open MPI that move data or place ranks. The others tell where a job runs.
+# The frameworks of Open MPI that move data or place ranks. The others show where a job runs.
 _MCA = "OMPI_MCA_"
-# mpi_oversubscribe is what mpirun tells its children, and no setting.
+# mpi_oversubscribe is left out below: mpirun sets it for its children, and the user does not.
 _MCA_FRAMEWORKS = ("btl", "pml", "mtl", "coll", "osc", "opal", "mpi", "hwloc", "rmaps")
 _NCCL = (
     "NCCL_ALGO",
@@ -83,7 +83,7 @@ _NCCL = (
     "NCCL_SOCKET_NTHREADS",
     "NCCL_TOPO_FILE",
 )
-# Through which Open MPI may move data.
+# Settings of UCX, through which Open MPI may move data.
 _UCX = ("UCX_NET_DEVICES", "UCX_PROTO_ENABLE", "UCX_RNDV_SCHEME", "UCX_TLS")
 
 
@@ -95,11 +95,11 @@ def fingerprint(
     environment: Mapping[str, str] = os.environ,
     data_sets: Mapping[str, str] | None = None,
 ) -> Fingerprint:
-    """What is known of a measurement before it starts, JSON-serialisable.
+    """Return what is known of a measurement before it starts, JSON-serialisable.
 
     launcher: what starts the ranks. slots: those of the measured group, for the cores of every
-    rank. environment: what the ranks get, without what an outer mpirun has put there. data_sets: by
-    name, what tells them from other copies.
+    rank. environment: the ranks' own, without what an outer mpirun has put there. data_sets: name
+    to a text that distinguishes the data set from other copies.
     """
     return {
         "method": METHOD,
@@ -118,7 +118,7 @@ def fingerprint(
 
 
 def differences(old: Mapping[str, Value], new: Mapping[str, Value]) -> list[str]:
-    """What changed between two fingerprints, a line each: "keras: 2.15.0 -> 3.15.1"."""
+    """Return what changed between two fingerprints, one line each: "keras: 2.15.0 -> 3.15.1"."""
     return [
         f"{name}: {_readable(name, old)} -> {_readable(name, new)}"
         for name in dict.fromkeys((*old, *new))
@@ -145,7 +145,7 @@ def _machine_fields(machine: Machine) -> Fingerprint:
         "numa_nodes": machine.numa_nodes,
         "cores": len(machine.cores),
         "cpu_quota_cores": machine.cpu_quota,
-        # In GiB: what the kernel keeps for itself changes by some MiB from boot to boot.
+        # In GiB, because the memory that the kernel reserves changes by some MiB at every boot.
         "memory_gib": round(machine.memory_mib / 1024),
         "kernel": machine.kernel,
         "container": machine.container,
@@ -153,7 +153,8 @@ def _machine_fields(machine: Machine) -> Fingerprint:
 
 
 def _gpu_fields(gpus: Sequence[Gpu]) -> Fingerprint:
-    """Lists of the distinct values: their UUIDs are left out, for equal GPUs are comparable."""
+    """Return the number of GPUs and lists of their distinct properties. UUIDs are left out, because
+    equal GPUs are comparable."""
     return {
         "gpus": len(gpus),
         "gpu_model": _distinct(gpu.name for gpu in gpus),
@@ -189,7 +190,8 @@ def _stack_fields(stack: Stack) -> Fingerprint:
 
 
 def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fingerprint:
-    """The settings in effect: Horovod's defaults where nothing is set."""
+    """Return the settings of Horovod in effect; the defaults of the version for fusion threshold,
+    cycle time and cache capacity if they are not set."""
     fusion_bytes, cycle_ms = _defaults_of(version)
     return {
         "horovod_fusion_threshold_bytes": _effective(
@@ -206,14 +208,15 @@ def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fingerprint
 
 
 def _defaults_of(version: str) -> tuple[int, float]:
-    """Horovod's fusion threshold in bytes and its cycle time in ms."""
+    """Return the version's default fusion threshold in bytes and cycle time in ms."""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     older = bool(numbers) and numbers < _DEFAULTS_SINCE
     return _OLDER_DEFAULTS if older else _DEFAULTS
 
 
 def _effective(setting: str | None, default: float) -> float | str:
-    """The number that is set; the text where it is none, for Horovod reads what it can of it."""
+    """Return the number that is set. Text that is not a number is returned as it is, because
+    Horovod parses as much of it as it can."""
     if setting is None:
         return default
     try:
@@ -235,9 +238,9 @@ def _mca_settings(environment: Mapping[str, str]) -> list[str]:
 
 
 def _set(names: Iterable[str], environment: Mapping[str, str | None]) -> list[str]:
-    """Those of the settings that are set, name=value, sorted.
+    """Return the settings that are set, as name=value, sorted.
 
-    A value with a slash is a path or an address: that it is set is told, and not what it is.
+    A value with a slash is a path or an address: only the fact that it is set is recorded.
     """
     values = {name: environment.get(name) for name in names}
     return sorted(
@@ -248,7 +251,7 @@ def _set(names: Iterable[str], environment: Mapping[str, str | None]) -> list[st
 
 
 def _ranges(cores: Iterable[int]) -> str:
-    """The kernel's list format: (0, 1, 2, 3, 8) is "0-3,8"."""
+    """Return cores in the kernel's list format: (0, 1, 2, 3, 8) is "0-3,8"."""
     runs: list[list[int]] = []
     for core in sorted(cores):
         if runs and core == runs[-1][-1] + 1:

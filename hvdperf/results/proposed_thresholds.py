@@ -1,4 +1,4 @@
-"""Thresholds for a machine, from what several of its sessions measured."""
+"""Proposes thresholds for a machine from the measurements of several of its sessions."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from hvdperf.results.documents import Document
 from hvdperf.toml_file import shown
 from hvdperf.verdict import FEWEST_ROUNDS, Verdict
 
-# What a threshold is for: figures of other hardware are those of another machine class.
+# Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
 _HARDWARE = ("cpu_model", "cores", "gpus", "gpu_model")
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """text: a file that --thresholds takes. left_out: a line for each case with too few rounds."""
+    """Proposed thresholds. text: the content of a file for --thresholds. left_out: one line for
+    each case with too few rounds."""
 
     text: str
     left_out: tuple[str, ...]
 
 
 def propose(archives: Sequence[Archive]) -> Proposal:
-    """Returns thresholds that unchanged builds PASS (plan/threshold_proposal.py), from the rounds
-    of all sessions together. Raises UserError where sessions are of different machines, had
-    a fault injected, or leave nothing to propose from."""
+    """Return thresholds that unchanged builds PASS (plan/threshold_proposal.py), from the rounds of
+    all sessions together.
+
+    Raises UserError if a session cannot be read or had a fault injected, if sessions are of
+    different machines, or if no case has enough rounds."""
     sessions = [_session_of(archive) for archive in archives]
     first = sessions[0]["fingerprint"]
     for archive, session in zip(archives, sessions, strict=True):
@@ -66,8 +69,8 @@ def _session_of(archive: Archive) -> Document:
 
 
 def _observations(cases: Iterable[Case]) -> dict[thresholds.Case, list[float]]:
-    """Returns the ln ratios of all rounds of each case whose evidence is sound. A threshold that
-    nobody has set yet is no reason against it."""
+    """Return the ln ratios of all rounds of each case whose evidence is sound. A case that is
+    INVALID only because it has no threshold yet counts."""
     found: dict[thresholds.Case, list[float]] = {}
     for case in cases:
         invalid = case.verdict is Verdict.INVALID and not case.is_sound
@@ -89,14 +92,15 @@ def _key(case: Case) -> thresholds.Case:
 
 
 def _first_look(session: Document) -> int:
-    """Returns after how many rounds such a session may FAIL a case."""
+    """Return the number of rounds after which such a session may FAIL a case: its first full look,
+    or FEWEST_ROUNDS if its looks are unknown."""
     looks = session["asked"].get("sampling.looks", "")
     numbers = [int(word) for word in looks.strip("[]").split(",") if word.strip().isdigit()]
     return min(numbers, default=FEWEST_ROUNDS)
 
 
 def _machine_of(fingerprint: Document) -> Machine:
-    """Returns a machine with what tells its class."""
+    """Return a machine with the fields that define its class."""
     models = fingerprint["gpu_model"]
     gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))
     cores = tuple(range(fingerprint["cores"]))

@@ -1,6 +1,6 @@
-"""An outcome as it was when its document was written: the way back from documents.py.
+"""Restores an outcome from its document: the inverse of documents.py.
 
-What is written of it again is the same document. Numbers that were none are NaN again.
+Writing the restored outcome gives the same document again. Numbers that are null become NaN.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from hvdperf.results.documents import Document
 from hvdperf.scatter import Noise
 from hvdperf.verdict import Judgement, Verdict
 
-# Of what ranks report, the floats that may have been none.
+# The floats of ranks' reports that may have been NaN.
 _FLOATS = ("seconds", "loss")
 
 Reports = Sequence[Mapping[str, Any]]
 
 
 def recall(comparison: Comparison, case: Case) -> Outcome:
-    """The outcome of the comparison that the case asks."""
+    """Return the outcome of a comparison from its case."""
     document = case.document
     verdict, failure = document["verdict"], document["failure"]
     rounds = tuple(_round(measured, comparison) for measured in document["rounds"])
@@ -43,7 +43,7 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
             case.rule,
             verdict["rounds"],
             case.reason,
-            # Documents of older sessions have neither.
+            # Documents of older sessions have neither `fail_alpha` nor `early`.
             verdict.get("fail_alpha"),
             Noise(**verdict["early"]) if verdict.get("early") else None,
         ),
@@ -66,7 +66,8 @@ def recall(comparison: Comparison, case: Case) -> Outcome:
 
 
 def disturbances(session: Document) -> list[Disturbance]:
-    """What others did in the rounds of a session, by its session.json; older ones do not say."""
+    """Return what other programs did in the rounds of a session, from its session.json; [] for
+    older sessions, which did not record this."""
     told = session.get("disturbance") or {"rounds": []}
     return [
         Disturbance(
@@ -137,9 +138,9 @@ def _block(document: Document) -> Block:
         document["turn"],
         document["steps"],
         _reports(document["ranks"]),
-        # In older documents an arm took its blocks in one place of a turn.
+        # Older documents have no visit: an arm took its blocks in one place of a turn.
         document.get("visit", 0),
-        # In older documents it was not read.
+        # Older documents have no CPU usage.
         Usage(**usage) if (usage := document.get("usage")) else None,
     )
 
@@ -147,7 +148,8 @@ def _block(document: Document) -> Block:
 def _series(document: Document, comparison: Comparison) -> Series:
     collective, sizes = Collective(document["collective"]), list[int]()
     if comparison.workload == SWEEP:
-        # Ranks that each have a part of it exchange a whole number of parts, which may be less.
+        # If each rank has a part of the buffer, the ranks exchange equal whole parts, which may be
+        # fewer bytes than the nominal size.
         sizes = [min(SWEEP_BYTES, key=lambda size: abs(size - document["bytes"]))]
     return Series(Transfer(collective, tuple(sizes)), document["turn"], document["ranks"])
 

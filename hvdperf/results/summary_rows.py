@@ -1,4 +1,4 @@
-"""A case in a row for machines: of summary.json, and as properties of JUnit's report."""
+"""Makes one row a case for programs: in summary.json, and as properties of JUnit's report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hvdperf.verdict import Band, Ceiling, Rule, is_bounded, must_be
 
 
 def row_of(outcome: Outcome) -> Document:
-    """As results/schema/summary.schema.json has it."""
+    """Return the row of an outcome, as in results/schema/summary.schema.json."""
     judgement = outcome.judgement
     return {
         **_asked(outcome.comparison),
@@ -25,7 +25,7 @@ def row_of(outcome: Outcome) -> Document:
 
 
 def row_of_case(case: Case) -> Document:
-    """The same of a case that was read back."""
+    """Return the same row of a case that was read back."""
     return {
         **_asked(case),
         "verdict": case.verdict,
@@ -37,7 +37,7 @@ def row_of_case(case: Case) -> Document:
 
 
 def properties(outcome: Outcome) -> list[tuple[str, object]]:
-    """By name, those that are known; the limit as the terminal shows it, such as `>= 0.55`."""
+    """Return the known properties by name, with the limit as on the terminal, such as `>= 0.55`."""
     judgement = outcome.judgement
     found = {
         "verdict": judgement.verdict.value,
@@ -57,7 +57,7 @@ def _asked(of: Any) -> Document:
 
 
 def _figure(figure: Interval | None) -> Document:
-    """No bounds where there were too few rounds for any."""
+    """Return the figure and its bounds; bounds are None if there were too few rounds for any."""
     bounded = figure is not None and is_bounded(figure)
     return {
         "figure": figure.estimate if figure is not None else None,
@@ -67,7 +67,7 @@ def _figure(figure: Interval | None) -> Document:
 
 
 def _limit(rule: Rule | None, figure: Interval | None) -> Document | None:
-    """What the figure is held to; of a floor with two limits the one that decides."""
+    """Return the limit of the figure; of a floor with two limits, the one that decides."""
     if rule is None:
         return None
     if isinstance(rule, Band):

@@ -1,8 +1,8 @@
-"""The throughput of Horovod as it is: of each workload and world size, a figure a launch.
+"""The throughput of Horovod with its defaults: one figure a launch, by workload and world size.
 
-Only blocks count in which Horovod trained with everything at its default on the session's own
-stack and other programs left it the cores, and only of cases whose evidence is sound. A launch that
-several cases share counts once.
+A block counts only if Horovod trained in it with everything at its default, on the session's own
+stack, while other programs left it the cores, and if the evidence of its case is sound. A launch
+that several cases share counts once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hvdperf.machine.disturbance import Usage, is_disturbed
 from hvdperf.plan.arms import BlockKind, Strategy, Workload
 from hvdperf.results.archive import Case
 
-# Of an arm, as hvdperf.results.documents writes it: what makes it Horovod as it is.
+# Fields of an arm of Horovod with its defaults, as hvdperf.results.documents writes them.
 _AS_IT_IS: Mapping[str, object] = {
     "strategy": Strategy.HOROVOD.value,
     "stack": "",
@@ -27,9 +27,10 @@ _AS_IT_IS: Mapping[str, object] = {
 
 
 def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
-    """Samples per second of all replicas together, by workload and world size: the median block of
-    each launch, in the order of rounds; where rounds of several kinds have launches of their own,
-    kind by kind."""
+    """Return the samples per second of all replicas together, by workload and world size.
+
+    There is one value a launch, the median of its blocks, in the order of rounds. If several kinds
+    of rounds have launches of their own, the values follow kind by kind."""
     launches: dict[tuple[Workload, int], dict[tuple[str, str, int], float]] = {}
     for case in cases:
         if case.is_sound:
@@ -43,7 +44,7 @@ def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float
 
 
 def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
-    """World size, round, and samples per second of each launch that counts."""
+    """Yield the world size, the round, and the samples per second of each launch that counts."""
     for measured in case.document["rounds"]:
         for launch in measured["launches"]:
             if any(launch[name] != value for name, value in _AS_IT_IS.items()):
@@ -60,6 +61,6 @@ def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
 
 
 def _usage(block: Mapping[str, Any]) -> Usage | None:
-    """Of a block as a document has it; older documents do not."""
+    """Return the CPU usage from the document of a block; None if an older document has none."""
     told = block.get("usage")
     return Usage(**told) if told else None

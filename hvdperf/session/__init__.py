@@ -1,3 +1,3 @@
-"""The pytest session: takes options and cases; schedules rounds within the budget; gives progress,
-tables, results and the exit status; resumes what was interrupted.
-Leaves timing to measure/ and verdicts to judge/. Never imports TensorFlow."""
+"""The pytest session. From options and cases it schedules rounds within the budget; it shows
+progress and tables, writes results, sets the exit status, and resumes interrupted sessions.
+It leaves timing to measure/ and verdicts to judge/. It never imports TensorFlow."""

@@ -14,13 +14,13 @@ from hvdperf.results.documents import case_document, plain
 
 
 class ReplayedClock:
-    """Stands still until a block is replayed, and then advances by what the block took."""
+    """A clock that stands still until a block is replayed, and then advances by its duration."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def timer(self) -> Callable[[], float]:
-        """A function, since pytest-benchmark asks a timer for its name."""
+        """Return the timer: a function, because pytest-benchmark asks a timer for its name."""
 
         def block_seconds() -> float:
             return self._seconds
@@ -30,7 +30,7 @@ class ReplayedClock:
     def replay(self, durations: Sequence[float], benchmark: Any) -> None:
         """Record the durations (seconds) as the rounds of a benchmark.
 
-        Only `pedantic`, one iteration a round: calibration could not read such a timer.
+        `pedantic` with one iteration a round is used because calibration cannot read such a timer.
         """
         pending = iter(durations)
 
@@ -41,7 +41,8 @@ class ReplayedClock:
 
 
 def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
-    """Record the candidate's blocks, with throughput and verdict as extra_info."""
+    """Record the durations of the candidate's blocks, start-ups, runs or collective operations,
+    with the verdict as extra_info, and with the throughput of blocks."""
     if outcome.comparison.question.is_startup:
         _record_startups(clock, outcome, benchmark)
         return
@@ -67,7 +68,7 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
 
 
 def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
-    """A start-up has no blocks: what is recorded is the time of each launch."""
+    """Record the start-up time of each launch, because a start-up has no blocks."""
     if outcome.observations:
         benchmark.extra_info.update(_told(outcome))
         arm = outcome.comparison.candidate.arm
@@ -77,9 +78,10 @@ def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> 
 
 
 def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
-    """The candidate's, each a round; with what its ranks together ended with."""
+    """Record each run of the candidate as one round, with the samples of all ranks and the result
+    of the validation."""
     arm = outcome.comparison.candidate.arm
-    # One that ended before its time has none.
+    # A launch that ended before its time has no run.
     runs = [ranks for measured in outcome.rounds if (ranks := measured.launches[arm].run)]
     if runs:
         benchmark.extra_info.update(
@@ -91,7 +93,7 @@ def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None
 
 
 def _record_collectives(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
-    """Each turn a round: once through all sizes, through Horovod."""
+    """Record each turn of Horovod as one round: once through all sizes."""
     comparison = outcome.comparison
     turns: dict[tuple[int, int], float] = {}
     for measured in outcome.rounds:

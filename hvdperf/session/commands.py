@@ -1,4 +1,4 @@
-"""The commands that say what there is to measure, and by which thresholds."""
+"""The commands that list what can be measured, and that propose thresholds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from models.registry import NETWORKS
 
 
 def add_to(commands: Commands) -> None:
-    """Add list and thresholds."""
+    """Add the commands list and thresholds."""
     add = commands.add_parser("list", help="networks, profiles, cases or faults")
     lists = add.add_subparsers(required=True, metavar="WHAT")
     lists.add_parser("networks", help="what --models takes").set_defaults(command=list_networks)
@@ -92,6 +92,6 @@ def list_faults(_: argparse.Namespace) -> int:
 
 
 def list_cases(arguments: argparse.Namespace) -> int:
-    """Returns pytest's status."""
+    """List the cases that pytest collects with these options; return pytest's exit status."""
     command = [sys.executable, "-m", "pytest", "perf", "--collect-only", "-q"]
     return subprocess.run([*command, *arguments.options], cwd=ROOT, check=False).returncode

@@ -1,7 +1,7 @@
-"""The line at the end of a terminal that tells what is going on, rewritten in place every second.
+"""A line at the end of a terminal that shows what is going on, rewritten in place every second.
 
-For whoever sits before it, and for nobody else: it is never there when something else is written,
-and goes past whatever captures the output. A thread writes it, which sleeps in between: the process
+The line is only for a person at the terminal. It is erased before other output is written, and it
+bypasses whatever captures the output. A thread writes it and sleeps in between, because the process
 shares its cores with the ranks that are measured.
 """
 
@@ -18,18 +18,21 @@ from typing import TextIO
 from hvdperf.cli import WIDTH
 
 INTERVAL_S = 1.0
-# A line this short would tell nothing.
+# On fewer columns the line would be too short to be of use.
 FEWEST_COLUMNS = 20
 ERASE = "\r\x1b[K"
-# What might move the cursor, or take more than one column.
+# Characters that might move the cursor, or take more than one column.
 _ODD = re.compile(r"[^ -~]")
 
 
 @dataclass(frozen=True)
 class Seat:
-    """Before a terminal. output: a descriptor to write to. screen: one of the terminal that shows
-    what is written there. process: who has that terminal, and is watched if its group is in the
-    foreground: what runs in the background would write over what is typed there."""
+    """A terminal to write the line to.
+
+    output: a descriptor to write to. screen: a descriptor of the terminal that shows the output.
+    process: the process that has this terminal. It is watched while its process group is in the
+    foreground, because a background process would write over what is typed there.
+    """
 
     output: int
     screen: int
@@ -50,7 +53,7 @@ class Seat:
             return 0
 
     def write(self, text: str) -> bool:
-        """Past everything that is buffered; whether it was possible. A terminal that is gone is not
+        """Write past all buffers; return whether that was possible. A terminal that is gone is not
         worth an error."""
         try:
             os.write(self.output, text.encode("ascii"))
@@ -64,8 +67,11 @@ class Seat:
 
 
 def seat(output: TextIO, shown_by: int) -> Seat | None:
-    """Where the output is watched; None if it goes elsewhere. shown_by: the process whose own
-    output it ends in: this one, or its mpirun, which gives it a terminal whatever it has itself."""
+    """Return the terminal at which the output is watched; None if the output goes elsewhere.
+
+    shown_by: the process in whose output this one's ends: this process, or its mpirun, which gives
+    its ranks a terminal whether or not it has one itself.
+    """
     opened = []
     try:
         opened.append(os.dup(output.fileno()))
@@ -75,14 +81,14 @@ def seat(output: TextIO, shown_by: int) -> Seat | None:
         if os.isatty(found.output) and found.is_watched:
             return found
     except (OSError, ValueError):
-        pass  # it is not even a file, or one of somebody else
+        pass  # the output is not a file, or belongs to another user
     for descriptor in opened:
         os.close(descriptor)
     return None
 
 
 def ends_at_a_terminal(process: int) -> bool:
-    """Whether the output of a process does."""
+    """Return whether the output of a process goes to a terminal."""
     try:
         descriptor = _output_of(process)
     except OSError:
@@ -94,7 +100,8 @@ def ends_at_a_terminal(process: int) -> bool:
 
 
 def _output_of(process: int) -> int:
-    """A descriptor of the device that its output goes to. Raises OSError if that is none."""
+    """Open the device that a process's output goes to; return the descriptor. Raises OSError if
+    the output does not go to a device."""
     path = os.readlink(f"/proc/{process}/fd/1")
     if not path.startswith("/dev/"):
         raise OSError(f"{path} is no device")
@@ -102,29 +109,30 @@ def _output_of(process: int) -> int:
 
 
 def fitted(text: str, columns: int) -> str:
-    """In one line that leaves the last column empty, in which terminals differ."""
+    """Return the first line of the text, cut so that the last column stays empty, because terminals
+    treat that column differently."""
     line = _ODD.sub("?", text.partition("\n")[0])
     return line if len(line) < columns else f"{line[: columns - 4]}..."
 
 
 class Line:
-    """text: asked every second, on a thread of its own, for what to show.
+    """A line that is shown while something takes long.
 
-    It is there from the first `hidden` within `running` on: what has been written by then has
-    ended its own line.
+    text: called every second, on a thread of its own, for what to show. The line first appears
+    after a `hidden` within `running`, because the output by then has ended its own line.
     """
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text
-        # Held by whoever writes to the terminal.
+        # Held while something is written to the terminal.
         self._writing = threading.RLock()
         self._may_begin = False
         self._shown_at: Seat | None = None
 
     @contextmanager
     def running(self, seat: Seat | None) -> Iterator[None]:
-        """While something takes long. seat: is left in the end; None where there is no line to be
-        shown."""
+        """Keep up the line while something takes long. seat: closed at the end; None for no
+        line."""
         if seat is None:
             yield
             return
@@ -146,7 +154,7 @@ class Line:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """While whole lines are written."""
+        """Keep the line away while whole lines are written."""
         with self._writing:
             self._erase()
             yield
@@ -162,7 +170,7 @@ class Line:
         self._shown_at = None
         if not self._may_begin or not seat.is_watched or seat.columns < FEWEST_COLUMNS:
             return
-        # Erased behind its end, and not before it: that would flicker.
+        # Erase only what is behind the line's end: erasing the line first would flicker.
         if seat.write(f"\r{fitted(self._text(), seat.columns)}\x1b[K"):
             self._shown_at = seat
 

@@ -1,4 +1,4 @@
-"""What to type next, at the end of a session that has cases which did not PASS."""
+"""Says what to type next, at the end of a session with cases that did not PASS."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ from hvdperf.session.terminal.cases import label
 from hvdperf.session.workload_run import STARTS_OF_A_RUN, starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded
 
-# More rounds than any session measures: the estimate is on its limit.
+# More rounds than any session measures. A case that needs more has its estimate on its limit.
 NEVER = 100
-# Of a way to decide: how far the estimate is from a limit, and the bound that has to keep it.
+# A way to decide a case: pairs of the distance from the estimate to a limit, and from the estimate
+# to the bound that must not cross that limit, both in ln.
 _Way = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What a session was started with. before: such as `mpirun -np 4`. places: the files and
-    directories among the arguments."""
+    """The command line that started a session. arguments: pytest's. places: the files and
+    directories among them. before: the words before pytest, such as `mpirun -np 4`."""
 
     arguments: Sequence[str]
     places: Sequence[str] = ()
     before: Sequence[str] = ()
 
     def resumed(self, directory: str, minutes: int) -> list[str]:
-        """The session goes on, in so many minutes."""
+        """Return the command that resumes the session with a budget of these minutes."""
         kept = self._without("--budget", "--resume")
         return _lines([*self.before, "pytest", *kept, "--resume", directory, "--budget", minutes])
 
     def alone(self, node: str) -> list[str]:
-        """One of its cases, in a session of its own. node: as pytest names it."""
+        """Return the command that measures one case in a session of its own. node: pytest's name
+        of the case."""
         kept = self._without("--resume", "-k", "-m")
         others = [each for each in kept if each not in self.places]
         return _lines([*self.before, "pytest", node, *others])
 
     def _without(self, *options: str) -> list[str]:
-        """Without these options, each of which takes a value."""
+        """Return the arguments without these options, each of which takes a value."""
         kept, is_value = [], False
         joined = tuple(option + "=" * option.startswith("--") for option in options)
         for each in self.arguments:
@@ -59,7 +61,7 @@ class CommandLine:
 
 
 def _lines(words: Iterable[object]) -> list[str]:
-    """A command that can be pasted, on as many lines as it takes."""
+    """Return a command that can be pasted, on as many lines as it takes."""
     quoted = [shlex.quote(str(word)) for word in words]
     lines, line = [], " "
     for word in quoted:
@@ -74,8 +76,10 @@ def _lines(words: Iterable[object]) -> list[str]:
 
 
 def rounds_needed(judgement: Judgement) -> float:
-    """After how many rounds like these the interval would lie on one side of its limit: it shrinks
-    as 1 / sqrt(rounds). Infinite where the estimate is on the limit; 0 where that is not known."""
+    """Return after how many rounds like these the interval would lie on one side of its limit.
+
+    The interval shrinks as 1 / sqrt(rounds). The number is infinite if the estimate is on the
+    limit, and 0 if there is no limit or no finite interval."""
     figure, rule = judgement.figure, judgement.rule
     if figure is None or rule is None or not is_bounded(figure):
         return 0.0
@@ -93,7 +97,7 @@ def rounds_needed(judgement: Judgement) -> float:
 
 
 def _ways(rule: Rule, estimate: float, below: float, above: float) -> list[_Way]:
-    """To PASS and to FAIL. below, above: the halves of the interval."""
+    """Return the ways to PASS and to FAIL. below, above: the two halves of the interval, in ln."""
     if isinstance(rule, Band):
         low, high = math.log(estimate / rule.low), math.log(rule.high / estimate)
         return [[(low, below), (high, above)], [(-low, above)], [(-high, below)]]
@@ -107,7 +111,7 @@ def _ways(rule: Rule, estimate: float, below: float, above: float) -> list[_Way]
 
 
 def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
-    """Until the look that is likely to decide; infinite where none is."""
+    """Return the number of rounds until the look that is likely to decide; infinite if none is."""
     needed = rounds_needed(judgement)
     if needed > NEVER:
         return math.inf
@@ -117,8 +121,8 @@ def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
 
 
 def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | None:
-    """What the launches of a session took per process, with all that they did. seconds: that it
-    measured. None where it launched nothing."""
+    """Return the seconds that a session took per process that it started, with all that its
+    launches did; None if it launched nothing. seconds: how long the session took."""
     launches = {
         (outcome.comparison.round_group, measured.number, arm)
         for outcome in outcomes
@@ -139,11 +143,12 @@ def lines(
     resumed: Callable[[int | None], list[str]],
     alone: Callable[[Comparison], list[str]],
 ) -> list[str]:
-    """A few lines, with commands to paste; none where every case passed or is not judged.
+    """Return a few lines with commands to paste; [] if no case is worth measuring again.
 
-    looks: of the profile. seconds: that were measured. resumed: the command that goes on with this
-    session for so many minutes, or for as many as the profile has; alone: the one for a single
-    case."""
+    looks: the profile's. seconds: how long the session took. resumed: returns the command that
+    resumes this session for a number of minutes; None for the profile's budget. alone: returns the
+    command for a single case.
+    """
     undecided = [
         outcome
         for outcome in outcomes
@@ -184,7 +189,7 @@ def _to_decide(
 
 
 def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:
-    """Of all rounds to go; cases share their launches."""
+    """Return the process starts of all rounds to go. Cases of a group share their launches."""
     groups: dict[tuple[object, ...], dict[Comparison, int]] = {}
     for outcome, rounds in to_go:
         groups.setdefault(outcome.comparison.round_group, {})[outcome.comparison] = rounds
@@ -194,7 +199,8 @@ def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:
 def _to_see_again(
     outcomes: Collection[Outcome], alone: Callable[[Comparison], list[str]]
 ) -> list[str]:
-    """The first of them. Where only a threshold is missing the table says what to do."""
+    """Return how to measure the first of these cases again. Cases that only lack a threshold are
+    left out, because the table says what to do about them."""
     of_use = [outcome for outcome in outcomes if not outcome.threshold_line]
     if not of_use:
         return []

@@ -34,8 +34,8 @@ _status = pytest.StashKey[int]()
 _clock = pytest.StashKey[ReplayedClock]()
 _nodes = pytest.StashKey[dict[Comparison, str]]()
 
-# Of pytest-benchmark, what asks for something to be shown: else its tables, which compare networks
-# with each other, are left out.
+# Options of pytest-benchmark that ask for its tables. Without one of them the tables are left out,
+# because they compare different networks with each other.
 _TABLES = tuple(
     f"--benchmark-{name}"
     for name in (
@@ -46,11 +46,11 @@ _TABLES = tuple(
 
 
 class Hooks:
-    """What other plugins may add to."""
+    """The hooks that other plugins may implement."""
 
     @pytest.hookspec(firstresult=True)
     def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
-        """Make something of a session's documents at its end; a line about it."""
+        """Make something of a session's documents at its end; return a line about it."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -127,8 +127,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if any(map(holds_cases, config.args)):
         if not any(each.startswith(_TABLES) for each in config.invocation_params.args):
             config.option.benchmark_quiet = True
-        # Its plugin imports all of hypothesis for the summary. That takes a second, and after
-        # Ctrl-C mpirun gives no more than that to everything.
+        # Hypothesis's plugin imports all of hypothesis for the summary. That takes a second, and
+        # after Ctrl-C mpirun leaves the session no more than one second for everything.
         config.pluginmanager.set_blocked("hypothesispytest")
         tasks = tasks_without_mpirun()
         if tasks > 1:
@@ -137,19 +137,20 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"leave it out, and start one in the allocation with mpirun -np {tasks}"
             )
     if outer_size() > 1:
-        # At once, whatever the session is about: slots that wait in MPI_Init do not sleep.
+        # At once, whatever the session is about, because ranks that wait in MPI_Init do not sleep.
         config.stash[_slots] = Slots()
 
 
 def without_colours(config: pytest.Config) -> None:
-    """Unless they were asked for: the terminal that pytest sees under mpirun is mpirun's pipe."""
+    """Turn colours off unless they were asked for. The terminal that pytest sees under mpirun is
+    mpirun's, whose own output may go elsewhere."""
     asked = {"PY_COLORS", "FORCE_COLOR"} & os.environ.keys()
     if getattr(config.option, "color", "") == "auto" and not asked:
         config.option.color = "no"
 
 
 def suite_of(config: pytest.Config) -> Suite:
-    """The session's suite, planned on first use. Bad input ends pytest with one line."""
+    """Return the session's suite, planned on first use. Bad input ends pytest with one line."""
     if _suite not in config.stash:
         try:
             config.stash[_suite] = Suite(config, config.stash.get(_slots, None))
@@ -163,20 +164,22 @@ def suite_of(config: pytest.Config) -> Suite:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Plan before collecting, where bad input is one line and no collection error."""
+    """Plan before collecting, so that bad input gives one line and not a collection error."""
     if any(map(holds_cases, session.config.args)):
         suite_of(session.config)
 
 
 def holds_cases(argument: str) -> bool:
-    """Whether a command-line argument (a path, maybe with ::names) is or contains perf/."""
+    """Return whether a command-line argument (a path, maybe with ::names) is perf/, lies in it or
+    contains it."""
     path = path_of(argument)
     cases = ROOT / "perf"
     return path.is_relative_to(cases) or cases.is_relative_to(path)
 
 
 def path_of(argument: str) -> Path:
-    """Of a command-line argument, without the names of cases; however it gets there."""
+    """Return the absolute path of a command-line argument, without the names of cases and with
+    links resolved."""
     return Path(argument.partition("::")[0]).resolve()
 
 
@@ -185,7 +188,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         return
     sizes = {"smallest": 2, **marker.kwargs}
-    # Who names a file wants its answers, whatever the profile asks of all of perf/.
+    # A user who names a file wants its cases, whatever the profile asks of all of perf/.
     named = metafunc.definition.path.resolve() in map(path_of, metafunc.config.args)
     comparisons = suite_of(metafunc.config).session_plan.comparisons(**sizes, anyway=named)
     metafunc.parametrize(
@@ -195,7 +198,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """A question that this session does not ask has no case, rather than a skipped one."""
+    """Drop a question that this session does not ask, so that it has no case and not a skipped
+    one."""
     found = yield
     if not isinstance(found, list):
         return found
@@ -211,7 +215,8 @@ def comparison_of(item: pytest.Item) -> Comparison | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Cases of the same rounds one after the other: they are judged from the same launches."""
+    """Put cases of the same rounds one after the other, because they are judged from the same
+    launches, and give each case its clock."""
     ranks: dict[Any, int] = {}
     for item in items:
         comparison = comparison_of(item)
@@ -257,7 +262,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Look at the installed stack before the first case."""
+    """Prepare measuring, with a look at the installed stack, before the first case."""
     if _suite in session.config.stash and not session.config.option.collectonly:
         suite = session.config.stash[_suite]
         if suite.selected:
@@ -269,7 +274,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Comparison], Outcome]:
-    """Measure a comparison and hand out its outcome; what is not judged is skipped."""
+    """Return a function that measures a comparison and returns its outcome. It skips the case if
+    that is NOT JUDGED, or INCONCLUSIVE under --inconclusive=ok."""
 
     def measured(comparison: Comparison) -> Outcome:
         outcome = suite_of(request.config).outcome(comparison)
@@ -285,7 +291,7 @@ def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Compari
 
 
 def _stopping(config: pytest.Config) -> tuple[Verdict, ...]:
-    """The verdicts that fail a case for pytest, and end a session under -x."""
+    """Return the verdicts that fail a case for pytest, and end a session under -x."""
     bad = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN)
     return bad if inconclusive_is_ok(config) else (*bad, Verdict.INCONCLUSIVE)
 
@@ -317,7 +323,7 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, Any] | None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """The exit status is that of the worst verdict, unless something else went wrong."""
+    """Set the exit status to that of the worst verdict, unless something else went wrong."""
     config = session.config
     if _suite in config.stash:
         suite = config.stash[_suite]
@@ -339,7 +345,8 @@ def _exit_status(session: pytest.Session, suite: Suite) -> int:
     return cases.exit_status(suite.verdicts, inconclusive_is_ok(session.config))
 
 
-# Around all others, so that verdicts come last, below tracebacks and warnings.
+# This wraps the summaries of all other plugins, so that verdicts come last, below tracebacks and
+# warnings.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
     try:
@@ -387,7 +394,7 @@ def _node_of(config: pytest.Config) -> Callable[[Comparison], str]:
     return config.stash[_nodes].__getitem__
 
 
-# Before pytest's own, which fails where the terminal has been closed.
+# This runs before pytest's own hook, which fails if the terminal has been closed.
 @pytest.hookimpl(tryfirst=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _suite in config.stash:
@@ -399,13 +406,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     # mpirun passes Ctrl-C on to its ranks as SIGTERM.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    # Under nohup it is ignored, and stays so.
+    # Under nohup SIGHUP is ignored, and stays so.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _hang_up)
 
 
 def _hang_up(signum: int, frame: FrameType | None) -> NoReturn:
-    """Ends the session as Ctrl-C does. With a terminal that is closed this comes from the shell and
-    from the kernel: the second one must not cut short what cleans up after the first."""
+    """End the session as Ctrl-C does. If a terminal is closed, the shell and the kernel each send
+    this signal: the second one must not interrupt the cleaning up after the first."""
     signal.signal(signum, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What a session tells while it measures: lines of progress, and below them one that is alive."""
+"""Shows what a session does while it measures: lines of progress, and a live line below them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hvdperf.session.workload_run import Doing
 
 
 def until(doing: Doing, now: float) -> str:
-    """How long it will be, by what is known at `now` of the monotonic clock: such as
-    `, next look in 40 s`; as long as nothing else is known, what is left of the budget."""
+    """Return the time left at `now` (monotonic clock, seconds) in words, such as
+    `, next look in 40 s`. If no look is predicted, this is what is left of the budget."""
     if doing.next_look is None:
         left = doing.budget_ends - now
         return f", {left:.0f} s left" if left > 0 else ""
@@ -24,9 +24,9 @@ def until(doing: Doing, now: float) -> str:
 
 
 class ProgressReporter:
-    """Through pytest's terminal reporter, where there is one.
+    """Reports progress through pytest's terminal reporter, if there is one.
 
-    plugins: pytest's plugin manager. began: the session, by the monotonic clock.
+    plugins: pytest's plugin manager. began: when the session began (monotonic clock, seconds).
     """
 
     def __init__(self, plugins: Any, began: float) -> None:
@@ -36,7 +36,7 @@ class ProgressReporter:
         self._line = live_line.Line(self._now)
 
     def say(self, text: str) -> None:
-        """A line of progress, past pytest's capture."""
+        """Write a line of progress, past pytest's capture."""
         self._doing = text
         reporter = self._reporter
         if reporter is None:
@@ -47,13 +47,13 @@ class ProgressReporter:
             reporter.flush()
 
     def note(self, doing: Doing) -> None:
-        """What the live line is to tell from now on."""
+        """Set what the live line shows from now on."""
         self._doing = doing
 
     @contextmanager
     def long_work(self) -> Iterator[None]:
-        """Keep up the live line, where somebody sits before a terminal that may be marked up, and
-        did not ask for quiet."""
+        """Keep up the live line if somebody watches a terminal that takes markup, and did not ask
+        for quiet."""
         reporter, seat = self._reporter, None
         if reporter is not None and reporter.hasmarkup and reporter.verbosity >= 0:
             with self._uncaptured():
@@ -72,7 +72,7 @@ class ProgressReporter:
 
     @property
     def _reporter(self) -> Any:
-        """None under `-p no:terminal`."""
+        """Return pytest's terminal reporter; None under `-p no:terminal`."""
         return self._plugins.getplugin("terminalreporter")
 
     def _uncaptured(self) -> Any:

@@ -1,9 +1,7 @@
-"""What of a session is on disk while it runs: enough to read it, and to go on with it, whenever it
-ends.
+"""Writes a session to disk while it runs, so that it can be read and resumed whenever it ends.
 
-Every case is written the moment that it is decided, and session.json and summary.json with it. What
-cannot be written then is tried again at the end, and told; the figures are on the terminal all the
-same.
+Every case is written as soon as it is decided, and session.json and summary.json with it. A write
+that fails is tried again at the end, and reported; the figures are on the terminal all the same.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ from hvdperf.verdict import Verdict
 
 
 def open_store(session_plan: SessionPlan, fingerprint: Fingerprint, earlier: Earlier) -> Store:
-    """Of the session that is resumed, or of a new one below --results. Raises UserError if there
-    can be no directory."""
+    """Return the store of the session that is resumed, or of a new session below --results. Raises
+    UserError if its directory cannot be made."""
     runs, name = Path(session_plan.options.results) / "runs", earlier.session or session_name()
     directory = earlier.directory or runs / name
     try:
@@ -49,8 +47,8 @@ def open_store(session_plan: SessionPlan, fingerprint: Fingerprint, earlier: Ear
 
 
 def clock_problem(directory: Path) -> str:
-    """In words, where a session beside this new one is of a later time; empty where none is.
-    Sessions are told apart, and put in order, by the time at which they began."""
+    """Return a text that names a later session beside this new one; "" if there is none. Sessions
+    are distinguished, and put in order, by the time at which they began."""
     began = directory.name.partition("-")[0]
     later = [
         path.name for path in directory.parent.glob("*T*Z-*") if path.name[: len(began)] > began
@@ -64,7 +62,7 @@ def clock_problem(directory: Path) -> str:
 
 
 def session_document(session_plan: SessionPlan, seed: int, changed: Sequence[str]) -> Document:
-    """What of session.json is known from the beginning."""
+    """Return the part of session.json that is known from the beginning."""
     return {
         "profile": session_plan.profile.name,
         "seed": seed,
@@ -86,17 +84,18 @@ def _unwritable(directory: Path, error: OSError) -> UserError:
 
 
 class ResultsWriter:
-    """Keeps the results of one session, and its directory for itself.
+    """Keeps the results of one session, and locks its directory.
 
-    problems: what could not be written, and why, by the name of the case, or of the file.
-    verdicts: on all cases so far, by name.
+    problems: why a document could not be written, by the name of its case or file. verdicts: the
+    verdicts on all cases so far, by name of the case.
     """
 
     def __init__(
         self, store: Store, session: Session, told: Document, earlier: Earlier, began: float
     ) -> None:
-        """told: of session.json, what does not change. began: this part of the session, by the
-        monotonic clock. Raises UserError where nothing can be written."""
+        """told: the part of session.json that does not change. began: when this part of the session
+        began (monotonic clock, seconds). Raises UserError if nothing can be written, or if the
+        session still runs."""
         self.directory = store.directory
         self.problems: dict[str, str] = {}
         self._store, self._session, self._told, self._earlier = store, session, told, earlier
@@ -116,7 +115,8 @@ class ResultsWriter:
             raise _unwritable(self.directory, error) from None
 
     def _lock(self) -> None:
-        """Until this process ends, in whatever way."""
+        """Lock the directory until this process ends, in whatever way. Raises UserError if another
+        process has locked it."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -128,11 +128,11 @@ class ResultsWriter:
 
     @property
     def elapsed_seconds(self) -> float:
-        """Of all parts of the session."""
+        """Return the seconds that all parts of the session took."""
         return self._earlier.elapsed_seconds + time.monotonic() - self._began
 
     def keep(self, outcome: Outcome) -> str:
-        """Write a case that has been decided. In a line, that this was not possible; else empty."""
+        """Write a case that has an outcome. Return a line if that was not possible, else ""."""
         name = outcome.comparison.name
         spent = time.monotonic() - self._measuring_since
         self._budget_spent = self._earlier.budget_spent_seconds + spent
@@ -146,7 +146,8 @@ class ResultsWriter:
         return f"NOT WRITTEN {name}: {problem}; measuring goes on" if problem else ""
 
     def end(self, exit_status: int) -> int:
-        """Write all that is left, and the status; the status that the session has then."""
+        """Write all that is left, with the exit status. Return the session's exit status, which is
+        NOT_WRITTEN instead of 0 if something could not be written."""
         for name in list(self._owed):
             self._pay(name)
         if self.problems.keys() - {SESSION_FILE, SUMMARY_FILE}:
@@ -157,14 +158,15 @@ class ResultsWriter:
         return exit_status or (NOT_WRITTEN if self.problems else 0)
 
     def lines(self, left: int) -> list[str]:
-        """For people: what is not on disk, and how to go on. left: cases that were not decided."""
+        """Return lines for people: what is not on disk, and how to go on. left: the number of cases
+        that were not decided."""
         told = [f"NOT WRITTEN {name}: {why}" for name, why in self.problems.items()]
         if left:
             told.append(f"{left} cases are left; to go on: --resume {shown(self.directory)}")
         return told
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         os.close(self._descriptor)
 
     def _pay(self, name: str) -> None:

@@ -1,7 +1,8 @@
-"""An interrupted session, continued: what it had decided is taken over, the rest is measured.
+"""Continues an interrupted session: decided cases are taken over, the rest is measured.
 
-Only on the same machine and stack, and where the same is asked: cases of one session are to be
-comparable. The directory is continued, too, so that in the end it is one whole session.
+This is possible only on the same machine and stack and with the same settings, because the cases of
+one session must be comparable. The directory is continued, too, so that in the end it holds one
+whole session.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from hvdperf.results.summary_rows import row_of_case
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
-# As many as are told of what is otherwise.
+# The most differences that an error message names.
 _TOLD = 3
 _BEGIN_ANEW = "leave out --resume to begin a new session"
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """What the parts of a session so far have left; of one that begins, nothing but a seed.
+    """The state that the earlier parts of a session have left; of a new session, only a seed.
 
-    Times are in seconds, as in session.json. verdicts: of every case with a document, by its name;
-    rows: what summary.json says of it. outcomes: of those of them that are decided and asked again;
-    undecided: of those that are asked again and go on from the rounds that they have.
-    disturbances: of the rounds so far. directory,
-    session: where the documents are, and the session's name. told: lines for people.
+    Times are in seconds, as in session.json. directory: of the documents. session: the session's
+    name. resumed_at: when each later part began. verdicts: of every case with a document, by name
+    of the case. rows: the rows of these cases in summary.json, by name. outcomes: of selected cases
+    that are decided. undecided: of selected cases that go on from the rounds that they have.
+    disturbances: one a round so far. told: lines for people.
     """
 
     seed: int
@@ -59,7 +60,8 @@ class Earlier:
 
 
 def resumable(directory: Path) -> Archive:
-    """A session that can be told to go on. Raises UserError if it cannot be read."""
+    """Return the archive of a session that can be resumed. Raises UserError if it cannot be
+    read."""
     archive = read_session(directory)
     if archive.session is None:
         why = next((line for line in archive.left_out if "session.json" in line), "")
@@ -70,8 +72,10 @@ def resumable(directory: Path) -> Archive:
 
 
 def asked(session_plan: SessionPlan, changed: Sequence[str]) -> dict[str, str]:
-    """By name and as text, what has to be the same besides the fingerprint. Not how much time there
-    is, and not which cases are selected. changed: what differs from the stack of --against."""
+    """Return the settings that must be the same besides the fingerprint, by name, as text.
+
+    The budget and the selected cases are not among them. changed: what differs from the stack of
+    --against."""
     profile = asdict(session_plan.profile)
     del profile["budget_s"]
     thresholds = session_plan.thresholds
@@ -90,7 +94,7 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> dict[str, str]:
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """What is in a table becomes `table.name`."""
+    """Yield each setting with its name; a setting within a table is named `table.name`."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
@@ -99,7 +103,8 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, 
 
 
 def _recalled(comparison: Comparison, cases: Mapping[str, Case], archive: Archive) -> Outcome:
-    """Raises UserError for a document whose parts do not fit each other."""
+    """Return the outcome of a comparison from its case. Raises UserError if parts of the document
+    do not fit each other."""
     try:
         return recall(comparison, cases[comparison.name])
     except (ValueError, LookupError, TypeError) as error:
@@ -116,8 +121,10 @@ def earlier_parts(
     changed: Sequence[str],
     selected: Sequence[Comparison],
 ) -> Earlier:
-    """What there is to take over. archive: None for a session that begins. fingerprint, changed: of
-    now. Raises UserError, one line, where something is otherwise."""
+    """Return what is taken over from the earlier parts of a session.
+
+    archive: None for a new session. fingerprint, changed: this part's. Raises UserError (one line)
+    if the machine, the stack, a setting or the plan of a case differs."""
     if archive is None or archive.session is None:
         return Earlier(seed=int(time.time()))
     document = archive.session
@@ -153,5 +160,5 @@ def earlier_parts(
 
 
 def _goes_on(outcome: Outcome) -> bool:
-    """Whether more rounds may decide it."""
+    """Return whether more rounds may decide the case."""
     return outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)

@@ -1,4 +1,4 @@
-"""Which workload takes the next round, until every comparison has its verdict or time is up."""
+"""Chooses the workload of each round, until every comparison has its verdict or time is up."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ from hvdperf.plan.thresholds import Thresholds
 from hvdperf.scatter import Noise, launch_variance, turn_correlation
 from hvdperf.session.workload_run import Doing, WorkloadRun
 
-# Every workload has so many rounds before one has more: the fewest that can decide anything.
+# Rounds that every workload has before one has more: the fewest that can decide a case.
 BREADTH = EARLY_LOOKS[0]
 
 
 @dataclass
 class Session:
-    """Measures workloads side by side: three rounds of each, then those that bring the nearest
-    look of something undecided, the cheapest first; what is only shown comes last.
+    """Measures workloads side by side: first three rounds of each, then a round of the workload
+    whose next look at an undecided case takes the fewest seconds. Cases that are only shown come
+    last.
 
-    progress is told what is going on, a line at a time; doing, the same and what passes between
-    two lines; decided, every outcome the moment that it is known; open_, what is known so far of a
-    case that a look has left undecided. record: what is known of this machine's noise.
-    earlier: of a session that is resumed, what its undecided cases rest on.
+    progress: called with each line about what is going on. doing: called with the same, and with
+    what passes between two lines. decided: called with every outcome as soon as it is known. open_:
+    called with the outcome so far of a case that a look has left undecided. record: what is known
+    of this machine's noise. earlier: outcomes of a resumed session's undecided cases. began: when
+    the budget began (monotonic clock, seconds).
     """
 
     arm_launcher: ArmLauncher
@@ -52,15 +54,16 @@ class Session:
     _workloads: list[WorkloadRun] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """A session that is resumed past its last look has further ones."""
+        """Add further looks to a session that is resumed past its last look."""
         sampling = self.profile.sampling
         taken = max((len(outcome.rounds) for outcome in self.earlier), default=0)
         sampling = replace(sampling, looks=looks_after(taken, sampling.looks))
         self.profile = replace(self.profile, sampling=sampling)
 
     def measure(self, wanted: Comparison, selected: Iterable[Comparison]) -> None:
-        """Take rounds until that comparison has been handed to `decided`, as others will be that
-        are decided meanwhile. selected: all that the budget is for, this one included."""
+        """Take rounds until the comparison `wanted` has been handed to `decided`. Others that are
+        decided meanwhile are handed over, too. selected: all comparisons that the budget is for,
+        `wanted` included."""
         self._plan(selected)
         while any(wanted in workload.left for workload in self._workloads):
             workload = self._next()
@@ -73,7 +76,7 @@ class Session:
             workload.finish()
 
     def _plan(self, selected: Iterable[Comparison]) -> None:
-        """Group those that are new by the rounds that they share."""
+        """Group new comparisons by the rounds that they share."""
         known = {c for workload in self._workloads for c in workload.comparisons}
         groups: dict[object, list[Comparison]] = {}
         for comparison in selected:
@@ -82,7 +85,8 @@ class Session:
         self._workloads += [WorkloadRun(self, group) for group in groups.values()]
 
     def _next(self) -> WorkloadRun | None:
-        """Whose round comes next; None where no round is wanted, or none would end in time."""
+        """Return the workload that takes the next round. Return None if no round is wanted, if none
+        would end in time, or if other programs disturb every undecided workload."""
         undecided = [workload for workload in self._workloads if workload.undecided]
         if undecided and all(workload.is_disturbed for workload in undecided):
             return None
@@ -92,7 +96,7 @@ class Session:
             return first[0]
         if in_time:
             reaching = [workload for workload in in_time if workload.reaches_look]
-            # What is failing first: its look is the one that is sure to decide.
+            # A failing workload comes first, because its look is the surest to decide.
             return min(reaching or in_time, key=lambda w: (not w.is_failing, w.seconds_to_look))
         shown = [workload for workload in self._workloads if workload.has_to_show]
         return next((workload for workload in shown if workload.ends_in_time), None)
@@ -101,27 +105,27 @@ class Session:
 
     @property
     def budget_ends(self) -> float:
-        """By the monotonic clock."""
+        """Return when the budget ends (monotonic clock, seconds)."""
         return self.began + self.profile.budget_s
 
     @property
     def rules(self) -> Rules:
-        """The thresholds of the cases, and which of them are judged."""
+        """Return the rules: the thresholds of the cases, and which cases are judged."""
         return Rules(self.profile, self.thresholds, self.arm_launcher.slots)
 
     def load(self, comparison: Comparison) -> Load:
         return load_of(comparison.world_size, self.arm_launcher.slots)
 
     def noise(self, comparison: Comparison) -> Noise | None:
-        """What its early looks rest on; None where the profile wants none."""
+        """Return the noise that early looks rest on; None if the profile has no early looks."""
         if not self.profile.sampling.early:
             return None
         rows = [found for workload in self._workloads for found in workload.rows.values()]
         return self.record.noise(self.load(comparison), turn_correlation(rows))
 
     def launch_variances(self) -> dict[Load, float]:
-        """By how ranks share the machine, the variance between launches, a mean over comparisons;
-        nothing where other programs disturbed the session."""
+        """Return the variance between launches (of ln ratio) by load, a mean over comparisons. Load
+        is how ranks share the machine. Return {} if other programs disturbed the session."""
         if any(workload.is_disturbed for workload in self._workloads):
             return {}
         found: dict[Load, list[float]] = {}

@@ -49,7 +49,7 @@ class Suite:
     """The measuring of one pytest session: planned while collecting, started by the first case."""
 
     def __init__(self, config: pytest.Config, slots: Slots | None) -> None:
-        """slots: what an outer mpirun gives; None without one. Raises UserError for bad input."""
+        """slots: those of an outer mpirun; None without one. Raises UserError for bad input."""
         self.config = config
         names = {field.name for field in fields(Options)}
         self.options = from_command_line({name: getattr(config.option, name) for name in names})
@@ -65,10 +65,10 @@ class Suite:
         )
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
         self.reported: list[Outcome] = []
-        # Under --baseline: what this session is asked, and what is otherwise than in that one.
+        # Under --baseline: this session's settings, and what differs from the earlier session.
         self._asked: dict[str, str] = {}
         self.new_series: list[str] = []
-        # Under --against: what the session's own stack has otherwise, a line each.
+        # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
         self.began = time.monotonic()
         self._session: Session | None = None
@@ -89,7 +89,8 @@ class Suite:
     # Measuring -----------------------------------------------------------------------------
 
     def outcome(self, comparison: Comparison) -> Outcome:
-        """Measured in rounds that it shares with other selected cases."""
+        """Return the outcome of a comparison. Measure it first if it has none, in rounds that it
+        shares with other selected cases."""
         if comparison not in self.outcomes:
             session = self.prepare()
             missing = [c for c in self.selected if c not in self.outcomes]
@@ -101,8 +102,8 @@ class Suite:
 
     @property
     def decided(self) -> list[Outcome]:
-        """Whatever of the selected cases has a verdict: those that pytest has come to, and those
-        that were measured along with them, where -x or Ctrl-C left it no time to."""
+        """Return the outcomes of all selected cases with a verdict: those that pytest has come to,
+        and those measured along with them, if -x or Ctrl-C ended pytest before it came to them."""
         come_to = {outcome.comparison for outcome in self.reported}
         others = [c for c in self.selected if c in self.outcomes and c not in come_to]
         return [*self.reported, *(self.outcomes[comparison] for comparison in others)]
@@ -112,8 +113,8 @@ class Suite:
         self._keep(outcome)
 
     def _keep(self, outcome: Outcome) -> None:
-        """Write it at once, an undecided one too: an end of the session loses what is in flight,
-        and no more."""
+        """Write an outcome at once, even if it is undecided, so that an end of the session loses
+        only the round in progress."""
         if self._results_writer is not None:
             problem = self._results_writer.keep(outcome)
             if problem:
@@ -180,14 +181,14 @@ class Suite:
         return session
 
     def _budget_spent(self, earlier: Earlier) -> float:
-        """In seconds, by the earlier parts of the session. A budget that is given anew counts from
-        now."""
+        """Return the seconds of the budget that earlier parts of the session spent; 0 if --budget
+        is given, because that budget counts from now."""
         return earlier.budget_spent_seconds if self.options.budget_minutes is None else 0.0
 
     @property
     def verdicts(self) -> list[Verdict]:
-        """On all cases of the session; of one that is resumed, those that are not selected now,
-        too."""
+        """Return the verdicts on all cases of the session; of a resumed session, also on those that
+        are not selected now."""
         decided = [outcome.judgement.verdict for outcome in self.decided]
         if self._results_writer is None:
             return decided
@@ -199,7 +200,7 @@ class Suite:
 
     @property
     def directory(self) -> Path | None:
-        """Of the session's results; None where nothing was decided."""
+        """Return the directory of the session's results; None if nothing was decided."""
         results_writer = self._results_writer
         return (
             results_writer.directory
@@ -208,15 +209,15 @@ class Suite:
         )
 
     def finish(self, exit_status: int) -> int:
-        """Write the session's document; the status with which the session ends."""
+        """Write the session's document; return the exit status of the session."""
         if self._results_writer is None:
             return exit_status
         self._add_to_record()
         return self._results_writer.end(exit_status)
 
     def _add_to_record(self) -> None:
-        """Write down by how much launches differed, unless something was made to go wrong, or the
-        session was resumed: what is left of it then are the cases that vary most."""
+        """Record by how much launches differed, unless a fault was injected or the session was
+        resumed: the cases that a resumed session still measures are those that vary most."""
         injected = self.options.plant or any(c.is_trial for c in self.selected)
         if (
             self._session is None
@@ -231,7 +232,8 @@ class Suite:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 
     def lines(self) -> list[str]:
-        """The end of the summary: where time and results went."""
+        """Return the end of the summary: the comparison with --baseline, and where time and results
+        went."""
         if self._results_writer is None or self._session is None:
             return []
         compared = []
@@ -255,7 +257,8 @@ class Suite:
         ]
 
     def _disturbance(self) -> list[str]:
-        """Says what others took of the whole session, unless a case is undecided and says so."""
+        """Return lines on what other programs took of the whole session; [] if a case is undecided,
+        because its reason says so."""
         whole = together(self._session.disturbances) if self._session is not None else None
         said = any(each.judgement.verdict is Verdict.INCONCLUSIVE for each in self.decided)
         if whole is None or not whole.is_disturbed or said:
@@ -264,7 +267,7 @@ class Suite:
         return textwrap.wrap(text, WIDTH, subsequent_indent="    ")
 
     def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
-        """What to type next. node: of a case, as pytest names it."""
+        """Return lines on what to type next. node: returns pytest's name of a case."""
         if self._results_writer is None or self._session is None:
             return []
         directory = shown(self._results_writer.directory)

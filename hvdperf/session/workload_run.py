@@ -1,5 +1,5 @@
-"""The rounds of one workload and one kind of work: which comparisons the next one is for, how long
-it will take, and what has been decided."""
+"""The rounds of one workload and one kind of work: the comparisons of the next round, its expected
+duration, and what has been decided."""
 
 from __future__ import annotations
 
@@ -34,17 +34,21 @@ from hvdperf.plan.arms import Arm, BlockKind, Comparison, LaunchMode, Profile, Q
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
 from hvdperf.verdict import Verdict
 
-# About as many starts of a process as a training run is long.
+# A training run takes about as long as this many starts of a process.
 STARTS_OF_A_RUN = 3
-# Of a round of what is only shown, or whose verdict more turns would bring no nearer.
+# Turns of a round that is only shown, or whose verdict more turns would not bring nearer.
 FEW_TURNS = 2
 
 
 @dataclass(frozen=True)
 class Doing:
-    """What a session is at. where: which network, and which round of how many until verdicts are
-    tried. next_look: when that will be, by the monotonic clock, as far as the rounds before tell;
-    None where there was none. budget_ends: after which no round is begun."""
+    """The current activity of a session.
+
+    where: the network, and the round out of how many until the next look. what: the activity.
+    next_look: when the next look is expected, from the duration of the last round; None before the
+    first round is over, and if nothing is judged. budget_ends: after which no round begins. Both
+    times are by the monotonic clock, in seconds.
+    """
 
     where: str
     what: str
@@ -53,7 +57,7 @@ class Doing:
 
 
 class Shared(Protocol):
-    """What the workloads of a session have in common (hvdperf.session.scheduler.Session)."""
+    """The part of hvdperf.session.scheduler.Session that its workloads use."""
 
     arm_launcher: ArmLauncher
     profile: Profile
@@ -85,7 +89,7 @@ class Shared(Protocol):
 
 
 def starts_of(comparisons: Iterable[Comparison]) -> int:
-    """Returns how long a round of these takes, in starts of a process."""
+    """Return how long a round of these comparisons takes, in starts of a process."""
     launches = {
         (arm, comparison.round_group) for comparison in comparisons for arm in comparison.arms
     }
@@ -93,8 +97,8 @@ def starts_of(comparisons: Iterable[Comparison]) -> int:
 
 
 def _joined(known: Launch, launch: Launch) -> Launch:
-    """Returns a launch with what the documents of two cases have of it: each has the collective
-    operations of its own."""
+    """Return a launch joined from the documents of two cases, each of which has only the collective
+    operations of its own case."""
     more = [series for series in launch.series if series not in known.series]
     return replace(known, series=[*known.series, *more])
 
@@ -102,8 +106,8 @@ def _joined(known: Launch, launch: Launch) -> Launch:
 class WorkloadRun:
     """The comparisons of one workload and one kind of work, judged from common rounds.
 
-    comparisons: all of them; left: those that have not been handed to the session's `decided`.
-    rows: of those with turns, a row a round, the ln ratios of its turns.
+    comparisons: all of them. left: those that have not been handed to the session's `decided`.
+    rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
     """
 
     def __init__(self, session: Shared, comparisons: Sequence[Comparison]) -> None:
@@ -115,7 +119,7 @@ class WorkloadRun:
         self._prefix = workload.model + ("" if work is LaunchMode.BLOCKS else f" {work.value}")
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
-        # Of every round, whether others disturbed most of what it was for.
+        # For every round, whether other programs disturbed most of its comparisons.
         self._disturbed: list[bool] = []
         self._seconds, self._starts = 0.0, 1
         self._round_began = time.monotonic()
@@ -152,14 +156,14 @@ class WorkloadRun:
             lambda arm: read_weights(runner.weights(arm)),
             session.noise,
         )
-        # Of a session that is resumed.
+        # Outcomes of the earlier parts of a resumed session.
         self._earlier = {o.comparison: o for o in session.earlier if o.comparison in self.left}
         self._go_on_from([*self._earlier.values()])
         self._resumed_at = self.done
 
     def _go_on_from(self, earlier: Sequence[Outcome]) -> None:
-        """Take over the rounds that outcomes of an earlier part rest on. A round's launches are
-        spread over the documents of the cases that needed them."""
+        """Take over the rounds that the outcomes of earlier parts rest on. The launches of a round
+        are spread over the documents of the cases that needed them."""
         by_number: dict[int, Round] = {}
         for outcome in earlier:
             for each in outcome.rounds:
@@ -181,8 +185,8 @@ class WorkloadRun:
 
     @property
     def undecided(self) -> list[Comparison]:
-        """Those for which rounds are taken. An A/A test comes along with others; alone it asks for
-        the first few rounds."""
+        """Return the comparisons for which rounds are taken. An A/A pair is measured along with
+        others; alone it asks only for the first few rounds."""
         judged = [c for c in self.comparisons if self._rules.judged(c)]
         asking = [c for c in judged if c.question is not Question.SAME]
         if not asking and self.done < EARLY_LOOKS[0]:
@@ -191,30 +195,33 @@ class WorkloadRun:
 
     @property
     def has_to_show(self) -> bool:
-        """Whether a case that is not judged has not been measured yet."""
+        """Return whether a case that is not judged has not been measured yet."""
         return any(not self._rules.judged(comparison) for comparison in self.left)
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether other programs disturbed three of its rounds, and more than half of them; of a
-        session that is resumed, of those since."""
+        """Return whether other programs disturbed at least three rounds, and more than half of all.
+        Of a resumed session, only the rounds since then count."""
         since = self._disturbed[self._resumed_at :]
         return sum(since) >= EARLY_LOOKS[0] and 2 * sum(since) > len(since)
 
     @property
     def is_failing(self) -> bool:
-        """Whether all that is undecided would FAIL already, if an early look could FAIL it."""
+        """Return whether all undecided comparisons with turns would FAIL already, if an early look
+        could FAIL them."""
         known = [comparison for comparison in self.undecided if comparison in self.rows]
         return bool(known) and all(map(self._fails_early, known))
 
     @property
     def ends_in_time(self) -> bool:
-        """Whether another round would end within the budget; of the first nobody knows."""
+        """Return whether another round would end within the budget. The duration of the first round
+        is unknown, and taken as 0."""
         return time.monotonic() + self._round_seconds() <= self._session.budget_ends
 
     @property
     def seconds_to_look(self) -> float:
-        """Until something undecided may be decided, if rounds take as long as the last one."""
+        """Return the seconds until something undecided may be decided, if rounds take as long as
+        the last one."""
         return (self._next_look() - self._count()) * self._round_seconds()
 
     @property
@@ -222,7 +229,8 @@ class WorkloadRun:
         return time.monotonic() + self.seconds_to_look <= self._session.budget_ends
 
     def take_round(self) -> None:
-        """Measure one more round of what is undecided, or of what is only shown, and judge."""
+        """Measure one more round of the undecided comparisons, or of those that are only shown, and
+        judge."""
         wanted, turns = self._wanted(), self._turns()
         self._runner.pairs = [each.sides for each in wanted]
         self._runner.kinds = self._kinds(wanted)
@@ -243,14 +251,15 @@ class WorkloadRun:
         self._look(wanted)
 
     def finish(self) -> None:
-        """Decide what is left from the rounds that there are."""
+        """Decide the comparisons that are left, from the rounds that there are."""
         for comparison in list(self.left):
             self._decide(self._outcome(comparison, final=True))
 
     # The next round ----------------------------------------------------------------------------
 
     def _wanted(self) -> list[Comparison]:
-        """What is undecided, with the A/A test where it costs little; else what is only shown."""
+        """Return the undecided comparisons, with the A/A pair if it costs little. If there are
+        none, return those that are only shown."""
         undecided = self.undecided
         if not undecided:
             return [c for c in self.left if not self._rules.judged(c)]
@@ -265,15 +274,19 @@ class WorkloadRun:
         return undecided + companions
 
     def _kinds(self, wanted: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
-        """Returns the kinds of blocks that a round of these takes. What a FAIL of `--against` or of
-        a trial is laid on is read from those of all of its rounds, so there they stay the same."""
+        """Return the kinds of blocks that a round of these comparisons takes. A FAIL of `--against`
+        or of a fault case is attributed from the blocks of all its rounds, so their kinds stay the
+        same there."""
         blamed = [each for each in self.comparisons if each.is_against and each not in wanted]
         return kinds_of([*wanted, *blamed], self._rules.judged)
 
     def _turns(self) -> int:
-        """Returns the fewest of the profile in the first rounds, then as many as the undecided
-        comparisons are worth, those that are failing left out. Few turns of what is only shown, and
-        where all are failing: save of two stacks, where the turns also tell why."""
+        """Return the number of turns of the next round: the profile's fewest in the first rounds,
+        then as many as the undecided comparisons that are not failing are worth.
+
+        There are few turns if comparisons are only shown, and if all are failing. A failing
+        comparison with another stack or an injected fault still gets the profile's fewest, because
+        its turns also show why it fails."""
         sampling, undecided = self._sampling, self.undecided
         if not undecided:
             return min(FEW_TURNS, sampling.turns_min)
@@ -298,27 +311,29 @@ class WorkloadRun:
         return is_failing(self.rows[comparison], rule, noise)
 
     def _round_seconds(self) -> float:
-        """Of the next one, in proportion to the processes that it starts; 0 before the first."""
+        """Return the expected seconds of the next round, in proportion to the processes that it
+        starts; 0 before the first round."""
         return self._seconds * starts_of(self._wanted()) / self._starts
 
     def _next_look(self) -> int:
-        """The number of undisturbed rounds after which something may be decided next: what is
-        failing is so at a full look only."""
+        """Return the number of undisturbed rounds after which a comparison may be decided next. If
+        all are failing, only a full look can decide."""
         early = self._may_pass_early and not self.is_failing
         return next_look(self._count(), self._looks, early)
 
     def _count(self) -> int:
-        """How many rounds the undecided have: those that other programs disturbed do not count."""
+        """Return how many rounds the undecided comparisons have at most, without the rounds that
+        other programs disturbed."""
         return max(map(self._counted, self.undecided), default=self.done)
 
     def _counted(self, comparison: Comparison) -> int:
-        """How many rounds its verdict can rest on."""
+        """Return how many rounds the verdict on a comparison can rest on."""
         if comparison in self.rows:
             return len(self.rows[comparison])
         return sum(measures(comparison, each) for each in self._rounds)
 
     def _is_final(self, comparison: Comparison) -> bool:
-        """Whether it has had its last look."""
+        """Return whether the comparison is at its last look, or past it."""
         return self._counted(comparison) >= self._looks[-1]
 
     @property
@@ -331,7 +346,7 @@ class WorkloadRun:
         disturbed = []
         for comparison in wanted:
             if takes_turns(comparison, measured.schedule):
-                # A side that was not measured, or has no figure: judging says so.
+                # Judging reports a side that was not measured, or has no figure.
                 with suppress(KeyError, ValueError, ZeroDivisionError):
                     row = observed(comparison, measured)
                     rows = self.rows.setdefault(comparison, [])
@@ -340,7 +355,7 @@ class WorkloadRun:
         self._disturbed.append(2 * sum(disturbed) > len(disturbed))
 
     def _look(self, wanted: Sequence[Comparison]) -> None:
-        """Decide what these rounds decide."""
+        """Judge the comparisons of a round, and decide those that need no more rounds."""
         for comparison in wanted:
             outcome = self._outcome(comparison, final=self._is_final(comparison))
             if self._settles(outcome):
@@ -352,9 +367,10 @@ class WorkloadRun:
                 self._decide(self._outcome(comparison, final=True))
 
     def _settles(self, outcome: Outcome) -> bool:
-        """Whether no more rounds are wanted for it. None make an invalid case sound, which is what
-        a fault that makes a launch invalid waits for. An A/A test ends with what it comes along
-        with."""
+        """Return whether a case needs no more rounds.
+
+        More rounds do not make an INVALID case sound, and a fault that must make a launch INVALID
+        has then had its effect. An A/A pair ends with the comparisons that it is measured with."""
         if outcome.failure is not None or outcome.called is Verdict.INVALID:
             return True
         if outcome.comparison.question is Question.SAME:
@@ -372,8 +388,8 @@ class WorkloadRun:
         return replace(outcome, judgement=replace(outcome.judgement, reason=reason))
 
     def _reason_by_others(self, reason: str) -> str:
-        """Returns why a case is undecided, where other programs have a part in it."""
-        # Of earlier parts of the session only the rounds are known, not what others did meanwhile.
+        """Return why a case is undecided, naming other programs if they have a part in it."""
+        # Of earlier parts of the session, the disturbance of each round is not known.
         since, disturbed = self._rounds[self._resumed_at :], self._disturbed[self._resumed_at :]
         count = sum(disturbed)
         if 2 * count > len(since):
@@ -397,7 +413,7 @@ class WorkloadRun:
         self._note(text)
 
     def _note(self, text: str) -> None:
-        """What is of no interest any more once it is over."""
+        """Report an activity that is of no interest once it is over."""
         left = self._seconds_left()
         next_look_at = None if left is None else self._round_began + left
         self._session.doing(Doing(self._where(), text, next_look_at, self._session.budget_ends))
@@ -408,6 +424,7 @@ class WorkloadRun:
         return f"{self._prefix}  round {self._count() + 1} of {self._next_look()}"
 
     def _seconds_left(self) -> float | None:
-        """From the beginning of this round on, if rounds take as long as the last one; None before
-        the first is over, and where nothing is judged."""
+        """Return the seconds from the beginning of this round to the next look, if rounds take as
+        long as the last one. Return None before the first round is over, and if nothing is
+        judged."""
         return self.seconds_to_look if self._seconds and self.undecided else None

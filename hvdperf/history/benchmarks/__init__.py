@@ -1,2 +1,2 @@
-"""What asv runs in environments of its own: takes their interpreter, gives throughputs.
-Never imports anything of ours: it asks `hvdperf history`."""
+"""The benchmarks that asv runs in environments of its own: they take an environment's interpreter
+and return throughputs. They import nothing of hvdperf; they run `hvdperf history` instead."""

@@ -1,1 +1,1 @@
-"""What asv's published site needs besides what asv writes."""
+"""The files that asv's published site needs besides those that asv writes."""

@@ -1,7 +1,7 @@
-"""A site that asv has published, made to work without a network.
+"""Makes a site that asv has published work without a network.
 
 asv's page loads its libraries from other hosts, and demands each by its hash. vendor.toml says
-which copy in vendor/ takes whose place, so that the site opens on a machine that reaches nobody.
+which copy in vendor/ replaces which library, so that the site opens on a machine without a network.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hvdperf.toml_file import shown
 
 SITE = Path(__file__).parent
 VENDOR = "vendor"
-# Scripts change what asv's pages use, so they come after asv.js and before the pages.
+# The scripts change what asv's pages use, so they come after asv.js and before the pages.
 OWN = ("releases.js", "drawing.js", "defaults.js", "layout.css")
 
 _FROM_NETWORK = re.compile(
@@ -29,10 +29,10 @@ _ASV_SCRIPT = re.compile(r'<script\b[^>]*\bsrc="asv\.js"[^>]*>\s*</script>\n?')
 
 
 def make_offline(html_dir: Path) -> None:
-    """Give a published site a copy of everything that it loads, and what the suite adds to it.
+    """Give a published site a copy of everything that it loads, and the files that the suite adds.
 
     Doing it again changes nothing. Raises UserError if there is no published site, if its page
-    loads something that there is no copy of, or if it cannot be written.
+    loads something that has no copy or does not load asv.js, or if the site cannot be written.
     """
     index = html_dir / "index.html"
     try:
@@ -51,7 +51,7 @@ def make_offline(html_dir: Path) -> None:
 
 
 def _copies() -> Mapping[tuple[str, str], str]:
-    """The file in vendor/ for each name and hash that asv's page demands."""
+    """Return the file in vendor/ for each name and hash that asv's page demands."""
     content = tomllib.loads((SITE / "vendor.toml").read_text(encoding="utf-8"))
     return {(copy["replaces"], copy["integrity"]): copy["file"] for copy in content["copies"]}
 

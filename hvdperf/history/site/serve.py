@@ -1,4 +1,4 @@
-"""The published sites on this machine's loopback, to be looked at."""
+"""Serves the published sites on this machine's loopback interface."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from hvdperf.toml_file import shown
 
 class _Handler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: what is asked for is nobody's affair."""
+        """Log nothing: requests are nobody's affair."""
 
 
 def serve(directory: Path, port: int) -> None:
-    """Until Ctrl-C. Raises UserError where nothing has been published, or the port is taken."""
+    """Serve the sites until Ctrl-C. Raises UserError if nothing has been published, or if the port
+    is taken or cannot be used."""
     if not any(directory.glob("*/index.json")):
         raise UserError(f"{shown(directory)} holds no published site; run `make history`")
     try:

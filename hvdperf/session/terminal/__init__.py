@@ -1,2 +1,2 @@
-"""The tables at the end of a session: takes outcomes, and an earlier session; gives lines of text.
-Never prints and never changes a verdict."""
+"""The tables at the end of a session: lines of text from outcomes and from an earlier session.
+This package never prints and never changes a verdict."""

@@ -1,4 +1,4 @@
-"""What a sweep found, size by size, below the verdicts: a table of 80 columns a world size."""
+"""The results of a sweep, size by size, below the verdicts: a table of 80 columns a world size."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.collectives import KIB, MIB, Collective, Series, Transfer, busbw, paired
 
-# Of each collective operation: busbw through Horovod, through the bare transport, time ratio.
+# Columns of each collective operation: busbw through Horovod, busbw through the bare transport, and
+# the ratio of times.
 _GROUP = 18
 Pair = tuple[Series, Series]
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """The sweeps among them; no line if there is none."""
+    """Return the tables of the sweeps among the outcomes; [] if there is none."""
     sweeps = [o for o in outcomes if o.comparison.workload == SWEEP and _measured(o)]
     sizes = dict.fromkeys(outcome.comparison.world_size for outcome in sweeps)
     return [text for size in sizes for text in _of_world_size(sweeps, size)]
@@ -43,7 +44,7 @@ def _of_world_size(sweeps: Sequence[Outcome], world_size: int) -> list[str]:
 
 
 def _measured(outcome: Outcome) -> dict[Transfer, list[Pair]]:
-    """Of each size, what was taken in the same turns, of all rounds."""
+    """Return by size the pairs of series that were taken in the same turns, of all rounds."""
     found: dict[Transfer, list[Pair]] = {}
     for measured in outcome.rounds:
         horovod, bare = (measured.launches[arm].series for arm in outcome.comparison.arms)
@@ -53,7 +54,7 @@ def _measured(outcome: Outcome) -> dict[Transfer, list[Pair]]:
 
 
 def _cells(world_size: int, collective: Collective, pairs: Sequence[Pair]) -> str:
-    """Of one size, medians over all turns."""
+    """Return the cells of one size: medians over all turns."""
     widths = [
         [busbw(collective, world_size, each.size_bytes, each.seconds) for each in side]
         for side in zip(*pairs, strict=True)
@@ -63,7 +64,7 @@ def _cells(world_size: int, collective: Collective, pairs: Sequence[Pair]) -> st
 
 
 def _five(value: float) -> str:
-    """Two digits after the point, or as many as five columns leave."""
+    """Return the value with two digits after the point, or with as many as fit in five columns."""
     formats = {99.995: ".2f", 999.95: ".1f", 99999.5: ".0f"}
     fitting = next((format_ for limit, format_ in formats.items() if value < limit), ".0e")
     return f"{value:{fitting}}"

@@ -1,7 +1,7 @@
-"""Tonight's figures beside those of an earlier session, as far as the two can be compared.
+"""Shows a session's figures beside those of an earlier one, as far as the two can be compared.
 
-Shown, and no verdict: what changed on the machine between two nights is in the difference, too. A
-change of the stack is judged by --against, in one session.
+There is no verdict, because the difference includes what changed on the machine between the two
+sessions. A change of the stack is judged by --against, in one session.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hvdperf.stats import Interval, NotMeasurable, shift
 from hvdperf.toml_file import shown
 from hvdperf.verdict import ALPHA, as_ratio
 
-# Of what sessions were asked (hvdperf.session.resume.asked), with what any figure is another one.
+# Settings (hvdperf.session.resume.asked) that change the meaning of every figure.
 _ANOTHER = (
     "plant",
     "against",
@@ -32,13 +32,14 @@ _ANOTHER = (
     "sampling.min_block_seconds",
     "sampling.min_block_steps",
 )
-# With what those of whole runs are, but for how long they may take.
+# Settings that change the meaning of the figures of whole runs; how long a run may take does not.
 _RUNS, _DEADLINE = "runs.", "runs.deadline_s"
 
 
 @dataclass(frozen=True)
 class Change:
-    """Of one case: ratio of tonight's figure to the earlier one's, with its interval."""
+    """The change of one case. then, now: the figures of the earlier session and of this one. ratio:
+    this session's figure over the earlier one's, with its interval."""
 
     outcome: Outcome
     then: float
@@ -47,13 +48,13 @@ class Change:
 
     @property
     def word(self) -> str:
-        """Whether it is surely another figure."""
+        """Return the direction of the change, as `direction` does."""
         return direction(self.ratio)
 
 
 def baseline_session(archive: Archive, asked_by: str = "--baseline ") -> Archive:
-    """The archive itself. Raises UserError if it has no case to compare with. asked_by: what the
-    directory was the value of."""
+    """Return the archive itself. Raises UserError if it has no case to compare with. asked_by: the
+    option that gave its directory, for the message."""
     if not archive.cases:
         why = f": {archive.left_out[0]}" if archive.left_out else ""
         raise UserError(f"{asked_by}{shown(archive.directory)}: there is no case in it{why}")
@@ -61,8 +62,8 @@ def baseline_session(archive: Archive, asked_by: str = "--baseline ") -> Archive
 
 
 def ratio(now: Sequence[float | None], then: Sequence[float | None]) -> Interval | None:
-    """Of two sessions' figures, from their logarithms, a round each, with its interval; None where
-    one of them has none, or a number cannot hold it."""
+    """Return the ratio of two sessions' figures with its interval. now, then: ln of the figure, one
+    a round. Return None if one of them is without a value, or a number cannot hold the ratio."""
     ours, theirs = ([x for x in side if x is not None and math.isfinite(x)] for side in (now, then))
     try:
         return as_ratio(shift(ours, theirs, ALPHA))
@@ -71,7 +72,8 @@ def ratio(now: Sequence[float | None], then: Sequence[float | None]) -> Interval
 
 
 def direction(of: Interval) -> str:
-    """Whether a ratio is surely not 1: "lower", "higher" or empty."""
+    """Return "lower" or "higher" if a ratio differs from 1 with the confidence of its bounds, which
+    is 97.5 % each for `ratio`; else ""."""
     if of.upper < 1:
         return "lower"
     return "higher" if of.lower > 1 else ""
@@ -80,15 +82,15 @@ def direction(of: Interval) -> str:
 def new_series(
     archive: Archive, fingerprint: Mapping[str, Any], asked: Mapping[str, str]
 ) -> list[str]:
-    """What is otherwise than it was in that session, a line each; empty if nothing is. asked: as
-    from hvdperf.session.resume.asked."""
+    """Return what differs from an earlier session and begins a new series, one line each; [] if
+    nothing does. asked: this session's settings, from hvdperf.session.resume.asked."""
     earlier: Mapping[str, Any] = archive.cases[0].fingerprint
     changed = differences(earlier, plain(fingerprint))
     return changed + differences(_another(_asked_then(archive)), _another(asked))
 
 
 def _asked_then(archive: Archive) -> Mapping[str, str]:
-    """Nothing where the session does not say."""
+    """Return the settings of an earlier session; {} if its session.json cannot be read."""
     then: Mapping[str, str] = archive.session["asked"] if archive.session is not None else {}
     return then
 
@@ -106,7 +108,9 @@ def _of_runs(asked: Mapping[str, str]) -> dict[str, str]:
 def changes(
     archive: Archive, outcomes: Sequence[Outcome], asked: Mapping[str, str]
 ) -> list[Change]:
-    """Of every case that both sessions have measured soundly, asked alike. asked: as above."""
+    """Return the change of every case that has a figure here and a sound one in the earlier
+    session, with the same plan and, for whole runs, the same settings of runs. asked: this
+    session's settings."""
     earlier = {case.name: case for case in archive.cases if case.is_sound}
     runs_alike = _of_runs(_asked_then(archive)) == _of_runs(asked)
     found = []
@@ -124,7 +128,7 @@ def changes(
 
 
 def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> list[str]:
-    """For people, at most 80 columns."""
+    """Return lines of at most 80 columns for people: the changes, or why there are none."""
     name = shown(directory)
     if series:
         said = f"not compared with {name}: a new series begins, for there is now"

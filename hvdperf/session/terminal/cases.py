@@ -43,7 +43,7 @@ _TAXES = {
 _HEADER = f"{'case':<6} {'model':<15} {'np':>3} {'figure':>6} {'interval':<14} "
 _HEADER += f"{'must be':<13} {'n':>2} verdict"
 
-# As pytest's terminal writer names them.
+# Keywords of pytest's terminal writer.
 MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
     Verdict.FAIL: {"red": True, "bold": True},
     Verdict.INVALID: {"yellow": True},
@@ -63,7 +63,7 @@ EXIT_STATUS = {
     Verdict.PASS: 0,
 }
 NOTHING_MEASURED = 5
-# Where all else is well.
+# Instead of 0, if something could not be written.
 NOT_WRITTEN = 8
 _MEANINGS = {
     Verdict.FAIL: "missed their limit or broke",
@@ -81,8 +81,8 @@ _STATUSES = {
 
 
 def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -> int:
-    """0 only if something was measured and all of it passed, or may be left undecided; what is not
-    judged counts for nothing."""
+    """Return the exit status of the worst verdict; 0 only if something was judged and all of it
+    passed, or is undecided where that is allowed. Cases that are NOT JUDGED do not count."""
     for verdict, status in EXIT_STATUS.items():
         if verdict in verdicts:
             return 0 if inconclusive_is_ok and verdict is Verdict.INCONCLUSIVE else status
@@ -90,8 +90,8 @@ def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -
 
 
 def painted(text: str, markup: Callable[..., str]) -> str:
-    """Its verdict words in colour. markup: of a text, in the ways of MARKUP; what shows no colours
-    hands it back as it is."""
+    """Return the text with its verdict words in colour. markup: marks up a text with the keywords
+    of MARKUP; returns it unchanged if no colours are shown."""
 
     def paint(word: re.Match[str]) -> str:
         return markup(word[0], **MARKUP[Verdict(word[0])])
@@ -100,7 +100,7 @@ def painted(text: str, markup: Callable[..., str]) -> str:
 
 
 def figure_text(figure: Interval | None) -> str:
-    """Estimate and interval, such as ` 0.873 [0.861, 0.884]`."""
+    """Return estimate and interval, such as ` 0.873 [0.861, 0.884]`."""
     if figure is None:
         return f"{'-':>6} {'':<14}"
     bounds = [
@@ -111,7 +111,8 @@ def figure_text(figure: Interval | None) -> str:
 
 
 def line(outcome: Outcome) -> str:
-    """One case: question, model, world size, figure with interval, threshold, rounds, verdict."""
+    """Return the line of a case: question, model, world size, figure with interval, threshold,
+    rounds, verdict."""
     judgement = outcome.judgement
     return (
         f"{label(outcome)} {figure_text(judgement.figure)} "
@@ -121,13 +122,13 @@ def line(outcome: Outcome) -> str:
 
 
 def label(outcome: Outcome) -> str:
-    """Question, model and world size, in 26 columns."""
+    """Return question, model and world size, in 26 columns."""
     comparison = outcome.comparison
     return f"{_name(comparison):<6} {comparison.workload.model:<15} {comparison.world_size:>3}"
 
 
 def _name(comparison: Comparison) -> str:
-    """Six columns: of what is asked of several variants, the variant."""
+    """Return the name of the question in six columns; the variant if the question has several."""
     if comparison.question.is_convergence:
         metric = comparison.question.metric.replace("accuracy", "acc")
         return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
@@ -139,8 +140,8 @@ def _name(comparison: Comparison) -> str:
 
 
 def explanation(outcome: Outcome) -> str:
-    """What a person is to know of a case that did not pass: cause, and the end of the rank's
-    stderr where a launch failed."""
+    """Return what a person should know of a case that did not pass: the cause, and the end of the
+    rank's stderr if a launch failed."""
     judgement, failure = outcome.judgement, outcome.failure
     parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
     if judgement.figure is not None:
@@ -159,7 +160,8 @@ def explanation(outcome: Outcome) -> str:
 
 
 def against(interpreter: str, changed: Sequence[str]) -> list[str]:
-    """What every figure is held against, and what is otherwise here; nothing without --against."""
+    """Return lines on what every figure is compared with, and what differs here; [] without
+    --against."""
     if not interpreter:
         return []
     lines = textwrap.wrap(
@@ -177,7 +179,8 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """The whole table, then each reason for verdicts that the figure does not explain."""
+    """Return the whole table, then each reason for verdicts that the figure does not explain, and
+    the time breakdowns of trainings."""
     lines = [_HEADER, *(line(outcome) for outcome in outcomes)]
     notes: dict[tuple[Verdict, str], dict[str, None]] = {}
     for outcome in outcomes:
@@ -198,8 +201,8 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
-    """How small a change the PASSes could have seen, in a sentence; nothing where there are none.
-    What is planted passes by being seen."""
+    """Return a sentence on how small a change the PASSes could have seen; [] if there are none.
+    Fault cases are left out, because they pass when their fault is seen."""
     seen = {
         smallest_visible_change(figure): " ".join(label(outcome).split())
         for outcome in outcomes
@@ -215,12 +218,12 @@ def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    """Two digits of it."""
+    """Return the share in %, with one digit after the point below 10 %, and none above."""
     return f"{100 * share:.1f} %" if share < 0.0995 else f"{100 * share:.0f} %"
 
 
 def ending(status: int, verdicts: Sequence[Verdict]) -> str:
-    """What the session's exit status means, in a line. verdicts: on all of its cases."""
+    """Return what the session's exit status means, in one line. verdicts: on all of its cases."""
     count = Counter(verdicts)
     word = next((word for word, each in EXIT_STATUS.items() if each == status), None)
     told = _STATUSES.get(status, "pytest itself failed")
@@ -235,8 +238,8 @@ def ending(status: int, verdicts: Sequence[Verdict]) -> str:
 
 
 def _accounts(outcomes: Sequence[Outcome]) -> list[str]:
-    """Where the time of trainings went: whole of the first case that rests on a launch, and of the
-    others what is their own."""
+    """Return where the time of trainings went: everything for the first case that rests on a
+    launch, and only what is their own for the others."""
     lines: list[str] = []
     told = set()
     for outcome in outcomes:
@@ -249,6 +252,6 @@ def _accounts(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def counts(outcomes: Sequence[Outcome]) -> str:
-    """Such as `3 PASS, 1 FAIL`."""
+    """Return the number of cases by verdict, such as `3 PASS, 1 FAIL`."""
     found = Counter(outcome.judgement.verdict for outcome in outcomes)
     return ", ".join(f"{found[v]} {v.value}" for v in Verdict if found[v]) or "nothing measured"

@@ -1,6 +1,6 @@
-"""What a session says of every network at every world size, in a line each: a table of 80 columns.
+"""A table of 80 columns with one line for every network at every world size.
 
-Stands above the verdicts, which have the same figures case by case with a digit more.
+It stands above the verdicts, which show the same figures case by case with one more digit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hvdperf.plan.arms import SWEEP, Arm, BlockKind, LaunchMode, Question, Strat
 from hvdperf.stats import Interval
 from hvdperf.verdict import worst
 
-# Of what a launch does, what times blocks of a training beside other launches.
+# Launch modes that time blocks of a training in turns with other launches.
 _IN_TURNS = (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES)
 _NAME = 15
 _HEADER = (
@@ -27,11 +27,11 @@ Key = tuple[str, int]
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """A line a network and world size; no line at all where nothing was trained in turns.
+    """Return one line for each network and world size; [] if nothing was trained in turns.
 
     samples/s: of all replicas of plain Horovod together, the median over the rounds of a round's
-    median. weak, strong: efficiencies. parity: Horovod's speed over MirroredStrategy's. The verdict
-    is the worst on any of the cases. "-" is what was not measured.
+    median. weak, strong: efficiencies. parity: Horovod's speed over MirroredStrategy's. verdict:
+    the worst on any of the cases. "-" stands for a figure that was not measured.
     """
     by_line: dict[Key, list[Outcome]] = {}
     for outcome in outcomes:
@@ -50,8 +50,9 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def samples_per_second(cases: Sequence[Outcome]) -> float | None:
-    """Of all replicas together, at the world size of the cases; of the case with most rounds, since
-    cases share their launches. None where none of them has timed plain Horovod."""
+    """Return the samples per second of all replicas together, at the world size of the cases; None
+    if none of the cases has timed plain Horovod. The case with the most rounds is used, because
+    cases share their launches."""
     found: list[float] = []
     for case in cases:
         speeds = _speeds(case)
@@ -60,7 +61,7 @@ def samples_per_second(cases: Sequence[Outcome]) -> float | None:
 
 
 def _speeds(case: Outcome) -> list[float]:
-    """One a round."""
+    """Return the samples per second of plain Horovod, one value a round."""
     comparison = case.comparison
     plain = Arm(comparison.workload, Strategy.HOROVOD, comparison.world_size)
     if plain not in comparison.arms or comparison.question.work not in _IN_TURNS:
@@ -89,8 +90,9 @@ def _line(key: Key, speed: float | None, cases: Sequence[Outcome]) -> str:
 
 
 def _figure(cases: Sequence[Outcome], question: Question) -> Interval | None:
-    """Not of a case that is held against the same under another stack, or with something planted:
-    that is no efficiency."""
+    """Return the figure of the case with this question; None if there is none. A case that compares
+    an arm with the same one under another stack, or without its fault, shows no efficiency and is
+    left out."""
     for case in cases:
         if case.comparison.question is question and not case.comparison.is_against:
             return case.judgement.figure
@@ -98,7 +100,7 @@ def _figure(cases: Sequence[Outcome], question: Question) -> Interval | None:
 
 
 def _interval(figure: Interval | None) -> str:
-    """Such as `0.79 0.75-0.80`."""
+    """Return estimate and bounds, such as `0.79 0.75-0.80`."""
     if figure is None:
         return f"{'-':>4}"
     bounds = (figure.lower, figure.upper)
@@ -107,14 +109,14 @@ def _interval(figure: Interval | None) -> str:
 
 
 def _four(value: float) -> str:
-    """In four columns: two digits after the point, or as many as fit."""
+    """Return the value in four columns: with two digits after the point, or as many as fit."""
     formats = {9.995: ".2f", 99.95: ".1f", 9999.5: ".0f"}
     fitting = next((format_ for limit, format_ in formats.items() if value < limit), ".0e")
     return f"{value:{fitting}}".replace("e+0", "e")
 
 
 def _speed(value: float | None) -> str:
-    """One digit after the point where it would otherwise have less than three."""
+    """Return the value with one digit after the point below 100, and with none above."""
     if value is None:
         return "-"
     return f"{value:.1f}" if value < 99.95 else f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""The account of a case in words: both speedups, and where the time between them went."""
+"""The scaling breakdown of a case in words: its speedups, and where the time between them went."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from hvdperf.judge.time_breakdown import OF_STEPS
 from hvdperf.plan.arms import Comparison, Question
 from hvdperf.stats import Interval
 
-# Terms below this share of a sum are not worth a word in it.
+# Terms below this share of a sum are left out of its text.
 WORTH_A_WORD = 0.005
-# Ranks whose balance is above this are alike.
+# Ranks count as equally fast if the upper bound of their balance is above this.
 BALANCED = 0.97
 
 
 def lines(comparison: Comparison, account: ScalingBreakdown, briefly: bool = False) -> list[str]:
-    """At most 80 columns each; briefly: without what another length of the same run has, too."""
+    """Return lines of at most 80 columns. briefly: leave out what another length of the same run
+    has, too."""
     ours, n = account.candidate, account.world_size
     weak = comparison.question is Question.WALL_WEAK
     how = f"{ours.steps} steps on each" if weak else f"{account.reference.steps} steps divided"
@@ -52,9 +53,10 @@ def lines(comparison: Comparison, account: ScalingBreakdown, briefly: bool = Fal
 
 
 def fixed_part(spent: Spent) -> str:
-    """Such as `Of 14.0 s, 8.7 s fixed: trace 5.1, first step 2.4, broadcast 0.7, ...`."""
+    """Return a text such as
+    `Of 14.0 s, 8.7 s fixed: trace 5.1, first step 2.4, broadcast 0.7, ...`."""
     fixed = {term: spent.terms[term] for term in FIXED}
-    # What the two lengths of the run say is fixed beyond these is steps that are slow at first.
+    # The rest of the fixed cost that the two lengths of the run show is from slow first steps.
     fixed["slow first steps"] = spent.fixed.a_seconds - sum(fixed.values())
     return (
         f"Of {spent.training_seconds:.1f} s, {spent.fixed.a_seconds:.1f} s fixed: {_sum(fixed)}; "
@@ -64,7 +66,7 @@ def fixed_part(spent: Spent) -> str:
 
 
 def steps_part(spent: Spent) -> str:
-    """Shares of the steps' time."""
+    """Return a text with the shares of the steps' time, in %."""
     of_steps = {term: spent.terms[term] for term in OF_STEPS}
     total = sum(of_steps.values())
     shares = ", ".join(
@@ -91,7 +93,8 @@ def _late(account: ScalingBreakdown) -> str:
 
 
 def _unbalanced(account: ScalingBreakdown) -> str:
-    """Who is slow inside of its steps, where that is sure."""
+    """Return a text that names the rank that is slow within its steps; "" if no rank is slowest in
+    most rounds, or if the upper bound of the balance is above BALANCED."""
     if account.slowest is None or account.balance.upper > BALANCED:
         return ""
     longer = 100 * (1 / account.balance.estimate - 1)
@@ -108,7 +111,7 @@ def _wire(account: ScalingBreakdown) -> str:
 
 
 def _outside(spent: Spent) -> float:
-    """What of the job is not the training's."""
+    """Return the seconds of the job that are not the training's."""
     return spent.wall_seconds - spent.training_seconds
 
 
