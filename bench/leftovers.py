@@ -20,7 +20,7 @@ _OPEN_MPIS = ("ompi.*", "openmpi-*", "pmix*", "prte*", "vader*")
 _LISTENS = "0A"
 
 Names = frozenset[str]
-# By kind, of COUNTED.
+# The names that were found, by kind (COUNTED).
 Census = Mapping[str, Names]
 
 

@@ -283,7 +283,7 @@ def _launch_sd(setting: Setting, replicas: int) -> float:
     return of_ratio / math.sqrt(2)
 
 
-# What is known of the machine ------------------------------------------------------------------
+# The machine's record --------------------------------------------------------------------------
 
 
 def _left_by_earlier(setting: Setting) -> tuple[Variances, ...]:

@@ -18,7 +18,7 @@ from hvdperf.results.archive import Case
 from hvdperf.verdict import Ceiling
 
 MIB = 1024 * 1024
-# Of more ranks than this, those that grow most are shown.
+# If there are more ranks than this, only those that grow most are shown.
 SHOWN = 8
 _COLUMNS = (
     Column("rank", "rank"),

@@ -16,7 +16,7 @@ WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the
 STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
 Ways = Mapping[str, str]
 
-# Where replicas share cores, there is no ideal to compare an efficiency with, and no line goes
+# If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
 # through points whose evidence is unsound.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
 

@@ -13,7 +13,7 @@ from hvdperf.report.sections.wall_time.trainings import Labels, is_weak
 from hvdperf.report.words import QUESTIONS, slug
 from hvdperf.results.archive import Case
 
-# As many groups as the palette has colours. A plot shows the digit beside the colour.
+# There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 GROUPS: Mapping[str, str] = {
     "launch": "1 processes",
     "import": "1 processes",
