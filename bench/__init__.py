@@ -1,1 +1,1 @@
-"""What the suite itself costs: paired measurements, in one session; `make bench` runs them."""
+"""Paired measurements of the suite's own cost, in one session; `make bench` runs them."""

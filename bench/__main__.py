@@ -39,7 +39,7 @@ def main() -> None:
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}: know {', '.join(PARTS)}")
-    # Whoever ends it, nothing that it started is left.
+    # On SIGTERM, too, `finally` ends everything that was started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = local_machine()
     options = Options(profile="default", models=given.models)

@@ -1,4 +1,4 @@
-"""Drives bench.bare_loop as one more group that can be stopped and resumed."""
+"""The driver of bench.bare_loop, one more group that can be stopped and resumed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hvdperf.paths import ROOT
 
 
 class BareLoop:
-    """An mpirun of the plain script. cores: one for each rank."""
+    """One mpirun of the plain script. cores: one for each rank. Raises RuntimeError if the script
+    does not start."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class BareLoop:
         return self._process.stdout.readline().strip()
 
     def block(self, steps: int) -> float:
-        """Seconds that the slowest rank took for the steps."""
+        """Run the steps and return the seconds that the slowest rank took."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()

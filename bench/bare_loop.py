@@ -1,8 +1,8 @@
-"""A plain Horovod training script, as a user would write it: what the suite is held against.
+"""A plain Horovod training script, as a user would write it, with which the suite is compared.
 
-`mpirun -np N python -m bench.bare_loop MODEL IMAGE_SIZE BATCH DATA_DIR CORES`, CORES such as 0,1:
-one for each rank. Rank 0 reads numbers of steps from stdin, a line each, and prints the seconds
-that the slowest rank took for them. Nothing of hvdperf/ is used.
+Run `mpirun -np N python -m bench.bare_loop MODEL IMAGE_SIZE BATCH DATA_DIR CORES`, with a core for
+each rank in CORES, such as 0,1. Rank 0 reads numbers of steps from stdin, one per line, and prints
+the seconds that the slowest rank took for them. The script uses nothing of hvdperf/.
 """
 
 import os

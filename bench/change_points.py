@@ -1,9 +1,9 @@
-"""`python -m bench.change_points`: how often Apache Otava calls lines changed that are not, and how
-often it finds a step, on made-up lines: the table of docs/changes.md.
+"""`python -m bench.change_points`: how often Apache Otava reports a change in made-up lines without
+one, and how often it finds a step: the table of docs/changes.md.
 
-A launch's throughput is that of its release, times what the machine does to its session, times what
-it does to this launch. That of a session is uniform, so that two sessions differ by no more than
-`shift`; that of a launch is log-normal.
+A launch's throughput is that of its release, times a factor of its session, times a factor of the
+launch. The session's factor is uniform, so that two sessions differ by no more than `shift`; the
+launch's factor is log-normal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hvdperf.history.otava import Settings, change_points
 from hvdperf.history.releases import Axis
 
 RELEASES = ("2.14.1", "2.15.1", "2.16.2", "2.17.1", "2.18.1")
-# Where a step is planted, if one is.
+# The release at which a step is made, if there is one.
 STEP_AT = RELEASES[3]
 NOISES, SHIFTS = (0.02, 0.03, 0.04), (0.0, 0.03, 0.06, 0.10)
 STEPS = (-0.05, -0.10, 0.05)
@@ -38,8 +38,9 @@ _HEADER = (
 
 @dataclass(frozen=True)
 class Machine:
-    """noise: standard deviation of launches; shift: the largest difference between two sessions;
-    both relative. sessions: of each release. launches: of each session."""
+    """A made-up machine. noise: standard deviation of launches, relative. shift: the largest
+    difference between two sessions, relative. sessions: of each release. launches: of each
+    session."""
 
     noise: float
     shift: float = 0.0
@@ -49,8 +50,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Rates:
-    """Shares of lines. found: the step is called, by its release and direction. called: something
-    else is called a change of a release."""
+    """Shares of lines. found: the step is reported, with its release and direction. called:
+    something else is reported as a change of a release."""
 
     found: float
     called: float
@@ -75,7 +76,7 @@ def main() -> None:
 
 
 def row(machine: Machine, settings: Settings, count: int) -> str:
-    """Of the table, a line of it."""
+    """Return a line of the table."""
     unchanged = rates(machine, 0.0, settings, count)
     slower, much_slower, faster = (rates(machine, step, settings, count) for step in STEPS)
     shares = (
@@ -93,7 +94,7 @@ def row(machine: Machine, settings: Settings, count: int) -> str:
 
 
 def rates(machine: Machine, step: float, settings: Settings, count: int) -> Rates:
-    """Of so many lines with a relative step at STEP_AT; 0 for none."""
+    """Return the rates over `count` lines. step: the relative step at STEP_AT; 0 for none."""
     steps = {STEP_AT: 1 + step} if step else {}
     lines = [made_line(machine, steps, _SEED + number) for number in range(count)]
     told = [
@@ -116,7 +117,8 @@ def made_line(
     seed: int = _SEED,
     releases: Sequence[str] = RELEASES,
 ) -> Line:
-    """steps: by what factor throughput changes with a release."""
+    """Return a line of made-up launches. steps: the factor by which throughput changes, by
+    release."""
     drawn = random.Random(seed)
     speed, points = 500.0, []
     for release in releases:

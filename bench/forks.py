@@ -1,4 +1,4 @@
-"""Throughput of forked ranks against fresh ones, and how much launches of either kind differ."""
+"""Throughput of forked ranks compared with fresh ones, and the spread of launches of each kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TURNS = 8
 STEPS = 20
 WARM_UP_BLOCKS = 3
 FORKED, FRESH = "forked", "fresh"
-# Two of a kind, to be compared with each other.
+# Two launches of a kind, to be compared with each other.
 LAUNCHES = (0, 1)
 
 # ln(seconds of a block) turn by turn, by kind and launch.
@@ -27,7 +27,8 @@ Blocks = Mapping[tuple[str, int], Sequence[float]]
 
 
 def compare(arm_launcher: ArmLauncher, arm: Arm) -> list[Blocks]:
-    """Measure four launches in each round: they take turns, forwards and backwards."""
+    """Return the blocks of each round. In a round, four launches take turns, forwards and
+    backwards."""
     return [_round(arm_launcher, arm, number) for number in range(ROUNDS)]
 
 
@@ -75,7 +76,7 @@ def report(arm: Arm, rounds: Sequence[Blocks]) -> list[str]:
 
 
 def _spread(kind: str, rounds: Sequence[Blocks]) -> str:
-    """How far two launches of one kind are apart, beside what their turns explain."""
+    """Return how far two launches of one kind are apart, and what of it their turns explain."""
     twins = [
         [a - b for a, b in zip(blocks[kind, 0], blocks[kind, 1], strict=True)] for blocks in rounds
     ]

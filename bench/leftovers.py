@@ -1,4 +1,4 @@
-"""What launches may leave behind, as the kernel tells: processes, sockets, shared memory."""
+"""A census of what launches may leave behind: processes, sockets, shared memory, files."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pathlib import Path
 from hvdperf.launch.mpirun import is_running
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
-# What a census counts.
+# The kinds that a census counts.
 COUNTED = ("processes", "file descriptors", "listening ports", "shared memory", "temporary files")
-# What Open MPI calls its own in the place for temporary files.
+# Names of Open MPI's own files in the directory for temporary files.
 _OPEN_MPIS = ("ompi.*", "openmpi-*", "pmix*", "prte*", "vader*")
 _LISTENS = "0A"
 
 Names = frozenset[str]
-# By what is counted.
+# The names that were found, by kind (COUNTED).
 Census = Mapping[str, Names]
 
 
 def take_census(scratch: Path, ports: Iterable[int]) -> Census:
-    """What there is now of this process, of launches that were to connect to one of the ports, and
-    of this user's files: all of /dev/shm, everything below scratch, and Open MPI's own."""
+    """Return what exists now of this process, of launches that were to connect to one of the ports,
+    and of this user's files: all of /dev/shm, everything below scratch, and Open MPI's own."""
     mine = descriptors(os.getpid())
     processes = launched(ports)
     held = mine.union(*map(descriptors, processes))
@@ -44,7 +44,7 @@ def take_census(scratch: Path, ports: Iterable[int]) -> Census:
 
 
 def _own(files: Iterable[Path]) -> Iterable[Path]:
-    """Those of this user; others may be at work on this machine, too."""
+    """Yield the files of this user; others may be at work on this machine, too."""
     for path in files:
         with suppress(OSError):
             if path.lstat().st_uid == os.getuid():
@@ -52,8 +52,8 @@ def _own(files: Iterable[Path]) -> Iterable[Path]:
 
 
 def launched(ports: Iterable[int]) -> dict[int, str]:
-    """Processes whose environment names one of the ports, and children of this one that nobody has
-    waited for: what they run, by process id."""
+    """Return the names of processes, by process id: those whose environment names one of the ports,
+    and ended children of this process for which nobody has waited."""
     ends = tuple(f":{port}:" for port in ports)
     found = {}
     for entry in os.listdir("/proc"):
@@ -68,30 +68,30 @@ def launched(ports: Iterable[int]) -> dict[int, str]:
 
 
 def _is_told(process: Path, ends: Iterable[str]) -> bool:
-    """Whether its environment says to connect to one of the ends."""
+    """Return whether a process's environment says to connect to one of the ends."""
     variables = (process / "environ").read_text(errors="replace").split("\0")
     told = [text for text in variables if text.startswith(f"{DRIVER_VARIABLE}=")]
     return any(end in text for text in told for end in ends)
 
 
 def descriptors(pid: int) -> Names:
-    """What a process has open, as the kernel names it."""
+    """Return the names that the kernel gives to a process's open files."""
     found = set()
     with suppress(OSError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(FileNotFoundError):
                 found.add(os.readlink(descriptor))
-    # The directory that has just been listed.
+    # Without the directory that has just been listed.
     return frozenset(found - {f"/proc/{pid}/fd"})
 
 
 def listening() -> dict[str, int]:
-    """The ports that somebody listens on, by the number of the socket."""
+    """Return the TCP ports on which somebody listens, by the number of the socket."""
     return {row[9]: int(row[1].rpartition(":")[2], 16) for row in _rows() if row[3] == _LISTENS}
 
 
 def open_sockets(pids: Iterable[int]) -> set[str]:
-    """The TCP sockets of the processes and of whatever started them, as the kernel numbers them."""
+    """Return the kernel's numbers of the TCP sockets of the processes and of their parents."""
     parents = [
         int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids
     ]
@@ -102,14 +102,14 @@ def open_sockets(pids: Iterable[int]) -> set[str]:
 
 
 def shared_memory_files(pids: Iterable[int]) -> set[Path]:
-    """The files through which the ranks share memory."""
+    """Return the files through which the ranks share memory."""
     lines = [line for pid in pids for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     paths = {Path(line.split(maxsplit=5)[5]) for line in lines if line.count("/") and "s " in line}
     return {path for path in paths if "vader" in path.name or path.is_relative_to("/dev/shm")}
 
 
 def all_sockets() -> set[str]:
-    # Those that wait out a connection's end belong to no process any more and have number 0.
+    # Sockets that wait out a connection's end belong to no process any more and have number 0.
     return {row[9] for row in _rows()} - {"0"}
 
 
@@ -119,7 +119,8 @@ def _rows() -> list[list[str]]:
 
 
 def ended(pids: Iterable[int]) -> bool:
-    """Whether the processes end; the kernel of a busy machine takes a while over a killed one."""
+    """Return whether the processes end within 10 s: on a busy machine, the kernel takes a while to
+    end a killed process."""
     deadline = time.monotonic() + 10
     while any(map(is_running, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Throughput of a run with a mark at everything against one without: what a ledger costs."""
+"""Throughput of a run with all marks compared with one without: the cost of a time breakdown."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STEPS = 40
 
 
 def compare(arm_launcher: ArmLauncher, arm: Arm) -> list[list[float]]:
-    """ln(speed with marks / speed without), by launch and pair; the two take turns A B, B A in the
-    same processes."""
+    """Return ln(speed with marks / speed without), by launch and pair. The two take turns A B, B A
+    in the same processes."""
     result = []
     for _ in range(LAUNCHES):
         group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)

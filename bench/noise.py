@@ -1,7 +1,7 @@
-"""Made-up noise of arms: what one launch differs by from the next, and one block from the next.
+"""Made-up noise of arms: how one launch differs from the next, and one block from the next.
 
-Every kind is drawn for many sessions at once, of variance 1 and without outliers, on the scale of
-ln speed; the machine gives it its size. What slows all arms alike is not drawn, since it is not in
+Every kind is drawn for many sessions at once, on the scale of ln speed, with variance 1 before
+outliers; the machine scales it. A slowdown of all arms alike is not drawn, because it cancels in
 their ratios.
 """
 
@@ -18,10 +18,10 @@ Array = npt.NDArray[np.float64]
 Generator = np.random.Generator
 Values = Callable[[Generator, tuple[int, ...]], Array]
 
-# One value in so many, and by how many standard deviations more it differs.
+# The share of values that are outliers, and the factor on their standard deviation.
 OUTLIERS, OUTLIER_FACTOR = 0.05, 5.0
-# Something slows an arm: in how many of its launches, by how many standard deviations of a turn,
-# and with what probability it is still there in the next turn.
+# A burst slows an arm: in what share of its launches, by how many standard deviations of a turn,
+# and with what probability it goes on in the next turn.
 BURSTS, BURST_LOSS, BURST_GOES_ON = 0.25, 3.0, 0.7
 
 
@@ -30,7 +30,8 @@ def normal(generator: Generator, shape: tuple[int, ...]) -> Array:
 
 
 def student(generator: Generator, shape: tuple[int, ...]) -> Array:
-    """Student's t with 5 degrees of freedom, as turns were measured to be."""
+    """Return values of Student's t with 5 degrees of freedom, which turns were measured to follow,
+    with variance 1."""
     values: Array = generator.standard_t(5, shape) * math.sqrt(3 / 5)
     return values
 
@@ -43,10 +44,10 @@ def outliers(generator: Generator, shape: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Noise:
-    """values: of a launch or a block by itself. rounds, turns: the correlation between a round and
-    the next one, and between a turn and the next one of the same launch. bursts: whether something
-    now and then slows arms of several ranks. launches: what launches differ by, in multiples of
-    what they are taken to differ by; None for as much as on the machine."""
+    """A kind of noise. values: draws the values of launches or blocks by themselves. rounds, turns:
+    the correlation between a round and the next one, and between a turn and the next one of the
+    same launch. bursts: whether bursts slow arms of several ranks. launches: the standard deviation
+    between launches, in multiples of the assumed one; None for the machine's own."""
 
     name: str
     values: Values = normal
@@ -56,17 +57,17 @@ class Noise:
     launches: float | None = None
 
     def of_launches(self, generator: Generator, sessions: int, rounds: int) -> Array:
-        """Returns [sessions, rounds]."""
+        """Return the noise of launches, [sessions, rounds]."""
         return _autoregression(self.values(generator, (sessions, rounds)), self.rounds, axis=1)
 
     def of_blocks(self, generator: Generator, sessions: int, rounds: int, turns: int) -> Array:
-        """Returns [sessions, rounds, turns]."""
+        """Return the noise of blocks, [sessions, rounds, turns]."""
         values = self.values(generator, (sessions, rounds, turns))
         values = _autoregression(values, self.turns, axis=2)
         return _autoregression(values, self.rounds, axis=1)
 
     def of_bursts(self, generator: Generator, sessions: int, rounds: int, turns: int) -> Array:
-        """Returns [sessions, rounds, turns]: what an arm of several ranks loses to bursts."""
+        """Return the loss of an arm of several ranks to bursts, [sessions, rounds, turns]."""
         losses = np.zeros((sessions, rounds, turns))
         if self.bursts:
             begins = generator.integers(0, turns, (sessions, rounds))
@@ -78,7 +79,6 @@ class Noise:
         return losses
 
 
-# By name.
 NOISES = {
     noise.name: noise
     for noise in (
@@ -95,7 +95,7 @@ NOISES = {
 
 
 def _autoregression(shocks: Array, rho: float, axis: int) -> Array:
-    """Returns these, each with so much of the one before in it, of the same variance."""
+    """Return the shocks with a correlation of rho between neighbours, of the same variance."""
     if rho == 0:
         return shocks
     values = np.moveaxis(shocks, axis, 0).copy()

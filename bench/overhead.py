@@ -1,4 +1,4 @@
-"""Throughput of a step under the suite against the same step in a plain Horovod script."""
+"""Throughput of a step under the suite compared with the same step in a plain Horovod script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEPS = 20
 
 
 def compare(arm_launcher: ArmLauncher, mpirun: str, arm: Arm) -> list[list[float]]:
-    """ln(speed under the suite / speed of the bare loop), by launch and pair.
+    """Return ln(speed under the suite / speed of the bare loop), by launch and pair.
 
     Both groups live side by side, one stopped while the other runs, and take turns A B, B A.
     """

@@ -1,9 +1,9 @@
-"""`python -m bench.report_page`: what a report's page costs, usual or as large as they become.
+"""`python -m bench.report_page`: the cost of a report's page, of the usual and of the largest size.
 
-That is: seconds to write it, its size, and seconds until Chromium has read it and it answers. The
-browser starts once, and opens each page as often as said, from a file, as people do. With a session
-also that session's cases over and over, as if it had 500: from documents on disk to the page, by
-`hvdperf report`.
+The cost is the seconds to write the page, its size, and the seconds until Chromium has read the
+page and it answers. The browser starts once and opens each page the given number of times, from a
+file, as people do. With a SESSION, that session's cases are also copied until there are about 500,
+and the cost is measured from documents on disk to the page, by `hvdperf report`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.report.sample import a_report, large
 from tests.support.browser import DESKTOP, chromium
 
 REPORTS: Mapping[str, Callable[[], Report]] = {"24 cases": a_report, "500 cases": large}
-# Since the browser was asked for the page.
+# Seconds since the browser was asked for the page.
 _READY = "() => document.documentElement.dataset.ready === 'true' && performance.now() / 1000"
 _DRAWN = "() => !!document.querySelector('[data-drawn=true]') && performance.now() / 1000"
 
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...")
     parser.add_argument("--times", type=int, default=5, help="each page is opened (5)")
     options = parser.parse_args()
-    page(a_report())  # what is read once is read
+    page(a_report())  # reads beforehand what is read once
     with TemporaryDirectory() as scratch, chromium() as browser:
         path = Path(scratch) / "page.html"
         for name, make in REPORTS.items():
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def copies(session: Path, into: Path, cases: int) -> int:
-    """A session of about so many cases, of networks with other names; how many there are."""
+    """Write a session of about `cases` cases, of networks with other names. Return their number."""
     documents = [path for path in session.glob("*.json") if path.name != SESSION_FILE]
     if not documents:
         sys.exit(f"bench.report_page: {session}: there is no case in it")
@@ -68,7 +68,7 @@ def copies(session: Path, into: Path, cases: int) -> int:
 
 
 def line_from_disk(directory: Path, cases: int, path: Path, browser: Browser, times: int) -> str:
-    """Medians of what it costs from the documents on."""
+    """Return a line with the median costs from the documents on disk on."""
     command = [sys.executable, "-m", "hvdperf", "report", str(directory), "--out", str(path)]
     written = []
     for _ in range(times):
@@ -83,7 +83,7 @@ def line_from_disk(directory: Path, cases: int, path: Path, browser: Browser, ti
 
 
 def line(name: str, report: Report, path: Path, browser: Browser, times: int) -> str:
-    """Medians of what a page costs."""
+    """Return a line with the median costs of a page."""
     written = []
     for _ in range(times):
         start = time.perf_counter()
@@ -106,7 +106,7 @@ def _size_and_speed(path: Path, browser: Browser, times: int) -> str:
 
 
 def _opened(browser: Browser, path: Path) -> tuple[float, float]:
-    """Seconds until the page answers, and until its first plot is there."""
+    """Return the seconds until the page answers, and until its first plot is there."""
     opened = browser.new_page(viewport=DESKTOP)
     try:
         opened.goto(path.as_uri(), wait_until="commit")

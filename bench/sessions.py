@@ -1,9 +1,9 @@
-"""Whole sessions with made-up noise, arm by arm, judged by the real rule.
+"""Whole sessions with made-up noise, drawn arm by arm, judged by the real rule.
 
-Arms of a workload are launched once a round and take turns, and comparisons share them, as in the
-default profile on two cores. A comparison is judged by hvdperf.interim after the rounds at which a
-session looks, on the correlation of turns pooled over the session and on what earlier sessions of
-the same machine have left in its record.
+Arms of a workload are launched once a round and take turns, and comparisons share arms, as in the
+default profile on two cores. hvdperf.interim judges a comparison after the rounds at which a
+session looks, by the correlation of turns pooled over the session and by the record that earlier
+sessions of the same machine have left.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from hvdperf.verdict import Band, Floor, Judgement, Rule, Verdict
 SEED = 20281
 # Turns of a launch, as in the profiles.
 FEWEST_TURNS, MOST_TURNS = 4, 8
-# Of the default profile's workloads on two cores, with cheap starts: seconds of a round apart from
-# its turns, and of a turn.
+# By network of the default profile, on two cores and with cheap starts: seconds of a round apart
+# from its turns, and seconds of a turn.
 SECONDS = {"vgg_16_s": (16.0, 2.65), "resnet_50_s": (16.5, 2.45), "googlenet_s": (12.2, 2.0)}
-# Sessions of a machine whose record is drawn from.
+# The number of sessions from whose variances a machine's record is drawn.
 RECORDED = 60
 
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """How much ratios of two arms vary, by the number of replicas: the standard deviation of ln
-    ratio from turn to turn, and from launch to launch beyond it."""
+    """The scatter of ratios of two arms on a machine. turns, launches: by number of replicas, the
+    standard deviation of ln ratio from turn to turn, and from launch to launch beyond it."""
 
     name: str
     turns: Mapping[int, float]
@@ -65,8 +65,8 @@ class Machine:
         return tuple(self.turns)
 
 
-# Thirteen quiet sessions; one beside other programs, and one of four slots beside others on two
-# cores.
+# Measured in thirteen quiet sessions; in one session beside other programs; and in one session of
+# four slots on two cores beside other programs.
 QUIET = Machine("quiet", {1: 0.038, 2: 0.038}, {1: 0.015, 2: 0.015})
 BUSY = Machine("A", {1: 0.087, 2: 0.179}, {1: 0.0, 2: 0.0})
 CONTENDED = Machine("B", {1: 0.059, 2: 0.182, 4: 0.218}, {1: 0.019, 2: 0.108, 4: 0.077})
@@ -75,7 +75,7 @@ MACHINES = (QUIET, BUSY, CONTENDED)
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A comparison, what it is held against, and its true figure."""
+    """A comparison, its rule, and its true figure."""
 
     comparison: Comparison
     rule: Rule
@@ -83,7 +83,7 @@ class Case:
 
     @cached_property
     def load(self) -> Load:
-        """On two cores."""
+        """Return the load of this comparison on two cores."""
         loads = {1: Load.ONE_REPLICA, 2: Load.SEVERAL}
         return loads.get(self.comparison.world_size, Load.OVERSUBSCRIBED)
 
@@ -93,12 +93,12 @@ class Case:
 
     @cached_property
     def processes(self) -> Mapping[str, int]:
-        """By arm of its workload."""
+        """Return the number of processes of each arm, by the arm's label."""
         return {arm.label: arm.processes for arm in self.comparison.arms}
 
 
 def asked(sizes: Sequence[int], models: Sequence[str] = ("vgg_16_s",)) -> list[Comparison]:
-    """Returns the judged comparisons of the default profile."""
+    """Return the judged comparisons of the default profile."""
     found = []
     for model in models:
         workload = Workload(model, "cifar10", 32, batch=32)
@@ -111,7 +111,7 @@ def asked(sizes: Sequence[int], models: Sequence[str] = ("vgg_16_s",)) -> list[C
 
 
 def asked_against(sizes: Sequence[int]) -> list[Comparison]:
-    """Returns those of two stacks."""
+    """Return the judged comparisons of two stacks."""
     return [found for comparison in asked(sizes) if (found := against(comparison)) is not None]
 
 
@@ -124,11 +124,12 @@ def identical() -> Comparison:
 
 @dataclass
 class Session:
-    """Takes rounds until every case is decided, or until the last look.
+    """A made-up session, which takes rounds until every case is decided, or until the last look.
 
-    drawn: of every case all turns that there could be, [rounds, turns]. known: of the machine, by
-    load. ends: after how many rounds the clock ends it, if not before. parts: after how many rounds
-    the clock ends a part of it, and what is undecided is resumed.
+    drawn: by case, the ln ratios of all possible turns, [rounds, turns]. looks: the full ones.
+    known: the known noise of the machine, by load. ends: after how many rounds the clock ends the
+    session; 0 for the last look. parts: after how many rounds the clock ends a part of the session,
+    whose undecided cases are resumed.
     """
 
     drawn: Mapping[Case, Array]
@@ -160,7 +161,7 @@ class Session:
         self.seconds += (apart + turns * turn_seconds) * _starts(left) / _starts(workload)
 
     def _turns(self, left: Sequence[Case], number: int) -> int:
-        """As hvdperf.session.workload_run has it."""
+        """Return the number of turns of a round, as hvdperf.session.workload_run chooses it."""
         if number <= EARLY_LOOKS[0]:
             return FEWEST_TURNS
         open_ = [
@@ -186,7 +187,8 @@ class Session:
 
     @property
     def variances(self) -> Variances:
-        """What it leaves in the machine's record, as hvdperf.session.scheduler has it."""
+        """Return the variances that the session leaves in the machine's record, computed as in
+        hvdperf.session.scheduler."""
         found: dict[Load, list[float]] = {}
         for case, rows in self.rows.items():
             if len(rows) >= EARLY_LOOKS[0]:
@@ -206,9 +208,9 @@ def _starts(cases: Sequence[Case]) -> int:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where sessions are simulated. known: what launches are taken to differ by, whatever the
-    machine; None for what earlier sessions have left in its record. by_clock: whether every session
-    is ended by the clock, after a number of rounds that is drawn. parts: as a session has them."""
+    """The conditions of simulated sessions. known: the assumed standard deviation between launches,
+    whatever the machine; None for the record that earlier sessions have left. by_clock: whether the
+    clock ends every session, after a number of rounds that is drawn. parts: as in Session."""
 
     machine: Machine
     noise: Noise = NOISES["normal"]
@@ -225,8 +227,8 @@ def simulated(
     seed: int = SEED,
     left: Sequence[Variances] = (),
 ) -> Iterator[Session]:
-    """Yields the sessions, run. left: by earlier sessions, of which each one knows some; by default
-    what the setting says."""
+    """Yield sessions that have run. left: the variances that earlier sessions left, of which each
+    session knows some; by default those that the setting asks for."""
     generator = np.random.default_rng(seed)
     left = left or _left_by_earlier(setting)
     drawn = _draw(setting, cases, sessions, generator)
@@ -245,7 +247,7 @@ def simulated(
 def _draw(
     setting: Setting, cases: Sequence[Case], sessions: int, generator: Generator
 ) -> dict[Comparison, Array]:
-    """Returns ln ratios of all turns, [sessions, rounds, turns], around 0."""
+    """Return ln ratios of all turns, [sessions, rounds, turns], around 0."""
     shape = sessions, setting.looks[-1]
     sides = dict.fromkeys(side for case in cases for side in case.comparison.sides)
     launches = {
@@ -259,7 +261,7 @@ def _draw(
         ratios = (launches[ours.arm] - launches[theirs.arm])[:, :, None]
         ratios = ratios + blocks[ours] - blocks[theirs]
         if setting.noise.bursts:
-            # The true figure of a skewed noise is the median of rounds.
+            # With skewed noise, the median of rounds is the true figure, so it is moved to 0.
             ratios -= np.median(np.median(ratios[:, :, :FEWEST_TURNS], axis=2))
         drawn[case.comparison] = ratios
     return drawn
@@ -274,14 +276,14 @@ def _blocks(setting: Setting, side: Side, shape: tuple[int, int], generator: Gen
 
 
 def _launch_sd(setting: Setting, replicas: int) -> float:
-    """Of one arm, of which a ratio has two."""
+    """Return the standard deviation between launches of one arm, of which a ratio has two."""
     of_ratio = setting.machine.launches[replicas]
     if setting.noise.launches is not None:
         of_ratio = setting.noise.launches * (setting.known or UNKNOWN_LAUNCH_SD)
     return of_ratio / math.sqrt(2)
 
 
-# What is known of the machine ------------------------------------------------------------------
+# The machine's record --------------------------------------------------------------------------
 
 
 def _left_by_earlier(setting: Setting) -> tuple[Variances, ...]:
@@ -292,8 +294,9 @@ def _left_by_earlier(setting: Setting) -> tuple[Variances, ...]:
 
 @cache
 def _recorded(machine: Machine, noise: Noise, looks: tuple[int, ...]) -> tuple[Variances, ...]:
-    """Returns what ordinary sessions leave in the record: of those that know nothing, and then of
-    those that know such ones."""
+    """Return the variances that ordinary sessions leave in the record. A first generation of
+    sessions knows nothing of the machine; the second, whose variances are returned, knows it from
+    the first."""
     setting = Setting(machine, noise, looks)
     cases = [ordinary(comparison) for comparison in asked(machine.sizes, tuple(SECONDS))]
     left = _left_by_earlier(setting)
@@ -304,8 +307,8 @@ def _recorded(machine: Machine, noise: Noise, looks: tuple[int, ...]) -> tuple[V
 
 
 def ordinary(comparison: Comparison) -> Case:
-    """What the default profile asks on a CPU machine that nobody has measured, and what vgg_16_s
-    reads on two quiet cores."""
+    """Return the case of the default profile on a CPU machine without thresholds of its own, with
+    the figure of vgg_16_s on two quiet cores."""
     if comparison.question is Question.PARITY:
         figure = 1.026 if comparison.world_size == 1 else 1.067
         return Case(comparison, Band(0.75, 1.3333), figure)

@@ -1,5 +1,4 @@
-"""How often verdicts err, and how long they take: whole sessions with made-up noise and the real
-rule.
+"""Error rates and durations of verdicts: whole sessions with made-up noise and the real rule.
 
 `python -m bench.simulation [SESSIONS]` prints the tables of docs/measurement.md. A session has the
 judged cases of one network of the default profile (bench.sessions). Nothing is measured, so the
@@ -43,8 +42,8 @@ FLOOR, ON_CPUS, ON_GPUS, IDENTICAL = (
     Band(0.9, 1 / 0.9),
 )
 SLOWER = (0.05, 0.10, 0.15)
-# Of sessions that are resumed: after how many rounds their parts end. The last look of `default` is
-# at 12, so the next one is at 24.
+# For sessions that are resumed: their looks, and after how many rounds their parts end. The last
+# look of `default` is at 12, so the next one is at 24.
 RESUMED_LOOKS = (8, 12, 24)
 PARTS: Mapping[str, tuple[int, ...]] = {
     "not resumed": (),
@@ -55,8 +54,8 @@ PARTS: Mapping[str, tuple[int, ...]] = {
 }
 NEVER = 0
 ENDS = ((3,), (4,), (5, 6), (8,), (12,), (NEVER,))
-# What launches are taken to differ by, in words: in a fresh clone; as earlier sessions of this
-# noise tell; and as quiet ones tell, of a machine that no longer is.
+# The assumed standard deviation between launches, by what is known: nothing, in a fresh clone;
+# earlier sessions with this noise; and earlier quiet sessions of a machine that is no longer quiet.
 KNOWN: Mapping[str, float | None] = {
     "nothing: 5 %": UNKNOWN_LAUNCH_SD,
     "20 such sessions": None,
@@ -66,7 +65,7 @@ KNOWN: Mapping[str, float | None] = {
 
 @dataclass(frozen=True)
 class Rates:
-    """How many of so many comparisons ended with each verdict."""
+    """Numbers of comparisons by their verdict at the end."""
 
     counts: Mapping[Verdict, int]
 
@@ -84,7 +83,7 @@ class Rates:
 def rates(
     setting: Setting, comparisons: Iterable[Comparison], rule: Rule, figure: float, sessions: int
 ) -> Rates:
-    """Of comparisons that all have this rule and this true figure."""
+    """Return the rates of comparisons that all have this rule and this true figure."""
     cases = [Case(comparison, rule, figure) for comparison in comparisons]
     return Rates(
         Counter(
@@ -96,12 +95,12 @@ def rates(
 
 
 def at_floor(setting: Setting, sessions: int, figure: float = 1.0) -> Rates:
-    """Of comparisons whose true figure is so much of their floor."""
+    """Return the rates of comparisons with a floor of 1. figure: the true one, a share of it."""
     return rates(setting, asked(setting.machine.sizes), FLOOR, figure, sessions)
 
 
 def of_two_stacks(setting: Setting, sessions: int, figure: float = 1.0) -> Rates:
-    """Of a stack that is so much as fast as the other."""
+    """Return the rates of comparisons of two stacks. figure: the speed of one over the other's."""
     return rates(setting, asked_against(setting.machine.sizes), REGRESSION, figure, sessions)
 
 
@@ -109,7 +108,7 @@ def of_two_stacks(setting: Setting, sessions: int, figure: float = 1.0) -> Rates
 
 
 def floor_table(sessions: int) -> list[str]:
-    """Of a figure exactly at its floor, and 10 % below it, by what is known."""
+    """Return the table of a figure exactly at its floor, and 10 % below it, by what is known."""
     rows = heading("noise", "PASS", "FAIL", "10 % below: PASS")
     for machine in MACHINES:
         told = []
@@ -123,7 +122,8 @@ def floor_table(sessions: int) -> list[str]:
 
 
 def looks_table(sessions: int) -> list[str]:
-    """Of a figure at its floor, and of another stack that is as fast, or slower."""
+    """Return the table of a figure at its floor, and of another stack as fast or slower, by
+    looks."""
     slower = (f"{100 * loss:.0f} % slower: FAIL" for loss in SLOWER)
     rows = heading("noise", "looks", "at the floor: PASS", "FAIL", "as fast: PASS", "FAIL", *slower)
     for machine in MACHINES:
@@ -139,7 +139,7 @@ def looks_table(sessions: int) -> list[str]:
 
 
 def noise_table(sessions: int) -> list[str]:
-    """Of every kind of noise, where launches are taken to differ by the least."""
+    """Return the table of every kind of noise, with the least assumed difference of launches."""
     told = ("at the floor: PASS", "FAIL", "as fast: FAIL")
     names = (f"{machine.name}, {each}" for machine in MACHINES for each in told)
     rows = heading("noise", *names)
@@ -155,7 +155,8 @@ def noise_table(sessions: int) -> list[str]:
 
 
 def parts_table(sessions: int) -> list[str]:
-    """Of sessions with looks at 8, 12 and 24 that the clock ended on the way, and were resumed."""
+    """Return the table of sessions with looks at 8, 12 and 24 that the clock ended on the way, and
+    that were resumed."""
     names = [f"{m.name}, {told}" for m in MACHINES for told in ("PASS", "FAIL", "as fast: FAIL")]
     rows = heading("resumed", *names)
     for name, parts in PARTS.items():
@@ -170,7 +171,7 @@ def parts_table(sessions: int) -> list[str]:
 
 
 def kinds() -> dict[str, Callable[[Setting], Setting]]:
-    """Returns every kind of noise, and the clock, as changes of a setting."""
+    """Return every kind of noise, and the clock, by name as changes of a setting."""
     found: dict[str, Callable[[Setting], Setting]] = {
         name: lambda setting, noise=noise: replace(setting, noise=noise)  # type: ignore[misc]
         for name, noise in NOISES.items()
@@ -179,7 +180,7 @@ def kinds() -> dict[str, Callable[[Setting], Setting]]:
 
 
 def band_table(sessions: int) -> list[str]:
-    """Of arms that are alike, and that are exactly at the edge of their band."""
+    """Return the table of arms that are alike, and of arms exactly at the edge of their band."""
     bands = (
         "alike, in 0.75: PASS",
         "FAIL",
@@ -200,7 +201,8 @@ def band_table(sessions: int) -> list[str]:
 
 
 def minutes_table(sessions: int) -> list[str]:
-    """Of sessions of the default profile that end when all is decided, by what is known."""
+    """Return the table of sessions of the default profile that end when all is decided, by what is
+    known."""
     after = ["cases decided after 3", *(f"{' or '.join(map(str, n))}" for n in ENDS[1:-1]), "never"]
     rows = heading("noise", "minutes: median", "90 %", *after)
     for machine in MACHINES:
@@ -216,14 +218,15 @@ def minutes_table(sessions: int) -> list[str]:
 
 
 def ordinary_sessions(machine: Machine, known: float | None, sessions: int) -> list[Session]:
-    """Of two slots: of more, the default profile judges communication only, and of one network."""
+    """Return sessions of at most two slots: of more, the default profile judges only communication,
+    and only of one network."""
     sizes = [size for size in machine.sizes if size <= 2]
     cases = [ordinary(comparison) for comparison in asked(sizes, tuple(SECONDS))]
     return list(simulated(Setting(machine, known=known), cases, sessions))
 
 
 def decided_after(sessions: Sequence[Session]) -> list[float]:
-    """Returns the shares of cases that were decided after so many rounds, as ENDS has them."""
+    """Return the shares of cases that were decided after the numbers of rounds in ENDS."""
     judged = [found for session in sessions for found in session.judged.values()]
     ended = Counter(
         found.rounds if found.verdict is not Verdict.INCONCLUSIVE else NEVER for found in judged
@@ -232,7 +235,7 @@ def decided_after(sessions: Sequence[Session]) -> list[float]:
 
 
 def heading(*names: str) -> list[str]:
-    """Of a table in Markdown."""
+    """Return the heading of a table in Markdown."""
     return [row(*names), "|---" * len(names) + "|"]
 
 

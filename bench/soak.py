@@ -38,7 +38,7 @@ from hvdperf.worker.protocol import Phase
 LAUNCHES = 200
 RANKS = 2
 DEADLINE_S = 60.0
-# How long the kernel may take over what was killed last, in seconds.
+# Seconds that the kernel may take over what was killed last.
 SETTLE_S = 10.0
 BARE, HOROVOD = (Arm(SWEEP, strategy, RANKS) for strategy in (Strategy.BARE, Strategy.HOROVOD))
 
@@ -50,7 +50,7 @@ def close(group: Group) -> None:
 
 
 def leave(group: Group) -> None:
-    """As a user's script ends."""
+    """End the group as a user's script ends."""
     group.close(leave_group=True)
 
 
@@ -69,15 +69,16 @@ def server_killed(group: Group) -> None:
 
 
 def dropped(group: Group) -> None:
-    """Without a word, as after Ctrl-C."""
+    """Kill and end the group without an order to close, as after Ctrl-C."""
     group.kill()
     group.end()
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A launch: of what, how it ends, and the ranks of which one is to fail: none where all goes
-    well. forked: by a server of its own."""
+    """A kind of launch. launcher: by name. end: how the launch ends. fault: the injected one, if
+    any. fails: the ranks of which one has to fail; empty if none may. forked: whether a server of
+    its own forks the ranks."""
 
     launcher: str
     arm: Arm
@@ -95,7 +96,7 @@ class Kind:
         return f"{self.launcher} {what}: {how.replace('_', ' ')}"
 
 
-# In turns. The cheap one more often: it needs no TensorFlow.
+# Taken in turns. BARE comes more often because it is cheap: it needs no TensorFlow.
 KINDS = (
     Kind("mpirun", BARE),
     Kind("mpirun", HOROVOD, forked=True),
@@ -114,13 +115,13 @@ KINDS = (
 
 @contextmanager
 def starters(scratch: Path) -> Iterator[Mapping[str, ArmLauncher]]:
-    """One a launcher, by its name, with all their files below scratch."""
+    """Yield an ArmLauncher for each launcher, by its name, with all files below scratch."""
     slots = place(local_offers(local_machine(), RANKS, oversubscribe=True))
     launchers: dict[str, Launcher] = {
         "mpirun": MpirunLauncher(str(find_mpirun(Path(sys.executable)))),
         "agents": AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(RANKS)]),
     }
-    # What is made once is there before the first launch.
+    # Directories that are made once exist before the first launch.
     for name in ("agent-0", "agent-1", *launchers):
         (scratch / name).mkdir()
     made = {
@@ -143,7 +144,7 @@ def starters(scratch: Path) -> Iterator[Mapping[str, ArmLauncher]]:
 
 
 def launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
-    """Start and end one. In words, that it went otherwise than it should; else empty."""
+    """Start and end a launch. Return what went wrong in words; return "" if nothing did."""
     arm_launcher.fault = kind.fault
     with arm_launcher.forking(print) if kind.forked else nullcontext():
         return _launch(arm_launcher, kind)
@@ -167,7 +168,7 @@ def _launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
 
 
 def soak(launches: int, scratch: Path) -> list[str]:
-    """Report what happened as it does; the problems that were found."""
+    """Run the launches and print a summary. Return the problems that were found."""
     with starters(scratch) as by_launcher:
         ports = [arm_launcher.hub.port for arm_launcher in by_launcher.values()]
         before = take_census(scratch, ports)
@@ -188,7 +189,7 @@ def soak(launches: int, scratch: Path) -> list[str]:
 
 
 def settled(before: Census, look: Callable[[], Census]) -> Census:
-    """What there is once nothing is left behind, or at the end of the patience."""
+    """Return the first census with nothing left behind, or the last one after SETTLE_S seconds."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         after = look()
@@ -198,7 +199,7 @@ def settled(before: Census, look: Callable[[], Census]) -> Census:
 
 
 def compared(before: Census, after: Census) -> tuple[list[str], list[str]]:
-    """A table of counts, and a line for everything that is there only now."""
+    """Return a table of counts, and a line for everything that only the census `after` has."""
     table = [f"{'':<20} {'before':>6} {'after':>6} {'left':>6}"]
     left = []
     for what in COUNTED:

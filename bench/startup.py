@@ -1,4 +1,4 @@
-"""What a launch costs before its first block."""
+"""The cost of a launch before its first block."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.worker.protocol import STARTUP, Phase
 
 LAUNCHES = 5
-# What the suite answers for; the rest is TensorFlow, Keras and Horovod at work.
+# The phases of the suite's own work; in the others, TensorFlow, Keras and Horovod work.
 OWN = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
 
 
 def measure(arm_launcher: ArmLauncher, arm: Arm) -> list[dict[str, float]]:
-    """Seconds a phase of the slowest rank, one entry a launch, each alone on the machine."""
+    """Return the seconds of the slowest rank by phase, one entry per launch, each alone on the
+    machine."""
     result = []
     for _ in range(LAUNCHES):
         group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)

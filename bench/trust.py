@@ -1,7 +1,8 @@
-"""`python -m bench.trust`: how often what is planted is noticed, and how often nothing is.
+"""`python -m bench.trust`: how often an injected fault is noticed, and how often a false alarm is
+raised.
 
-Repeats whole sessions of perf/test_trust.py, as a user starts them, and counts what they and all
-earlier ones of this machine, stack, suite and profile said (results/trust/sessions.jsonl), in
+Repeats whole sessions of perf/test_trust.py, as a user starts them. Counts the results of these and
+of all earlier sessions of this machine, stack, suite and profile (results/trust/sessions.jsonl) in
 docs/trust.md and README.md. It can be ended and begun again at any time: sessions add up.
 """
 
@@ -25,7 +26,7 @@ from hvdperf.toml_file import shown
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 RUNS = LOG.parent / "runs"
-# Of pytest: interrupted, broken, bad input. What is planted and not noticed is no error here.
+# pytest's statuses: interrupted, broken, bad input. A fault that goes unnoticed is no error here.
 NO_SESSION = (2, 3, 4)
 
 
@@ -37,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     began = time.monotonic()
     try:
-        # At first, too: what cannot be written is known before anything is measured.
+        # Write the pages before measuring, too, so that files which cannot be written fail first.
         check_log()
         others = write_pages()
         for number in range(options.sessions):
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def check_log() -> None:
-    """Raises UserError if no session could be noted."""
+    """Raise UserError if no session could be noted in the log."""
     try:
         LOG.parent.mkdir(parents=True, exist_ok=True)
         LOG.open("a").close()
@@ -63,7 +64,8 @@ def check_log() -> None:
 
 
 def write_pages() -> int:
-    """As the log has it; the number of sessions in it that are not counted. Raises UserError."""
+    """Write the pages from the log. Return the number of its sessions that are not counted. Raises
+    UserError if the log cannot be read or a page cannot be written."""
     newest, *before = series(read_log(LOG)) or [[]]
     introduction = readme(README.read_text(), newest, before)
     for path, text in ((PAGE, "\n".join(page(newest, before)) + "\n"), (README, introduction)):
@@ -75,7 +77,8 @@ def write_pages() -> int:
 
 
 def add_session(selected: str) -> None:
-    """Run one, as a user starts it, and note what it said. Raises UserError if it was none."""
+    """Run a session as a user starts it, and note its results. Raises UserError if the session did
+    not come to its end or injected no fault."""
     before = set(RUNS.glob("*"))
     command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "--profile=trust", "-q"]
     command += ["-k", selected, f"--results={RUNS.parent}"]
@@ -96,8 +99,11 @@ def add_session(selected: str) -> None:
 
 
 def ended(command: Sequence[str]) -> int:
-    """Run it to its end; its exit status. Ctrl-C reaches it without us, SIGTERM through us, and
-    then it is given the time that it needs to end its ranks and to clean up."""
+    """Run a command to its end and return its exit status.
+
+    Ctrl-C reaches the command by itself, and SIGTERM is passed on to it. The command then gets the
+    time that it needs to end its ranks and to clean up.
+    """
     process = subprocess.Popen(command, cwd=ROOT)
     before = signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
     try:

@@ -18,7 +18,7 @@ from hvdperf.verdict import as_ratio
 
 PAGE = ROOT / "docs" / "trust.md"
 README = ROOT / "README.md"
-# What README.md says between these two lines is of the log.
+# The text of README.md between these two lines is written from the log.
 BEGINS, ENDS = "<!-- written by make trust -->", "<!-- end -->"
 HEAD = """\
 # What the suite notices, measured
@@ -44,7 +44,7 @@ _SHORT = """\
 
 
 def share(times: int, of: int) -> str:
-    """With the 95 % interval of Clopper and Pearson (1934)."""
+    """Return a share with the 95 % interval of Clopper and Pearson (1934), as text."""
     if not of:
         return "-"
     low, high = share_interval(times, of)
@@ -52,7 +52,8 @@ def share(times: int, of: int) -> str:
 
 
 def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> list[str]:
-    """docs/trust.md, whole. before: older series, the newest first; they are not counted along."""
+    """Return the lines of docs/trust.md. entries: the newest series. before: older series, the
+    newest first, which are not counted with it."""
     lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
     for older in before:
         lines += ["", "## Measured otherwise, and not counted above", "", *_where(older), ""]
@@ -75,8 +76,8 @@ def _table(entries: Sequence[Entry]) -> list[str]:
 
 
 def readme(text: str, entries: Sequence[Entry], older: Sequence[Sequence[Entry]] = ()) -> str:
-    """README.md, its table as these sessions have it. text: README.md. older: series before these.
-    Raises UserError where there is no place for the table in it."""
+    """Return README.md with the table of these sessions. text: README.md. older: series before
+    these. Raises UserError if README.md has no place for the table."""
     before, begins, rest = text.partition(BEGINS)
     _, ends, after = rest.partition(ENDS)
     if not ends:
@@ -101,14 +102,14 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
 
 
 def _mention(before: Sequence[Sequence[Entry]]) -> list[str]:
-    """Of older series, where they stand."""
+    """Return lines that say where the older series are."""
     sessions = sum(map(len, before))
     told = f"Sessions that were measured otherwise, before that: {sessions}, in docs/trust.md."
     return ["", told] if sessions else []
 
 
 def _where(entries: Sequence[Entry]) -> list[str]:
-    """Of which machine and stack that is."""
+    """Return lines on the machine and the stack of the sessions."""
     if not entries:
         return ["No session has been measured yet."]
     facts = entries[-1].fingerprint
@@ -122,7 +123,7 @@ def _where(entries: Sequence[Entry]) -> list[str]:
 
 
 def _estimate(figures: Sequence[float]) -> str:
-    """Over sessions; without an interval where they are too few for one."""
+    """Return the estimate over sessions, without an interval if they are too few for one."""
     if not figures:
         return "-"
     whole = as_ratio(hodges_lehmann([math.log(figure) for figure in figures], 0.025))

@@ -1,4 +1,4 @@
-"""How properties are tested, and the made-up machine."""
+"""Settings of property tests, the grouping of tests run side by side, and the made-up machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 if TYPE_CHECKING:
     from tests.support.sessions import Stage
 
-# Under mpirun there are none, and importing this takes a second of each rank's start.
+# There are no property tests under mpirun, and this import takes a second of each rank's start.
 if "OMPI_COMM_WORLD_SIZE" not in os.environ:
     from hypothesis import HealthCheck, settings
 
-    # How long an example takes says nothing where others use the machine, too.
+    # The time of an example says nothing on a machine that others use, too.
     settings.register_profile(
         "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
@@ -23,8 +23,11 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side (`-n 2 --dist loadgroup`), what starts ranks runs one after the other, and so
-    do the tests of a file, which share what it takes time to make."""
+    """Group the tests for runs side by side (`-n 2 --dist loadgroup`).
+
+    Tests that start ranks run one after the other, and so do the tests of a file, which share
+    whatever takes time to make.
+    """
     for item in items:
         group = "ranks" if item.get_closest_marker("mpirun") else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
@@ -32,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """Sessions on a made-up machine."""
+    """Return a stage for sessions on a made-up machine."""
     from tests.support.sessions import MadeUpRunner, Script, Stage
 
     script = Script(tmp_path)

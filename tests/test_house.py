@@ -1,4 +1,4 @@
-"""The rules of the house, read off the imports."""
+"""Rules of the code base, checked on its text and imports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def sources(*rooms: str) -> list[Path]:
-    """The Python files of these rooms, relative to the checkout."""
+    """Return the Python files of these rooms, relative to the checkout."""
     found = []
     for room in rooms:
         path = ROOT / room
@@ -43,7 +43,8 @@ MODULES = {module_of(path): path for path in sources(*ROOMS)}
 
 
 def imports(path: Path, lazy: bool = True) -> set[str]:
-    """The modules that a file imports, full names; lazy: those inside functions, too."""
+    """Return the full names of the modules that a file imports. lazy: whether those inside
+    functions count, too."""
     nodes = ast.walk(tree(ROOT / path)) if lazy else tree(ROOT / path).body
     found: set[str] = set()
     for node in nodes:
@@ -66,7 +67,7 @@ def inside(path: Path, *rooms: str) -> bool:
     return any(path == Path(room) or path.is_relative_to(room) for room in rooms)
 
 
-# Who may import what ---------------------------------------------------------------------------
+# Imports ---------------------------------------------------------------------------------------
 
 # The rooms of hvdperf: each imports those before it and no later one. The leaves, modules that are
 # in no room, come first; models is what ranks train.
@@ -84,19 +85,19 @@ ORDER = (
     "history",
     "report",
 )
-# Where a person still sees all that lies side by side.
+# The most modules side by side that a person can still survey.
 MODULES_OF_A_ROOM = 20
-# What starts the program.
+# The module that starts the program.
 MAIN = "hvdperf.__main__"
 WORKERS_OWN = ("hvdperf/worker", "models")
-# What a transport does without a framework.
+# The bare transport, which needs no framework.
 BARE = Path("hvdperf/worker/strategies/bare_mpi.py")
-# A training script as a user writes it, to be compared with.
+# A training script as a user writes it, with which the suite is compared.
 A_USERS_SCRIPT = Path("bench/bare_loop.py")
 
 
 def room_of(module: str) -> str:
-    """Returns its room; "" for whatever is built on hvdperf."""
+    """Return a module's room; return "" for code that is built on hvdperf."""
     top, _, inside_ = module.partition(".")
     if top == "models":
         return top
@@ -173,7 +174,7 @@ def test_only_launchers_the_plugin_and_the_bare_transport_import_mpi():
     assert offenders == []
 
 
-# What judges, and what it judges by, reads no file and asks no clock.
+# The code that judges, and the code that it uses, reads no file and asks no clock.
 PURE = ("hvdperf/judge", "hvdperf/stats.py", "hvdperf/verdict.py", "hvdperf/interim.py")
 NOT_PURE = {"os", "pathlib", "random", "shutil", "socket", "subprocess", "time"}
 
@@ -219,11 +220,11 @@ def test_workers_are_written_for_python_3_9(path):
     assert not any(isinstance(node, ast.Match) for node in ast.walk(module))
 
 
-# What is tracked -------------------------------------------------------------------------------
+# Tracked files ---------------------------------------------------------------------------------
 
 
 def tracked() -> list[Path]:
-    """The text files that git tracks, relative to the checkout."""
+    """Return the text files that git tracks, relative to the checkout."""
     result = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if result.returncode != 0:
         pytest.skip("not a git checkout: nothing tells which files are tracked")
@@ -232,7 +233,8 @@ def tracked() -> list[Path]:
 
 
 def forbidden() -> Iterator[str]:
-    """Hosts of package registries, and this project's place on the machine it was made on."""
+    """Yield hosts of package registries, and the place of this project on the machine it was made
+    on."""
     yield "/" + "work" + "/"
     yield from (name + ".org" for name in ("pypi", "pythonhosted", "npmjs"))
     for variable in ("PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "NPM_CONFIG_REGISTRY"):
@@ -257,7 +259,8 @@ def test_no_tracked_file_names_a_registry_or_a_private_place():
 
 
 def skips(module: ast.Module) -> Iterator[tuple[int, bool]]:
-    """Where tests are skipped or expected to fail: the line, and whether it says why."""
+    """Yield the places where tests are skipped or expected to fail: the line, and whether it gives
+    a reason."""
     for node in ast.walk(module):
         bare = node.func if isinstance(node, ast.Call) else node
         if not isinstance(bare, ast.Attribute) or not isinstance(node, ast.expr):

@@ -1,2 +1,5 @@
-"""Results, for people: what sessions have written, as one page with plots, and as tables.
-Reads documents of sessions and of the history. Never measures and never changes a verdict."""
+"""Reports of results for people: one page with plots, or tables.
+
+This package reads the documents of sessions and of the history. It never measures anything and
+never changes a verdict.
+"""

@@ -1,4 +1,4 @@
-"""The commands that show what sessions have measured."""
+"""The commands that show results: report, compare, predict and explain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hvdperf.results.archive import read_session
 
 
 def add_to(commands: Commands) -> None:
-    """Add report, compare, predict and explain."""
+    """Add the commands report, compare, predict and explain."""
     add = commands.add_parser("report", help="a session as one page, or as tables")
     add.add_argument(
         "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"

@@ -1,8 +1,9 @@
-"""Two sessions side by side, as a report: A is the one that is named first, B is held against it.
+"""A report that compares two sessions: A is named first, and B is compared with A.
 
-Nothing is judged, so the report has no verdict; its counts, and the board's column "verdict", are
-B's (A's is "verdict_a"), and None where a case is only in A. Figures of different fingerprints are
-different series: they are shown, below the list of what differs.
+Nothing is judged, so the report has no verdict. Its counts are B's. In the board, column "verdict"
+is B's, and None for a case that only A has; column "verdict_a" is A's. Figures of different
+fingerprints belong to different series: the report still shows them, and lists the differences as
+warnings.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _CHANCE = (
 
 
 def comparison(a: Archive, b: Archive) -> Report:
-    """a: the session that is named first. Raises UserError if one of them has no case."""
+    """Return the report. a: the session named first. Raises UserError if a session has no case."""
     for archive in (a, b):
         baseline_session(archive, asked_by="")
     found = pairs(a, b)
@@ -78,7 +79,8 @@ def _facts(a: Archive, b: Archive, found: Sequence[Pair], changed: Sequence[str]
 
 
 def _session(archive: Archive) -> str:
-    """Such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3 PASS`."""
+    """Return a line such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3
+    PASS`."""
     known, profile = _fingerprint(archive), ""
     if archive.session is not None:
         profile = f"profile {archive.session['profile']}, "
@@ -113,7 +115,7 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
 
 
 def _against(archive: Archive) -> str:
-    """The stack of --against, with what differs there from the session's own."""
+    """Return the stack of --against and its differences from the session's own stack."""
     session = archive.session
     if session is None or session["against"] is None:
         return "no other stack"
@@ -172,7 +174,8 @@ def _says_cases(found: Sequence[Pair]) -> str:
 
 
 def _says(what: str, changes: Mapping[str, Changed]) -> str:
-    """How many of each kind there are, and which is farthest from 1. changes: by name."""
+    """Return how many changes there are of each kind, and the largest change to a higher or lower
+    figure, as text. changes: by the name of a case or a training."""
     kinds = Counter(changed.kind for changed in changes.values())
     counted = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
     said = f"Of {plural(len(changes), what)}, B's figure is: {counted or 'none'}."
@@ -188,7 +191,8 @@ def _says(what: str, changes: Mapping[str, Changed]) -> str:
 
 
 def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
-    """Of the cases that B has, what their figures do not tell."""
+    """Yield notes on the cases of B: why a pair cannot be compared, the reasons for its verdicts,
+    and the output of B's failure."""
     for pair in found:
         if pair.b is None:
             continue
@@ -202,7 +206,7 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
 
 
 def _ratios(found: Sequence[Pair]) -> Section:
-    """Every case that both sessions have a figure of."""
+    """Return the section of all cases with a ratio of both sessions' figures."""
     compared = [pair for pair in found if pair.changed.ratio is not None]
     intro = (
         "B's figure over A's: above 1 it is higher, which is better of an efficiency and worse of "
@@ -239,7 +243,7 @@ def _ratios(found: Sequence[Pair]) -> Section:
 
 
 def _throughputs(a: Archive, b: Archive) -> Section:
-    """Of Horovod as it is, by workload and world size."""
+    """Return the section of Horovod's throughput at its defaults, by workload and world size."""
     intro = (
         "Samples per second of all replicas together, of Horovod with everything at its default: "
         "the median over rounds, of cases whose evidence is sound. The ratio is estimated over all "
@@ -304,7 +308,8 @@ def _changed_cells(changed: Changed) -> dict[str, Value]:
 
 
 def _forest(label: str, title: str, rows: int) -> Plot:
-    """A row a figure: the ratio, its interval, and where nothing changes, 1."""
+    """Return a plot with a row per figure: the ratio, its interval, and a line at 1, where nothing
+    changes."""
     y = plots.field(label, "nominal", sort=None, axis={"title": None, "labelLimit": 320})
     axis = {"type": "quantitative", "title": title, "scale": {"zero": False}}
     unchanged = {

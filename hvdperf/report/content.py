@@ -1,7 +1,7 @@
-"""What a report says, whatever it is written as: sections of figures, each a table and its plot.
+"""Content of a report, independent of its format: sections of figures, each a table and its plot.
 
-Made of results by report/sections/, written by report/formats/. A table is the only copy of its
-numbers: a plot names columns of it.
+report/sections/ makes the content from results, and report/formats/ writes it. A table holds the
+only copy of its numbers: a plot refers to the table's columns.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from hvdperf.verdict import Verdict
 
 Value = str | int | float | None
 Row = Mapping[str, Value]
-# Of Vega-Lite, without data: its fields are the keys of the table's columns.
+# A Vega-Lite specification without data: its fields are the keys of the table's columns.
 Plot = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Column:
-    """key: of the rows. title: for people. unit: such as "img/s"; empty for text and ratios.
-    digits: how many after the point people are shown; None for text and whole numbers. hidden: for
-    plots and programs; people are not shown it."""
+    """A column of a table.
+
+    key: its key in the rows. title: its heading for people. unit: such as "img/s"; "" for text and
+    ratios. digits: digits after the point that people see; None for text and whole numbers.
+    hidden: whether only plots and programs use the column, so that people do not see it.
+    """
 
     key: str
     title: str
@@ -33,8 +36,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Each row has all columns' keys; None where there is no figure. Numbers are finite, and not
-    rounded. A column "verdict" holds the words of hvdperf.verdict."""
+    """A table. Each row has the keys of all columns, with None where there is no figure. Numbers
+    are finite and not rounded. A column "verdict" holds the values of hvdperf.verdict.Verdict."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -42,10 +45,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """name: unique in a report, of a-z, 0-9, "_" and "-": the id in the page, and the file that it
-    is saved as. says: what there is to see, in words with numbers, for who cannot see it. plot:
-    None for a table alone. tags: what it is about, for filters: "model", "world_size", "question";
-    a figure about several of a kind has no such tag."""
+    """A table with its plot.
+
+    name: unique in a report, made of a-z, 0-9, "_" and "-"; the id in the page and the name of the
+    saved file. says: what the plot shows, in words with numbers, for readers who cannot see it.
+    plot: None for a table alone. tags: values for the page's filters, by "model", "world_size" and
+    "question"; a figure about several values of a key lacks that key.
+    """
 
     name: str
     title: str
@@ -57,8 +63,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """intro: how its figures are meant, a sentence or two. missing: where there is no figure, what
-    has not been measured, and the command that would; else empty."""
+    """A section of a report. intro: one or two sentences on how to read its figures. missing: if
+    there are no figures, the quantity that was not measured and the command that measures it;
+    otherwise ""."""
 
     name: str
     title: str
@@ -69,8 +76,8 @@ class Section:
 
 @dataclass(frozen=True)
 class CaseNote:
-    """What there is to know of a case that its row does not tell: paragraphs, and output as it was
-    printed."""
+    """Information about a case that its row in the board lacks. output: text as a process printed
+    it."""
 
     case: str
     verdict: Verdict
@@ -80,11 +87,14 @@ class CaseNote:
 
 @dataclass(frozen=True)
 class Report:
-    """counts: of the verdicts. verdict: the worst of those that were judged; None where nothing
-    was. facts: of the session in a few words each, by name, such as machine and duration. notes:
-    of the cases that need one. board: a figure whose table has a row a case, with the columns
-    "verdict", "question", "model", "world_size" and "case" among others. left_out: a line a file
-    that could not be read."""
+    """A report.
+
+    counts: number of cases by verdict. verdict: the worst verdict of the judged cases; None if no
+    case was judged. facts: short facts about the session by name, such as machine and duration.
+    board: a figure whose table has a row per case and the columns "verdict", "question", "model",
+    "world_size" and "case", among others. notes: for the cases that need one. left_out: a line per
+    file that could not be read.
+    """
 
     title: str
     verdict: Verdict | None
@@ -98,5 +108,5 @@ class Report:
 
     @property
     def figures(self) -> Sequence[Figure]:
-        """The board, and those of all sections."""
+        """Return the board and the figures of all sections."""
         return (self.board, *(each for section in self.sections for each in section.figures))

@@ -1,4 +1,4 @@
-"""The launches that cases rest on, each once: cases of one workload share them."""
+"""The launches behind cases, each once, because the cases of one workload share launches."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hvdperf.plan.arms import Schedule
 from hvdperf.results.archive import Case
 from hvdperf.verdict import Verdict
 
-# What tells the arms of a workload apart, as hvdperf.results.documents writes them.
-# What evidence is against, and what came to no end.
+# Verdicts of cases whose evidence is unsound, or that could not be run.
 _NOT_TO_BE_USED = (Verdict.INVALID, Verdict.NOT_RUN)
+# Fields that distinguish the arms of a workload, as hvdperf.results.documents writes them.
 _ARM = ("strategy", "world_size", "exchange", "passes", "batch", "precision", "learning_rate")
 
 
 @dataclass(frozen=True)
 class Started:
-    """A launch as its document tells it. case: the first that rests on it. round: its number.
-    alone: whether nothing else started beside it."""
+    """A launch as its document describes it. case: the first case that rests on the launch. round:
+    the number of its round. alone: whether no other launch started beside it."""
 
     case: Case
     round: int
@@ -36,7 +36,7 @@ class Started:
 
     @property
     def arm(self) -> str:
-        """Such as `horovod, np 2`, with what is not as the workload has it."""
+        """Return a name such as `horovod, np 2`, with settings that differ from the workload's."""
         plain = {
             "exchange": "",
             "batch": self.case.workload.batch,
@@ -55,7 +55,8 @@ class Started:
 
 
 def trusted(cases: Iterable[Case]) -> list[Case]:
-    """Without those whose evidence is against them."""
+    """Return the cases without those that are INVALID or NOT RUN, unless only a threshold line was
+    missing."""
     return [
         case
         for case in cases
@@ -64,7 +65,8 @@ def trusted(cases: Iterable[Case]) -> list[Case]:
 
 
 def launches(cases: Iterable[Case]) -> list[Started]:
-    """By cases, rounds and sides; of the session's own stack, with nothing planted."""
+    """Return the launches on the session's own stack without an injected fault, in the order of
+    cases, rounds and sides."""
     found: dict[tuple[object, ...], Started] = {}
     for case in cases:
         for measured in case.document["rounds"]:

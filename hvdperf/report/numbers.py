@@ -1,4 +1,4 @@
-"""Numbers of a sample, as tables have them."""
+"""Numbers as tables hold them: finite values, cells of figures, and quantiles."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hvdperf.verdict import is_bounded
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
-    """Those that are numbers."""
+    """Return the values that are finite numbers."""
     return [value for value in values if value is not None and math.isfinite(value)]
 
 
 def number(value: Value) -> float:
-    """Of a table's cell that holds one; 0 of any other."""
+    """Return the number in a table's cell; return 0 if the cell holds no number."""
     return float(value) if isinstance(value, int | float) else 0.0
 
 
 def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> dict[str, Value]:
-    """A figure's cells, under these keys; bounds that bound nothing are None."""
+    """Return a figure's cells under these keys. The bounds are None if they are not finite."""
     if figure is None:
         return {estimate: None, lower: None, upper: None}
     bounded = is_bounded(figure)
@@ -33,8 +33,11 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Below which such shares of the values lie, in between by interpolation (Hyndman and Fan's
-    seventh, numpy's default). Raises ValueError for no values."""
+    """Return the quantiles of the values at these shares, from 0 to 1.
+
+    Interpolates between values (Hyndman and Fan's seventh definition, numpy's default). Raises
+    ValueError if there are no values.
+    """
     if not values:
         raise ValueError("no values have no quantiles")
     ordered = sorted(values)

@@ -1,7 +1,8 @@
-"""The cases of two sessions, A and B, side by side: B's figure over A's, in a number and a word.
+"""Cases of two sessions, A and B, in pairs: B's figure over A's, as a number and a word.
 
-Compared is what session/terminal/baseline.py compares: what both have measured soundly, asked
-alike. No verdict: what else changed between two sessions is in the ratio, too.
+Two cases are compared if both were measured soundly with the same plan. The ratio is that of
+session/terminal/baseline.py. It is no verdict, because it also contains all other changes between
+the two sessions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hvdperf.stats import Interval
 
 
 class Kind(Enum):
-    """What can be said of two figures."""
+    """The relation of B's figure to A's."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -32,8 +33,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Changed:
-    """ratio: of B to A, a one-sided 0.025 to each side; None where there is none. why: where they
-    cannot be compared."""
+    """The change from A to B. ratio: B's figure over A's, with bounds at a one-sided 0.025 each;
+    None if there is no ratio. why: the reason why the figures cannot be compared."""
 
     kind: Kind
     ratio: Interval | None = None
@@ -41,7 +42,7 @@ class Changed:
 
     @property
     def word(self) -> str:
-        """Such as `higher`, `same within 3.2 %` or `not comparable (A: INVALID)`."""
+        """Return a word such as `higher`, `same within 3.2 %` or `not comparable (A: INVALID)`."""
         if self.kind is Kind.SAME and self.ratio is not None:
             apart = max(self.ratio.upper - 1, 1 - self.ratio.lower)
             return f"same within {100 * apart:.1f} %"
@@ -50,7 +51,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Pair:
-    """A case of either session. a, b: None where the session has not got it."""
+    """A case of one or both sessions. a, b: the case in A and in B; None if it is not there."""
 
     a: Case | None
     b: Case | None
@@ -58,14 +59,14 @@ class Pair:
 
     @property
     def case(self) -> Case:
-        """B's, or A's where there is none: for what is the same of both."""
+        """Return B's case, or A's if B has none: for facts that both share."""
         found = self.b or self.a
         assert found is not None
         return found
 
 
 def pairs(a: Archive, b: Archive) -> list[Pair]:
-    """Of every case of either session, by question, model, world size and name."""
+    """Return a pair for every case of either session, by question, model, world size and name."""
     ours, theirs = ({case.name: case for case in each.cases} for each in (a, b))
     found = [
         Pair(ours.get(name), theirs.get(name), of_cases(ours.get(name), theirs.get(name)))
@@ -81,7 +82,7 @@ def pairs(a: Archive, b: Archive) -> list[Pair]:
 
 
 def of_cases(a: Case | None, b: Case | None) -> Changed:
-    """Of one case in both sessions."""
+    """Return the change of one case between two sessions. a, b: None if the session lacks it."""
     if a is None or b is None:
         return Changed(Kind.ONLY_B if a is None else Kind.ONLY_A)
     otherwise = list(_differences(a.document["plan"], b.document["plan"]))
@@ -97,7 +98,8 @@ def of_cases(a: Case | None, b: Case | None) -> Changed:
 
 
 def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
-    """Of two series of independent rounds, from their figures' natural logarithms."""
+    """Return the change between two series of independent rounds. a, b: the natural logarithms of
+    the rounds' figures."""
     found = ratio(b, a)
     if found is None:
         return Changed(Kind.NOT_COMPARABLE, why="no round has a figure")
@@ -114,7 +116,7 @@ def _unsound(case: Case) -> str:
 
 
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any], under: str = "") -> Iterator[str]:
-    """What two plans have otherwise, such as `workload batch 32 in A, 64 in B`."""
+    """Yield the differences of two plans, such as `workload batch 32 in A, 64 in B`."""
     for key in dict.fromkeys((*a, *b)):
         ours, theirs = a.get(key), b.get(key)
         name = f"{under} {key}".strip()

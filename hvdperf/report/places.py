@@ -1,4 +1,4 @@
-"""Where reports go."""
+"""The directories of results and of reports."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from hvdperf.paths import ROOT
 
 RESULTS = ROOT / "results"
-# Below the results that they are made of.
+# The directory of reports, below the results that they show.
 REPORTS = "report"
 
 
 def results_of(session: Path) -> Path:
-    """The results that a session is one of: what --results named, of which it lies in runs/; else
-    the project's own."""
+    """Return the results that a session belongs to: the directory that holds its runs/, as
+    --results named it. Return the project's own results for a session outside of a runs/."""
     runs = session.resolve().parent
     return runs.parent if runs.name == "runs" else RESULTS

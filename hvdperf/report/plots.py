@@ -1,8 +1,8 @@
-"""Parts of plots, in Vega-Lite's grammar. Colours and widths are the page's: marks name a style.
+"""Parts of plots, in Vega-Lite's grammar. The page sets colours and widths: a mark names a style.
 
-Styles: "ideal" (what would be perfect, a dashed line), "band" (where a figure is to be, an area),
-"limit" (the edge of what is allowed, a line), "interval" (how far a figure is known, a rule),
-"named" (what is pointed out), "quiet" (what is there for comparison).
+Styles: "ideal" (a perfect result, a dashed line), "band" (the range in which a figure should lie,
+an area), "limit" (the edge of the allowed range, a line), "interval" (the uncertainty of a figure,
+a rule), "named" (a mark to point out), "quiet" (shown for comparison).
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ Layer = dict[str, Any]
 
 
 def field(key: str, kind: str, title: str = "", **more: Any) -> dict[str, Any]:
-    """A channel. kind: quantitative, ordinal or nominal."""
+    """Return a channel. kind: quantitative, ordinal or nominal."""
     return {"field": key, "type": kind, **({"title": title} if title else {}), **more}
 
 
 def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
-    """A channel of a share of 1, shown in %."""
+    """Return a channel for a share of 1, shown in %."""
     return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
 
 
 def layered(*layers: Mapping[str, Any], height: int | None = 260, **more: Any) -> Plot:
-    """Layers above each other, as wide as the page gives."""
+    """Return a plot with these layers above each other, as wide as the page allows."""
     size = {} if height is None else {"height": height}
-    # So that legends can be without `dashes`.
+    # With an independent legend, `dashes` can remove the legend of dashes and keep the others.
     apart = {"legend": {"strokeDash": "independent"}}
     return {"width": "container", **size, "layer": list(layers), "resolve": apart, **more}
 
 
-# Of a legend with which colours, shapes and dashes are told.
+# The legend that explains colours, shapes and dashes.
 LEGEND: Mapping[str, Any] = {"title": None, "orient": "top", "symbolOpacity": 1}
 
 
 def side_by_side(names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Transforms that make one column of several: `called` is what people call the one that `value`
-    is from, and `value_low` and `value_high` are its bounds, from KEY_low and KEY_high. names: by
-    key."""
+    """Return transforms that make one column of several.
+
+    `value` holds the figure, `called` the name of its column for people, and `value_low` and
+    `value_high` its bounds, from KEY_low and KEY_high. names: by key.
+    """
     called = ", ".join(f"'{key}': '{name}'" for key, name in names.items())
     bounds = [
         {"calculate": f"isValid({bound}) ? {bound} : null", "as": f"value_{end}"}
@@ -56,16 +58,18 @@ def side_by_side(names: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def told_apart(names: Iterable[str]) -> dict[str, Any]:
-    """The channel of columns side by side, whatever it is: all of them have one legend."""
+    """Return the channel that distinguishes columns side by side. All kinds of channel share one
+    legend."""
     return field("called", "nominal", scale={"domain": list(names)}, legend=LEGEND)
 
 
 def dashes(channel: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, told by the dashes of a line; the legend's marks, which are not dashed, tell it."""
+    """Return the channel for the dashes of a line. It has no legend: the marks in the legend of
+    the others are not dashed and already identify the columns."""
     return {**channel, "legend": None}
 
 
-# What is told of columns side by side.
+# The columns of tooltips for columns side by side.
 BOUNDED = (
     Column("called", "which"),
     Column("value", "figure", digits=3),
@@ -75,7 +79,7 @@ BOUNDED = (
 
 
 def tooltip(columns: Iterable[Column]) -> list[dict[str, Any]]:
-    """What is told of whatever is pointed at: these columns of its row."""
+    """Return the tooltip of a mark: these columns of its row."""
     return [
         {
             "field": column.key,
@@ -91,13 +95,13 @@ def tooltip(columns: Iterable[Column]) -> list[dict[str, Any]]:
 
 
 def known(*keys: str) -> dict[str, str]:
-    """The transform that leaves the rows which have a number in each of these columns."""
+    """Return the transform that keeps the rows with a number in each of these columns."""
     return {"filter": " && ".join(f"isValid(datum['{key}'])" for key in keys)}
 
 
 def interval(low: str, high: str, along: str = "y") -> Layer:
-    """The rule from one bound to the other, along x or y, where there are both; the other channel
-    is inherited."""
+    """Return the rule from one bound to the other, along x or y, for rows that have both bounds.
+    The other channel is inherited."""
     kind = {"type": "quantitative"}
     return {
         "transform": [known(low, high)],
@@ -107,11 +111,12 @@ def interval(low: str, high: str, along: str = "y") -> Layer:
 
 
 def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
-    """Height in pixels of a plot with a row a figure."""
+    """Return the height in pixels of a plot with a row per figure."""
     return max(least, each * rows)
 
 
 def by_verdict(key: str = "verdict") -> dict[str, Any]:
-    """Channels that tell verdicts apart, by colour and by shape: which ones, the page knows."""
+    """Return the channels that distinguish verdicts, by colour and by shape. The page chooses the
+    colours and shapes."""
     words = field(key, "nominal", "verdict")
     return {"color": words, "shape": words}

@@ -1,6 +1,7 @@
-"""pytest: the report of a session, written at its end, and where it is.
+"""A pytest plugin that writes the report of a session at the session's end.
 
-By a process of its own: whatever goes wrong with a page must not change what the session ends with.
+A separate process writes the report, because an error there must not change the session's exit
+status.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ def pytest_hvdperf_written(directory: Path, config: pytest.Config) -> str:
 
 
 def _written(directory: Path, here: Path) -> str:
-    """In a line, where the page is, or why there is none."""
-    # Paths are told as they are from here, and the module is found in the project's root.
+    """Write the report. Return a line that says where the page is, or why there is none."""
+    # Run from `here`, so that paths are printed as seen from there. PYTHONPATH names the project's
+    # root, which has the module.
     command = [sys.executable, "-m", "hvdperf", "report", str(directory)]
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(paths))

@@ -1,13 +1,13 @@
-"""Efficiencies of weak scaling at twice and four times the nodes. A model, not a measurement.
+"""Efficiencies of weak scaling at twice and four times the nodes: a model, and no measurement.
 
-The clipped trend: the last decline goes on, but of what the last doubling of the nodes lost, more
-than 6 to 8 % was the step over a border, such as that out of a node, and not the trend.
+The model is a clipped trend: the last decline goes on. If the last doubling of the nodes lost more
+than 6 to 8 %, the excess was the step over a border, such as that out of a node, and no trend.
 
     E(2N) = E(N) exp(-0.9 d),  d = min(max(ln E(N / 2) - ln E(N), 0), 0.06)
     E(4N) = E(N) exp(-1.5 d),  the same d, but no more than 0.08
 
-Shares, clips and intervals are those of 35 curves of one published study, 1 to 8 nodes of 4 GPUs:
-the intervals are the 5 to 95 % residuals of ln E. docs/measurement.md has the errors.
+Shares, clips and intervals come from 35 curves of one published study, 1 to 8 nodes of 4 GPUs: the
+intervals are the 5 to 95 % residuals of ln E. docs/measurement.md has the errors.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from dataclasses import dataclass
 
 from hvdperf.errors import UserError
 
-# Below and above no efficiency of weak scaling is to be believed.
+# An efficiency of weak scaling outside of this range is not to be believed.
 PLAUSIBLE = (1e-3, 10.0)
 
 
 class NotPredictable(UserError):
-    """Nothing is predicted from these points: one line says why, and what to do."""
+    """The error of points that allow no prediction. One line says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class Point:
     """A measured efficiency of weak scaling.
 
-    nodes: known ones; replicas never stand for them. replicas: of all nodes, as many on each.
-    efficiency: S_n / (n S_1). Raises ValueError for what cannot be one.
+    nodes: a known number, never inferred from replicas. replicas: on all nodes together, the same
+    number on each. efficiency: S_n / (n S_1). Raises ValueError if the replicas are not spread
+    evenly, or if the efficiency is not plausible.
     """
 
     nodes: int
@@ -54,8 +55,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Reach:
-    """How the trend goes on to `times` the nodes: what share of the last decline is lost again,
-    the decline counted up to most, and how far ln E was below and above that."""
+    """The continuation of the trend to `times` the nodes. share: the share of the last decline of
+    ln E that is lost again. most: the limit of that decline. below, above: how far the measured
+    ln E lay below and above the prediction."""
 
     times: int
     share: float
@@ -83,7 +85,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Prediction:
-    """half, last: the two points that it rests on, N / 2 and N nodes."""
+    """Predicted efficiencies. half, last: the points at N / 2 and N nodes on which they rest."""
 
     half: Point
     last: Point
@@ -91,8 +93,8 @@ class Prediction:
 
 
 def predict(points: Sequence[Point]) -> Prediction:
-    """Efficiencies at twice and four times the nodes. Raises NotPredictable where no two points
-    show a trend, ValueError if two are of one size."""
+    """Return the efficiencies predicted at twice and four times the nodes. Raises NotPredictable if
+    no two points show a trend, ValueError if two points have the same size."""
     half, last = trend(points)
     decline = max(math.log(half.efficiency / last.efficiency), 0.0)
     return Prediction(half, last, tuple(_estimate(last, decline, reach) for reach in REACHES))
@@ -110,8 +112,11 @@ def _estimate(last: Point, decline: float, reach: Reach) -> Estimate:
 
 
 def trend(points: Sequence[Point]) -> tuple[Point, Point]:
-    """The points of N / 2 and N nodes that are equally full: of the fullest nodes, the largest N,
-    if twice as many nodes have not been measured. Raises as predict does."""
+    """Return the points of N / 2 and N nodes that are equally full.
+
+    N is more than half of the most nodes measured at that fullness. Of several pairs, take that of
+    the fullest nodes, and then of the largest N. Raises as predict does.
+    """
     by_size = {(point.replicas_per_node, point.nodes): point for point in points}
     if len(by_size) < len(points):
         raise ValueError("two points of one size")
@@ -119,7 +124,7 @@ def trend(points: Sequence[Point]) -> tuple[Point, Point]:
         raise NotPredictable(
             "all was measured on one node, and replicas do not stand for nodes; measure on 1 and 2"
         )
-    # The largest number of nodes at each fullness: of ascending sizes, the last one stays.
+    # The largest number of nodes at each fullness: dict keeps the last one of ascending sizes.
     furthest = dict(sorted(by_size))
     pairs = [
         (by_size[per_node, nodes // 2], by_size[per_node, nodes])

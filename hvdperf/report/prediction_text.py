@@ -1,4 +1,4 @@
-"""What weak scaling a session lets expect at more nodes, as text: a session in, lines out."""
+"""The prediction of weak scaling at more nodes, as text: takes a session and returns lines."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ HEADER = (
 
 @dataclass(frozen=True)
 class Forecast:
-    """lines: for people, empty if nothing can be predicted. refusals: one line a network of which
-    nothing can, or one of the session."""
+    """A prediction as text. lines: for people; empty if nothing can be predicted. refusals: a line
+    per network without a prediction, or one line for the session."""
 
     lines: tuple[str, ...]
     refusals: tuple[str, ...]
 
 
 def forecast(archive: Archive) -> Forecast:
-    """Of every network whose weak scaling the session has measured on several nodes."""
+    """Return the prediction for every network whose weak scaling the session has measured."""
     by_workload: dict[Workload, list[Case]] = {}
     for case in archive.cases:
         if case.question is Question.WEAK_SCALING and not case.is_against:
@@ -59,7 +59,8 @@ def forecast(archive: Archive) -> Forecast:
 
 
 def _points(cases: Sequence[Case]) -> tuple[dict[Point, Interval | None], list[str]]:
-    """What a trend may rest on, each with its measured interval, and a note for what may not."""
+    """Return the points that a trend may rest on, each with its measured interval (None for one
+    replica), and a note on every case that was not used."""
     points: dict[Point, Interval | None] = {Point(1, 1, 1.0): None}
     unused = []
     for case in sorted(cases, key=lambda case: case.world_size):

@@ -1,8 +1,8 @@
-"""Published tables of scaling, explained: why their two speedups differ, and what is misprinted.
+"""Explanation of published scaling tables: why their two speedups differ, and what is misprinted.
 
 A table has, for each number of replicas, the wall time of one amount of work and the samples per
-second of an average replica. Times are rounded as printed: what follows from them is known no
-better.
+second of an average replica. Printed times are rounded, so results derived from them are known only
+within that rounding.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from hvdperf.errors import UserError
 from hvdperf.judge.speedup import FixedCost, fit_fixed_cost
 
 REQUIRED = ("gpus", "train_seconds", "examples_per_second_per_gpu")
-# Whatever the unit of a table, its figures lie between these; beyond them arithmetic ends.
+# In any unit, the figures of a table lie between SMALLEST and LARGEST, and within a factor FARTHEST
+# of each other; arithmetic breaks down beyond that.
 SMALLEST, LARGEST, FARTHEST = 1e-6, 1e12, 1e6
 PRINTED = ("speedup_time_printed", "speedup_speed_printed")
 
 
 @dataclass(frozen=True)
 class Table:
-    """world_sizes, ascending from 1; seconds of the training and samples_per_second of an average
-    replica at each; the speedups as printed, empty where none are. half_unit: what the times may
-    have been rounded by, in seconds."""
+    """A published table.
+
+    world_sizes: ascending from 1. seconds, samples_per_second: time of the training, and speed of
+    an average replica, at each world size. printed_by_time, printed_by_speed: speedups as printed;
+    empty if none are. half_unit: the largest rounding error of the times, in seconds.
+    """
 
     world_sizes: Sequence[int]
     seconds: Sequence[float]
@@ -39,9 +43,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Row:
-    """One world size: speedups by time (with the range that rounding leaves) and by speed, the
-    seconds that its steps wait for other replicas, and the efficiency by time once the fixed cost
-    is taken off (with its range)."""
+    """The results at one world size. by_time, by_speed: speedups. synchronous_seconds: time that
+    its steps wait for other replicas. without_fixed: efficiency by time after the fixed cost is
+    subtracted. NAME_range: the range that rounding leaves."""
 
     world_size: int
     by_time: float
@@ -54,7 +58,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """fixed: t = a + b / n. misprints: what does not follow from the table's own figures."""
+    """The explanation of a table. fixed: t = a + b / n. misprints: printed speedups that do not
+    follow from the table's own figures."""
 
     fixed: FixedCost
     rows: Sequence[Row]
@@ -62,17 +67,21 @@ class Explanation:
 
     @property
     def explained(self) -> bool:
-        """Whether the fixed cost explains the gap at the largest size: without it the efficiency by
-        time, as far as rounding lets it be known, is that by speed."""
+        """Return whether the fixed cost explains the gap at the largest size: without this cost the
+        efficiency by time equals that by speed, within the range that rounding leaves."""
         last = self.rows[-1]
         low, high = last.without_fixed_range
         return low <= last.by_speed / last.world_size <= high
 
 
 def read_table(document: Mapping[str, Any], name: str) -> Table:
-    """From a JSON object with the keys REQUIRED, and PRINTED where the speedups were. Raises
-    UserError, naming the key, for one that is not there or does not hold numbers above zero, as
-    many as there are world sizes."""
+    """Return the table in a JSON object with the keys REQUIRED, and PRINTED if there are printed
+    speedups. name: of the file, for messages.
+
+    Raises UserError, which names the key, if a key is missing or does not hold numbers above zero,
+    one for each world size; also for world sizes that are not three whole numbers or more,
+    ascending from 1.
+    """
     columns: dict[str, list[float]] = {}
     for key in (*REQUIRED, *PRINTED):
         column = document.get(key, [] if key in PRINTED else None)
@@ -106,7 +115,7 @@ def explain(table: Table) -> Explanation:
 
 
 def lines(explanation: Explanation) -> list[str]:
-    """For people, at most 80 columns."""
+    """Return lines for people, of at most 80 columns."""
     a, rows = explanation.fixed.a_seconds, explanation.rows
     result = [
         f"t = a + b / n: a = {a:.2f} s, whatever n; b = {explanation.fixed.b_seconds:.1f} s",
@@ -151,7 +160,8 @@ def _row(table: Table, a: float, index: int) -> Row:
 
 
 def _rounded(over: float, under: float, half_unit: float, index: int) -> tuple[float, float]:
-    """The range of a quotient of two rounded times; of one time with itself, none."""
+    """Return the range of a quotient of two rounded times. index: 0 for a time divided by itself,
+    which has no range."""
     if index == 0:
         return 1.0, 1.0
     return (
@@ -169,7 +179,7 @@ def _over(over: float, under: float) -> float:
 
 
 def _misprints(table: Table, rows: Sequence[Row]) -> list[str]:
-    """Printed speedups that no unrounded times, or speeds, could have given."""
+    """Return a line for each printed speedup that no unrounded times or speeds could have given."""
     found = []
     for row, printed in zip(rows, table.printed_by_time, strict=False):
         low, high = row.by_time_range
@@ -189,7 +199,7 @@ def _misprints(table: Table, rows: Sequence[Row]) -> list[str]:
     return found
 
 
-# Half of the last digit that a speedup is printed with.
+# Half a unit of the last digit of a printed speedup.
 _LAST_DIGIT = 0.005
 
 

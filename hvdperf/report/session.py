@@ -30,7 +30,7 @@ from hvdperf.verdict import Verdict
 
 
 def session_report(sources: Sources) -> Report:
-    """Everything that there is to say of it. Where nothing was measured, that."""
+    """Return the report of a session. If nothing was measured, the report says so."""
     archive = sources.archive
     cases, session = archive.cases, archive.session
     counts = Counter(case.verdict for case in cases)
@@ -77,7 +77,7 @@ def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
 
 
 def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """With a number behind the name of a figure that another one has already."""
+    """Return the sections with a number appended to the name of a figure that is already taken."""
     taken: set[str] = set()
 
     def free(name: str) -> str:
@@ -102,7 +102,7 @@ def _name(session: Document | None, directory: str) -> str:
 
 
 def _facts(sources: Sources) -> dict[str, str]:
-    """In a few words each."""
+    """Return facts about the session in a few words each, by name."""
     told, session = sources.fingerprint, sources.archive.session
     facts = {}
     if told:
@@ -110,7 +110,7 @@ def _facts(sources: Sources) -> dict[str, str]:
         gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
         facts["machine"] = f"{gpus}{cpu}"
         stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
-        # None where Horovod was built without one.
+        # mpi_library is None if Horovod was built without MPI.
         facts["stack"] = ", ".join([*stack, *filter(None, [told["mpi_library"]])])
     if session is not None:
         facts["world sizes"] = ", ".join(map(str, session["world_sizes"]))

@@ -1,4 +1,4 @@
-"""What a report is made of: a session, the one before it, and what all have left behind."""
+"""The data of a report: a session, the one before it, the history, and the log of `make trust`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from hvdperf.toml_file import shown
 
 @dataclass(frozen=True)
 class Sources:
-    """archive: the session. earlier: session.json of the last session before it that was asked the
-    same; None where there is none. trust: of all sessions of `make trust`. history: all raw
-    results. left_out: a line for each file, of the session's and besides, that could not be
-    read."""
+    """The data of a report.
+
+    archive: the session. earlier: session.json of the last session before it that was asked the
+    same; None if there is none. trust: entries of all sessions of `make trust`. history: all raw
+    results. left_out: a line for each file, of the session or elsewhere, that could not be read.
+    """
 
     archive: Archive
     earlier: Document | None
@@ -30,7 +32,7 @@ class Sources:
 
     @property
     def fingerprint(self) -> Mapping[str, Any]:
-        """Of the session; empty where none of its files can be read."""
+        """Return the session's fingerprint; return {} if none of its files can be read."""
         if self.archive.session is not None:
             told: Mapping[str, Any] = self.archive.session["fingerprint"]
             return told
@@ -38,8 +40,8 @@ class Sources:
 
 
 def newest_session(results: Path) -> Path:
-    """The directory of the last session that began. results: as --results has it. Raises UserError
-    if there is none."""
+    """Return the directory of the session that began last. results: as --results has it. Raises
+    UserError if there is no session."""
     sessions = sorted(path for path in (results / "runs").glob("*") if path.is_dir())
     if not sessions:
         raise UserError(
@@ -50,8 +52,8 @@ def newest_session(results: Path) -> Path:
 
 
 def read_sources(directory: Path, results: Path) -> Sources:
-    """directory: of the session. results: where the history and the log of trust are, too. Raises
-    UserError if there is no such session."""
+    """Read the data of a report. directory: of the session. results: the directory that also holds
+    the history and the log of `make trust`. Raises UserError if there is no such session."""
     archive = read_session(directory)
     earlier, unreadable = _earlier(archive)
     history, refused = read_history(results / "history")
@@ -66,8 +68,8 @@ def read_sources(directory: Path, results: Path) -> Sources:
 
 
 def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
-    """The last one before it that was asked the same and decided something, and a line for each
-    that could not be read on the way there."""
+    """Return the last session before this one that was asked the same and decided something, and a
+    line for each session that could not be read on the way there."""
     if archive.session is None:
         return None, []
     unreadable = []
@@ -87,6 +89,9 @@ def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
 
 
 def _asks_the_same(document: Document, session: Document) -> bool:
-    """Not the profile alone: with other workloads, world sizes or thresholds, something planted, or
-    against another stack, the same name of a case stands for another question."""
+    """Return whether two sessions were asked the same.
+
+    The profile alone is not enough: with other workloads, world sizes or thresholds, an injected
+    fault, or another stack to compare with, the same name of a case stands for another question.
+    """
     return all(document[key] == session[key] for key in ("profile", "asked"))

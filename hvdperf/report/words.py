@@ -1,4 +1,4 @@
-"""What people call the questions, workloads and world sizes that documents name by keys."""
+"""Words for people for the questions, workloads and rules that documents name by keys."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ QUESTIONS = {
 
 
 def is_trial(case: Case) -> bool:
-    """Whether something is planted into it, which the suite has to notice."""
+    """Return whether the case has an injected fault that the suite must detect."""
     planted = case.document["plan"]["candidate"]["planted"]
     return bool(planted) and case.question is not Question.SAME
 
 
 def question_of(case: Case) -> str:
-    """What a case asks, and of what kind that is: "planted: slow10", "parity, other stack"."""
+    """Return the question and kind of a case: "planted: slow10" or "parity, other stack"."""
     plan = case.document["plan"]
     if is_trial(case):
         return f"planted: {plan['candidate']['planted']}"
@@ -51,7 +51,8 @@ def question_of(case: Case) -> str:
 
 
 def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:
-    """By its network's name, and what else tells it from others of that network."""
+    """Return labels of the workloads: the network's name, and the settings that distinguish the
+    workload from others of that network."""
     every = list(dict.fromkeys(workloads))
     labels = {}
     for workload in every:
@@ -71,12 +72,12 @@ def _told(key: str, value: object) -> object:
 
 
 def slug(*parts: object) -> str:
-    """A name of a-z, 0-9, "_" and "-" for a figure."""
+    """Return a name for a figure, made of a-z, 0-9, "_" and "-"."""
     return "-".join(re.sub(r"[^a-z0-9_]+", "-", str(part).lower()).strip("-") for part in parts)
 
 
 def shown(figure: Interval | None) -> str:
-    """A figure with its interval, for sentences: 0.873 [0.861, 0.884]."""
+    """Return a figure with its interval for a sentence, such as 0.873 [0.861, 0.884]."""
     if figure is None:
         return "not measured"
     if is_bounded(figure):
@@ -85,14 +86,14 @@ def shown(figure: Interval | None) -> str:
 
 
 def must_be(rule: Rule) -> str:
-    """What a figure is held to; of a floor both limits, where they differ."""
+    """Return the condition on a figure; for a floor with two limits, both."""
     if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
         return f"{rule}, and not surely < {rule.fail_below:.3g}"
     return str(rule)
 
 
 def several(parts: Sequence[str], most: int = 6) -> str:
-    """A list for sentences, of which no more are told than one wants to hear."""
+    """Return a list for a sentence. Only the first `most` parts are written out."""
     more = f"; and {len(parts) - most} more" if len(parts) > most else ""
     return "; ".join(parts[:most]) + more
 

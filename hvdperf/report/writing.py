@@ -1,4 +1,4 @@
-"""A report into files, in the format that was asked for."""
+"""Writes a report to files in the format that was asked for."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ FORMATS = ("html", "markdown", "csv", "latex")
 
 
 def write(report: Report, form: str, out: Path | None, place: Path) -> str:
-    """Into `out`, else below `place` (without suffix) or, of markdown and latex, nowhere. What is
-    to be printed: where it is, or the text. Raises UserError where it cannot be written."""
+    """Write the report to `out` and return the text to print: the path, or else the report itself.
+
+    Without `out`, html and csv are written beside `place` (a path without suffix), and markdown and
+    latex are only returned. Raises UserError if a file cannot be written.
+    """
     if form == "csv":
         directory = out or place.with_name(f"{place.name}-csv")
         for name, text in tables(report).items():

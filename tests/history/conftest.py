@@ -1,4 +1,4 @@
-"""What tests of the history need besides files: a published site in a browser, and Otava."""
+"""Fixtures for tests of the history: a published site in a browser, and Otava."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.published import published_site
 
 @pytest.fixture(scope="session")
 def otava() -> None:
-    """Apache Otava is in this checkout's .asv/otava."""
+    """Install Apache Otava in this checkout's .asv/otava."""
     subprocess.run(["bash", ROOT / "ci" / "otava.sh"], check=True)
 
 
@@ -36,6 +36,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, site: Path) -> Iterator[Page]:
-    """Of the site, still empty."""
+    """Yield an empty page in a browser that is served the site."""
     with visit(browser, site) as opened:
         yield opened

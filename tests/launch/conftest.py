@@ -1,4 +1,4 @@
-"""Real groups on this machine, over each of the launchers, and the driver's end of them."""
+"""Fixtures of real groups on this machine, over each of the launchers, and of the driver's end."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def launcher(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make_arm_launcher(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStarter]:
-    """Starts arms on two slots of this machine; what is left of them is ended with the test. fork:
-    the ranks, as most of a session's are."""
+    """Yield a function that makes launchers of arms on two slots of this machine. What is left of
+    the arms ends with the test. fork: whether ranks are forked, as most of a session's are."""
     end = ExitStack()
 
     def make(
@@ -77,7 +77,7 @@ def make_arm_launcher(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[Make
         else:
             chosen = AgentsLauncher([LocalAgent(tmp_path / f"agent-{i}") for i in range(2)])
         arm_launcher = ArmLauncher(
-            # The same twice: a stack may be held against itself.
+            # The same stack twice: a stack may be compared with itself.
             stacks=dict.fromkeys(("", AGAINST), Installed(sys.executable, chosen)),
             hub=hub,
             slots=slots,
@@ -100,7 +100,7 @@ def make_arm_launcher(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[Make
 
 @pytest.fixture
 def start(make_arm_launcher: MakeStarter) -> Iterator[Callable[..., Group]]:
-    """Start one group and wait until it is ready."""
+    """Yield a function that starts a group and waits until it is ready."""
     groups = []
 
     def started(

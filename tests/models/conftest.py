@@ -17,7 +17,7 @@ LAYOUTS = [(dataset, layout) for dataset in ("cifar10", "cifar100") for layout i
 
 @pytest.fixture(params=LAYOUTS, ids=lambda param: f"{param[0]}-{param[1].value}")
 def sample(request: pytest.FixtureRequest, tmp_path: Path) -> CifarFiles:
-    """A hundred training records of every data set in every layout, in turn."""
+    """Return a hundred training records of each data set in each layout, in turn."""
     dataset, layout = request.param
     write_cifar(tmp_path, dataset, layout, seed=1)
     return locate(tmp_path, dataset)
@@ -25,14 +25,15 @@ def sample(request: pytest.FixtureRequest, tmp_path: Path) -> CifarFiles:
 
 @pytest.fixture
 def cifar10(tmp_path: Path) -> CifarFiles:
-    """A hundred training records of CIFAR-10 in the binary layout."""
+    """Return a hundred training records of CIFAR-10 in the binary layout."""
     write_cifar(tmp_path, "cifar10", Layout.BINARY, seed=1)
     return locate(tmp_path, "cifar10")
 
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Callable[[str, Layout, bytes], Path]:
-    """Write a whole data set, then replace the content of its first training file."""
+    """Return a function that writes a whole data set and replaces the content of its first training
+    file."""
 
     def write(dataset: str, layout: Layout, content: bytes) -> Path:
         victim = write_cifar(tmp_path, dataset, layout, seed=1)[0]
@@ -44,7 +45,7 @@ def damaged(tmp_path: Path) -> Callable[[str, Layout, bytes], Path]:
 
 @pytest.fixture
 def fresh_models() -> Iterator[None]:
-    """The same random numbers in every test, whose models are forgotten after it."""
+    """Give every test the same random numbers, and forget its models afterwards."""
     from tensorflow import keras
 
     keras.utils.set_random_seed(0)
@@ -54,7 +55,8 @@ def fresh_models() -> Iterator[None]:
 
 @pytest.fixture
 def without_random_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shapes do not depend on the values, and half a gigabyte of random numbers takes seconds."""
+    """Make all initial weights zero: shapes do not depend on the values, and half a gigabyte of
+    random numbers takes seconds."""
     import tensorflow as tf
 
     def zeros(self: Any, shape: Any, dtype: Any = None, **_: Any) -> Any:

@@ -1,11 +1,11 @@
-"""A report to write in a format, with whatever text in all of its places."""
+"""A report to write in a format, with any given text in all of its places."""
 
 from __future__ import annotations
 
 from hvdperf.report.content import CaseNote, Column, Figure, Report, Section, Table
 from hvdperf.verdict import Verdict
 
-# What a case, a reason or a machine may be named to do harm in some format.
+# Names of a case, a reason or a machine that would do harm in some format.
 HOSTILE = (
     "<script>alert(1)</script>",
     "</summary></details><img src=x onerror=alert(1)>",
@@ -48,7 +48,8 @@ COLUMNS = (
 
 
 def board(text: str = "x", rows: int = 2, verdict: Verdict = Verdict.FAIL) -> Figure:
-    """So many cases, of which the first did not pass; a text is in every cell for one."""
+    """Return a board of `rows` cases, of which only the first did not pass, with the text in its
+    text cells."""
     cells = tuple(
         {
             "verdict": (verdict if row == 0 else Verdict.PASS).value,
@@ -67,7 +68,7 @@ def board(text: str = "x", rows: int = 2, verdict: Verdict = Verdict.FAIL) -> Fi
 
 
 def report(text: str = "x", figures: int = 2, rows: int = 2) -> Report:
-    """The text is everywhere where there may be one."""
+    """Return a report with the text in every place that may have one."""
     table = Table((*COLUMNS, Column("more", text, text)), ())
     of_section = tuple(
         Figure(

@@ -1,4 +1,4 @@
-"""Projects of asv's, made of raw results as the history makes its own."""
+"""Projects for asv, made of raw results in the way in which the history makes its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hvdperf.history.repository import write_repository
 
 
 def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HOROVOD) -> Path:
-    """Configuration, repository and tree below root; the configuration. asv publishes to
-    root/html."""
+    """Write the configuration, repository and tree below root; return the configuration. asv
+    publishes to root/html."""
     commits = write_repository(root / "releases", releases(axis))
     write_tree(Tree(axis, root / "results", commits), results, lines(results, axis))
     text = places.CONFIGURATION[axis].read_text()
@@ -29,7 +29,7 @@ def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HORO
 
 
 def asv(configuration: Path, *arguments: str) -> str:
-    """What asv prints."""
+    """Run asv and return its output."""
     command = [sys.executable, "-m", "asv", *arguments, "--config", str(configuration)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""A real browser that opens pages of a directory, and fails a test whose page goes astray."""
+"""A real browser that opens pages of a directory, and fails a test whose page misbehaves."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from playwright.sync_api import (
 )
 
 DESKTOP: ViewportSize = {"width": 1440, "height": 900}
-# A directory: pages that tests look at are saved there as pictures.
+# The environment variable with the directory where pictures of tested pages are saved.
 SCREENSHOTS = "HVDPERF_SCREENSHOTS"
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Debian's Chromium without a window, with no way off this machine. The test fails where there
-    is none."""
+    """Yield Debian's Chromium, without a window and without a way off this machine. The test fails
+    if it is not installed."""
     executable = shutil.which("chromium")
     if executable is None:
         pytest.fail("chromium is missing: run ci/browser.sh as root, or apt-get install chromium")
     alone = ["--no-proxy-server", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     with sync_playwright() as playwright:
-        # Without Chromium's sandbox, which does not work for root; only pages of ours are opened.
+        # Without Chromium's sandbox, which does not work for root; only our own pages are opened.
         browser = playwright.chromium.launch(
             executable_path=executable, args=alone, chromium_sandbox=False
         )
@@ -49,10 +49,10 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def visit(browser: Browser, directory: Path) -> Iterator[Page]:
-    """A page, still empty, for which the directory is "/".
+    """Yield an empty page for which the directory is "/".
 
-    Fails at the end if the page has asked for anything that is not there or not on this machine, or
-    if anything went wrong in it.
+    The test fails at the end if the page has asked for anything that is missing or not on this
+    machine, or if anything went wrong in the page.
     """
     problems: list[str] = []
     with served(directory) as address, browser.new_context(base_url=address) as context:
@@ -65,16 +65,16 @@ def visit(browser: Browser, directory: Path) -> Iterator[Page]:
 
 
 def screenshot(page: Page, name: str) -> None:
-    """Saves what the page shows, if anybody has asked for pictures."""
+    """Save a picture of the page if SCREENSHOTS is set in the environment."""
     if SCREENSHOTS in os.environ:
         page.screenshot(path=Path(os.environ[SCREENSHOTS]) / f"{name}.png")
 
 
 @contextmanager
 def served(directory: Path) -> Iterator[str]:
-    """The address of a server on loopback."""
+    """Serve the directory on loopback and yield the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=directory)) as server:
-        # Asked every so many seconds whether it is to end.
+        # 0.01: seconds between two checks of whether to end.
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
@@ -86,7 +86,7 @@ def served(directory: Path) -> Iterator[str]:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """What goes wrong is told by the page."""
+        """Print nothing: the page reports errors."""
 
 
 def _watch(context: BrowserContext, address: str, problems: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Files as they may be found: with anything in one of their places, or edited by a blind hand."""
+"""Damaged files, as they may be found: with any JSON in one place, or edited blindly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON = st.recursive(
 
 
 def spots(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places of all values of a document."""
+    """Yield the path to every value of a document."""
     children = node.items() if isinstance(node, dict) else enumerate(node)
     for key, child in children:
         yield (*path, key)
@@ -29,7 +29,7 @@ def spots(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def with_something_strange(data: st.DataObject, document: Any) -> Any:
-    """A copy of the document that has any JSON in one of its places."""
+    """Return a copy of the document with any JSON in one of its places."""
     changed = copy.deepcopy(document)
     *parents, field = data.draw(st.sampled_from(list(spots(changed))))
     node = changed
@@ -40,7 +40,7 @@ def with_something_strange(data: st.DataObject, document: Any) -> Any:
 
 
 def edited_blindly(data: st.DataObject, text: str) -> str:
-    """The text, of which up to three pieces were cut out, or others put in their place."""
+    """Return the text with up to three pieces cut out or replaced by others."""
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = data.draw(st.integers(start, min(len(text), start + 40)))
@@ -55,7 +55,7 @@ def edited_blindly(data: st.DataObject, text: str) -> str:
 
 
 def damaged_json(data: st.DataObject, text: str) -> str:
-    """The text of a document, with anything in one of its places, or edited by a blind hand."""
+    """Return the text of a document, with any JSON in one of its places, or edited blindly."""
     if data.draw(st.booleans()):
         return json.dumps(with_something_strange(data, json.loads(text)))
     return edited_blindly(data, text)

@@ -1,4 +1,4 @@
-"""File systems that are full or cannot be written, real ones: root is stopped by them, too."""
+"""Real file systems that are full or cannot be written, by which root is stopped, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 @contextmanager
 def small_disk(path: Path, size: str = "256k") -> Iterator[Path]:
-    """A file system of that size at the path, for as long as the test takes."""
+    """Yield a path with a file system of that size, unmounted at the end. The test is skipped if
+    nothing can be mounted."""
     path.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)],
@@ -29,12 +30,12 @@ def small_disk(path: Path, size: str = "256k") -> Iterator[Path]:
 
 
 def make_read_only(path: Path) -> None:
-    """path: of small_disk."""
+    """Make a file system read-only. path: from small_disk."""
     subprocess.run(["mount", "-o", "remount,ro", str(path)], check=True)
 
 
 def fill(path: Path) -> Path:
-    """Take all room that is left; the file that has it."""
+    """Take all room that is left, and return the file that has it."""
     ballast = path / "ballast"
     with open(ballast, "wb", buffering=0) as stream:
         try:

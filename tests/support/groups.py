@@ -1,4 +1,4 @@
-"""What the tests of real groups share: a small workload and its arms."""
+"""A small workload and its arms, which the tests of real groups share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 # Small enough to trace in a second, of the shape that the default profile trains.
 WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8)
-# One of every other task.
+# A workload of every other task.
 LSTM = Workload(model="lstm_s", dataset="ptb", input_size=20, batch=8)
 TRANSFORMER = Workload(model="transformer_s", dataset="ptb", input_size=32, batch=8)
 DCGAN = Workload(model="dcgan_s", dataset="cifar10", input_size=64, batch=8)
@@ -47,7 +47,7 @@ def trained_by(
     directory: Path,
     steps: int = CORRECTNESS_STEPS,
 ) -> dict[str, np.ndarray]:
-    """The weights after a few reproducible steps, alike on all replicas."""
+    """Return the weights after a few reproducible steps, which must be alike on all replicas."""
     directory.mkdir(exist_ok=True)
     path = directory / f"{arm.label}.npz"
     group = start(launcher, arm)
@@ -62,7 +62,8 @@ def trained_by(
 def update_difference(
     weights: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> float:
-    """How far two trainings from the same weights are apart, relative to how far they went."""
+    """Return the distance between two trainings from the same weights, relative to the distance
+    that the expected training went."""
 
     def flat(arrays: Mapping[str, np.ndarray], which: str) -> np.ndarray:
         return np.concatenate(
@@ -75,8 +76,11 @@ def update_difference(
 
 
 def environments(group: Group) -> list[list[str]]:
-    """What a launcher gave each of the group's processes, as NAME=value. A forked rank has the
-    environment of its stub, which /proc tells; of the rank itself it tells the fork server's."""
+    """Return the environment that a launcher gave each of the group's processes, as NAME=value.
+
+    The environment of a forked rank is that of its stub: for the rank itself, /proc shows that of
+    the fork server.
+    """
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

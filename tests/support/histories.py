@@ -1,4 +1,4 @@
-"""Raw results as sessions on one machine would have left them, had stacks run at given speeds."""
+"""Raw results that sessions on one machine would have left if stacks had run at given speeds."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def raw_result(
     replica: str = REPLICA,
     **facts: object,
 ) -> RawResult:
-    """speeds: samples per second of each launch, by network and world size. number: of the session,
-    an hour after the one before. replica: what each of them trains on."""
+    """Return a raw result. speeds: samples per second of each launch, by network and world size.
+    number: of the session, an hour after the one before. replica: what each replica trains on."""
     chosen = {("vgg_16_s", 1): [100.0, 101.0, 99.0]} if speeds is None else speeds
     told = {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **facts}
     at = BEGAN + timedelta(hours=number)

@@ -1,4 +1,4 @@
-"""Launches that can be accounted for, made from what their ranks spend their time on."""
+"""Launches with a time breakdown, made from the time that ranks spend on each term."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = {
     "broadcast": 0.5,
     "ready": 0.01,
 }
-# Of a step, in seconds, one after the other.
+# The parts of a step in seconds, one after the other.
 BETWEEN, INPUT, COMPUTE, APPLY = 0.001, 0.002, 0.012, 0.004
 MEETING = 0.0005
 WIRE = 0.005
@@ -35,8 +35,9 @@ def step_marks(
     met: bool = False,
     slow_first: float = 0.0,
 ) -> list[list[list[float]]]:
-    """By rank and step: begun, had its batch, had met, ended. Every rank has its batch later by its
-    `late` seconds, and all end a step together. slow_first: of the first step, more seconds."""
+    """Return marks by rank and step: when the step began to take its batch, had it, had met the
+    other ranks, and ended. late: seconds by which each rank has its batch later. All ranks end a
+    step together. slow_first: extra seconds of the first step."""
     rows: list[list[list[float]]] = [[] for _ in late]
     began = 0.0
     for step in range(steps):
@@ -51,13 +52,14 @@ def step_marks(
 
 
 def marks_of(run_seconds: float, ranks: int, unexplained: float = 0.0) -> Marks:
-    """run_seconds: of the steps. unexplained: seconds between the last step and the answer."""
+    """Return the marks of a launch. run_seconds: of the steps. unexplained: seconds between the
+    last step and the answer."""
     launched = 1.7e9
     begins = [launched + LAUNCH_S]
     for phase in START:
         begins.append(begins[-1] + SECONDS[phase])
     answered = begins[-1] + run_seconds + unexplained
-    # The session's own questions, for 5 s, before the order to close.
+    # The session's own questions take 5 s before the order to close.
     phases = [*START, "run", "ready", "ablation", "ready", "end"]
     times = [*begins, answered, answered + 1, answered + 2, answered + 5]
     of_rank = [
@@ -82,8 +84,8 @@ def marked(
     unexplained: float = 0.0,
     turns: int = 3,
 ) -> Launch:
-    """A launch of Work.LEDGER. late: seconds by which each rank has its batches later. exchange:
-    seconds of a step that are exposed communication."""
+    """Return a launch of LaunchMode.LEDGER. late: seconds by which each rank has its batches later.
+    exchange: seconds of a step that are exposed communication."""
     lags = list(late or [0.0] * arm.world_size)
     rows = step_marks(steps, lags, exchange, slow_first=slow_first)
     seconds = max(row[-1][3] for row in rows)
@@ -109,7 +111,7 @@ def marked(
     alone = len(lags) == 1
     start = {"launch": LAUNCH_S, **SECONDS}
     del start["ready"]
-    # With the facts and the evidence of a sound one.
+    # The facts and the evidence are those of a sound launch.
     made = launch(arm, {}, number)
     made.startup_seconds = [dict(start) for _ in lags]
     made.blocks = blocks
@@ -121,21 +123,21 @@ def marked(
 
 
 def _reports(rows: Sequence[list[list[float]]]) -> list[dict[str, Any]]:
-    """Of a run with these marks, by rank."""
+    """Return the reports of a run with these marks, by rank."""
     steps, seconds = len(rows[0]), max(row[-1][3] for row in rows)
     report = run_report(steps=steps, samples=32 * steps, seconds=seconds)
     return [{**report, "marks": row, "curve": [], "validation": None} for row in rows]
 
 
 def _timeline(steps: int, ranks: int) -> list[dict[str, Any]]:
-    """Data moves for WIRE seconds of a step, as rank 0 tells."""
+    """Return timelines by rank: rank 0 reports that data moves for WIRE seconds of a step."""
     facts = {"steps": steps, "seconds": 0.03 * steps}
     told = {"activities": {"MPI_ALLREDUCE": WIRE * steps}, "wire_seconds": WIRE * steps}
     return [{**facts, **(told if rank == 0 else {})} for rank in range(ranks)]
 
 
 def marked_round(comparison: Comparison, number: int = 0, **candidate: object) -> Round:
-    """candidate: of marked, for the side that is judged."""
+    """Return a round. candidate: arguments of `marked` for the side that is judged."""
     ours, theirs = comparison.candidate.arm, comparison.reference.arm
     launches = {
         ours: marked(ours, number, **candidate),  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from hvdperf.history.releases import Axis
 from tests.support.asv_projects import asv, asv_project
 from tests.support.histories import raw_result
 
-# Between the two lies a release of which nothing is known.
+# Between the two lies a release without results.
 HOROVOD = ("0.27.0", "0.28.1")
 TENSORFLOW = ("2.15.1", "2.16.2", "2.18.1")
 MODELS = ("resnet_50_s", "vgg_16_s")
@@ -21,7 +21,7 @@ SAMPLES = BENCHMARK.format("samples_per_second")
 
 
 def samples_per_second(horovod: str, tensorflow: str, model: str, world_size: int) -> float | None:
-    """What was measured; None: nothing was."""
+    """Return the measured throughput; return None if nothing was measured."""
     if (tensorflow, model, world_size) == (TENSORFLOW[0], MODELS[1], WORLD_SIZES[1]):
         return None
     speed = 2400.0 if model == MODELS[0] else 1350.0
@@ -30,7 +30,7 @@ def samples_per_second(horovod: str, tensorflow: str, model: str, world_size: in
 
 
 def published_site(directory: Path, axis: Axis = Axis.HOROVOD) -> Path:
-    """Makes asv's project below the directory, and publishes it; where the site is."""
+    """Make a project of asv below the directory and publish it; return the site's directory."""
     results = []
     for number, (horovod, tensorflow) in enumerate(itertools.product(HOROVOD, TENSORFLOW)):
         speeds = {

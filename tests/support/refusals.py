@@ -1,4 +1,4 @@
-"""How a data set is refused."""
+"""The refusal of a data set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from models.inputs.errors import DataError
 
 
 def refusal(call: Callable[[], object]) -> str:
-    """The message of the DataError that the call raises: one line with something to do."""
+    """Return the message of the DataError that the call raises: one line that says what to do."""
     with pytest.raises(DataError) as raised:
         call()
     message = str(raised.value)

@@ -1,4 +1,4 @@
-"""Sessions on disk and read back, of which reports are made."""
+"""Sessions written to disk and read back, for reports to be made of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.stores import SESSION, make_store, session_document
 def session_of(
     results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2, name: str = SESSION
 ) -> Path:
-    """The directory of an ended session with these cases, below results/runs."""
+    """Write an ended session with these cases below results/runs, and return its directory."""
     store = make_store(results / "runs", slots, per_node, name)
     for each in outcomes:
         store.write_case(each)
@@ -23,14 +23,14 @@ def session_of(
 
 
 def told_of(*outcomes: Outcome) -> Document:
-    """What session.json says of these cases, besides what every document says."""
+    """Return what session.json says of these cases, without the fields of every document."""
     document = session_document("", Verdict.PASS)
     document["verdicts"] = {each.comparison.name: each.judgement.verdict.value for each in outcomes}
     return document
 
 
 def cases_of(results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2) -> list[Case]:
-    """As they are read back, in the order in which they were given."""
+    """Return the cases as they are read back, in the given order."""
     archive = read_session(session_of(results, *outcomes, slots=slots, per_node=per_node))
     assert archive.left_out == ()
     order = [each.comparison.name for each in outcomes]

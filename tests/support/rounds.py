@@ -1,4 +1,4 @@
-"""Rounds as launches would have measured them, had the arms run at given speeds."""
+"""Rounds that launches would have measured if the arms had run at given speeds."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ MPI = "Open MPI v4.1.8"
 
 
 def samples_per_step(arm: Arm, kind: BlockKind) -> int:
-    """Of all replicas together."""
+    """Return the samples of a step, of all replicas together."""
     return arm.workload.batch * (1 if kind is BlockKind.SPLIT else arm.world_size)
 
 
 def usage(foreign: float = 0.0, wait: float | None = None, wall_seconds: float = 0.4) -> Usage:
-    """Of two cores, of which others used, and ranks waited for, such shares; by default for what
-    the others used."""
+    """Return the usage of two cores. foreign: the share that other programs used. wait: the share
+    for which ranks waited; by default as much as `foreign`."""
     wait = foreign if wait is None else wait
     offered = 2 * wall_seconds
     own = offered * (0.9 - foreign)
@@ -50,13 +50,14 @@ def usage(foreign: float = 0.0, wait: float | None = None, wall_seconds: float =
 
 
 def disturbance(foreign: float = 0.0, at: float = 60.0, *culprits: Culprit) -> Disturbance:
-    """Of a round of 20 s, half of them timed, that began so many seconds after the session."""
+    """Return the disturbance of a round of 20 s, half of them timed. at: seconds from the start of
+    the session to that of the round."""
     measured = usage(foreign, wall_seconds=10.0)
     return Disturbance(at, measured, measured.taken_seconds, 20.0, culprits)
 
 
 def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> dict[str, Any]:
-    """What hvdperf.worker.timed_block.run_block returns."""
+    """Return a report such as that of hvdperf.worker.timed_block.run_block."""
     return {
         "seconds": seconds,
         "step_seconds": [seconds / steps] * steps,
@@ -70,7 +71,7 @@ def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> 
 
 
 def evidence_report(**other: Any) -> dict[str, Any]:
-    """What a rank says after its last block."""
+    """Return what a rank reports after its last block."""
     return {
         "world_size": 2,
         "learning_rate": 1e-3,
@@ -91,7 +92,8 @@ def run_report(
     validated: int = 1000,
     chance_loss: float = 0.0,
 ) -> dict[str, Any]:
-    """What run in worker/training_run.py returns; growth: of the resident set, in bytes a step."""
+    """Return a report such as that of run in worker/training_run.py. growth: of the resident set,
+    in bytes a step."""
     return {
         "seconds": seconds,
         "steps": steps,
@@ -114,7 +116,7 @@ def run_report(
 def series_report(
     seconds: Sequence[float], size_bytes: int = GRADIENT_BYTES, **other: Any
 ) -> dict[str, Any]:
-    """What hvdperf.worker.collectives.measure returns."""
+    """Return a report such as that of hvdperf.worker.collectives.measure."""
     sound = {"bytes": size_bytes, "tensors": 1, "library": MPI, "problem": ""}
     return {**sound, "seconds": list(seconds), **other}
 
@@ -126,7 +128,7 @@ def series(
     processes: int = 2,
     **other: Any,
 ) -> Series:
-    """A sound one of three repeats, the second of which is a typical one."""
+    """Return a sound series of three repeats, of which the second is typical."""
     size = sum(transfer.tensor_bytes) or GRADIENT_BYTES
     ranks = [
         series_report([seconds * 0.9, seconds, seconds * 1.2], size, **other)
@@ -142,7 +144,7 @@ def block(
     turn: int = 0,
     steps: int = 10,
 ) -> Block:
-    """A sound block; seconds: of every rank, or one for all."""
+    """Return a sound block. seconds: of every rank, or one value for all."""
     n = arm.processes
     clocks = [seconds] * n if isinstance(seconds, int | float) else list(seconds)
     samples = steps * samples_per_step(arm, kind)
@@ -154,7 +156,7 @@ def block(
 def launch(
     arm: Arm, speeds: Mapping[BlockKind, float], number: int = 0, turns: int = 3, steps: int = 10
 ) -> Launch:
-    """A sound launch; speeds: samples per second of all replicas, by the kind of block."""
+    """Return a sound launch. speeds: samples per second of all replicas, by the kind of block."""
     blocks = [
         block(arm, steps * samples_per_step(arm, kind) / speed, kind, turn, steps)
         for turn in range(turns)
@@ -196,12 +198,12 @@ def launch(
     )
 
 
-# What a rank knows once it has built the model.
+# The facts that a rank knows once it has built the model.
 MODEL_FACTS = {"parameters": 511530, "gradient_tensors": 54, "gradient_bytes": GRADIENT_BYTES}
 
 
 def launch_without_model(arm: Arm, number: int = 0) -> Launch:
-    """A sound launch that started up as far as to have a group."""
+    """Return a sound launch that started only until it had a group, and built no model."""
     sound = launch(arm, {}, number)
     sound.startup_seconds = [
         {phase: rank[phase] for phase in ("launch", "import", "init")}
@@ -215,7 +217,7 @@ def launch_without_model(arm: Arm, number: int = 0) -> Launch:
 
 
 def exchanging_round(comparison: Comparison, ratio: float, number: int = 0) -> Round:
-    """A round of collective operations in which the comparison's figure is `ratio`.
+    """Return a round of collective operations in which the comparison's figure is `ratio`.
 
     The bare transport takes 10 ms for everything, and a step without exchange 30 ms.
     """
@@ -248,7 +250,8 @@ def one_round(
     schedule: Schedule = Schedule.ALTERNATE,
     turns: int = 3,
 ) -> Round:
-    """A round in which the comparison's figure is `ratio`; the reference does 1000 samples/s."""
+    """Return a round in which the comparison's figure is `ratio`. The reference reaches 1000
+    samples/s."""
     if comparison.question.work is LaunchMode.COLLECTIVES:
         return exchanging_round(comparison, ratio, number)
     reference = 1000.0
@@ -271,7 +274,7 @@ def outcome(
     reason: str = "",
     **other: Any,
 ) -> Outcome:
-    """An outcome with a figure from its ratios, one a round."""
+    """Return an outcome whose figure follows from its ratios, one per round."""
     logs = [math.log(ratio) for ratio in ratios]
     rule = Floor.at(0.8) if rule is None else rule
     figure = as_ratio(hodges_lehmann(logs, rule.alpha)) if logs else None

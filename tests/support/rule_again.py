@@ -1,5 +1,5 @@
-"""The rule of hvdperf.interim once more, written from its description in docs/measurement.md with
-numpy and scipy, to hold the one in use against it."""
+"""A second version of the rule of hvdperf.interim, to be compared with the one in use. It was
+written from the description in docs/measurement.md, with numpy and scipy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rows = Sequence[Sequence[float]]
 def verdict_again(
     rows: Rows, rule: Rule, looks: Sequence[int], tau0: float, rho: float, forced: bool
 ) -> Verdict:
-    """Returns what the rule says after these rounds."""
+    """Return the verdict of the rule after these rounds."""
     figures = np.array([np.median(row) for row in rows])
     rounds, level = len(figures), 0.05 if isinstance(rule, Band) else 0.025
     if rounds in looks or (forced and rounds > looks[0]):
@@ -39,7 +39,8 @@ def verdict_again(
 
 
 def early_bounds(rows: Rows, level: float, tau0: float, rho: float) -> tuple[float, float] | None:
-    """Returns the bounds of the logarithm from few rounds, if their turns tell enough."""
+    """Return the bounds of the logarithm from few rounds; return None if there are too few rounds
+    or turns."""
     if len(rows) < 3 or sum(len(row) - 1 for row in rows) < 6:
         return None
     rounds = len(rows)
@@ -55,7 +56,7 @@ def early_bounds(rows: Rows, level: float, tau0: float, rho: float) -> tuple[flo
 
 
 def inside(rule: Rule, lower: float, upper: float) -> bool:
-    """Whether all of it is where the rule wants the logarithm."""
+    """Return whether all of the interval is where the rule wants the logarithm."""
     if isinstance(rule, Floor):
         return math.exp(lower) >= rule.pass_from
     if isinstance(rule, Ceiling):
@@ -64,7 +65,7 @@ def inside(rule: Rule, lower: float, upper: float) -> bool:
 
 
 def exactly_passes(figures: Values, rule: Rule, level: float) -> bool:
-    """Whether Wilcoxon's test rejects that the figure is on the wrong side of a limit."""
+    """Return whether Wilcoxon's test rejects that the figure is on the wrong side of a limit."""
     if isinstance(rule, Floor):
         return surely_above(figures, rule.pass_from, level)
     if isinstance(rule, Ceiling):
@@ -73,7 +74,7 @@ def exactly_passes(figures: Values, rule: Rule, level: float) -> bool:
 
 
 def fails(figures: Values, rule: Rule, level: float) -> bool:
-    """Whether it rejects that the figure is on the right side of a limit."""
+    """Return whether Wilcoxon's test rejects that the figure is on the right side of a limit."""
     if isinstance(rule, Floor):
         return surely_below(figures, rule.fail_below, level)
     if isinstance(rule, Ceiling):
@@ -94,7 +95,7 @@ def _p(values: Values, alternative: str) -> float:
 
 
 def exact_bounds(figures: Values, level: float) -> tuple[float, float]:
-    """Returns the bounds of the logarithm, by counting all patterns of signs."""
+    """Return the bounds of the logarithm, by counting all patterns of signs."""
     n = len(figures)
     ranks = np.arange(1, n + 1)
     sums = np.array(list(itertools.product((0, 1), repeat=n))) @ ranks
@@ -107,8 +108,8 @@ def exact_bounds(figures: Values, level: float) -> tuple[float, float]:
 
 
 def correlation_again(comparisons: Sequence[Rows]) -> float:
-    """Returns the lag-1 correlation of turns, pooled, with what deviations from a mean bias it by
-    added."""
+    """Return the lag-1 correlation of turns, pooled and corrected for the bias that deviations from
+    a mean cause."""
     rows = [np.asarray(row) - np.mean(row) for rows in comparisons for row in rows if len(row) > 1]
     products = sum(float(row[:-1] @ row[1:]) for row in rows)
     squares = sum(float(row @ row) for row in rows)

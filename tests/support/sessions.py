@@ -1,4 +1,4 @@
-"""Sessions whose rounds are made up, by a machine that does what it is told."""
+"""Sessions with made-up rounds, on a made-up machine that follows a script."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ Speed = Callable[[Side, int], float]
 
 
 def level(side: Side, number: int) -> float:
-    """Samples per second: no overhead at all, so that every figure is 1."""
+    """Return samples per second without any overhead, so that every figure is 1."""
     replicas = side.arm.world_size
     return 1000.0 * replicas
 
 
 def noisy(ratio: float, spread: float) -> Speed:
-    """Horovod on two replicas at a ratio that goes up and down by the spread."""
+    """Return speeds at which Horovod on two replicas has a ratio that varies by the spread."""
     offsets = (1.0, 1 + spread, 1 - spread, 1 + spread / 2, 1 - spread / 2, 1 + spread / 3)
 
     def speed(side: Side, number: int) -> float:
@@ -63,7 +63,7 @@ def noisy(ratio: float, spread: float) -> Speed:
 
 
 def restless(launched: Launch) -> None:
-    """Every other turn of two replicas is a fifth slower."""
+    """Make every other turn of two replicas a fifth longer."""
     if launched.arm == HOROVOD_2:
         launched.blocks = [
             replace(each, ranks=[{**r, "seconds": r["seconds"] * 1.2} for r in each.ranks])
@@ -74,12 +74,12 @@ def restless(launched: Launch) -> None:
 
 
 def struck(arm: Arm, factor: float) -> Speed:
-    """That arm by so much faster than everything else."""
+    """Return speeds at which that arm is faster than everything else by the factor."""
     return lambda side, number: level(side, number) * (factor if side.arm == arm else 1.0)
 
 
 def exchanged(asked: Comparison, ratio: float, **other: Any) -> Callable[[Launch], None]:
-    """Have every launch exchange as in a round whose figure is the ratio."""
+    """Return a function that makes every launch exchange as in a round whose figure is `ratio`."""
 
     def spoil(launched: Launch) -> None:
         made = exchanging_round(asked, ratio).launches[launched.arm]
@@ -93,7 +93,7 @@ def exchanged(asked: Comparison, ratio: float, **other: Any) -> Callable[[Launch
 
 @dataclass
 class Script:
-    """What the made-up machine does. Seconds pass only while a round is measured."""
+    """The behaviour of the made-up machine. Seconds pass only while a round is measured."""
 
     scratch: Path
     speed: Speed = level
@@ -116,7 +116,7 @@ class Script:
 
 
 class MadeUpRunner:
-    """In place of hvdperf.measure.round_runner.RoundRunner."""
+    """A stand-in for hvdperf.measure.round_runner.RoundRunner."""
 
     def __init__(self, script: Script, **arguments: Any) -> None:
         self._script = script
@@ -171,7 +171,7 @@ LINES = (
     Line(("parity", "*", "*", "*"), Band(0.9, 1.1)),
 )
 ENOUGH = 1e6
-# Of a profile that names none.
+# The looks of a profile that names none.
 FIRST_LOOK, SECOND_LOOK, LAST_LOOK = Sampling().looks
 CEILINGS = (
     Line(("framework_tax", "*", "*", "*"), Ceiling(5.0, unit="")),
@@ -183,7 +183,7 @@ TRIALS = {each.variant: each for each in trials(WORKLOAD, 2)}
 
 @dataclass
 class Stage:
-    """Measures comparisons on the made-up machine."""
+    """A stage on which the made-up machine measures comparisons."""
 
     script: Script
     cores: int = 2
@@ -197,7 +197,7 @@ class Stage:
     oversubscribed: tuple[str, ...] = ()
     said: list[str] = field(default_factory=list)
     noted: list[Doing] = field(default_factory=list)
-    # Of earlier sessions of the made-up machine, the variance between launches.
+    # The variance between launches in each earlier session of the made-up machine.
     launch_variances: tuple[float, ...] = ()
     opened: list[Outcome] = field(default_factory=list)
     earlier: tuple[Outcome, ...] = ()

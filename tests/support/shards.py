@@ -1,4 +1,4 @@
-"""Shards of ImageNet with any records in them, by TensorFlow's writer, and damage to them."""
+"""Shards of ImageNet with any records, written by TensorFlow, and damage to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_shards(folder: Path, *shards: Iterable[bytes], split: str = "train") -
 
 
 def framed(data: bytes) -> bytes:
-    """A record as it is in a file, by our own checksum."""
+    """Return a record as it is in a file, with checksums of our own."""
     head = struct.pack("<Q", len(data))
     return b"".join(
         (
@@ -60,7 +60,7 @@ Mutation = Callable[[bytes], bytes]
 
 @st.composite
 def mutations(draw: st.DrawFn) -> Mutation:
-    """Cut out, put in or replace a few bytes somewhere in the first hundreds."""
+    """Draw a change that cuts out, puts in or replaces bytes in the first few hundred."""
     start, gone = draw(st.integers(0, 400)), draw(st.integers(0, 200))
     new = draw(st.binary(max_size=40))
     return lambda content: content[:start] + new + content[start + gone :]

@@ -1,10 +1,10 @@
-"""Named on the command line only: a session that waits while its slots are watched."""
+"""A case that waits while its session's slots are watched. Only a command line names it."""
 
 import os
 import time
 from pathlib import Path
 
-# Of a file that is there once the session has come so far.
+# The environment variable with the path of a file that is made once the session is here.
 BEGUN = "SLEEPING_CASE_BEGUN"
 
 

@@ -14,10 +14,10 @@ from hvdperf.results.fingerprint import fingerprint
 from hvdperf.session.terminal.cases import EXIT_STATUS
 from hvdperf.verdict import Verdict
 
-# What documents of older sessions lack.
+# The fields that documents of older sessions lack.
 LATER = {"visit", "usage", "disturbance", "fail_alpha", "early"}
 SESSION = "20260131T235959Z-4711"
-# Of a machine and a stack that tell as little as they may.
+# A machine and a stack of which as little is known as possible.
 MACHINE = Machine("host", (0, 1))
 STACK = Stack(
     interpreter="python",
@@ -38,7 +38,7 @@ STACK = Stack(
 def make_store(
     runs: Path, slots: int = 2, slots_per_node: int = 2, session: str = SESSION
 ) -> Store:
-    """Below runs, of a session with so many slots of a core each."""
+    """Return the store of a session below runs. slots: their number, with a core each."""
     cores = tuple(range(slots_per_node))
     offers = [Offer(rank, f"host{rank // slots_per_node}", cores) for rank in range(slots)]
     placed = place(offers)
@@ -48,7 +48,7 @@ def make_store(
 
 
 def session_document(case: str, verdict: Verdict) -> dict[str, Any]:
-    """What a session writes of itself, with one case."""
+    """Return what a session writes of itself, with one case."""
     return {
         "profile": "smoke",
         "seed": 1,

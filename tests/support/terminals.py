@@ -1,4 +1,4 @@
-"""A real terminal that a command runs in, and what is to be seen on it."""
+"""A real terminal in which a command runs, and the lines that it shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Colours, and what the terminal's title and progress bar are told.
+# Escapes for colours, the terminal's title and its progress bar.
 _INVISIBLE = re.compile(r"\x1b\[[0-9;]*m|\x1b\].*?(?:\x07|\x1b\\)")
 
 
@@ -27,10 +27,10 @@ def _as_under_a_shell() -> None:
 
 
 class Terminal:
-    """Starts at once. output: every byte that has been written to it so far.
+    """A terminal with a command that starts at once. output: every byte written to it so far.
 
     own: whether it is the command's controlling terminal, with the command in the foreground, as
-    under a shell; otherwise it is a mere file that is a terminal.
+    under a shell; otherwise it is only a file that is a terminal.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Terminal:
         os.close(slave)
 
     def wait_for(self, text: bytes, seconds: float = 60.0, times: int = 1) -> None:
-        """Until that has been written so often."""
+        """Wait until the text has been written that many times."""
         deadline = time.monotonic() + seconds
         while self.output.count(text) < times:
             assert time.monotonic() < deadline, f"too seldom {text!r}: {self.output!r}"
@@ -71,7 +71,7 @@ class Terminal:
         os.write(self._master, keys)
 
     def end(self, seconds: float = 120.0) -> int:
-        """Wait for the command; its status."""
+        """Wait for the command and return its exit status."""
         deadline = time.monotonic() + seconds
         try:
             while self._read(0.1):
@@ -83,7 +83,7 @@ class Terminal:
             os.close(self._master)
 
     def close(self, seconds: float = 60.0) -> int:
-        """With the command in it; its status."""
+        """Close the terminal with the command in it, and return the command's exit status."""
         os.close(self._master)
         try:
             return self._process.wait(seconds)
@@ -92,11 +92,11 @@ class Terminal:
             self._process.wait()
 
     def shown(self) -> list[str]:
-        """The lines that are to be seen, however far back one would have to scroll."""
+        """Return the lines that can be seen, however far back one would have to scroll."""
         return shown(self.output.decode(), self.columns)
 
     def _read(self, seconds: float) -> bool:
-        """Whether there may be more."""
+        """Read what there is, and return whether there may be more."""
         if not select.select([self._master], [], [], seconds)[0]:
             return True
         try:
@@ -108,8 +108,8 @@ class Terminal:
 
 
 def shown(output: str, columns: int) -> list[str]:
-    """What a terminal makes of it, long lines whole. One that is rewritten in place must not be
-    longer than a line: from the next one there would be no way back."""
+    """Return the lines that a terminal shows, long ones whole. A line that is rewritten in place
+    must not be wider than the terminal: there would be no way back from the next line."""
     lines, column = [""], 0
     for part in re.split(r"(\r|\n|\x1b\[K)", _INVISIBLE.sub("", output)):
         if part == "\r":

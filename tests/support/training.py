@@ -1,4 +1,4 @@
-"""One step of a network outside of any harness. Imports TensorFlow."""
+"""One step of a network without the suite. Imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import tensorflow as tf
 
 
 def parameters(model: Any) -> int:
-    """How many trainable numbers a model has."""
+    """Return the number of trainable parameters of a model."""
     return sum(math.prod(shape) for shape in shapes(model))
 
 
 def shapes(model: Any) -> list[tuple[int, ...]]:
-    """Those of the trainable variables, in their order."""
+    """Return the shapes of the trainable variables, in their order."""
     return [tuple(variable.shape) for variable in model.trainable_variables]
 
 
 def words(*shape: int) -> Any:
-    """Any words of a vocabulary of 2,000, the same each time."""
+    """Return random words of a vocabulary of 2,000, the same each time."""
     return np.random.default_rng(0).integers(0, 2000, shape, dtype=np.int32)
 
 
 def gradients(model: Any, inputs: Any, labels: Any) -> list[Any]:
-    """Those of one step, traced; the cross entropy of all outputs [..., classes] counts alike."""
+    """Return the gradients of one traced step. The cross entropies of all outputs, [..., classes],
+    count alike."""
 
     @tf.function
     def step(inputs: Any, labels: Any) -> Any:
@@ -41,7 +42,7 @@ def gradients(model: Any, inputs: Any, labels: Any) -> list[Any]:
 
 
 def all_finite(gradients: list[Any]) -> bool:
-    """Whether every variable has a gradient, dense or sparse, of finite numbers."""
+    """Return whether every variable has a gradient, dense or sparse, of finite numbers."""
     return all(
         gradient is not None and bool(np.isfinite(tf.convert_to_tensor(gradient)).all())
         for gradient in gradients

@@ -1,1 +1,1 @@
-"""A report as text: what each format is, and how it keeps what is quoted from acting in it."""
+"""The formats of a report, and the escaping by which quoted text stays inert in each of them."""

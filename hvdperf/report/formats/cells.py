@@ -1,7 +1,7 @@
-"""How people are shown a table, whatever the format: digits, units, intervals beside estimates.
+"""Table cells as text for people, in Markdown and LaTeX: digits, units, intervals after estimates.
 
-What stands here is text without markup; each format escapes it in its own way. Whole numbers and
-full precision are what hvdperf/report/formats/csv.py is for.
+The text has no markup; each format escapes it in its own way. hvdperf/report/formats/csv.py gives
+numbers in full precision instead.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 from hvdperf.report.content import Column, Row, Table, Value
 
-# Where there is no figure.
+# Shown where there is no figure.
 NONE = "\N{EN DASH}"
-# From here on, and where no digit is told, a number is shown as 1.235e+16.
+# From here on, a number with a given number of digits is shown as 1.235e+16.
 _LARGE = 1e15
-# What keys of bounds have in them.
+# Parts of the keys of a lower and of an upper bound.
 _BOUNDS = (("lower", "upper"), ("_low", "_high"))
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A table as text, in one line a cell. numeric: of each column, whether it is of numbers."""
+    """A table as text, one line per cell. numeric: for each column, whether it holds numbers."""
 
     headings: tuple[str, ...]
     numeric: tuple[bool, ...]
@@ -29,9 +29,11 @@ class Shown:
 
 
 def shown(table: Table) -> Shown:
-    """Without hidden columns. Bounds stand beside what they are of: a column whose key has "lower"
-    in it, and the next one, with "upper" instead, join the one before them, such as `0.873 [0.861,
-    0.884]`."""
+    """Return the table as text, without hidden columns.
+
+    Bounds join their estimate, such as `0.873 [0.861, 0.884]`: a column whose key contains "lower"
+    and the next one, with "upper" instead, join the column before them (as _BOUNDS pairs them).
+    """
     groups = list(_with_bounds([column for column in table.columns if not column.hidden]))
     return Shown(
         tuple(heading(columns[0]) for columns in groups),
@@ -41,13 +43,13 @@ def shown(table: Table) -> Shown:
 
 
 def heading(column: Column) -> str:
-    """Such as `throughput [img/s]`."""
+    """Return a heading such as `throughput [img/s]`."""
     title = one_line(column.title)
     return f"{title} [{one_line(column.unit)}]" if column.unit else title
 
 
 def cell(value: Value, digits: int | None = None) -> str:
-    """A value as people are shown it. digits: of its column."""
+    """Return a value as people see it. digits: those of its column."""
     if value is None:
         return NONE
     if isinstance(value, str):
@@ -55,12 +57,13 @@ def cell(value: Value, digits: int | None = None) -> str:
     if digits is None:
         return str(value) if isinstance(value, int) else f"{value:.6g}"
     text = f"{value:.3e}" if abs(value) >= _LARGE else f"{value:.{digits}f}"
-    # What is rounded to nothing has no sign.
+    # A value that is rounded to zero has no sign.
     return text.removeprefix("-") if float(text) == 0 else text
 
 
 def is_numeric(table: Table, column: Column) -> bool:
-    """Whether it is flush right: it holds nothing but numbers, or is meant to."""
+    """Return whether the column is flush right: it holds only numbers, or is empty and has
+    digits."""
     told = [row[column.key] for row in table.rows if row[column.key] is not None]
     if not told:
         return column.digits is not None
@@ -68,8 +71,8 @@ def is_numeric(table: Table, column: Column) -> bool:
 
 
 def one_line(text: str) -> str:
-    """In one line, and what does not print (control characters, what turns the direction of text
-    round, halves of a pair) as its escape."""
+    """Return the text in one line. A character that does not print is replaced by its escape:
+    control characters, changes of the direction of text, lone surrogates."""
     return "".join(map(_printable, " ".join(text.split())))
 
 
@@ -78,13 +81,13 @@ def _printable(letter: str) -> str:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Output as it was printed, line by line, with what does not print as its escape."""
+    """Yield the lines of printed output; a character that does not print becomes its escape."""
     for line in text.expandtabs().splitlines():
         yield "".join(map(_printable, line)).rstrip()
 
 
 def _with_bounds(columns: list[Column]) -> Iterator[tuple[Column, ...]]:
-    """Each column, with its bounds where the next two are those."""
+    """Yield each column, together with the next two columns if these are its bounds."""
     i = 0
     while i < len(columns):
         bounds = columns[i + 1 : i + 3]

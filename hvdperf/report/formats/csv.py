@@ -1,7 +1,8 @@
-"""Tables as CSV (RFC 4180), a file a figure: every column, in full precision, for programs.
+"""Tables as CSV (RFC 4180) for programs, one file per figure: every column, in full precision.
 
-A text that a spreadsheet would take for a formula begins with an apostrophe here, as spreadsheets
-themselves mark what is text; numbers stay what they are. A record is a line, for texts are in one.
+A text that a spreadsheet would take for a formula gets a leading apostrophe, with which
+spreadsheets themselves mark text. Numbers are unchanged. A record is one line, because every text
+is put in one line.
 """
 
 from __future__ import annotations
@@ -12,18 +13,20 @@ from io import StringIO
 from hvdperf.report.content import Column, Report, Table, Value
 from hvdperf.report.formats.cells import one_line
 
-# How a formula begins in a spreadsheet; the wide ones are taken for the others by some.
+# The first characters of a formula. Some spreadsheets take the full-width ones for the others.
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
 def tables(report: Report) -> dict[str, str]:
-    """By the figure's name, which is good for a file's. Line ends are CRLF: to be written as they
-    are, in UTF-8."""
+    """Return the text of each table by the figure's name, which is a valid file name.
+
+    Line ends are CRLF: write the text unchanged, in UTF-8.
+    """
     return {figure.name: text(figure.table) for figure in report.figures}
 
 
 def text(table: Table) -> str:
-    """One table; a figure that is not there is empty."""
+    """Return one table as CSV; a missing figure is an empty field."""
     stream = StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow([_harmless(_heading(column)) for column in table.columns])
@@ -33,7 +36,7 @@ def text(table: Table) -> str:
 
 
 def _heading(column: Column) -> str:
-    """Such as `seconds [s]`: the key, since titles change."""
+    """Return a heading such as `seconds [s]`: the key, because titles change."""
     return f"{column.key} [{column.unit}]" if column.unit else column.key
 
 

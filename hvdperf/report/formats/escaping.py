@@ -1,8 +1,8 @@
-"""Text in GitHub-flavoured Markdown that stays what it is: no markup, no link, and nobody called.
+"""Escaping for GitHub-flavoured Markdown, by which text makes no markup, no link and no mention.
 
-Punctuation is escaped. That does not keep GitHub from what it looks for in the finished page, such
-as @names, #123, hashes of commits and addresses, so words in which it would find something become
-code, in which it looks for nothing.
+Punctuation is escaped. Escapes do not stop GitHub from searching the rendered page for @names,
+#123, commit hashes and addresses. A word in which GitHub would find one of these becomes code,
+which GitHub does not search.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-# An underscore within a word is one.
+# An underscore inside a word is no markup.
 _PUNCTUATION = re.compile(r"[\\`*\[\]<>&~!]|(?<![^\W_])_|_(?![^\W_])")
-# At the beginning of a line: headings, lists, quotes, rules and underlines.
+# Markup at the beginning of a line: headings, lists, quotes, rules and underlines.
 _BEGINNING = re.compile(r"^([-+=#>:]|\d{1,9}(?=[.)]))")
-# Words, and the bars between cells, which no code can hold in a table.
+# Words, and bars by themselves: code inside a table cannot hold a bar.
 _WORD = re.compile(r"[^\s|]+|\||\s+")
 _FOUND_BY_GITHUB = re.compile(
     r"""
@@ -30,20 +30,21 @@ _FOUND_BY_GITHUB = re.compile(
 
 
 def inline(text: str, in_table: bool = False) -> str:
-    """text: a line without control characters. in_table: whether it becomes a cell."""
+    """Return a line as Markdown. text: has no control characters. in_table: whether the line
+    becomes a cell."""
     parts = [_part(word) for word in _WORD.findall(text)]
     escaped = "".join(parts).strip()
     return escaped if in_table else _BEGINNING.sub(_at_the_beginning, escaped)
 
 
 def html(text: str) -> str:
-    """The same as text of an HTML element."""
+    """Return a line as the text of an HTML element."""
     words = (_html(word) for word in re.findall(r"\S+|\s+", text))
     return "".join(words)
 
 
 def fenced(lines: Iterable[str]) -> str:
-    """Output as it was printed, in a fence that it does not hold."""
+    """Return printed output in a fence of more backticks than any run in the output."""
     text = "\n".join(lines)
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}text\n{text}\n{fence}"
@@ -63,7 +64,7 @@ def _html(word: str) -> str:
 
 
 def _code(word: str) -> str:
-    """As code. A backtick at an end needs a space, which is not shown."""
+    """Return a word as code. A backtick at an end needs a space, which Markdown does not show."""
     fence = "`" * (_longest_run(word) + 1)
     space = " " if word.startswith("`") or word.endswith("`") else ""
     return f"{fence}{space}{word}{space}{fence}"

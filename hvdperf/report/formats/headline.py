@@ -1,4 +1,4 @@
-"""What a person is to understand of a report in ten seconds: one line, and what did not pass."""
+"""The summary of a report that takes ten seconds to read: a headline, and what did not pass."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.PASS: "within what is allowed",
     Verdict.NOT_JUDGED: "shown, and held against nothing",
 }
-# A person is to be told of each of these.
+# The verdicts that a person has to know of.
 _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
 class Blame:
-    """The cases of a verdict that is not PASS, each with what there is to know of it."""
+    """The cases with one verdict that did not pass, each with its note."""
 
     verdict: Verdict
     notes: Sequence[CaseNote]
 
 
 def headline(report: Report) -> str:
-    """Such as "2 of 28 cases FAIL"."""
+    """Return a line such as "2 of 28 cases FAIL"."""
     total = sum(report.counts.values())
     if not total:
         return "Nothing was measured"
@@ -48,7 +48,8 @@ def headline(report: Report) -> str:
 
 
 def others(report: Report) -> str:
-    """What the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; empty if nothing."""
+    """Return the counts that the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; return ""
+    if there are none."""
     return ", ".join(
         f"{report.counts[verdict]} {verdict.value}"
         for verdict in Verdict
@@ -57,7 +58,8 @@ def others(report: Report) -> str:
 
 
 def blames(report: Report) -> list[Blame]:
-    """What did not pass, the worst first; a case without a note has an empty one."""
+    """Return the cases that did not pass, the worst verdict first; a case without a note gets an
+    empty one."""
     noted = {note.case for note in report.notes}
     bare = [
         CaseNote(str(row["case"]), Verdict(row["verdict"]), ())
@@ -73,7 +75,7 @@ def blames(report: Report) -> list[Blame]:
 
 
 def neutral(report: Report) -> list[CaseNote]:
-    """Notes of cases that nobody has to look at."""
+    """Return the notes of cases that need nobody's attention."""
     return [note for note in report.notes if note.verdict not in _NOT_PASSED]
 
 

@@ -19,21 +19,21 @@ from hvdperf.report.formats.html_cells import body, is_number, printable, slug, 
 from hvdperf.report.formats.inline import PAGE, assets, json_text
 from hvdperf.verdict import Verdict
 
-# What cases are chosen by: keys of the board's columns, and of figures' tags.
+# The page's filters: keys of the board's columns and of figures' tags, with their labels.
 CHOSEN_BY = {
     "verdict": "Verdict",
     "question": "Question",
     "model": "Model",
     "world_size": "World size",
 }
-# Where the text of a note would push the next one away, it is folded.
+# A note of more characters is folded, because its text would push the next note away.
 _LONG_NOTE = 280
 _USUAL_HEIGHT = 260
 _ORDER = {verdict.value: place for place, verdict in enumerate(Verdict)}
 
 
 def page(report: Report) -> str:
-    """The document, of text that UTF-8 can hold."""
+    """Return the HTML document. UTF-8 can encode all of its text."""
     template = _environment().get_template("page.html.j2")
     return template.render(
         report=report,
@@ -75,12 +75,12 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> object:
-    """Whatever a template shows; what is markup already has been made here."""
+    """Return a value as a template shows it. Markup is unchanged, because this package made it."""
     return printable(value) if type(value) is str else value
 
 
 def _bar(report: Report) -> list[tuple[Verdict, int, int]]:
-    """The counts as lengths: verdict, where it begins, and how many."""
+    """Return the counts as parts of a bar: verdict, start of the part, and number of cases."""
     found, start = [], 0
     for verdict in Verdict:
         count = report.counts.get(verdict, 0)
@@ -91,7 +91,7 @@ def _bar(report: Report) -> list[tuple[Verdict, int, int]]:
 
 
 def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
-    """What there is to choose from, and of how many cases, by key of the board's columns."""
+    """Return the values of each filter with their numbers of cases, by key of the columns."""
     columns = {column.key: column for column in report.board.table.columns}
     found = {}
     for key in CHOSEN_BY:
@@ -107,22 +107,22 @@ def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
 
 
 def _tags(figure: Figure) -> str:
-    """Of a figure, as the page's scripts compare them with what is chosen."""
+    """Return a figure's tags as JSON, which the page's scripts compare with the chosen filters."""
     return str(json_text({key: printable(value) for key, value in figure.tags.items()}))
 
 
 def _only(case: str) -> str:
-    """The part of an address after # that chooses a case by its words."""
+    """Return the part of an address after # that selects a case by the words of its name."""
     return urlencode({"text": " ".join(printable(case).split()), "at": "pageBoard"})
 
 
 def _spec(figure: Figure) -> str:
-    """The figure's plot as JSON for a <script>."""
+    """Return the figure's plot as JSON for a <script>."""
     return json_text(_printable(figure.plot))
 
 
 def _printable(value: Any) -> Any:
-    """The same, of text that any document can hold."""
+    """Return a copy of a JSON value in which all text is printable."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):
@@ -133,6 +133,6 @@ def _printable(value: Any) -> Any:
 
 
 def _height(figure: Figure) -> int:
-    """In pixels, what the plot will need, so that nothing moves when it is drawn."""
+    """Return the height of the plot in pixels, so that nothing moves when the plot is drawn."""
     height = (figure.plot or {}).get("height")
     return height if isinstance(height, int) else _USUAL_HEIGHT

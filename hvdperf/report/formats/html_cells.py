@@ -1,4 +1,4 @@
-"""Values as people are shown them, and cells of a page's tables, which keep the values, too."""
+"""Values as people see them, and cells of a page's tables, which also keep the exact values."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from markupsafe import Markup, escape
 from hvdperf.report.content import Column, Table, Value
 from hvdperf.verdict import Verdict
 
-# What would make a terminal or a browser do something, by a picture of it; C1 and lone surrogates,
-# which no document may hold, have none.
+# Control characters, on which a terminal or a browser would act, are shown as pictures. C1 and lone
+# surrogates, which no document may hold, have no picture.
 _PICTURES = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: "\u2421",
-    # Vega takes them for the end of a line of its own.
+    # Vega breaks a line at these.
     **dict.fromkeys((0x2028, 0x2029), "\u2424"),
     **dict.fromkeys((*range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd"),
 }
@@ -20,17 +20,17 @@ _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
 def printable(text: str) -> str:
-    """The text with every control character, but for line feed and tab, seen instead of obeyed."""
+    """Return the text with a picture for every control character but line feed and tab."""
     return text.translate(_PICTURES)
 
 
 def slug(verdict: Verdict) -> str:
-    """Of classes and colours."""
+    """Return the verdict's name in classes and colours."""
     return verdict.name.lower()
 
 
 def number_text(value: float, digits: int | None) -> str:
-    """As people are shown it. A small number is not rounded to nothing."""
+    """Return a number as people see it. A small number is not rounded to zero."""
     if digits is None:
         return str(value) if isinstance(value, int) else f"{value:.6g}"
     shown = f"{value:.{digits}f}"
@@ -38,14 +38,14 @@ def number_text(value: float, digits: int | None) -> str:
 
 
 def value_text(value: Value, digits: int | None = None) -> str:
-    """As people are shown it; empty for None."""
+    """Return a value as people see it; return "" for None."""
     if value is None:
         return ""
     return printable(value) if isinstance(value, str) else number_text(value, digits)
 
 
 def body(table: Table) -> Markup:
-    """The rows of an HTML table. A number's element has its value with all digits."""
+    """Return the rows of an HTML table. A number's element also holds its value with all digits."""
     return Markup("\n").join(
         Markup("<tr>%s</tr>")
         % Markup("").join(_cell(row[column.key], column) for column in table.columns)
@@ -54,7 +54,7 @@ def body(table: Table) -> Markup:
 
 
 def is_number(table: Table, column: Column) -> bool:
-    """Whether there are numbers in the column."""
+    """Return whether the column holds a number."""
     return any(isinstance(row[column.key], int | float) for row in table.rows)
 
 
@@ -66,7 +66,7 @@ def _cell(value: Value, column: Column) -> Markup:
 
 
 def _content(value: Value, column: Column) -> Markup:
-    # Only where there is no value is a cell empty: a style shows it as a dash.
+    # A cell is empty only if there is no value: a style shows an empty cell as a dash.
     if value is None:
         return Markup("")
     if not isinstance(value, str):

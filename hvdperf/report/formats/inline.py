@@ -1,5 +1,7 @@
-"""What lies in every page: styles, scripts and the libraries that draw, with the hashes by which a
-browser knows them, so that it runs nothing else that a page may hold."""
+"""The styles, scripts and drawing libraries that every page contains, with their hashes.
+
+A browser recognises the page's own scripts by the hashes and runs no other that the page may hold.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from markupsafe import Markup
 
 PAGE = Path(__file__).parents[1] / "page"
 VENDOR = PAGE / "vendor"
-# Before the page is seen, and after it has been read; start.js has to be the last.
+# Scripts that run before the page is seen, and after it has been read; start.js has to be the last.
 EARLY = ("page.js", "theme.js")
 LATE = (
     "tables.js",
@@ -32,7 +34,7 @@ LATE = (
     "start.js",
 )
 
-# Where a browser, reading a script or a style, would see more than its text.
+# Text in which a browser that reads a script or a style would see more than text.
 _UNSAFE = re.compile(r"<!--|</?(?:script|style)|\r", re.IGNORECASE)
 _SOURCE_MAP = re.compile(r"\n//# sourceMappingURL=\S*\s*\Z")
 
@@ -51,7 +53,8 @@ class Library:
 
 @dataclass(frozen=True)
 class Assets:
-    """policy: the page's Content-Security-Policy, which names every script and style in it."""
+    """The text that every page contains. policy: the page's Content-Security-Policy, which names
+    every script and style in the page."""
 
     style: Markup
     early: Sequence[Markup]
@@ -63,7 +66,7 @@ class Assets:
 
 @cache
 def themes() -> Mapping[str, Theme]:
-    """The colours of the page and of its plots, by the theme's name."""
+    """Return the colours of the page and of its plots, by the theme's name."""
     found: Mapping[str, Theme] = json.loads((PAGE / "themes.json").read_text(encoding="utf-8"))
     return found
 
@@ -79,14 +82,14 @@ def assets() -> Assets:
 
 
 def copies() -> list[Mapping[str, str]]:
-    """What vendor.toml says of the libraries, in the order in which they are loaded."""
+    """Return the libraries' entries in vendor.toml, in the order in which they are loaded."""
     content = tomllib.loads((PAGE / "vendor.toml").read_text(encoding="utf-8"))
     found: list[Mapping[str, str]] = content["copies"]
     return found
 
 
 def json_text(value: object) -> Markup:
-    """JSON for a <script>, whose text ends at nothing but its own end."""
+    """Return JSON for a <script>. No text in the JSON can end the element."""
     return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
@@ -96,7 +99,7 @@ def _library(copy: Mapping[str, str]) -> Library:
 
 
 def _script(path: Path) -> Markup:
-    # The map lies elsewhere, where a browser with its tools open would look for it.
+    # Without the address of a source map, which a browser with open developer tools would load.
     return _safe(_SOURCE_MAP.sub("\n", path.read_text(encoding="utf-8")))
 
 
@@ -107,7 +110,8 @@ def _safe(text: str) -> Markup:
 
 
 def _colours() -> str:
-    """Custom properties: light, unless dark is preferred or chosen; paper is always light."""
+    """Return the colours as custom properties: light unless dark is preferred or chosen; always
+    light on paper."""
     light, dark = (
         "".join(f"--{key.replace('_', '-')}:{value};" for key, value in theme.items() if _is(value))
         for theme in (themes()["light"], themes()["dark"])

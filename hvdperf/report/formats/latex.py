@@ -1,6 +1,6 @@
-"""Tables for a paper: a booktabs table a figure, as the text of one .tex file to be \\input.
+"""Tables for a paper: the text of one .tex file to be \\input, with a booktabs table per figure.
 
-The file is ASCII and says at its head which packages it needs.
+The file is ASCII, and its head lists the packages that it needs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hvdperf.report.content import Figure, Report
 from hvdperf.report.formats.cells import NONE, Shown, one_line, shown
 from hvdperf.report.formats.tex_text import number, tex
 
-# A page holds no more. The macro makes smaller what is still too large, and nothing else.
+# More rows do not fit a page. The macro shrinks only a table that is still too large.
 MOST_ROWS = 100
 _HEAD = r"""% Needs, before \begin{document}:
 %   \usepackage[T1]{fontenc}
@@ -36,7 +36,7 @@ _HEAD = r"""% Needs, before \begin{document}:
 
 
 def latex(report: Report) -> str:
-    """All figures, the board first."""
+    """Return the tables of all figures, the board first."""
     return "\n".join((_HEAD, *map(_table, report.figures)))
 
 

@@ -1,7 +1,8 @@
 """The report as GitHub-flavoured Markdown, for the summary of a CI job ($GITHUB_STEP_SUMMARY).
 
-What did not pass comes first, then the board, then the tables of the sections, folded. Plots are
-left to the page. A summary above 1 MiB is refused as a whole, so tables go, from the end on.
+Cases that did not pass come first, then the board, then the folded tables of the sections. Only
+the page has plots. GitHub refuses a summary above 1 MiB as a whole, so tables are left out, from
+the end on.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from hvdperf.report.formats.escaping import fenced, html, inline
 from hvdperf.report.formats.headline import MEANINGS, blames, headline, neutral, others
 from hvdperf.verdict import Verdict
 
-# Of the whole summary in UTF-8, GitHub's; something is left for the line that says what is not in.
+# GitHub's limit of the whole summary in UTF-8, and the room for the line that lists omitted parts.
 LIMIT_BYTES = 1024 * 1024
 _SPARE_BYTES = 16 * 1024
-# More is for the page.
+# The page has the rest.
 _ROWS_OF_A_SECTION = 200
 _OUTPUT_LINES = 40
 _LONGEST_TEXT = 2000
@@ -28,7 +29,7 @@ _NAMED = 20
 
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """What the parts of a section stand in."""
+    """The text around the parts of a section."""
 
     opening: str = ""
     closing: str = ""
@@ -39,7 +40,8 @@ _OPEN = _Frame()
 
 @dataclass(frozen=True)
 class _Part:
-    """What is in the summary whole, or not at all. name: what it is called where it is left out."""
+    """A part of the summary, written whole or not at all. name: its name in the list of parts that
+    are left out."""
 
     name: str
     text: str
@@ -47,7 +49,7 @@ class _Part:
 
 
 def markdown(report: Report) -> str:
-    """The summary, below LIMIT_BYTES in UTF-8."""
+    """Return the summary, of fewer than LIMIT_BYTES bytes in UTF-8."""
     said = [_headline(report)]
     left = LIMIT_BYTES - _SPARE_BYTES - _bytes(said[0])
     parts = list(_parts(report))
@@ -68,7 +70,7 @@ def markdown(report: Report) -> str:
 
 
 def _parts(report: Report) -> Iterator[_Part]:
-    """Everything below the headline, in its order."""
+    """Yield everything below the headline, in order."""
     if report.facts:
         rows = [f"| {_cell(name)} | {_cell(fact)} |" for name, fact in report.facts.items()]
         yield _Part("facts", _block("| | |", "|---|---|", *rows))
@@ -91,7 +93,7 @@ def _headline(report: Report) -> str:
 
 
 def _not_passed(report: Report) -> Iterator[_Part]:
-    """Cases by their verdict, the worst first, with what is known of them."""
+    """Yield the cases that did not pass, the worst verdict first, each with its note and output."""
     begun = False
     for blame in blames(report):
         for note in blame.notes:
@@ -107,7 +109,7 @@ def _not_passed(report: Report) -> Iterator[_Part]:
 
 
 def _not_judged(report: Report) -> Iterator[_Part]:
-    """Once what many cases have in common."""
+    """Yield each reason for not judging once, because many cases share one."""
     reasons = Counter(
         note.paragraphs[0]
         for note in neutral(report)
@@ -119,8 +121,8 @@ def _not_judged(report: Report) -> Iterator[_Part]:
 
 
 def _section(section: Section) -> Iterator[_Part]:
-    """Folded: a summary is read from the top."""
-    # To the next empty line all is HTML, and from there on Markdown.
+    """Yield the parts of a section, folded because a summary is read from the top."""
+    # GitHub reads HTML up to the next empty line, and Markdown from there on.
     opening = _block("<details>", f"<summary>{html(_short(section.title))}</summary>")
     opening += _block(_text(section.intro))
     if section.missing:
@@ -128,7 +130,7 @@ def _section(section: Section) -> Iterator[_Part]:
     frame = _Frame(opening, _block("</details>"))
     if not section.figures:
         yield _Part(section.title, "", frame)
-    # Two plots of the same numbers have a table each.
+    # Two plots of the same numbers have equal tables, of which only the first is written.
     told: list[Figure] = []
     for figure in section.figures:
         same = next((other for other in told if other.table == figure.table), None)
@@ -175,7 +177,7 @@ def _short(text: str) -> str:
 
 
 def _block(*lines: str) -> str:
-    """Lines, and an empty one."""
+    """Return the lines and an empty one; return "" if all lines are empty."""
     return "\n".join((*lines, "", "")) if any(lines) else ""
 
 

@@ -1,15 +1,15 @@
-"""Text as pdflatex prints it, in ASCII: what it takes for a command, and what it has no letter for.
+"""Escaping for pdflatex: any text as ASCII that pdflatex prints and does not obey.
 
-Letters with one accent, the usual symbols and Greek are written as commands of LaTeX (T1 fonts and
-textcomp); whatever else there is, as [U+05D0].
+Letters with one accent, the usual symbols and Greek become commands of LaTeX (T1 fonts and
+textcomp). Any other character becomes its code point, such as [U+05D0].
 """
 
 from __future__ import annotations
 
 import unicodedata
 
-# Also what would join its neighbour ("<<", "?`"), is looked for after the end of a row ("[", "*"),
-# or is made a command by some languages of babel.
+# Also characters that would join their neighbour ("<<", "?`"), that LaTeX looks for after the end
+# of a row ("[", "*"), or that some languages of babel make commands.
 _ASCII = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -30,7 +30,7 @@ _ASCII = {
     "]": "{]}",
     "*": "{*}",
 }
-# These join only each other.
+# These join only a copy of themselves.
 _DOUBLED = "-,'"
 _SYMBOLS = {
     "\N{EN DASH}": r"\textendash{}",
@@ -79,7 +79,7 @@ _SYMBOLS = {
     "\N{LATIN SMALL LETTER ETH}": r"\dh{}",
     "\N{LATIN CAPITAL LETTER ETH}": r"\DH{}",
 }
-# Those that LaTeX has. omicron is an o, and capitals that look like Latin ones have no command.
+# Letters that LaTeX has. omicron is an o, and capitals that look like Latin ones have no command.
 _GREEK = (
     *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"),
     *("lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi"),
@@ -116,7 +116,7 @@ _KNOWN = {**_ASCII, **_SYMBOLS, **_greek()}
 
 
 def tex(text: str) -> str:
-    """text: a line without control characters, of any script."""
+    """Return the text for pdflatex. text: a line without control characters, of any script."""
     return "".join(
         f"{{}}{letter}" if letter == before and letter in _DOUBLED else _letter(letter)
         for before, letter in zip(f" {text}", text, strict=False)
@@ -124,7 +124,7 @@ def tex(text: str) -> str:
 
 
 def number(text: str) -> str:
-    """A figure, with its interval perhaps: its hyphens are minus signs."""
+    """Return a figure, perhaps with its interval, for pdflatex: its hyphens become minus signs."""
     return tex(text.replace("-", "\N{MINUS SIGN}"))
 
 

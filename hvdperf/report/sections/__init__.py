@@ -1,1 +1,1 @@
-"""A section of the report a file: cases in, tables and plots out. Never knows the format."""
+"""The sections of the report, one module each: cases in, tables and plots out, for any format."""

@@ -1,4 +1,4 @@
-"""The board: every case with its figure, its verdict, and by how much it keeps its threshold."""
+"""The board: every case with its figure, its verdict, and its margin to the threshold."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hvdperf.results.archive import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
 
-# A plot of more rows than these shows those that are nearest to their threshold.
+# A plot shows at most this many rows: those that are nearest to their threshold.
 ROWS = 40
-# Whoever has such a verdict keeps nothing and misses nothing, wherever the figure lies.
+# A case with such a verdict neither keeps nor misses its threshold, whatever its figure.
 _NOT_BY_THE_FIGURE = (
     Verdict.INVALID.value,
     Verdict.NOT_RUN.value,
@@ -42,7 +42,7 @@ COLUMNS = (
 
 
 def board(cases: Sequence[Case]) -> Figure:
-    """A row a case, the worst first."""
+    """Return a row per case, the worst verdict first."""
     order = list(Verdict)
     ranked = sorted(cases, key=lambda case: order.index(case.verdict))
     rows = tuple(map(_row, ranked))
@@ -58,9 +58,11 @@ def board(cases: Sequence[Case]) -> Figure:
 
 
 def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
-    """How far inside of its rule the figure is, as a share of the limit: the estimate, and the
-    least and the most that its interval leaves. Of a band, from the edge that is nearer; of a
-    floor, from the limit that decides."""
+    """Return how far the figure lies inside its rule, as a share of the limit: of the estimate, and
+    the least and the most that the interval leaves. Negative values lie outside.
+
+    The margin of a band is that to the nearer edge, of a floor that to the limit that decides.
+    """
 
     def inside(value: float) -> float:
         if isinstance(rule, Floor):
@@ -72,14 +74,14 @@ def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
     ends = inside(figure.lower), inside(figure.upper)
     most = max(ends)
     if isinstance(rule, Band):
-        # As far from either edge, in shares of it.
+        # The point of the band whose margins to both edges are equal.
         middle = 2 * rule.low * rule.high / (rule.low + rule.high)
         most = inside(min(max(middle, figure.lower), figure.upper))
     return inside(figure.estimate), min(ends), most
 
 
 def note(case: Case) -> CaseNote | None:
-    """What there is to know of a case besides its row; None where that tells it all."""
+    """Return the information on a case that its row lacks; return None if the row has it all."""
     document = case.document
     failure, line = document["failure"], document["verdict"]["threshold_line"]
     paragraphs = [case.reason] if case.reason else []
@@ -101,7 +103,7 @@ def _row(case: Case) -> Row:
     figure, rule = case.figure, case.rule
     bounded = figure is not None and is_bounded(figure)
     margins: tuple[float | None, ...] = (None, None, None)
-    # What is planted has to miss it.
+    # A case with an injected fault should miss its threshold.
     if figure is not None and rule is not None and bounded and not is_trial(case):
         margins = tuple(100 * share for share in margin(figure, rule))
     word = case.document["verdict"]
@@ -137,7 +139,7 @@ def _says(judged: Sequence[Row]) -> str:
 
 
 def _plot(rows: int) -> dict[str, object]:
-    """The rows with the smallest margins, smallest first."""
+    """Return a plot of the rows with the smallest margins, smallest first."""
     case = field("case", "nominal", sort={"field": "margin_lower"}, axis={"title": None})
     along = {"field": "margin", "type": "quantitative", "title": "inside of the limit, in % of it"}
     return {

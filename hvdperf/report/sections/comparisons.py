@@ -1,4 +1,4 @@
-"""Ratios of Horovod to something else, each in the band where the two count as equal."""
+"""Ratios of Horovod to something else, each with the band in which the two count as equal."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COLUMNS = (
 
 
 def parity(cases: Sequence[Case]) -> Section:
-    """Horovod against the other ways to spread replicas."""
+    """Return the section that compares Horovod with other ways to spread replicas."""
     figures = _figures(cases, PARITY)
     return Section(
         "parity",
@@ -62,7 +62,8 @@ def parity(cases: Sequence[Case]) -> Section:
 
 
 def others(cases: Sequence[Case]) -> Section:
-    """What else is a ratio: the cost of communication, other exchanges, and what was learnt."""
+    """Return the section on the other ratios: the cost of communication, other exchanges, and what
+    was learnt."""
     figures = _figures(cases, OTHERS)
     return Section(
         "comparisons",
@@ -74,7 +75,7 @@ def others(cases: Sequence[Case]) -> Section:
 
 
 def against(cases: Sequence[Case]) -> Section | None:
-    """This stack against the one that --against named; None where it named none."""
+    """Return the section that compares this stack with that of --against; None without one."""
     found = [case for case in cases if case.document["plan"]["reference"]["stack"]]
     if not found:
         return None
@@ -82,7 +83,7 @@ def against(cases: Sequence[Case]) -> Section | None:
     meant = (
         "speed, or what a validation found, here / there" if learnt else "speed here / speed there"
     )
-    # Its questions are several, each with a name of its own on the board.
+    # No tag for a question: the figure covers several, each with a name of its own on the board.
     figure = _figure("against", "This stack against the other one", found, meant, {})
     return Section(
         "against",
@@ -134,7 +135,7 @@ def _figure(
 
 
 def _unless_pass(case: Case) -> str:
-    """The word that must not be missed behind a figure."""
+    """Return the verdict to put behind a figure; return "" for PASS."""
     return "" if case.verdict is Verdict.PASS else f" {case.verdict.value}"
 
 
@@ -160,7 +161,7 @@ def _row(case: Case, label: str) -> Row:
 
 
 def _forest(rows: int, meant: str) -> Plot:
-    """A row a case: its interval over its band, and equality as a line."""
+    """Return a plot with a row per case: its interval over its band, and a line at equality."""
     case = field("case", "nominal", sort=None, axis={"title": None})
     along = {"type": "quantitative", "title": meant, "scale": {"zero": False}}
     tooltip = [

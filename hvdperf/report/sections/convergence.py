@@ -1,4 +1,4 @@
-"""What trainings learn: loss by samples, and what their validation ended with, by strategy."""
+"""Results of trainings by strategy: loss by samples, and the validation at the end."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.archive import Case
 
 TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
-# Of which strategies train beside each other in timed blocks.
+# Questions for which strategies train beside each other in timed blocks.
 _TIMED = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
-# Arms with fewer points than these are no line.
+# If an arm has fewer points than this, no line is drawn.
 POINTS_OF_A_LINE = 4
-# All arms together with more than these are lines without shapes.
+# If all arms together have more points than this, lines have no shapes.
 POINTS_WITH_SHAPES = 120
 
 
 @dataclass(frozen=True)
 class _Group:
-    """What trained the same. label: of the workload. world_size: of the candidate. arms: their
-    launches."""
+    """Trainings of the same workload and length. label: of the workload. world_size: of the
+    candidate. arms: their launches, by arm."""
 
     model: str
     label: str
@@ -38,7 +38,7 @@ class _Group:
 
     @property
     def how_long(self) -> str:
-        """In words."""
+        """Return the length of the training in words."""
         runs = [
             run
             for launched in self.arms.values()
@@ -68,7 +68,8 @@ class _Group:
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Of trainings to an end; where there are none, of timed blocks that did nothing but train."""
+    """Return the section on trainings to an end, or, if there are none, on timed blocks that did
+    nothing but train."""
     name, title = "convergence", "Convergence"
     intro = (
         "Training loss is the mean over the ranks, and what is shown of several rounds, each begun "
@@ -91,8 +92,8 @@ def section(cases: Sequence[Case]) -> Section:
 
 
 def _groups(cases: Sequence[Case]) -> list[_Group]:
-    """By workload, kind of work, and replicas of the candidate: plain TensorFlow, which has one, is
-    beside each of them."""
+    """Return groups by workload, kind of work and replicas of the candidate. Plain TensorFlow,
+    which has one replica, is in each of these groups."""
     asked: dict[tuple[Workload, LaunchMode, int], list[Case]] = {}
     for case in cases:
         if not case.is_against:
@@ -113,7 +114,7 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
 
 @dataclass(frozen=True)
 class _Point:
-    """samples: of all ranks together, since the start."""
+    """A point of a loss curve. samples: of all ranks together, since the start."""
 
     steps: int
     samples: float
@@ -134,11 +135,12 @@ _OF_A_CURVE = (
 
 
 def _curves(group: _Group) -> list[Figure]:
-    """In one figure; none where no loss is known, or only one arm has any in its timed blocks."""
+    """Return the curves of all arms in one figure; return [] if no loss is known, or if only one
+    arm has losses in its timed blocks."""
     of_arms = {arm: rows for arm, own in group.arms.items() if (rows := _of_arm(arm, own))}
     if len(of_arms) < (2 if group.work is LaunchMode.BLOCKS else 1):
         return []
-    # Held together where all of them have come, if there is such a place.
+    # Compare the arms at the last number of samples that all of them have, if there is one.
     shared = set.intersection(*({row["samples"] for row in rows} for rows in of_arms.values()))
     last = {
         arm: max(
@@ -167,13 +169,13 @@ def _curves(group: _Group) -> list[Figure]:
 
 
 def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
-    """Medians over the launches, by steps; without steps that not all of them have."""
+    """Return medians over the launches, by steps, for the steps that all launches have."""
     curves = [{point.steps: point for point in curve} for curve in map(_curve, group) if curve]
     if not curves:
         return []
     shared = sorted(set.intersection(*(set(curve) for curve in curves)))
     if not shared:
-        # They ended at other steps each, as after so many seconds: their ends are held together.
+        # Launches of a fixed time end at different steps: take the median of their ends.
         curves = [{0: list(curve.values())[-1]} for curve in curves]
         shared = [0]
     rows: list[Row] = []
@@ -197,8 +199,8 @@ def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
 
 
 def _curve(started: Started) -> list[_Point]:
-    """Of a run what it kept of itself, or its end; of blocks theirs, where nothing else was done
-    in between."""
+    """Return the loss curve of a launch. A run gives the curve that it kept, or its end. Timed
+    blocks give a point each, if nothing else was done between them."""
     document = started.document
     if document["run"]:
         return _curve_of_run(document["run"])
@@ -233,8 +235,9 @@ def _curve_of_run(ranks: Sequence[Mapping[str, Any]]) -> list[_Point]:
 
 
 def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
-    """Lines told apart by colour, dashes and, where there is room for them, shapes; where an arm
-    has too little for a line, a row an arm. fewest: points of an arm, points: of all."""
+    """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; if an
+    arm has too few points for a line, a row per arm. fewest: points of the arm with the fewest.
+    points: of all arms."""
     arm = field("arm", "nominal", legend=LEGEND)
     loss = field("loss", "quantitative", "training loss", scale={"zero": False})
     if fewest < POINTS_OF_A_LINE:
@@ -266,7 +269,7 @@ def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
 
 
 def _validations(group: _Group) -> list[Figure]:
-    """Loss and accuracy, a figure each, with what who guesses has."""
+    """Return a figure each for loss and accuracy, with the values of random guesses."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for arm, launched in group.arms.items():
         for started in launched:
@@ -316,7 +319,7 @@ def _ends(arm: str, metric: str, ends: Sequence[Mapping[str, Any]]) -> list[Row]
     guesses = finite(end["chance_loss"] for end in ends)
     if not values:
         return []
-    # Of as many classes as the loss of who guesses says, one is right.
+    # Random guesses have a loss of ln(classes) and an accuracy of 1 / classes.
     chance: Value = None
     if guesses:
         chance = guesses[0] if metric == "loss" else math.exp(-guesses[0])
@@ -345,7 +348,7 @@ def _validation_plot(columns: Sequence[Column], metric: str, rows: int) -> Mappi
 def _by_arm(
     columns: Sequence[Column], x: Mapping[str, Any], rows: int, *behind: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """A row a strategy, from the least to the most."""
+    """Return a plot with a row per strategy, from its least to its most."""
     return layered(
         *behind,
         interval("least", "most", "x"),

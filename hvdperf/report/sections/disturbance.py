@@ -1,4 +1,4 @@
-"""Who else used the session's cores while it measured, and when."""
+"""The use of the session's cores by other programs while it measured, over time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hvdperf.report.words import plural
 from hvdperf.results.documents import CULPRITS_KEPT, Document
 from hvdperf.results.restore import disturbances
 
-# The shares of the cores that are drawn over time: what people call them, by column.
+# The shares of the cores that are drawn over time, with names for people, by column.
 SHARES = {
     "foreign": "used by other programs",
     "taken": "taken from the ranks",
@@ -31,7 +31,7 @@ CULPRITS = (
 
 
 def section(session: Document | None) -> Section | None:
-    """session: its session.json. None where nothing was recorded."""
+    """Return the section; return None if nothing was recorded. session: its session.json."""
     rounds = disturbances(session) if session is not None else []
     whole = together(rounds)
     if whole is None:

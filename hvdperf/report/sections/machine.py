@@ -1,4 +1,4 @@
-"""What was measured on, and what is otherwise than in the session before."""
+"""The machine and the stack that were measured, and their differences from the session before."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hvdperf.results.fingerprint import differences
 def section(
     fingerprint: Mapping[str, Any], session: Document | None, earlier: Document | None
 ) -> Section:
-    """fingerprint: of the session. session, earlier: session.json of it, and of the last one before
-    it that was asked the same; None where there is none."""
+    """Return the section. fingerprint: of the session. session, earlier: session.json of it, and
+    of the last one before it that was asked the same; None if there is none."""
     figures = [_fingerprint(fingerprint, earlier)]
     if session is not None and session["changed"]:
         figures.append(_stacks(session["changed"]))
@@ -59,7 +59,7 @@ def _fingerprint(fingerprint: Mapping[str, Any], earlier: Document | None) -> Fi
 
 
 def _stacks(changed: Sequence[str]) -> Figure:
-    """What this stack has otherwise than the one that it was held against."""
+    """Return the differences between this stack and the one that it was compared with."""
     rows = tuple({"change": line} for line in changed)
     return Figure(
         "stacks",
@@ -70,7 +70,7 @@ def _stacks(changed: Sequence[str]) -> Figure:
 
 
 def _verdicts(session: Document, earlier: Document) -> list[Figure]:
-    """Cases that were called otherwise in the session before."""
+    """Return the cases whose verdict differs from that of the session before, in one figure."""
     then, now = earlier["verdicts"], session["verdicts"]
     rows = tuple(
         {"case": name, "before": then[name], "verdict": word}

@@ -1,4 +1,4 @@
-"""Whether ranks grow while they train: the resident set by steps, with what is allowed."""
+"""The growth of ranks while they train: the resident set by steps, with the allowed growth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hvdperf.results.archive import Case
 from hvdperf.verdict import Ceiling
 
 MIB = 1024 * 1024
-# Of more ranks those are shown that grow most.
+# If there are more ranks than this, only those that grow most are shown.
 SHOWN = 8
 _COLUMNS = (
     Column("rank", "rank"),
@@ -32,7 +32,7 @@ Readings = Sequence[tuple[int, float]]
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Of endurance runs."""
+    """Return the section on endurance runs."""
     asked = [
         case for case in trusted(cases) if case.question is Question.MEMORY and not case.is_against
     ]
@@ -50,7 +50,7 @@ def section(cases: Sequence[Case]) -> Section:
 
 
 def _of_case(case: Case, label: str) -> list[Figure]:
-    """None where nothing was read."""
+    """Return the figure of a case; return [] if no memory was read."""
     candidate = case.document["plan"]["candidate"]
     started = [
         each
@@ -87,7 +87,7 @@ def _of_case(case: Case, label: str) -> list[Figure]:
 
 
 def _readings(started: Sequence[Started]) -> dict[int, Readings]:
-    """Of each rank, steps and bytes, medians over the launches that read there."""
+    """Return steps and bytes of each rank, medians over the launches that read at that step."""
     found: dict[int, dict[int, list[float]]] = {}
     for each in started:
         for rank, run in enumerate(each.document["run"]):
@@ -100,7 +100,7 @@ def _readings(started: Sequence[Started]) -> dict[int, Readings]:
 
 
 def _growth(readings: Readings) -> float | None:
-    """As the case's figure has it, of medians; None for too few readings."""
+    """Return the growth of medians, computed like the case's figure; None for too few readings."""
     try:
         return growth(readings)
     except ValueError:
@@ -157,7 +157,7 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
 
 
 def _plot(limited: int) -> Mapping[str, Any]:
-    """A line a rank, and the limit of one of them."""
+    """Return a plot with a line per rank, and the limit of the rank `limited`."""
     color = field("rank", "nominal", "rank")
     size = field("resident_mib", "quantitative", "resident set in MiB", scale={"zero": False})
     return layered(

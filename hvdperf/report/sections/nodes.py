@@ -1,4 +1,4 @@
-"""Nodes x GPUs: what each shape of a group reached, as published tables have it."""
+"""Tables of nodes x GPUs, as in publications: what each shape of a group reached."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hvdperf.results.throughput import throughputs
 
 
 def section(cases: Sequence[Case]) -> Section | None:
-    """None where all replicas were on one node."""
+    """Return the section; return None if all replicas were on one node."""
     scaled = [
         case
         for case in cases
@@ -26,7 +26,7 @@ def section(cases: Sequence[Case]) -> Section | None:
     speeds = throughputs(cases)
     figures = []
     for workload in dict.fromkeys(case.workload for case in scaled):
-        # Of groups of one shape the last stands there: the even one, else the largest.
+        # The last of several groups of one shape stays: the even one, or else the largest.
         own = sorted(
             (case for case in scaled if case.workload == workload),
             key=lambda case: (_is_even(case), case.world_size),
@@ -55,7 +55,7 @@ def section(cases: Sequence[Case]) -> Section | None:
 
 
 def _shape(case: Case) -> tuple[int, int]:
-    """Nodes, and replicas on the fullest of them."""
+    """Return the number of nodes, and of replicas on the fullest of them."""
     return len(case.replicas_per_node), max(case.replicas_per_node)
 
 
@@ -71,7 +71,7 @@ def _figure(
     found: dict[tuple[int, int], float],
     even: Collection[tuple[int, int]],
 ) -> Figure:
-    """even: the shapes that have as many replicas on each node."""
+    """Return a table. even: the shapes with the same number of replicas on each node."""
     widths = sorted({width for _, width in found})
     columns = [Column("nodes", "nodes")]
     columns += [

@@ -1,4 +1,4 @@
-"""Throughput over releases of Horovod, as far as this machine's history goes."""
+"""Throughput over releases of Horovod, from this machine's history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = (
 
 
 def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Section:
-    """fingerprint: of the session, whose machine's history is shown."""
+    """Return the section. fingerprint: of the session, whose machine's history is shown."""
     machine = machine_label(fingerprint)
     found = [line for line in lines(history, Axis.HOROVOD) if line.machine == machine]
     groups: dict[tuple[str, str, int], list[Line]] = {}
@@ -51,8 +51,8 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
 
 
 def _figure(alike: Sequence[Line], told_apart: bool) -> Figure:
-    """Of one network, replica and world size. told_apart: whether the network has other replicas,
-    too."""
+    """Return the figure of one network, replica and world size. told_apart: whether the network was
+    also measured with other replicas, so that names have to distinguish them."""
     model, world_size = alike[0].model, alike[0].world_size
     apart = (alike[0].replica,) if told_apart else ()
     named = ", each: ".join((f"{model} on {plural(world_size, 'replica')}", *apart))
@@ -85,7 +85,7 @@ def _row(line: Line, version: str) -> Row:
 
 
 def _plot(releases: Sequence[str], stacks: Sequence[str]) -> Plot:
-    """Both oldest first, whichever line of the table has which."""
+    """Return a plot. releases, stacks: oldest first, whatever the order of the table's rows."""
     x = field("horovod", "ordinal", "Horovod", sort=list(releases), axis={"labelAngle": 0})
     stack = field("tensorflow", "nominal", "TensorFlow", sort=list(stacks))
     y = {"type": "quantitative", "title": "samples/s", "scale": {"zero": False}}

@@ -1,4 +1,4 @@
-"""Speedup and efficiency by world size: by speed, by wall time, and as it would be ideal."""
+"""Speedup and efficiency by world size: by speed, by wall time, and the ideal."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ _ASKED = (
     Question.WALL_WEAK,
     Question.WALL_STRONG,
 )
-# What one replica is by itself.
+# The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
 MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_ledger.py by wall time."
 
 
 @dataclass
 class _Point:
-    """Of one world size: efficiencies by way, and how far each is known. verdict: the worst of its
-    cases; None where there are none. sound: whether one of them is (Case.is_sound)."""
+    """The results at one world size. ways: efficiencies with their intervals, by way to count.
+    verdict: the worst of its cases; None if there are none. sound: whether one of the cases is
+    (Case.is_sound)."""
 
     world_size: int
     nodes: int
@@ -73,8 +74,8 @@ def _points(
     cases: Sequence[Case],
     speeds: Mapping[tuple[Workload, int], Sequence[float]],
 ) -> list[_Point]:
-    """By world size, from one replica on. Where a case is sound, others add nothing but their
-    verdicts."""
+    """Return points by world size, from one replica on. If one case of a size is sound, unsound
+    cases add only their verdicts."""
     by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
     by_time = Question.WALL_WEAK if weak else Question.WALL_STRONG
     found: dict[int, _Point] = {}
@@ -117,7 +118,8 @@ def _efficiency(speedup: Interval, world_size: int) -> Interval:
 
 
 def _split_speed(case: Case) -> float | None:
-    """Samples per second of the blocks in which a batch was divided, the median launch's."""
+    """Return the samples per second of blocks with a divided batch: the median over launches of
+    each launch's median; None if there are none."""
     launches = [
         [
             float(block["samples_per_second"])
@@ -171,7 +173,7 @@ def _row(label: str, point: _Point, ways: Ways) -> Row:
 
 
 def _measured(ways: Ways, rows: Sequence[Row]) -> Ways:
-    """Those that somebody measured."""
+    """Return the ways that were measured."""
     return {
         way: name
         for way, name in ways.items()
@@ -190,7 +192,7 @@ def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Fi
     table = _table(rows, ways)
     sizes = [int(row["world_size"] or 1) for row in rows if row["drawn"] == "yes"]
     tags = {"model": model}
-    # Where there are wall times, too, it is about two.
+    # With wall times, the figure is about two questions.
     if list(ways) == ["speed" if weak else "split"]:
         tags["question"] = f"{kind} scaling"
     named = [
@@ -207,7 +209,7 @@ def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Fi
             title,
             _says(label, kind, rows, ways),
             table,
-            # One replica alone has nothing to show.
+            # A single replica gives no curve.
             plot if len(sizes) > 1 else None,
             tags,
         )
@@ -235,7 +237,7 @@ def _says(label: str, kind: str, rows: Sequence[Row], ways: Ways) -> str:
 
 
 def _bars(rows: Sequence[Row]) -> Figure:
-    """Of every network, weak scaling's efficiency by speed."""
+    """Return the figure of weak scaling's efficiency by speed, for every network."""
     table = _table(rows, _measured(WEAK, rows))
     shares = {
         f"{row['model']} on {plural(int(row['world_size'] or 0), 'replica')}": float(share)

@@ -1,4 +1,4 @@
-"""Plots of speedups and efficiencies by world size, of the columns of sections/scaling.py."""
+"""Plots of speedups and efficiencies by world size, from the columns of sections/scaling.py."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from hvdperf.report import plots
 from hvdperf.report.content import Column, Plot
 
 # Columns of each way to count: by samples per second, by the wall time of the training, and by
-# that of the whole job with the start of its processes.
+# that of the whole job, with the start of its processes.
 WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the job"}
-# A batch that is divided has no wall time: the others are of steps that are, each with a whole
-# batch on every replica.
+# There is no wall time with a divided batch. The other ways are of divided steps, in which every
+# replica has a whole batch.
 STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
 Ways = Mapping[str, str]
 
-# Where replicas share cores there is no line to hold an efficiency against, and none goes through
-# what the evidence is against.
+# If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
+# through points whose evidence is unsound.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
 
 
 def speedup(ways: Ways, sizes: Sequence[int]) -> Plot:
-    """ways: of WEAK or STRONG, those that were measured. sizes: the world sizes, which both axes
-    are marked with."""
+    """Return a plot of speedups. ways: of WEAK or STRONG, those that were measured. sizes: the
+    world sizes, which are the marks on both axes."""
     y: dict[str, Any] = {
         "title": "speedup",
         "axis": {"values": list(sizes)},
@@ -52,7 +52,7 @@ def _by_way(
     ideal: plots.Layer,
     y: dict[str, Any],
 ) -> Plot:
-    """A line a way to count, with the interval of each point."""
+    """Return a plot with a line per way to count, and the interval of each point."""
     x = _by_size(sizes)
     value, way = (
         plots.field("value", "quantitative", **y),
@@ -98,7 +98,7 @@ def _by_size(sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def bars(count: int) -> Plot:
-    """Efficiencies by speed of every network, a bar a world size. count: of bars."""
+    """Return a plot of efficiencies by speed: a bar per network and world size. count: of bars."""
     title = "efficiency by speed"
     places: dict[str, Any] = {
         "y": plots.field("model", "nominal", axis={"title": None}),

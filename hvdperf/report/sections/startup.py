@@ -1,4 +1,4 @@
-"""How long a start takes, phase by phase, and which arm's takes longest."""
+"""The time of a start, phase by phase, and the arm with the longest start."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _COLUMNS = (
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Of whatever was launched, with nothing planted, on the session's own stack."""
+    """Return the section on all launches of the session's own stack without an injected fault."""
     found: dict[Workload, dict[str, list[Started]]] = {}
     for started in launches(trusted(cases)):
         if started.document["startup_seconds"]:
             beside = "" if started.alone else ", beside others"
-            # The learning rate is no matter of the start.
+            # The learning rate does not affect the start.
             workload = replace(started.case.workload, learning_rate="constant")
             arms = found.setdefault(workload, {})
             arms.setdefault(started.arm + beside, []).append(started)
@@ -79,7 +79,7 @@ def _key_of(phase: str) -> str:
 
 
 def _of_arm(arm: str, group: Sequence[Started]) -> Row:
-    """A phase that not all of them went through has no figure of those that did not."""
+    """Return the row of an arm. A phase's median is over the launches that went through it."""
     medians = {phase: _median(phase, group) for phase in PHASES}
     return {
         "arm": arm,
@@ -102,7 +102,8 @@ def _median(phase: str, group: Sequence[Started]) -> float | None:
 
 
 def _plot(arms: Sequence[str]) -> Mapping[str, Any]:
-    """Stacked from left to right in the order of the phases, with the place of each below it."""
+    """Return a plot of bars stacked from left to right in the order of the phases, with the number
+    of each phase below it."""
     keys = [_key_of(phase) for phase in PHASES]
     places = "{" + ", ".join(f"'{key}': {i + 1}" for i, key in enumerate(keys)) + "}"
     names = "{" + ", ".join(f"'{_key_of(p)}': '{i + 1} {p}'" for i, p in enumerate(PHASES)) + "}"

@@ -1,4 +1,4 @@
-"""How long the steps of each rank take: distributions by rank, and of strategies side by side."""
+"""Times of steps: distributions by rank, and of strategies side by side."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _QUANTILES = (
     Column("steps", "steps"),
 )
 _MEDIAN = field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
-# From here on a row of a rank has no room for a number beside it.
+# With more rows than this, a rank's row has no room for a number beside it.
 MANY_RANKS = 32
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Of timed blocks of whole steps."""
+    """Return the section on timed blocks of whole steps."""
     name, title = "steps", "Step times"
     intro = (
         "Every step of the timed blocks, as each rank's own clock saw it. A line goes from 1 to "
@@ -76,7 +76,7 @@ def _of_horovod(arm: Mapping[str, Any]) -> bool:
 
 
 def _blocks(started: Started) -> list[Mapping[str, Any]]:
-    """Timed, of whole steps."""
+    """Return the timed blocks of whole steps."""
     return [block for block in started.document["blocks"] if block["kind"] == BlockKind.FULL.value]
 
 
@@ -86,7 +86,7 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
     last = [0] * world_size
     for block in blocks:
         clocks = [rank["seconds"] or 0.0 for rank in block["ranks"]]
-        # Where several take as long, none of them is the slowest.
+        # If several ranks take as long, none of them is the slowest.
         if clocks.count(max(clocks)) == 1:
             last[clocks.index(max(clocks))] += 1
         for own, rank in zip(steps, block["ranks"], strict=False):
@@ -146,7 +146,7 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
 
 
 def _between(low: float, high: float) -> str:
-    """One number where both are the same to people."""
+    """Return a range as text; one number if both ends look the same to people."""
     texts = dict.fromkeys((f"{low:.1f}", f"{high:.1f}"))
     return " to ".join(texts)
 
@@ -163,7 +163,7 @@ _OF_AN_ARM = (
 
 
 def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
-    """A figure a workload, of all ranks together."""
+    """Return a figure per workload, of all ranks together."""
     found: dict[Workload, dict[str, list[Started]]] = {}
     asked = [case for case in cases if case.question in OF_STRATEGIES and not case.is_against]
     labels = workload_labels(case.workload for case in asked)
@@ -221,7 +221,7 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
 def _boxes(
     columns: Sequence[Column], rows: int, y: Mapping[str, Any], pointed: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """Rules and bars from the quantiles. pointed: what shows the medians."""
+    """Return a plot of rules and bars from the quantiles. pointed: layers that show medians."""
     layers = [
         interval("q01_ms", "q99_ms", "x"),
         {

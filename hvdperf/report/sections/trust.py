@@ -1,4 +1,4 @@
-"""How far the suite itself can be trusted: what it would see tonight, and what it has caught."""
+"""Evidence for trust in the suite: the change it would see tonight, and the faults it caught."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _NOTHING = (
 
 
 def section(cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, Any]) -> Section:
-    """cases, fingerprint: of the session. log: of all sessions of `make trust`, those that were
-    measured on other machines and ship with the suite among them."""
+    """Return the section. cases, fingerprint: of the session. log: entries of all sessions of `make
+    trust`, including those that were measured on other machines and ship with the suite."""
     figures = [*_same(cases), *_caught(measured_here(log, fingerprint))]
     return Section(
         "trust",
@@ -58,7 +58,7 @@ def section(cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[st
 
 
 def _same(cases: Sequence[Case]) -> list[Figure]:
-    """The A/A cases of the session."""
+    """Return the figure of the session's A/A cases."""
     alike = [case for case in cases if case.question is Question.SAME and case.figure is not None]
     if not alike:
         return []
@@ -93,7 +93,8 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
 
 
 def _caught(log: Sequence[Entry]) -> list[Figure]:
-    """What sessions of make trust said, those of the newest one's machine and stack."""
+    """Return the figure of detections in the sessions of make trust that have the machine, stack
+    and settings of the newest one."""
     alike, others = of_newest(log)
     found = counts_of(alike)
     if not found:
@@ -136,7 +137,7 @@ def _row(count: Count) -> Row:
 
 
 def _plot(rows: int) -> Plot:
-    """Shares with their intervals, a row a fault, network and world size."""
+    """Return a plot of shares with their intervals: a row per fault, network and world size."""
     y = field("into", "nominal", sort=None, axis={"title": None})
     along: dict[str, object] = {
         "type": "quantitative",

@@ -1,4 +1,4 @@
-"""What collective operations reach, through Horovod and without, and what they leave of a step."""
+"""Collective operations: their bandwidth with and without Horovod, and their part of a step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hvdperf.results.archive import Case
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Of sweeps, and of what the gradients of networks take."""
+    """Return the section on sweeps and on the exchange of networks' gradients."""
     sound = trusted(cases)
     figures = [
         swept(case, pairs)

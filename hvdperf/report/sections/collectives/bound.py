@@ -1,4 +1,4 @@
-"""What the exchange leaves of a step: between all of it hidden, and nothing."""
+"""Step times beside their bounds: all of the exchange hidden behind computation, or none of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,11 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
 
 
 def _step_times(case: Case) -> list[StepTimes]:
-    """As judge/observations.py has them."""
+    """Return the times of every turn with both kinds of block and a bare exchange.
+
+    Uses the last block of each kind in a turn, where judge/observations.py uses the two that are
+    closest to each other.
+    """
     found = []
     for measured in case.document["rounds"]:
         launches = {launch["strategy"]: launch for launch in measured["launches"]}
@@ -97,7 +101,7 @@ def _of_steps(case: Case, times: Sequence[StepTimes], labels: Labels) -> Row:
 
 
 def _plot(rows: int) -> Mapping[str, Any]:
-    """The band between both bounds, and where the step lies."""
+    """Return a plot of the band between both bounds, with the measured step."""
     return layered(
         {
             "mark": {"type": "bar", "style": "band", "height": {"band": 0.6}},

@@ -1,4 +1,4 @@
-"""All gradients of a step, exchanged through Horovod and bare."""
+"""The exchange of all gradients of a step, through Horovod and over the bare transport."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _TIMES = (
 
 
 def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
-    """Of all networks of a session, in one figure; none if there are none."""
+    """Return one figure for all networks of a session; return [] if no exchange was measured."""
     found: dict[tuple[str, int], tuple[Case, list[Pair]]] = {}
     for case in cases:
         pairs = pairs_of(case) if is_of_gradients(case) else []
         key = case.workload.name, case.world_size
-        # Both questions are answered by the same launches, of which one may have had more rounds.
+        # The same launches answer both questions, and one of these may have had more rounds.
         if pairs and len(pairs) > len(found.get(key, (case, []))[1]):
             found[key] = case, pairs
     if not found:

@@ -1,4 +1,4 @@
-"""What both sides took in the same turn, and the columns of that."""
+"""Times of Horovod and of the bare transport in the same turn, and the columns for these times."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WHOSE = (
 
 @dataclass(frozen=True)
 class Pair:
-    """What a turn took through Horovod and bare, in seconds, for so many bytes and tensors."""
+    """One turn of an operation with its size. horovod, bare: seconds through Horovod and bare."""
 
     size_bytes: int
     tensors: int
@@ -56,12 +56,12 @@ class Pair:
 
 
 def collective_of(case: Case) -> Collective:
-    """What is asked about; of a bound, how gradients are exchanged."""
+    """Return the operation that the case asks about; of a bound, that which exchanges gradients."""
     return Collective(case.document["plan"]["collective"] or Collective.ALLREDUCE.value)
 
 
 def pairs_of(case: Case) -> list[Pair]:
-    """By rounds and turns, where both sides have a time."""
+    """Return the turns in which both sides have a time, by round and turn."""
     found = []
     for measured in case.document["rounds"]:
         sides = {launch["strategy"]: launch["series"] for launch in measured["launches"]}
@@ -76,7 +76,8 @@ def pairs_of(case: Case) -> list[Pair]:
 
 
 def widths(case: Case, group: Sequence[Pair]) -> dict[str, Value]:
-    """Of both sides. Bandwidth falls as time rises: none of a collective that moves nothing."""
+    """Return median and quartiles of the bus bandwidth of both sides, in GB/s; None for a
+    collective that moves no data. Bandwidth falls as time rises."""
     collective, n = collective_of(case), case.world_size
     return {
         key: value
@@ -93,7 +94,7 @@ def taxes(group: Sequence[Pair]) -> dict[str, Value]:
 
 
 def _spread(key: str, values: Sequence[float]) -> dict[str, Value]:
-    """Median and quartiles; none of what is 0, which no logarithm shows."""
+    """Return median and quartiles; None for a value of 0, which a logarithmic axis cannot show."""
     low, middle, high = (cut if cut > 0 else None for cut in quantiles(values, QUARTILES))
     return {key: middle, f"{key}_low": low, f"{key}_high": high}
 

@@ -67,7 +67,7 @@ def _short(size: int) -> str:
     return f"{size} B"
 
 
-# As _short has it.
+# The same units as in _short.
 _BINARY = {
     "labelExpr": f"datum.value >= {MIB} ? datum.value / {MIB} + ' MB' : "
     f"datum.value >= {KIB} ? datum.value / {KIB} + ' KB' : datum.value + ' B'"
@@ -75,7 +75,7 @@ _BINARY = {
 
 
 def _plot(sizes: Sequence[int]) -> Mapping[str, Any]:
-    """A line a side; shapes and dashes tell them apart, too."""
+    """Return a plot with a line per side, which also differ in shapes and dashes."""
     apart = told_apart(SIDES.values())
     y = field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"})
     layers = (

@@ -1,4 +1,4 @@
-"""Where the wall time of trainings went: from the ideal to what n replicas took, term by term."""
+"""The wall time of trainings, term by term: from the ideal to the time that n replicas took."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hvdperf.results.archive import Case
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Of those cases that have an account."""
+    """Return the section on the cases that have an account."""
     asked = [case for case in trusted(cases) if case.document["account"] is not None]
     title, name = "Wall time", "ledger"
     intro = (

@@ -13,7 +13,7 @@ from hvdperf.report.sections.wall_time.trainings import Labels, is_weak
 from hvdperf.report.words import QUESTIONS, slug
 from hvdperf.results.archive import Case
 
-# As many groups as the palette has colours; the digit stands beside the colour in a plot.
+# There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 GROUPS: Mapping[str, str] = {
     "launch": "1 processes",
     "import": "1 processes",
@@ -43,7 +43,7 @@ _OF_A_SIZE = (
 
 
 def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
-    """A figure a workload whose weak scaling was asked."""
+    """Return a figure per workload with a case of weak scaling."""
     found: dict[Workload, dict[int, Mapping[str, Any]]] = {}
     for case in sorted(filter(is_weak, cases), key=lambda case: case.world_size):
         account = case.document["account"]
@@ -83,7 +83,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Mapping[str, Any]]) -> 
 
 
 def _plot(bars: int) -> Mapping[str, Any]:
-    """Horizontal, with the digit of each group below its part of the bar."""
+    """Return horizontal bars, with the digit of each group below its part of the bar."""
     y = field("world_size", "ordinal", "replicas")
     return layered(
         {

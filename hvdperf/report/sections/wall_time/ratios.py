@@ -1,4 +1,4 @@
-"""Speedups by three ways to count, and the factors of the efficiency."""
+"""Speedups counted in three ways, and the factors of the efficiency."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def _ratios(account: ScalingBreakdown, names: Sequence[str]) -> dict[str, Value]:
-    """Estimates and bounds; none of those that bound nothing."""
+    """Return estimates and bounds; bounds that are not finite are None."""
     values: dict[str, Value] = {}
     for name in names:
         values |= cells_of(interval_of(account[name]), name, f"{name}_low", f"{name}_high")
@@ -63,7 +63,7 @@ def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
-    """By speed, by time and by job, of all cases."""
+    """Return the figure of speedups by speed, by time and by job, of all cases."""
     columns = (
         *_WHOSE,
         *_of_ratios(SPEEDUPS),
@@ -112,8 +112,8 @@ _ALSO = (
 
 
 def factors(cases: Sequence[Case], labels: Labels) -> Figure:
-    """What the efficiency by speed is the product of, and what goes with it. Weak and strong
-    scaling are of the same launches, and have the same."""
+    """Return the figure of the factors of the efficiency by speed, with related values. Weak and
+    strong scaling use the same launches and have the same factors."""
     told: dict[tuple[Workload, int], Case] = {}
     for case in cases:
         told.setdefault((case.workload, case.world_size), case)
@@ -163,7 +163,8 @@ def _milliseconds(seconds: float | None) -> float | None:
 def _plot(
     names: Sequence[str], title: str, rows: Sequence[Row], *behind: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """A row a training, in it a line for each of these columns; told apart by shape and colour."""
+    """Return a plot with a row per training and, in it, a line for each of these columns, which
+    differ in shape and colour."""
     called = {name: name.replace("_", " ") for name in names}
     place = {"yOffset": field("called", "nominal", sort=list(called.values()))}
     bounded = any(row[f"{name}_low"] is not None for row in rows for name in names)

@@ -1,4 +1,4 @@
-"""The trainings that have an account, as what is said of them begins."""
+"""Names and kinds of the trainings that have an account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_weak(case: Case) -> bool:
 
 
 def not_judged(case: Case) -> tuple[str, ...]:
-    """What is said behind its name where replicas shared cores."""
+    """Return the remark behind the name of a training whose replicas shared cores; else ()."""
     return ("not judged",) if case.verdict is Verdict.NOT_JUDGED else ()
 
 

@@ -1,4 +1,4 @@
-"""A waterfall: from the ideal over the excess of each term to the wall time."""
+"""A waterfall plot: from the ideal, over the excess of each term, to the wall time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hvdperf.report.sections.wall_time.trainings import (
 from hvdperf.report.words import QUESTIONS, slug
 from hvdperf.results.archive import Case
 
-# A term below this share of the wall time has no bar of its own.
+# A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005
 OTHER = "other"
 UNEXPLAINED = "not explained"
@@ -37,7 +37,7 @@ _OF_A_TERM = (
 
 
 def waterfall(case: Case, label: str) -> Figure:
-    """A bar a term: how much longer than ideal, or shorter."""
+    """Return a plot with a bar per term: how much longer or shorter than ideal it took."""
     account = case.document["account"]
     ours, n = account["candidate"], case.world_size
     rows = _steps_down(case.question, account)
@@ -65,8 +65,8 @@ def waterfall(case: Case, label: str) -> Figure:
 
 
 def _steps_down(question: Question, account: ScalingBreakdown) -> list[Row]:
-    """The ideal, each term's excess, what is not explained, and the wall time. The bars of small
-    terms lie behind the others, side by side at one place."""
+    """Return the rows: the ideal, each term's excess, the unexplained rest, and the wall time. The
+    bars of small terms come after the others, side by side at one place."""
     ours, theirs = account["candidate"], account["reference"]
     parts = 1 if question is Question.WALL_WEAK else int(account["world_size"])
     took = _seconds(ours)
@@ -86,7 +86,8 @@ def _steps_down(question: Question, account: ScalingBreakdown) -> list[Row]:
 
 
 def _seconds(spent: Mapping[str, Any]) -> dict[str, float]:
-    """Of a training of its length: what the run spent on steps in proportion."""
+    """Return a training's seconds by term; terms of steps are the run's, in proportion to the
+    training's steps."""
     share = float(spent["steps"]) / float(spent["steps_of_run"])
     return {
         term: float(spent["terms"][term]) * (share if term in OF_STEPS else 1.0) for term in TERMS
@@ -128,7 +129,7 @@ def _plot(rows: Sequence[Row]) -> Mapping[str, Any]:
         {"op": "max", "field": "to_s", "as": "latest_to"},
     ]
     label = {"type": "text", "align": "left", "dx": 4}
-    # With room for what stands behind the longest bar.
+    # With room for the text behind the longest bar.
     farthest = max(number(row[end]) for row in rows for end in ("from_s", "to_s"))
     x = field("from_s", "quantitative", "seconds", scale={"domain": [0, 1.2 * farthest]})
     return layered(
