@@ -22,6 +22,7 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
     settings.load_profile("shared machine")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group the tests for runs side by side (`-n 2 --dist loadgroup`).
 
@@ -29,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     whatever takes time to make.
     """
     for item in items:
-        group = "ranks" if item.get_closest_marker("mpirun") else str(item.path)
+        starts_ranks = item.path.parent.name == "launch" or item.get_closest_marker("mpirun")
+        group = "ranks" if starts_ranks else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
 
 

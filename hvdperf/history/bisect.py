@@ -84,7 +84,7 @@ def conclusion(found: Found) -> str:
         said = {
             Answer.SAME: f"{new} is the same as {old}: nothing to look for",
             Answer.UNDECIDED: f"{new} against {old} is undecided: nothing can be looked for",
-            Answer.NOT_BUILT: f"{new} cannot be held against {old}: one of them cannot be built",
+            Answer.NOT_BUILT: f"{new} cannot be compared with {old}: one of them cannot be built",
         }
         return said[found.answer]
     word = found.answer.value

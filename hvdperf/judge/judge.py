@@ -36,8 +36,8 @@ from hvdperf.verdict import (
 )
 
 NOT_THE_SAME = (
-    "two groups of the same arm differ: whatever else this session compares is as doubtful; look "
-    "for what favours one of them, and measure again"
+    "A/A test failed: two identical groups differ, so no comparison of this session can be "
+    "trusted; find what favours one of them, and measure again"
 )
 
 

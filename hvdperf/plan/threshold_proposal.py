@@ -46,7 +46,9 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     for a finite bound (fewest_rounds).
     """
     if rounds < fewest_rounds(question):
-        raise NotMeasurable(f"{rounds} rounds bound nothing, it takes {fewest_rounds(question)}")
+        raise NotMeasurable(
+            f"{rounds} rounds give no finite interval; it takes {fewest_rounds(question)}"
+        )
     if not observations or not all(map(math.isfinite, observations)):
         raise NotMeasurable("no observation, or one that is not finite")
     centre, noise = median(observations), spread(observations)

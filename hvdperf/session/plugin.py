@@ -91,7 +91,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--results", default="results", metavar="DIR", help="where results go")
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
     add("--stack", default="", metavar="PYTHON", help="measure that stack instead of pytest's own")
-    add("--against", default="", metavar="PYTHON", help="every case, held against that stack's")
+    add("--against", default="", metavar="PYTHON", help="compare every case with that stack's")
     add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
     add(
         "--resume",

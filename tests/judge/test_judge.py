@@ -477,7 +477,7 @@ def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
     )
     outcome = stage.measure(WEAK, SAME)[SAME]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, FIRST_LOOK)
-    assert outcome.judgement.reason.startswith("two groups of the same arm differ")
+    assert outcome.judgement.reason.startswith("A/A test failed: two identical groups differ")
     assert outcome.noticed is None
 
 

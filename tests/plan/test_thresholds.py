@@ -378,7 +378,7 @@ class TestProposals:
         [
             ([0.0, 0.1, 0.2], 12, "3 observations tell no spread"),
             ([0.0, 0.1, 0.2, math.nan], 12, "not finite"),
-            ([0.0, 0.1, 0.2, 0.1], 5, "5 rounds bound nothing, it takes 6"),
+            ([0.0, 0.1, 0.2, 0.1], 5, "5 rounds give no finite interval; it takes 6"),
         ],
     )
     def test_what_cannot_be_proposed_is_told_with_its_case(self, values, rounds, told):

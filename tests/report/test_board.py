@@ -76,7 +76,7 @@ def test_a_figure_that_is_not_to_be_trusted_keeps_no_threshold(tmp_path):
         outcome(PARITY, [1.0] * 6, Band(0.9, 1.1), Verdict.INVALID, "replicas differ"),
     )
     figure = board.board(cases)
-    assert figure.says.startswith("Of 1 case held against a threshold, 1 keep it")
+    assert figure.says.startswith("Of 1 case with a threshold, 1 keep it")
     # It is shown all the same, by the shape and the word of its verdict.
     assert [row["verdict"] for row in figure.table.rows if row["margin"]] == ["INVALID", "PASS"]
     assert "No case" in board.board(cases[1:]).says
@@ -127,7 +127,7 @@ def test_both_limits_of_a_regression_are_told_and_what_fails_by_one_keeps_neithe
     (row,) = figure.table.rows
     assert row["must_be"] == ">= 0.95, and not surely < 0.98"
     assert row["margin"] == pytest.approx(100 * (0.97 / 0.98 - 1))
-    assert "1 case held against a threshold, 0 keep it" in figure.says
+    assert "1 case with a threshold, 0 keep it" in figure.says
     assert note is not None
     assert note.paragraphs[0].endswith("of 6 rounds, must be >= 0.95, and not surely < 0.98")
 

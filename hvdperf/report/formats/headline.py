@@ -14,7 +14,7 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.NOT_RUN: "could not be started",
     Verdict.INCONCLUSIVE: "the evidence does not decide",
     Verdict.PASS: "within what is allowed",
-    Verdict.NOT_JUDGED: "shown, and held against nothing",
+    Verdict.NOT_JUDGED: "shown, and compared with no limit",
 }
 # The verdicts that a person has to know of.
 _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)

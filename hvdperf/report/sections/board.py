@@ -129,12 +129,12 @@ def _row(case: Case) -> Row:
 
 def _says(judged: Sequence[Row]) -> str:
     if not judged:
-        return "No case has been held against a threshold by a figure with an interval."
+        return "No case was compared with a threshold by a figure with an interval."
     least = min(judged, key=lambda row: float(row["margin"] or 0))
     kept = sum(float(row["margin_lower"] or 0) >= 0 for row in judged)
     return (
-        f"Of {plural(len(judged), 'case')} held against a threshold, {kept} keep it with their "
-        f"whole interval. Nearest to it, or beyond, is {least['case']}: {least['margin']:+.1f} %."
+        f"Of {plural(len(judged), 'case')} with a threshold, {kept} keep it with their whole "
+        f"interval. Smallest margin: {least['case']}, {least['margin']:+.1f} %."
     )
 
 
