@@ -173,8 +173,8 @@ def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Resu
     sessions = sorted(place.glob("runs/*"))
     if status in NO_SESSION or not sessions:
         raise UserError(
-            f"{candidate} was not compared with {reference}: pytest ended with status {status}, and "
-            "says why above"
+            f"{candidate} was not compared with {reference}: pytest ended with status {status}, "
+            "and says why above"
         )
     return result_of(read_session(sessions[-1]), asked)
 

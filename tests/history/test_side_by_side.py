@@ -191,7 +191,7 @@ def test_what_cannot_be_built_is_told_with_its_reason(capsys):
     assert bisect_command("2.12.0", "2.15.1", ASKED) == 1
     said = capsys.readouterr().out.splitlines()
     assert "2.12.0 -> 2.15.1: not built (no wheel of 2.12.0)" in said
-    assert said[-1] == "2.15.1 cannot be held against 2.12.0: one of them cannot be built"
+    assert said[-1] == "2.15.1 cannot be compared with 2.12.0: one of them cannot be built"
 
 
 def test_a_session_that_cannot_begin_is_one_line(tmp_path):
