@@ -6,8 +6,8 @@ from hvdperf.worker.strategies.replica import ReplicaTrainer
 
 
 class SingleTrainer(ReplicaTrainer):
-    """See Trainer in base.py. Several passes take the place of as many replicas, whose averages
-    would move once an update."""
+    """The Trainer (base.py) of a single replica. Several passes stand in for as many replicas. The
+    moving averages of those would move once per update, so `build` makes these age as slowly."""
 
     def build(self) -> Facts:
         facts = super().build()
