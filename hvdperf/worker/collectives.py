@@ -111,7 +111,7 @@ def _elements(trainer: Transport, collective: str, tensor_bytes: Sequence[int]) 
     return counts
 
 
-# What goes in, and what must come out ----------------------------------------------------------
+# The numbers that go in and the numbers that must come out -------------------------------------
 
 _kept: dict[float, Buffers] = {}
 

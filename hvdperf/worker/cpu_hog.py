@@ -9,8 +9,8 @@ import os
 import sys
 import time
 
-# How long it computes before it looks at the rank again, and how often it looks while the rank is
-# stopped.
+# It computes for BURST_S before it looks at the rank again. While the rank is stopped, it looks
+# every LOOK_S.
 BURST_S = 0.002
 LOOK_S = 0.01
 

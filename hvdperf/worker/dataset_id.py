@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# How much of each file is hashed: headers, and enough of what follows.
+# The hashed part of each file: its headers, and enough of the data after them.
 BYTES_OF_A_FILE = 4096
 
 

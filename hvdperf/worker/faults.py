@@ -25,7 +25,7 @@ def _hang() -> None:
         time.sleep(3600)
 
 
-# How many bytes a leaking rank keeps at every step.
+# Bytes that a leaking rank keeps at every step.
 LEAK_BYTES = 1 << 20
 
 _ACTS: dict[str, Callable[[], None]] = {

@@ -27,7 +27,7 @@ Interval = tuple[float, float]
 # that enclose all of these but the negotiation.
 WIRE = re.compile(r"(MPI|GLOO|NCCL|CCL)_")
 
-# How much of the file is read at once, and the longest event that is accepted, in characters.
+# Characters that are read at once, and the length of the longest event that is accepted.
 CHUNK = 1 << 20
 _BETWEEN = re.compile(r"[\s,]*")
 # A decoder that runs out of text stops at the end, or before a number or word that is cut there.

@@ -27,7 +27,8 @@ def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
 
 
 def form_cluster(driver: Driver, workers: int) -> None:
-    """Tell the other workers where this one will listen, and set TF_CONFIG, which TensorFlow reads.
+    """Exchange with all workers the addresses where they will listen, and set TF_CONFIG, which
+    TensorFlow reads.
 
     The port is free when it is chosen, and TensorFlow takes it some seconds later.
     """

@@ -13,7 +13,7 @@ from hvdperf.worker.session_link import Driver
 from hvdperf.worker.strategies.base import Trainer
 from hvdperf.worker.timed_block import train_step
 
-# How many steps apart the ranks vote whether time is up, and memory is read.
+# The ranks vote every few steps whether time is up. Memory is read less often.
 STEPS_BETWEEN_VOTES = 5
 STEPS_BETWEEN_READINGS = 25
 
