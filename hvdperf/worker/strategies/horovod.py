@@ -1,4 +1,4 @@
-"""Strategy `horovod`: one process per replica, gradients averaged by DistributedGradientTape."""
+"""Strategy `horovod`: one process per replica, gradients reduced by DistributedGradientTape."""
 
 import os
 import time

@@ -22,8 +22,8 @@ _VALUES = 4
 
 
 def configure_heartbeat(workers: int) -> None:
-    """Configure the coordination service of the workers with a longer heartbeat timeout. To be
-    called before the strategy is made.
+    """Configure the coordination service of the workers with a longer heartbeat timeout. Call this
+    before the strategy is made.
 
     The strategy makes the same call (TensorFlow's collective_all_reduce_strategy.py) unless the
     service is configured already. TensorFlow has no public function for this.
