@@ -1,1 +1,1 @@
-"""What is trained: networks and inputs, each chosen by name."""
+"""The networks that are trained and their inputs, each chosen by name."""

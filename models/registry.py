@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Traffic(Enum):
-    """What a network's gradients ask of an allreduce.
+    """The load that a network's gradients put on an allreduce.
 
     A small variant keeps the class of its full-size network.
     """
@@ -23,8 +23,9 @@ class Traffic(Enum):
 
 
 class Scale(Enum):
-    """FULL: as published. SMALL: the same topology with less width and depth, for CPUs. THIN: as
-    deep as published, so that its trace costs as much, with a quarter of the width."""
+    """The size of a network. FULL: as published. SMALL: the same topology with less width and
+    depth, for CPUs. THIN: as deep as published, so that its trace costs as much, with a quarter of
+    the width."""
 
     FULL = "full"
     SMALL = "small"
@@ -32,14 +33,14 @@ class Scale(Enum):
 
 
 class Form(Enum):
-    """What an input is made of."""
+    """The kind of data that an input consists of."""
 
     IMAGES = "images"
     WORDS = "words"
 
 
 class Task(Enum):
-    """What a network is trained for; models/tasks/ says how."""
+    """The task that a network is trained for; models/tasks/ implements each."""
 
     CLASSIFICATION = "classification"
     LANGUAGE = "language"
@@ -47,7 +48,7 @@ class Task(Enum):
 
     @property
     def form(self) -> Form:
-        """What it is fed with."""
+        """The form of the task's input."""
         return Form.WORDS if self is Task.LANGUAGE else Form.IMAGES
 
 
@@ -59,11 +60,11 @@ class UnknownNetwork(ValueError):
 class Network:
     """A network that can be built by name.
 
-    builder is "module:function", a function (input_size, classes) -> keras.Model, or a pair of
-    them. input_size is the default input's height and width in pixels, or the length of a
-    sequence; classes is how many words a language model knows, and 0 where the data set tells the
-    number of labels. gradient_tensors is how many trainable variables there are, and so how many
-    tensors a step reduces. smallest is the least input_size that a classifier can be built for.
+    builder: "module:function", a function (input_size, classes) -> keras.Model, or a pair of
+    models. input_size: the default height and width of an image in pixels, or the default length of
+    a sequence. gradient_tensors: number of trainable variables, and so of tensors that a step
+    reduces. classes: number of words that a language model knows; 0 if the data set gives the
+    number of labels. smallest: the least input_size that a classifier can be built for.
     """
 
     name: str
@@ -159,7 +160,8 @@ NETWORKS: dict[str, Network] = {
 
 
 def network(name: str) -> Network:
-    """The network of that name. Raises UnknownNetwork, naming the known ones and the closest."""
+    """Return the network of that name. Raises UnknownNetwork, which names the known ones and the
+    closest."""
     if name in NETWORKS:
         return NETWORKS[name]
     close = difflib.get_close_matches(name, NETWORKS, n=1)
@@ -168,11 +170,12 @@ def network(name: str) -> Network:
 
 
 def build(name: str, input_size: int, classes: int) -> Any:
-    """A new keras.Model: float32 images [n, input_size, input_size, 3] -> logits [n, classes], or
-    int32 words [n, input_size] -> logits [n, input_size, classes]; of an adversarial network the
-    generator and the discriminator.
+    """Build a new keras.Model: float32 images [n, input_size, input_size, 3] -> logits
+    [n, classes], or int32 words [n, input_size] -> logits [n, input_size, classes]. For an
+    adversarial network, build the generator and the discriminator.
 
-    Raises UnknownNetwork for a name, and ValueError for an image too small for the network.
+    Raises UnknownNetwork for an unknown name, and ValueError for an image too small for the
+    network.
     """
     module, function = network(name).builder.split(":")
     return getattr(importlib.import_module(module), function)(input_size, classes)

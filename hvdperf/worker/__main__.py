@@ -18,7 +18,7 @@ from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.session_link import Driver, told
 from models import inputs
 
-# Strategy (hvdperf.plan.arms.Strategy) -> where it is implemented.
+# Strategy (hvdperf.plan.arms.Strategy) -> the module and the class that implement it.
 TRAINERS = {
     "bare": ("hvdperf.worker.strategies.bare_mpi", "BareTrainer"),
     "horovod": ("hvdperf.worker.strategies.horovod", "HorovodTrainer"),
@@ -29,7 +29,7 @@ TRAINERS = {
 
 
 def rank_of_this_process() -> int:
-    """As the launcher says; a strategy of one process has rank 0."""
+    """Return the rank that the launcher has set; 0 if none is set, as for a single process."""
     for name in ("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK"):
         if name in os.environ:
             return int(os.environ[name])
@@ -37,14 +37,14 @@ def rank_of_this_process() -> int:
 
 
 def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
-    """Import TensorFlow and the strategy; which takes most of a start."""
+    """Import TensorFlow and the strategy, which takes most of a start; return the trainer."""
     module, name = TRAINERS[strategy]
     return getattr(importlib.import_module(module), name)(config)
 
 
 def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
-    """Every phase up to the last that is asked for, which is the broadcast where it is to train;
-    the trainer."""
+    """Go through the start-up phases up to config["last_phase"] and return the trainer. A rank that
+    is to train goes up to the broadcast."""
     driver.enter(Phase.IMPORT)
     fault.strike(Phase.IMPORT)
     trainer = make_trainer(config["strategy"], config)
@@ -68,8 +68,8 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
         fault.prolong(phase, time.monotonic() - begun)
         if phase.value == config["last_phase"]:
             break
-    # What is there by now stays: to go over all that TensorFlow has imported takes 0.15 s, in the
-    # middle of whatever block, once in some hundred steps.
+    # The objects that exist by now stay. A collection that visits all that TensorFlow has imported
+    # takes 0.15 s, once in some hundred steps, in the middle of any block.
     gc.freeze()
     gc.enable()
     process.pin(config["cores"])
@@ -79,13 +79,13 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
 
 
 def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str, Any]:
-    """Carry out one order; what it found."""
+    """Carry out one order and return its result."""
     from hvdperf.worker.collectives import measure
 
     arguments = {key: value for key, value in order.items() if key != "op"}
     if order["op"] == "collective":
         return measure(trainer, driver, fault, **arguments)
-    # Not before, for what follows is training and imports TensorFlow.
+    # Imported only now, because training imports TensorFlow and `collective` does without it.
     from hvdperf.worker.timed_block import run_block
     from hvdperf.worker.training_run import run
 
@@ -101,14 +101,15 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
 
 
 def data_read(config: dict[str, Any]) -> dict[str, Any]:
-    """Which copy of the training data this rank has read, and which one it was to read."""
+    """Return `data`, the id of the training data that this rank has read ("" if it reads none), and
+    `data_wanted`, the id of the data that it was to read."""
     directory = config["data_dir"]
     found = dataset_id(Path(directory), config["data_files"]) if directory else ""
     return {"data": found, "data_wanted": config["data_id"]}
 
 
 def run_rank() -> NoReturn:
-    """Be the rank that the environment names, until the driver dismisses it; ends the process."""
+    """Run the rank that the environment names until the driver dismisses it; end the process."""
     rank = rank_of_this_process()
     process.take_name(f"hvd-rank-{rank}")
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -118,7 +119,7 @@ def run_rank() -> NoReturn:
     try:
         process.configure_environment(config)
         if config["share_startup"]:
-            # This start-up is not timed, and without collections it takes a fifth less.
+            # This start-up is not timed. Without garbage collection it takes a fifth less.
             gc.disable()
         process.pin(config["startup_cores"])
         trainer = start_up(driver, fault, config)
@@ -131,7 +132,7 @@ def run_rank() -> NoReturn:
         driver.enter(Phase.END)
         if order["leave_group"]:
             trainer.leave_group()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the driver is to know
+    except Exception as error:  # noqa: BLE001 - the driver must know of any error
         traceback.print_exc()
         explained = inputs.explain(config["dataset"], config["data_dir"], error)
         driver.fail(error, explained or told(error))
@@ -140,7 +141,7 @@ def run_rank() -> NoReturn:
 
 
 def leave(status: int) -> NoReturn:
-    """End at once: destructors of TensorFlow and MPI would take most of a second."""
+    """End the process at once: destructors of TensorFlow and MPI would take most of a second."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -1,4 +1,4 @@
-"""Collective operations, timed: through whatever the strategy exchanges tensors by."""
+"""The timing of collective operations, through the transport of the rank's strategy."""
 
 import time
 from collections.abc import Sequence
@@ -11,37 +11,41 @@ from hvdperf.worker.probe import mpi_library_version
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.session_link import Driver
 
-Array = Any  # of numpy, one axis of float32
-# Runs an operation; returns what this rank ends with, tensor by tensor.
+Array = Any  # of NumPy, float32 with one axis
+# Runs an operation and returns what this rank ends with, tensor by tensor.
 Exchange = Callable[[], Sequence[Any]]
 BYTES_OF_A_NUMBER = 4
-# Sums of such numbers are exact in float32, at any world size below 5,000.
+# Period of the numbers that are exchanged. Their sums over all ranks are exact in float32 at any
+# world size below 5,000.
 PERIOD = 251
 
 
 class Unavailable(Exception):
-    """There is nothing to exchange tensors by, and why, in a line."""
+    """There is no transport for tensors. The message gives the reason in one line."""
 
 
 class Buffers(NamedTuple):
-    """What a rank hands over, and where it may put what it gets: [numbers of all tensors] each."""
+    """The buffers of a rank, each of shape [numbers of all tensors].
+
+    sent: the numbers that the rank hands over. received: room for the numbers that it gets.
+    """
 
     sent: Array
     received: Array
 
 
 class Transport(Protocol):
-    """What a trainer does besides, to be asked for collective operations."""
+    """The part of a trainer that carries out collective operations."""
 
     rank: int
     world_size: int
 
     def gradient_elements(self) -> Sequence[int]:
-        """Numbers in each gradient tensor of the model."""
+        """Return how many numbers each gradient tensor of the model has."""
 
     def exchange(self, collective: str, elements: Sequence[int], buffers: Buffers) -> Exchange:
-        """All tensors at once, of so many elements each. What a rank hands to an allgather is the
-        first part of its buffer. Raises Unavailable."""
+        """Return a function that exchanges all tensors at once. elements: the size of each tensor.
+        A rank hands the first part of its buffer to an allgather. Raises Unavailable."""
 
     def barrier(self) -> None: ...
 
@@ -55,14 +59,15 @@ def measure(
     repeats: int,
     check: bool,
 ) -> dict[str, Any]:
-    """Exchange float32 tensors so many times, each time from a barrier on.
+    """Exchange float32 tensors `repeats` times, and time each exchange from a barrier on.
 
     collective: a value of Collective (plan/collectives.py). tensor_bytes: of each tensor; empty for
-    all gradients of the model. check: hold the numbers that come out against what they should be,
-    once and untimed.
+    all gradients of the model. check: compare the resulting numbers with the expected ones, once
+    and untimed.
 
-    Returns bytes (of all tensors), tensors, seconds (one a repeat, on this rank's clock), library
-    (the version of MPI that was used; None without) and problem (in words, or empty).
+    Returns bytes (of all tensors), tensors, seconds (one per repeat, on this rank's clock), library
+    (the version of the MPI library in this process, None without one) and problem (in words, or
+    "").
     """
     driver.enter(Phase.COLLECTIVE)
     fault.strike(Phase.COLLECTIVE)
@@ -83,7 +88,7 @@ def measure(
             begin = time.perf_counter()
             result = run()
             seconds.append(time.perf_counter() - begin)
-            del result  # not while the next one is timed
+            del result  # so that it is not freed while the next one is timed
     except Unavailable as error:
         problem = str(error)
     return {
@@ -96,7 +101,8 @@ def measure(
 
 
 def _elements(trainer: Transport, collective: str, tensor_bytes: Sequence[int]) -> Sequence[int]:
-    """Numbers of each tensor; where every rank has its part of it, a whole number of parts."""
+    """Return how many numbers each tensor has. If every rank has its part of a tensor, this is a
+    multiple of the world size."""
     if not tensor_bytes:
         return trainer.gradient_elements()
     counts = [size // BYTES_OF_A_NUMBER for size in tensor_bytes]
@@ -105,25 +111,26 @@ def _elements(trainer: Transport, collective: str, tensor_bytes: Sequence[int]) 
     return counts
 
 
-# What goes in, and what must come out ----------------------------------------------------------
+# The numbers that go in and the numbers that must come out -------------------------------------
 
 _kept: dict[float, Buffers] = {}
 
 
 def _buffers(count: int, offset: float) -> Buffers:
-    """Kept for the next time: memory that is new to a process costs more than to exchange it."""
+    """Return buffers of `count` numbers, which are kept for the next call: memory that is new to a
+    process costs more than an exchange."""
     if offset not in _kept or len(_kept[offset].sent) < count:
         _kept[offset] = Buffers(pattern(count) + np.float32(offset), np.zeros(count, np.float32))
     return Buffers(*(buffer[:count] for buffer in _kept[offset]))
 
 
 def pattern(count: int) -> Array:
-    """What rank 0 sends; rank r sends r more of each number."""
+    """Return the numbers that rank 0 sends, float32 [count]. Rank r adds r to each of them."""
     return np.resize(np.arange(PERIOD, dtype=np.float32), count)
 
 
 def expected(collective: str, count: int, rank: int, world_size: int) -> Array:
-    """What a rank must end with, where each has sent its pattern."""
+    """Return the numbers that a rank must end with if each rank has sent its pattern."""
     result, part = pattern(count), count // world_size
     if collective == "broadcast":
         return result
@@ -135,7 +142,7 @@ def expected(collective: str, count: int, rank: int, world_size: int) -> Array:
 
 
 def difference(result: Array, wanted: Array) -> str:
-    """In words, where a result is not what it should be; else empty."""
+    """Return in words where a result differs from the wanted one, or "" if it does not."""
     if result.shape != wanted.shape:
         return f"{len(result)} numbers came out instead of {len(wanted)}"
     if np.array_equal(result, wanted):

@@ -1,27 +1,30 @@
-"""A process that takes cores away from a rank: `python cpu_hog.py PID`, planted beside it.
+"""Take cores away from a rank: `python cpu_hog.py PID`, an injected fault beside the rank PID.
 
-It runs where its parent does, for as long as that one lives, and stops while that is stopped, as a
-rank is between its turns: nobody else's time is to be taken. Standard library only.
+The process computes on its parent's cores as long as the parent, the rank, lives. It pauses while
+the rank is stopped, as ranks are between their turns, so that it takes no time from others.
+Standard library only.
 """
 
 import os
 import sys
 import time
 
-# How long it computes before it looks at the rank again, and how often it looks while that sleeps.
+# It computes for BURST_S before it looks at the rank again. While the rank is stopped, it looks
+# every LOOK_S.
 BURST_S = 0.002
 LOOK_S = 0.01
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the process is stopped by a signal. Raises FileNotFoundError if there is none."""
+    """Return whether a signal has stopped the process. Raises FileNotFoundError if there is no such
+    process."""
     with open(f"/proc/{pid}/stat") as stat:
         # The name, in parentheses, may hold anything.
         return stat.read().rpartition(")")[2].split()[0] == "T"
 
 
 def compete(rank: int) -> None:
-    """Until the rank is gone."""
+    """Compute until the rank is gone, except while it is stopped."""
     while os.getppid() == rank:
         try:
             if is_stopped(rank):

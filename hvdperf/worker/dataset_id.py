@@ -1,4 +1,4 @@
-"""What tells one copy of a data set from another, without reading all of it."""
+"""An id that distinguishes one copy of a data set from another, without reading all of it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# Of each file: headers, and enough of what follows.
+# The hashed part of each file: its headers, and enough of the data after them.
 BYTES_OF_A_FILE = 4096
 
 
 def dataset_id(directory: Path, names: Sequence[str] = ()) -> str:
-    """Of the files in a directory: how many, their size, and a hash of names, sizes and beginnings,
-    such as `6 files, 18.4 MB, 0f3a5c7e9b1d2f48`. names: of those that the data set consists of,
-    below the directory, of which one that is not there does not count; all of them if there are
-    none. Raises OSError for one that cannot be read."""
+    """Return an id of the files in a directory, such as `6 files, 18.4 MB, 0f3a5c7e9b1d2f48`: their
+    number, their total size, and a hash of names, sizes and beginnings.
+
+    names: the files that the data set consists of, relative to the directory; a missing file does
+    not count. If empty, all files count whose names do not begin with a dot. Raises OSError for a
+    file that cannot be read.
+    """
     known = hashlib.sha256()
     files = sorted(_named(directory, names) if names else _visible(directory))
     total = 0
@@ -38,7 +41,8 @@ def _visible(directory: Path) -> list[Path]:
 
 
 def files_of(directory: Path) -> Iterator[Path]:
-    """All below it, also where a folder of it is a link to elsewhere, each folder once."""
+    """Yield all files below a directory, also in folders that are links to elsewhere; each folder
+    is visited once."""
     been = set()
     for folder, folders, names in os.walk(directory, followlinks=True):
         place = os.path.realpath(folder)

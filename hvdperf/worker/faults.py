@@ -1,4 +1,4 @@
-"""Planted faults: what a rank does wrong on purpose, to prove that the suite notices."""
+"""Injected faults: what a rank does wrong on purpose, to prove that the suite notices it."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def _hang() -> None:
         time.sleep(3600)
 
 
-# What a leaking rank keeps of every step.
+# Bytes that a leaking rank keeps at every step.
 LEAK_BYTES = 1 << 20
 
 _ACTS: dict[str, Callable[[], None]] = {
@@ -37,15 +37,17 @@ _ACTS: dict[str, Callable[[], None]] = {
 
 
 def planted(config: dict[str, Any], kind: str) -> bool:
-    """Whether all ranks were asked to do this wrong. config: a rank's, by arm_launcher.py."""
+    """Return whether all ranks were asked for a fault of this kind. config: a rank's, as
+    arm_launcher.py makes it."""
     return config["fault"] is not None and config["fault"]["kind"] == kind
 
 
 class Fault:
-    """What this rank was asked to do wrong: nothing, unless its config names it."""
+    """The fault that is injected into this rank, or none unless the config names this rank."""
 
     def __init__(self, config: Optional[dict[str, Any]], rank: int) -> None:
-        """config: kind (hvdperf.plan.faults.Fault.KINDS), rank, phase, factor, ms."""
+        """config: kind (hvdperf.plan.faults.Fault.KINDS), rank, phase, factor, ms; None for no
+        fault. rank: the number of this rank."""
         mine = config is not None and config["rank"] == rank
         self._kind: Optional[str] = config["kind"] if config is not None and mine else None
         self._phase = config.get("phase", Phase.BLOCK.value) if config is not None else ""
@@ -54,32 +56,33 @@ class Fault:
         self._leaked: list[bytes] = []
 
     def strike(self, phase: Phase) -> None:
-        """Do what was planted for this phase."""
+        """Raise, exit, be killed or hang, if this phase has such a fault."""
         if self._kind in _ACTS and self._phase == phase.value:
             _ACTS[self._kind]()
 
     def prolong(self, phase: Phase, seconds: float) -> None:
-        """Have a phase of the start, which has taken so many seconds, take `factor` times that."""
+        """Have a phase of the start, which has taken `seconds`, take `factor` times that and `ms`
+        milliseconds more."""
         if self._kind == "longer" and self._phase == phase.value:
             time.sleep(self._lateness(seconds))
 
     def compete(self) -> None:
-        """Have another process compute on this rank's cores from now on, while the rank runs."""
+        """Start a process that computes on this rank's cores from now on, while the rank runs."""
         if self._kind == "busy":
             subprocess.Popen([sys.executable, cpu_hog.__file__, str(os.getpid())])
 
     def slow_down(self, step_seconds: float) -> None:
-        """Be late with a step; step_seconds: what the last one took without being late."""
+        """Delay a step. step_seconds: how long the last step took without the delay."""
         if self._kind in ("slow", "delay"):
             time.sleep(self._lateness(step_seconds))
 
     def hold_up_input(self, step_seconds: float) -> None:
-        """Be late with the batch of a step; step_seconds as in slow_down."""
+        """Delay the batch of a step. step_seconds: as in slow_down."""
         if self._kind == "input":
             time.sleep(self._lateness(step_seconds))
 
     def _lateness(self, seconds: float) -> float:
-        """By how much something that takes so many seconds is to be late."""
+        """Return by how many seconds to delay something that takes `seconds`."""
         return (self._factor - 1.0) * seconds + self._ms / 1000
 
     def stray(self, learning_rate: Constant) -> None:
@@ -88,11 +91,11 @@ class Fault:
             learning_rate.go_astray(self._factor)
 
     def offset(self) -> float:
-        """By how much the numbers that it sends are off."""
+        """Return what this rank adds to each number that it sends in a collective operation."""
         return 1.0 if self._kind == "corrupt" else 0.0
 
     def leak(self) -> None:
         """Keep some memory that is never used again."""
         if self._kind == "leak":
-            # Not zeros, which would take no page of memory.
+            # Not zeros, because those would take no page of memory.
             self._leaked.append(b"x" * LEAK_BYTES)

@@ -1,11 +1,12 @@
-"""Forks the ranks of a round: `python -m hvdperf.worker.fork_server LISTENER PARENT CORES`.
+"""Fork the ranks of a round: `python -m hvdperf.worker.fork_server LISTENER PARENT CORES`.
 
-It imports once what every rank imports, and then forks a rank for each stub (worker/fork_stub.py)
-that asks for one. It never computes anything itself: a process that has used TensorFlow's runtime,
-CUDA or MPI, or that has several threads, cannot be forked.
+The server imports once what every rank imports, and then forks a rank for each stub
+(worker/fork_stub.py) that asks for one. It never computes anything itself, because a process that
+has used TensorFlow's runtime, CUDA or MPI, or that has several threads, cannot be forked.
 
-It prints READY when it has imported, and in the same line why it cannot fork, if so. Then it lets
-every stub go, which becomes a fresh rank: an import that fails does so in the rank's own phase.
+After the import it prints READY and, in the same line, the reason if it cannot fork. In that case
+it closes the connection of every stub. The stub then becomes a fresh rank, so that an import that
+fails does so in the rank's own phase.
 """
 
 import faulthandler
@@ -26,21 +27,21 @@ from hvdperf.worker import process
 from hvdperf.worker.__main__ import TRAINERS, run_rank
 from hvdperf.worker.fork_stub import FORKED, NUMBER, READY
 
-# A stub says what it wants at once. Until it has, no other rank is forked.
+# Timeout of a stub's request. A stub sends it at once; until then no other rank is forked.
 REQUEST_S = 5.0
-# Imported by ranks of every strategy once they train.
+# Modules that ranks of every strategy import once they train.
 LATER = ("hvdperf.worker.collectives", "hvdperf.worker.timed_block", "hvdperf.worker.training_run")
 
 
 def import_all() -> str:
-    """Import what ranks import; why that cannot be forked, or ''."""
+    """Import what ranks import. Return why this process cannot be forked, or ''."""
     # Without this numpy's BLAS starts threads. The ranks do not compute with numpy.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     process.configure_environment({})
     try:
         importlib.import_module("tensorflow")
         importlib.import_module("horovod.tensorflow")
-    except Exception as error:  # noqa: BLE001 - the ranks import for themselves, and fail of it
+    except Exception as error:  # noqa: BLE001 - each rank imports by itself then, and reports it
         traceback.print_exc()
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     for module in (*LATER, *(module for module, _ in TRAINERS.values())):
@@ -53,7 +54,7 @@ def import_all() -> str:
 
 
 def other_threads() -> list[str]:
-    """The names of this process's threads besides the one that asks."""
+    """Return the names of this process's threads other than the main thread."""
     names = []
     for thread in os.listdir("/proc/self/task"):
         if int(thread) != os.getpid():
@@ -63,8 +64,10 @@ def other_threads() -> list[str]:
 
 
 class Server:
-    """Serves stubs until it is killed. listener: the socket that they connect to. refusal: why it
-    cannot fork, or ''."""
+    """A server that forks a rank for each stub, until it is killed.
+
+    listener: the socket that stubs connect to. refusal: why this process cannot fork, or ''.
+    """
 
     def __init__(self, listener: socket.socket, refusal: str) -> None:
         self._listener = listener
@@ -72,7 +75,7 @@ class Server:
         self._stubs: dict[int, socket.socket] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
-        # A child that ends interrupts the wait for stubs.
+        # SIGCHLD writes to this pair, so that a child that ends interrupts the wait for stubs.
         self._woken, wake = socket.socketpair()
         for end in (self._woken, wake):
             end.setblocking(False)
@@ -112,13 +115,13 @@ class Server:
     def _become_rank(
         self, server: int, stub: socket.socket, request: dict[str, Any], streams: list[int]
     ) -> NoReturn:
-        """What the child does after the fork."""
+        """Turn the child, after the fork, into the rank."""
         try:
             process.die_with_parent(server)
             os.setsid()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            # A stub sees that the server has ended when nobody else holds its connection.
+            # A stub sees that the server has ended only if no rank holds the server's sockets.
             for each in (self._listener, self._woken, self._wake, stub, *self._stubs.values()):
                 each.close()
             self._selector.close()
@@ -128,7 +131,7 @@ class Server:
             os.chdir(request["directory"])
             os.environ.clear()
             os.environ.update(request["environment"])
-            tempfile.tempdir = None  # the server's
+            tempfile.tempdir = None  # it was the server's
             run_rank()
         except BaseException:  # noqa: BLE001 - it must not go on as a second server
             traceback.print_exc()
@@ -136,25 +139,27 @@ class Server:
             os._exit(1)
 
     def _stub_has_ended(self, pid: int) -> None:
-        """Kill the rank of a stub that was killed. A stub says nothing after its request."""
+        """Kill the rank of a stub that was killed. A stub sends nothing after its request, so a
+        connection that becomes readable has ended."""
         if pid in self._stubs:  # else the rank has just been reaped
             self._selector.unregister(self._stubs[pid])
             self._kill(pid)
 
     @staticmethod
     def _kill(pid: int) -> None:
-        """Kill a rank and what it has started. It may have to become a group's leader yet."""
+        """Kill a rank and what it has started. A rank that does not lead a group yet is killed by
+        its own id."""
         for kill in (os.killpg, os.kill):
             with suppress(ProcessLookupError):
                 kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
-        """Tell the stubs of ranks that have ended how."""
+        """Send the wait status of each rank that has ended to its stub."""
         with suppress(BlockingIOError):
             while self._woken.recv(4096):
                 pass
         for pid in list(self._stubs):
-            # The number stays the rank's until it is reaped.
+            # The id stays the rank's until it is reaped, so `_kill` meets no other process.
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             self._kill(pid)
@@ -168,7 +173,8 @@ class Server:
 
 
 def received(stub: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """A stub's request and its standard streams. Raises ValueError if it is not whole."""
+    """Return a stub's request and its standard streams. Raises ValueError if the stub ends before
+    the request is complete."""
     length, streams, _, _ = socket.recv_fds(stub, NUMBER.size, 3)
     if len(length) < NUMBER.size:
         raise ValueError("a stub has ended before it asked for a rank")

@@ -1,8 +1,8 @@
 """Stand in for a rank that hvdperf.worker.fork_server forks: `python -I -S fork_stub.py DIRECTORY`.
 
-A launcher starts this instead of a rank. It hands its environment, working directory and standard
-streams to the server, waits, and ends as the rank has ended. Where the server cannot fork it
-becomes the rank itself, in a fresh process. Standard library only.
+A launcher starts this stub instead of a rank. The stub hands its environment, working directory and
+standard streams to the server, waits, and ends as the rank has ended. If the server cannot fork,
+the stub becomes the rank itself, in a fresh process. Standard library only.
 """
 
 import ctypes
@@ -17,16 +17,16 @@ from typing import NoReturn, Optional
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
-# What the server prints once it has imported, before why it cannot fork, if so.
+# Begins the line that the server prints after its imports. If it cannot fork, the reason follows.
 READY = "hvd-server is ready: "
-# What the server answers once it has forked the rank.
+# The server's answer once it has forked the rank.
 FORKED = b"F"
-# The wait status of the rank, when that has ended; and how long the request is.
+# The format of the rank's wait status, sent when it has ended, and of the length of the request.
 NUMBER = struct.Struct("i")
 
 
 def address_in(directory: int) -> str:
-    """The address of the server's socket. A path could be longer than a socket's may be.
+    """Return the address of the server's socket. Its path could be too long for an address.
 
     directory: a file descriptor of the directory that the socket is in.
     """
@@ -34,7 +34,7 @@ def address_in(directory: int) -> str:
 
 
 def ask(directory: str) -> Optional[socket.socket]:
-    """Have the server fork a rank; the connection to it, or None if there will be no rank."""
+    """Have the server fork a rank. Return the connection to it, or None if it forks no rank."""
     request = {"environment": dict(os.environ), "directory": os.getcwd()}
     told = json.dumps(request).encode()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

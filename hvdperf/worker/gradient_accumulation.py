@@ -1,7 +1,7 @@
-"""Several backward passes for one exchange of gradients (Horovod's `backward_passes_per_step`).
+"""Several backward passes per exchange of gradients (Horovod's `backward_passes_per_step`).
 
-Written here because Horovod 0.28's optimizers know it for Keras 2 only: with Keras 3 they end in
-"'super' object has no attribute 'aggregate_gradients'".
+This is written here because Horovod 0.28's optimizers support it for Keras 2 only: with Keras 3
+they end in "'super' object has no attribute 'aggregate_gradients'".
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ class Accumulator:
         }
 
     def add(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> None:
-        """Keep the gradients of a pass; those of rows of a table as the whole table's."""
+        """Add the gradients of a pass. A gradient of rows of a table becomes one of the table."""
         for gradient, source in zip(gradients, sources):
             self._sums[source.ref()].assign_add(tf.convert_to_tensor(gradient))
 
     def take(self, gradients: Sequence[Any], sources: Sequence[tf.Variable]) -> list[tf.Tensor]:
-        """The mean over all passes, the last one's gradients included; then begin anew."""
+        """Return the mean over all passes, including the given gradients of the last one; then set
+        the sums to 0."""
         means = []
         for gradient, source in zip(gradients, sources):
             held = self._sums[source.ref()]

@@ -1,13 +1,13 @@
-"""What a Horovod timeline tells: which activity went on when, on rank 0.
+"""The reader of a Horovod timeline: which activity went on when, on rank 0.
 
-The file is an array of Chrome trace events, one "process" a tensor. A tensor's activities are pairs
-of B and E. Tensors that travel in one fused buffer each have events of their own for what was done
-once, so activities are measured by the union of their intervals: their sum counts that time again
-for every tensor. Ticks (X of no duration, which rank had a tensor ready; i, a cycle begins) are not
-activities. Source: horovod/common/timeline.cc of Horovod 0.28.1.
+The file is an array of Chrome trace events, with one "process" per tensor. A tensor's activities
+are pairs of B and E. Tensors that travel in one fused buffer each have events of their own for work
+that was done once. So activities are measured by the union of their intervals; a sum would count
+that time again for every tensor. Ticks (X of no duration: which rank had a tensor ready; i: a cycle
+begins) are not activities. Source: horovod/common/timeline.cc of Horovod 0.28.1.
 
-Horovod 0.28.1 closes the array after each event and opens it again for the next one, and others
-never close it; whatever ends a process may cut the file anywhere. So the end of the array, and of
+Horovod 0.28.1 closes the array after each event and opens it again for the next one, other releases
+never close it, and the end of a process may cut the file anywhere. So the end of the array, and of
 its last event, may be missing.
 """
 
@@ -21,26 +21,27 @@ from typing import Any, NoReturn, Optional, TextIO
 # Begin and end in seconds of the timeline's own clock.
 Interval = tuple[float, float]
 
-# The activities that wait for bytes of other ranks, by the library that carries them. The time from
-# the first rank's entry to the last one's is in them. Not on the wire: NEGOTIATE_*, QUEUE,
+# The activities that wait for bytes of other ranks, by the library that carries them. They include
+# the time from the first rank's entry to the last one's. Not on the wire: NEGOTIATE_*, QUEUE,
 # WAIT_FOR_*, INIT_*, ALLOCATE_*, MEMCPY_*, COPY_*, and the operations (ALLREDUCE, BROADCAST, ...)
 # that enclose all of these but the negotiation.
 WIRE = re.compile(r"(MPI|GLOO|NCCL|CCL)_")
 
-# How much of the file is read at once, and the longest event that is believed, in characters.
+# Characters that are read at once, and the length of the longest event that is accepted.
 CHUNK = 1 << 20
 _BETWEEN = re.compile(r"[\s,]*")
-# A decoder that runs out of text stops at its end, or before a number or word that it cuts.
+# A decoder that runs out of text stops at the end, or before a number or word that is cut there.
 _TAIL = re.compile(r"[\w.+\\-]{0,8}")
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A file's events.
+    """The events of a file.
 
-    activities: name -> the intervals of every event, as they ended; tensors: their names, as they
-    first appeared; epoch_s: seconds since 1970 at the clock's zero, None where the file does not
-    say; closed: whether the array is, as it is when recording was stopped.
+    activities: name -> the intervals of all its events, in the order of their ends. tensors: their
+    names, in the order of their first appearance. epoch_s: seconds since 1970 at the clock's zero,
+    None if the file does not say. closed: whether the array is closed, as it is when the recording
+    was stopped.
     """
 
     activities: dict[str, list[Interval]]
@@ -49,7 +50,7 @@ class Timeline:
     closed: bool
 
     def after(self, begin_s: float) -> "Timeline":
-        """Without the events that begin before that time."""
+        """Return this timeline without the events that begin before begin_s."""
         later = {
             name: [interval for interval in intervals if interval[0] >= begin_s]
             for name, intervals in self.activities.items()
@@ -58,11 +59,11 @@ class Timeline:
         return Timeline(left, self.tensors, self.epoch_s, self.closed)
 
     def seconds(self) -> dict[str, float]:
-        """Of the union of every activity's intervals."""
+        """Return the seconds of the union of every activity's intervals."""
         return {name: length(union(intervals)) for name, intervals in self.activities.items()}
 
     def wire(self) -> list[Interval]:
-        """The union of the intervals of all activities that are on the wire (see WIRE)."""
+        """Return the union of the intervals of all activities that are on the wire (see WIRE)."""
         return union(
             interval
             for name, intervals in self.activities.items()
@@ -72,7 +73,7 @@ class Timeline:
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The times that are in any of the intervals: disjoint intervals, in their order."""
+    """Return the times that are in any of the intervals: disjoint intervals in ascending order."""
     merged: list[Interval] = []
     for begin, end in sorted(intervals):
         if merged and begin <= merged[-1][1]:
@@ -84,15 +85,15 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def length(intervals: Iterable[Interval]) -> float:
-    """The sum of the intervals' lengths, in seconds."""
+    """Return the sum of the intervals' lengths, in seconds."""
     return math.fsum(end - begin for begin, end in intervals)
 
 
 def read(path: str) -> Timeline:
-    """The timeline of a file, in time and memory linear in its size.
+    """Return the timeline of a file, in time and memory linear in its size.
 
     An activity whose begin or end is not in the file is left out. Raises ValueError, in one line
-    that names the file, if it cannot be read or is no timeline.
+    that names the file, if the file cannot be read or is no timeline.
     """
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
@@ -105,9 +106,10 @@ def read(path: str) -> Timeline:
 
 
 class _Array:
-    """The objects of a JSON array, as far as it goes. Raises ValueError where it is anything else.
+    """The objects of a JSON array, up to its end or that of the stream. Iterating raises ValueError
+    at anything else.
 
-    closed: whether its end has been reached.
+    closed: whether the end of the array has been reached.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -156,7 +158,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _end_of(pattern: "re.Pattern[str]", text: str, at: int) -> int:
-    """Of the longest match from there on; a pattern that matches nothing, too."""
+    """Return where the pattern's match at `at` ends, or `at` if there is no match."""
     found = pattern.match(text, at)
     return found.end() if found else at
 
@@ -164,7 +166,8 @@ def _end_of(pattern: "re.Pattern[str]", text: str, at: int) -> int:
 def _decoded(
     decoder: json.JSONDecoder, text: str, at: int, number: int
 ) -> tuple[Optional[dict[str, Any]], int]:
-    """The object that begins there and where it ends; None and `at` where the text ends first."""
+    """Return the object that begins at `at` and where it ends, or None and `at` if the text ends
+    first. number: of the event, for the ValueError that is raised for anything else."""
     if text[at] != "{":
         raise ValueError(f"event {number} is {text[at : at + 10]!r}, not an object")
     try:
@@ -180,17 +183,17 @@ def _decoded(
 
 
 class _Recording:
-    """Puts the events of a file together."""
+    """A timeline that is put together from the events of a file."""
 
     def __init__(self) -> None:
         self._activities: dict[str, list[Interval]] = {}
-        # By tensor (and thread, which Horovod does not name), what has begun and not ended yet.
+        # Tensor (and thread, which Horovod does not name) -> activities that have not ended yet.
         self._begun: dict[tuple[Any, Any], list[tuple[str, float]]] = {}
         self._tensors: list[str] = []
         self._epoch_s: Optional[float] = None
 
     def timeline(self, array: _Array) -> Timeline:
-        """Raises ValueError if an event is not one of a timeline."""
+        """Return the timeline. Raises ValueError if an event is not one of a timeline."""
         take = {"B": self._begin, "E": self._end, "X": self._whole, "M": self._metadata}
         for number, event in enumerate(array):
             phase = event.get("ph")
@@ -209,7 +212,7 @@ class _Recording:
     def _end(self, event: dict[str, Any]) -> None:
         end = _micros(event, "ts")
         begun = self._begun.get(_tensor(event))
-        if begun:  # else it had begun before the recording did
+        if begun:  # else it began before the recording
             name, begin = begun.pop()
             self._add(name, begin, end)
 
@@ -249,9 +252,9 @@ def _tensor(event: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _micros(event: dict[str, Any], key: str) -> float:
-    """The microseconds of that key."""
+    """Return the microseconds at that key. Raises ValueError if it holds no time."""
     micros = event.get(key)
-    # As many as a 64-bit clock counts.
+    # The limit is that of a 64-bit clock.
     if isinstance(micros, bool) or not isinstance(micros, (int, float)) or abs(micros) >= 2**63:
         raise ValueError(f"has no time ('{key}')")
     return micros

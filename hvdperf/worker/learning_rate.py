@@ -1,4 +1,4 @@
-"""The learning rate while a rank trains: constant, or warmed up and then reduced on a plateau."""
+"""The learning rate during training: constant, or warmed up and then reduced on a plateau."""
 
 from collections.abc import Iterable
 from typing import Any, Callable
@@ -12,7 +12,7 @@ LEAST_FALL = 1e-4
 
 
 class Constant:
-    """Stays as the optimizers were made. rates: their variables."""
+    """A learning rate that stays as the optimizers were made. rates: the optimizers' variables."""
 
     def __init__(self, rates: Iterable[Any]) -> None:
         self._rates = list(rates)
@@ -22,22 +22,22 @@ class Constant:
 
     @property
     def value(self) -> float:
-        """Of the first optimizer, as it is there; 0 where there is none."""
+        """The rate of the first optimizer, read from its variable; 0 if there is no optimizer."""
         return float(self._rates[0].numpy()) if self._rates else 0.0
 
     @property
     def assigned(self) -> float:
-        """The same as it was last set, without asking the device that it is on."""
+        """The same rate as it was last set, without a read from the device that it is on."""
         return self._initial[0] * self._scale * self._astray if self._initial else 0.0
 
     def before_step(self) -> None:
-        """To be called before every step."""
+        """Set the rate of the next step. To be called before every step."""
 
     def after_step(self, loss: Any) -> None:
-        """To be called after every step, with what it returned."""
+        """Take the loss that a step returned. To be called after every step."""
 
     def go_astray(self, factor: float) -> None:
-        """From now on use so many times the rate that all ranks agree on: a planted fault."""
+        """Use `factor` times the rate that all ranks agree on from now on: an injected fault."""
         self._astray = factor
         self._assign(self._scale)
 
@@ -48,12 +48,12 @@ class Constant:
 
 
 class Adaptive(Constant):
-    """Rises linearly through WARM_UP_EPOCHS (arXiv:1706.02677, section 2.2), and is multiplied by
-    FACTOR when the mean loss of an epoch has not fallen below the best by LEAST_FALL, relatively,
-    for PATIENCE epochs.
+    """A learning rate that rises linearly through WARM_UP_EPOCHS (arXiv:1706.02677, section 2.2),
+    and is multiplied by FACTOR when the mean loss of an epoch has not fallen below the best by
+    LEAST_FALL, relatively, for PATIENCE epochs.
 
-    mean_loss: from this rank's mean loss to that of all ranks. Without it each rank would decide
-    for itself, and the replicas would part.
+    mean_loss: maps this rank's mean loss to that of all ranks. Without it each rank would decide
+    for itself, and the replicas would diverge.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Adaptive(Constant):
 
     def after_step(self, loss: Any) -> None:
         self._steps += 1
-        # Not a number yet: reading it would have a GPU finish the step first.
+        # The sum stays a tensor: reading the loss would make a GPU finish the step first.
         self._sum = self._sum + loss
         if self._steps % self._epoch_steps == 0:
             self.end_epoch(self._mean_loss(float(self._sum) / self._epoch_steps))
             self._sum = 0.0
 
     def end_epoch(self, loss: float) -> None:
-        """loss: of all ranks, averaged over the epoch."""
+        """Reduce the rate on a plateau. loss: averaged over all ranks and over the epoch."""
         if loss < self._best * (1 - LEAST_FALL):
             self._best, self._waited = loss, 0
             return

@@ -1,18 +1,18 @@
-"""The loss of a training run along its steps: a bounded number of rows, and nothing waited for."""
+"""The loss of a training run along its steps, in a bounded number of rows and without waiting."""
 
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from hvdperf.worker.learning_rate import Constant
 
-# Rows of a run whose steps are known beforehand, and the most of any other.
+# The most rows of a run whose number of steps is known beforehand, and of any other run.
 POINTS = 100
 MOST = 2 * POINTS
 
 
 class Row(NamedTuple):
-    """steps: done by then. total: of the losses since the row before, where they were computed.
-    learning_rate: of the last step."""
+    """One row of a curve. steps: number of steps done by then. total: sum of the losses since the
+    row before, on the device that computed them. learning_rate: of the last step."""
 
     steps: int
     total: Any
@@ -20,11 +20,13 @@ class Row(NamedTuple):
 
 
 class Curve:
-    """Gathers losses that may not have been computed yet. They become numbers in `rows`, when the
-    run is over: reading one before would have a GPU finish its step first.
+    """The curve of a run, gathered from losses that may not have been computed yet. They become
+    numbers in `rows`, when the run is over: reading one before would make a GPU finish its step
+    first.
 
-    steps: of the run; None where nobody knows, and then rows are merged in pairs whenever there are
-    MOST, and are twice as far apart from then on. add: adds up several losses, in one operation.
+    steps: number of steps of the run, or None if it is not known. In that case rows are merged in
+    pairs whenever there are MOST, and are twice as far apart from then on. add: adds up several
+    losses, in one operation.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Curve:
         self._add = add
         self._steps = 0
         self._rows: list[Row] = []
-        # Since the last row: never more than rows are apart.
+        # The losses since the last row: never more than rows are apart.
         self._since: list[Any] = []
 
     def after_step(self, loss: Any) -> None:
@@ -47,8 +49,8 @@ class Curve:
             self._end_row()
 
     def rows(self, own: Callable[[float], float]) -> list[list[float]]:
-        """[steps done, mean loss of the steps since the row before, learning rate]; own: from a
-        loss to that of this process's samples (Trainer.own_loss)."""
+        """Return rows of [steps done, mean loss of the steps since the row before, learning rate].
+        own: maps a loss to that of this process's samples (Trainer.own_loss)."""
         if self._since:
             self._end_row()
         begun = [0, *(row.steps for row in self._rows)]

@@ -1,8 +1,8 @@
-"""Tells what is installed in the worker's interpreter: one JSON object on stdout.
+"""Report what is installed in the worker's interpreter: one JSON object on stdout.
 
-Run as ``python -m hvdperf.worker.probe``, since pytest never imports TensorFlow. Python 3.9 and
-older installations must do. The object holds ``error`` instead of a part of the facts where
-training could not start: {"kind": one of ERRORS, "message": ...}.
+It is run as ``python -m hvdperf.worker.probe``, because pytest never imports TensorFlow. It must
+run in Python 3.9 and in older installations. If training could not start, ``error`` is
+{"kind": one of ERRORS, "message": ...}, and some of the facts are missing; otherwise it is null.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SETTINGS = (
 ERRORS = ("tensorflow", "horovod", "built for another tensorflow", "horovod library")
 
 _FLAGS = ("mpi", "gloo", "nccl", "cuda", "rocm", "ddl", "ccl")
-# MPICH's is the longest MPI_MAX_LIBRARY_VERSION_STRING.
+# MPICH has the longest MPI_MAX_LIBRARY_VERSION_STRING.
 _VERSION_BYTES = 8192
 
 
@@ -57,7 +57,8 @@ def _stdout_kept_clean() -> Iterator[Any]:
 
 
 def probe() -> dict[str, Any]:
-    """The facts, as JSON: versions, build flags, settings, package list hash, search path."""
+    """Return the facts as JSON values: versions, build flags, settings, packages and their hash,
+    search path."""
     installed = packages()
     facts: dict[str, Any] = {
         "python": platform.python_version(),
@@ -76,7 +77,7 @@ def probe() -> dict[str, Any]:
 
 
 def packages() -> list[str]:
-    """Sorted lines name==version of all installed packages."""
+    """Return the sorted lines name==version of all installed packages."""
     lines = set()
     for package in importlib.metadata.distributions():
         name = package.metadata["Name"]
@@ -92,7 +93,7 @@ def _tensorflow_facts(tf: Any) -> dict[str, Any]:
     return {
         "tensorflow": tf.__version__,
         "tensorflow_git": tf.version.GIT_VERSION,
-        # The tf.keras of Keras 2.15 does not tell.
+        # The tf.keras of Keras 2.15 has no version.
         "keras": getattr(tf.keras, "__version__", None) or _version("keras"),
         "numpy": numpy.__version__,
         "cuda": build.get("cuda_version"),
@@ -102,14 +103,14 @@ def _tensorflow_facts(tf: Any) -> dict[str, Any]:
 
 
 def _add_horovod(facts: dict[str, Any], tf: Any) -> dict[str, str] | None:
-    """Add Horovod's facts; returns what keeps it from training with this TensorFlow."""
+    """Add Horovod's facts. Return what keeps it from training with this TensorFlow, or None."""
     found = importlib.util.find_spec("horovod")
     if found is None or found.origin is None:
         return {"kind": "horovod", "message": "there is no package horovod"}
     facts["horovod"] = _version("horovod")
     built_for = built_for_tensorflow(Path(found.origin).with_name("metadata.json"))
     facts["horovod_tensorflow"] = built_for
-    # Horovod itself only warns of this where its library happens to load all the same.
+    # Horovod itself only warns of this if its library happens to load all the same.
     if built_for not in (None, tf.__version__):
         message = "Horovod {} was built for TensorFlow {}, but TensorFlow {} is installed"
         return {
@@ -134,7 +135,7 @@ def _version(package: str) -> str:
 
 
 def built_for_tensorflow(metadata: Path) -> str | None:
-    """The TensorFlow version that Horovod's build wrote down; None for releases that do not."""
+    """Return the TensorFlow version that Horovod's build recorded; None if it recorded none."""
     try:
         recorded = json.loads(metadata.read_text()).get("tensorflow")
     except (OSError, ValueError):
@@ -143,14 +144,15 @@ def built_for_tensorflow(metadata: Path) -> str | None:
 
 
 def _flags(hvd: Any) -> list[str]:
-    """What this Horovod was built with; a release that does not know a flag was built without."""
+    """Return the features that this Horovod was built with. A release that does not know a flag was
+    built without it."""
     return [name for name in _FLAGS if getattr(hvd, name + "_built", bool)()]
 
 
 def nccl_version(number: int) -> str | None:
-    """NCCL's version from its one number: 21805 is 2.18.5 and, before 2.9, 2708 is 2.7.8.
+    """Return NCCL's version from its one number: 21805 is 2.18.5 and, before 2.9, 2708 is 2.7.8.
 
-    None for 0 and 1, by which Horovod says no more than whether it was built with NCCL.
+    Return None for 0 and 1, by which Horovod reports only whether it was built with NCCL.
     """
     if number < 1000:
         return None
@@ -159,9 +161,10 @@ def nccl_version(number: int) -> str | None:
 
 
 def mpi_library_version() -> str | None:
-    """The version of the MPI library that Horovod has loaded, of MPI_Get_library_version.
+    """Return the version of the MPI library that this process has loaded, as
+    MPI_Get_library_version gives it; None if there is no such library.
 
-    Only what comes before the first comma: Open MPI goes on with who built it and where.
+    Only the text before the first comma is kept: Open MPI goes on with who built it and where.
     """
     library = _loaded_library("libmpi")
     if library is None:
@@ -173,7 +176,7 @@ def mpi_library_version() -> str | None:
 
 
 def _loaded_library(name: str) -> str | None:
-    """The path from which this process has mapped a library of that name."""
+    """Return the path from which this process has mapped a library of that name, or None."""
     with open("/proc/self/maps") as maps:
         paths = {line.split(None, 5)[5].strip() for line in maps if len(line.split(None, 5)) == 6}
     pattern = re.compile(re.escape(name) + r"\.so[.0-9]*")
@@ -181,7 +184,7 @@ def _loaded_library(name: str) -> str | None:
 
 
 def _line(error: BaseException) -> str:
-    """The first line that says something; the type if none does."""
+    """Return the first line that is not blank, or the error's type if there is none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 

@@ -13,7 +13,8 @@ PR_SET_NAME = 15
 def die_with_parent(parent: Optional[int] = None) -> None:
     """Have the kernel kill this process when its parent ends, even while it is stopped.
 
-    parent: who started it, if that one could have ended by now.
+    parent: the id of the process that started this one, if that could have ended by now. If it has,
+    this process exits with status 1.
     """
     parent = os.getppid() if parent is None else parent
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -22,7 +23,7 @@ def die_with_parent(parent: Optional[int] = None) -> None:
 
 
 def take_name(name: str) -> None:
-    """Call this process by a name of at most 15 characters, as ps and top show it."""
+    """Give this process the name, of at most 15 characters, that ps and top show."""
     _prctl(PR_SET_NAME, ctypes.c_char_p(name.encode()))
 
 
@@ -32,7 +33,7 @@ def _prctl(option: int, value: object) -> None:
 
 
 def pin(cores: Iterable[int]) -> None:
-    """Restrict every thread of this process to the cores; threads to come inherit it."""
+    """Restrict every thread of this process to the cores. New threads inherit the restriction."""
     wanted = set(cores)
     for thread in os.listdir("/proc/self/task"):
         try:
@@ -42,7 +43,7 @@ def pin(cores: Iterable[int]) -> None:
 
 
 def configure_environment(config: dict[str, object]) -> None:
-    """What TensorFlow reads from the environment, set before it is imported."""
+    """Set the environment variables that TensorFlow reads, before it is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     device = config.get("device")
     # An empty list hides the GPUs from a rank that is to use the CPU.
@@ -50,12 +51,12 @@ def configure_environment(config: dict[str, object]) -> None:
 
 
 def cpu_seconds() -> float:
-    """CPU time that all threads of this process have used so far."""
+    """Return the CPU time in seconds that all threads of this process have used so far."""
     times = os.times()
     return times.user + times.system
 
 
 def resident_bytes() -> int:
-    """How much of this process is in memory."""
+    """Return the size of this process's resident set in bytes."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

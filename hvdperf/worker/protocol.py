@@ -1,9 +1,10 @@
-"""What driver and ranks say to each other: one JSON object a line over a TCP connection per rank.
+"""Messages between driver and ranks: one JSON object per line over a TCP connection per rank.
 
-Standard library only, and no newer than Python 3.9: the ranks may run in an older interpreter.
+The module uses the standard library only, and nothing newer than Python 3.9, because the ranks may
+run in an older interpreter.
 
 A rank opens with ``hello``, gets its ``config``, reports each phase as it enters it, and then
-answers orders one by one until it is told to close. A rank that fails says ``error`` first.
+answers orders one by one until it is told to close. A rank that fails sends ``error`` first.
 """
 
 import json
@@ -13,8 +14,9 @@ from typing import Any, Callable, Optional
 
 Message = dict[str, Any]
 
-# How long the other end may be silent, in seconds, before it is asked for a sign of life, and how
-# long it may owe one until the connection ends. Its kernel answers, also for a stopped process.
+# IDLE_S: after how many seconds of silence the other end is probed. OWED_S: for how many seconds a
+# probe may stay unanswered before the connection ends. The other host's kernel answers, also for a
+# stopped process.
 IDLE_S = 10
 OWED_S = 15
 
@@ -23,7 +25,7 @@ DRIVER_VARIABLE = "HVDPERF_DRIVER"
 
 
 class Phase(str, Enum):
-    """What a rank is doing, in the order in which a launch goes through it."""
+    """The phases of a rank, in the order in which a launch goes through them."""
 
     LAUNCH = "launch"
     IMPORT = "import"
@@ -65,7 +67,7 @@ def _is(value: Any, **types: type) -> bool:
     return isinstance(value, dict) and all(type(value.get(k)) is t for k, t in types.items())
 
 
-# What a rank says after its greeting, by the one key that tells what it is.
+# The messages of a rank after its greeting: the key that identifies one -> a check of its content.
 _SAID: dict[str, Callable[[Message], bool]] = {
     "phase": lambda said: (
         said["phase"] in _PHASES
@@ -83,8 +85,8 @@ _SAID: dict[str, Callable[[Message], bool]] = {
 
 
 def kind_of(message: Message) -> str:
-    """Which kind of message a rank sent: the key of its content. Raises ValueError if it is none
-    that a rank sends."""
+    """Return the kind of message that a rank sent: the key of its content. Raises ValueError if no
+    rank sends such a message."""
     kind = next((key for key in _SAID if key in message), "")
     if not kind or not _SAID[kind](message):
         raise ValueError(f"no rank says {json.dumps(message)[:100]}")
@@ -92,16 +94,16 @@ def kind_of(message: Message) -> str:
 
 
 def address_towards(host: str, port: int) -> str:
-    """The address of this host on its route there: loopback where that is this host. Nothing is
-    sent. Raises OSError where the name is not known, or there is no route."""
+    """Return the address of this host on its route to `host`: loopback if that is this host.
+    Nothing is sent. Raises OSError if the name is not known, or if there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, port))
         return str(probe.getsockname()[0])
 
 
 def tune(connected: socket.socket) -> None:
-    """Send each message at once, and have the connection end when the other host vanishes without a
-    word: after IDLE_S + OWED_S, or OWED_S after something was sent."""
+    """Have each message sent at once, and have the connection end when the other host vanishes
+    without a word: after IDLE_S + OWED_S seconds, or OWED_S seconds after something was sent."""
     for option, value in (
         (socket.TCP_NODELAY, 1),
         (socket.TCP_KEEPIDLE, IDLE_S),
@@ -114,7 +116,8 @@ def tune(connected: socket.socket) -> None:
 
 
 class Connection:
-    """Framing over a connected socket. Sending blocks; receiving takes what has arrived."""
+    """The framing of messages on a connected socket. `send` blocks; `receive` takes the bytes that
+    have arrived."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
@@ -124,7 +127,8 @@ class Connection:
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self, limit: Optional[int] = None) -> Optional[list[Message]]:
-        """The complete messages that have arrived, after one read; None at the end of the stream.
+        """Read once. Return the complete messages that have arrived, or None at the end of the
+        stream.
 
         limit: how many bytes of a message may arrive before its end. Raises ValueError if the peer
         does not speak this protocol, or exceeds the limit.

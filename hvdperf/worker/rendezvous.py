@@ -1,4 +1,4 @@
-"""How ranks without MPI find each other: Horovod's rendezvous server, in the process of rank 0, or
+"""The rendezvous of ranks without MPI: Horovod's rendezvous server, in the process of rank 0, or
 TensorFlow's cluster."""
 
 import json
@@ -12,9 +12,9 @@ from hvdperf.worker.session_link import Driver
 
 
 def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
-    """Rank 0 opens a server and shares its address; every rank tells Horovod of it.
+    """Open a server on rank 0, which shares its address, and give the address to Horovod.
 
-    plan: one entry a rank, the fields of horovod.runner.common.util.hosts.SlotInfo.
+    plan: one entry per rank with the fields of horovod.runner.common.util.hosts.SlotInfo.
     """
     if driver.rank == 0:
         address = _open_server(plan)
@@ -27,7 +27,8 @@ def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
 
 
 def form_cluster(driver: Driver, workers: int) -> None:
-    """Every worker tells the others where it will listen; TF_CONFIG is what TensorFlow reads.
+    """Exchange with all workers the addresses where they will listen, and set TF_CONFIG, which
+    TensorFlow reads.
 
     The port is free when it is chosen, and TensorFlow takes it some seconds later.
     """
@@ -49,9 +50,9 @@ def form_cluster(driver: Driver, workers: int) -> None:
 
 
 def _open_server(plan: list[dict[str, Any]]) -> str:
-    """Start the server on a thread of its own, which ends with this process; its address.
+    """Start the server on a thread that ends with this process; return the server's address.
 
-    Not RendezvousServer.start(): that one listens on every interface and picks its port at random.
+    RendezvousServer.start() will not do: it listens on every interface and picks a random port.
     """
     from horovod.runner.common.util.hosts import SlotInfo
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
@@ -64,6 +65,7 @@ def _open_server(plan: list[dict[str, Any]]) -> str:
 
 
 def own_address() -> str:
-    """The address by which this host reaches the driver: loopback where they are the same."""
+    """Return the address from which this host reaches the driver: loopback if it is the driver's
+    host."""
     host, port, _ = os.environ[DRIVER_VARIABLE].rsplit(":", 2)
     return address_towards(host, int(port))

@@ -15,7 +15,8 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def told(error: BaseException) -> str:
-    """Its message. TensorFlow puts the stack of a graph's node before what happened there."""
+    """Return the error's message. Of a graph execution error only the last paragraph is kept,
+    because TensorFlow puts the stack of the graph's node before it."""
     message = str(error).strip() or repr(error)
     if message.startswith("Graph execution error"):
         message = [part.strip() for part in message.split("\n\n") if part.strip()][-1]
@@ -23,8 +24,9 @@ def told(error: BaseException) -> str:
 
 
 class Driver:
-    """Receives orders on a thread of its own, so that a busy or hanging rank still notices that
-    the driver is gone (and leaves) or asks where it stands (and answers)."""
+    """A rank's connection to the driver. It receives orders on a thread of its own, so that a busy
+    or hanging rank still leaves when the driver is gone, and still answers when the driver asks
+    where the rank stands."""
 
     def __init__(self, rank: int) -> None:
         """Connect to the address in the environment and say hello."""
@@ -49,8 +51,8 @@ class Driver:
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
     def _listen(self) -> None:
-        """End this process when the driver is gone or cannot be understood: nobody is left to
-        report to, and the main thread may hang in a collective."""
+        """Receive messages. End this process when the driver is gone or cannot be understood:
+        nobody is left to report to, and the main thread may hang in a collective."""
         try:
             while (messages := self._connection.receive()) is not None:
                 for message in messages:
@@ -59,7 +61,7 @@ class Driver:
                     else:
                         self._orders.put(message)
         except OSError:
-            pass  # as if it had ended the connection
+            pass  # as if the driver had ended the connection
         except BaseException:  # noqa: BLE001 - a rank without this thread would obey nobody
             traceback.print_exc()
         finally:
@@ -74,29 +76,29 @@ class Driver:
         return self._orders.get()
 
     def enter(self, phase: Phase, **facts: Any) -> None:
-        """Tell the driver which phase begins now, by the time of day and by this host's clock that
-        is never set."""
+        """Tell the driver which phase begins now, with the time of day and with this host's
+        monotonic clock, which is never set."""
         self.phase = phase
         now = {"at": time.time(), "clock": time.monotonic()}
         self._send({"phase": phase.value, **now, **facts})
 
     def share(self, value: str) -> None:
-        """Tell every other rank of the launch, each of which gets it by `shared`."""
+        """Send a value to every other rank of the launch, each of which gets it by `shared`."""
         self._send({"share": value})
 
     def shared(self) -> str:
-        """Wait for what one rank shares with all."""
+        """Wait for a value that another rank shares and return it."""
         return str(self._orders.get()["shared"])
 
     def reply(self, result: dict[str, Any]) -> None:
         self._send({"reply": result})
 
     def fail(self, error: BaseException, message: str) -> None:
-        """Report what this rank raised, in the phase where it raised it and in the words of the
-        message; wait to be dismissed.
+        """Report what this rank raised, with its current phase and the message; wait to be
+        dismissed.
 
-        It must not end by itself: mpirun would then end the others before they have told whether
-        they caused this.
+        The rank must not end by itself: mpirun would then end the other ranks before they have
+        reported whether they caused the error.
         """
         self._send(
             {
@@ -107,19 +109,20 @@ class Driver:
                 }
             }
         )
-        # What another rank shares may still come.
+        # Values that other ranks share may still come.
         while self.next_order().get("op") != "close":
             pass
 
     def standing(self) -> dict[str, Any]:
-        """Where the main thread is: phase, steps begun, and its innermost frames."""
+        """Return where the main thread is: phase, steps_begun, where (its innermost frame) and
+        waits (whether it seems to wait for other ranks)."""
         frame = sys._current_frames().get(self._main_thread)
         where, waits = "?", False
         if frame is not None:
             inner = traceback.extract_stack(frame)[-1]
             where = f"{os.path.basename(inner.filename)}:{inner.lineno} {inner.name}"
-            # In a collective, as a rank is that waits for another one. Horovod's wrappers are
-            # generated code, of the file "<string>".
+            # A rank that waits for another one is in a collective, so in code of TensorFlow or
+            # Horovod. Horovod's wrappers are generated code, of the file "<string>".
             own = inner.filename.startswith(_OWN)
             named = (inner.filename + inner.name).lower()
             waits = not own and ("tensorflow" in named or "horovod" in named)

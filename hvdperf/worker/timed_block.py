@@ -11,8 +11,12 @@ from hvdperf.worker.strategies.base import Trainer
 
 
 class Step(NamedTuple):
-    """One step: when it began, had its batch, had met the other ranks where they meet, and ended,
-    on this rank's clock in seconds."""
+    """One training step. Times are in seconds on this rank's clock.
+
+    begin: start of the step. got_batch: when the step had its batch. met: when it had met the other
+    ranks, or got_batch if they do not meet. end: end of the step. samples: of this process. loss:
+    what Trainer.step returned.
+    """
 
     begin: float
     got_batch: float
@@ -31,9 +35,9 @@ def train_step(
     meet: bool = False,
     wait: bool = False,
 ) -> Step:
-    """Train one step. last_step_seconds: of the one before, from its batch on, for a fault that
-    delays this one. meet: wait for all ranks to have their batch; wait: until it is done, where a
-    GPU otherwise has done no more than to accept the work."""
+    """Train one step. last_step_seconds: time of the step before, from its batch on, for a fault
+    that delays this one. meet: wait for all ranks to have their batch. wait: wait until the step is
+    done; without this a GPU may have done no more than to accept the work."""
     driver.steps_begun += 1
     fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
@@ -56,11 +60,12 @@ def train_step(
 def run_block(
     trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int, wait: bool = False
 ) -> dict[str, Any]:
-    """Train `steps` steps from a barrier on, and read this rank's clock. wait: for each of them, so
-    that its parts are true on GPUs, too; otherwise only the last one's loss is waited for.
+    """Train `steps` steps from a barrier on, and read this rank's clock. wait: wait for each step,
+    so that the times of its parts are right on GPUs, too; otherwise only the last loss is waited
+    for.
 
     Returns seconds (of the whole block, until the last loss is there), step_seconds and
-    input_seconds (one a step, the latter being the part of it spent waiting for the batch),
+    input_seconds (one per step; input_seconds is the part of a step spent waiting for the batch),
     inside_seconds (of all steps, from the batch on), samples (consumed by this process),
     cpu_seconds and loss (of the last step).
     """

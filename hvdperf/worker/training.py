@@ -1,4 +1,4 @@
-"""What every strategy trains alike: models, losses, optimizers and input of a workload."""
+"""The part of training that all strategies share: models, losses, optimizers and input."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ Config = dict[str, Any]
 
 
 def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
-    """Threads and memory, before TensorFlow's runtime starts."""
+    """Configure threads, GPU memory and logical CPUs, before TensorFlow's runtime starts."""
     tf.config.threading.set_intra_op_parallelism_threads(config["intra_op"])
     tf.config.threading.set_inter_op_parallelism_threads(config["inter_op"])
     gpus = tf.config.list_physical_devices("GPU")
@@ -30,7 +30,7 @@ def set_up_devices(config: Config, logical_cpus: int = 1) -> None:
 
 
 def no_timeline(config: Config) -> str:
-    """Why there is none."""
+    """Return the message that a strategy has no timeline."""
     return f"strategy {config['strategy']} has no timeline of Horovod; ask a launch of horovod"
 
 
@@ -43,12 +43,12 @@ class Part:
 
     @property
     def sources(self) -> list[tf.Variable]:
-        """What its gradients are of."""
+        """The variables that gradients are taken of."""
         return tf_variables(self.model.trainable_variables)
 
     @property
     def state(self) -> list[tf.Variable]:
-        """Everything that must be alike on all replicas."""
+        """All variables that must be equal on all replicas: those of model and optimizer."""
         return tf_variables([*self.model.variables, *self.optimizer.variables])
 
 
@@ -58,7 +58,7 @@ def find_task(config: Config) -> tasks.Step:
 
 
 def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
-    """The workload's models, with the same initial weights wherever the seed is the same."""
+    """Build the workload's models, whose initial weights are the same if the seed is the same."""
     tf.keras.mixed_precision.set_global_policy(config["precision"])
     tf.keras.utils.set_random_seed(config["seed"])
     models = task.build(config["model"])
@@ -71,7 +71,7 @@ def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
 def make_learning_rate(
     config: Config, parts: Iterable[Part], mean_loss: Callable[[float], float]
 ) -> Constant:
-    """What the workload's learning rate is; mean_loss as in Adaptive."""
+    """Return the workload's learning rate. mean_loss: as in Adaptive."""
     rates = tf_variables(part.optimizer.learning_rate for part in parts)
     if config["learning_rate"] == "adaptive":
         return Adaptive(rates, config["epoch_steps"], mean_loss)
@@ -79,7 +79,7 @@ def make_learning_rate(
 
 
 def without_dropout(parts: Iterable[Part]) -> list[Part]:
-    """The same with dropout switched off, for runs that must be reproducible."""
+    """Switch dropout off, for runs that must be reproducible, and return the parts."""
     switched = list(parts)
     for part in switched:
         for layer in part.model.layers:
@@ -89,10 +89,10 @@ def without_dropout(parts: Iterable[Part]) -> list[Part]:
 
 
 def age_over(parts: Iterable[Part], passes: int) -> None:
-    """Have the moving averages of batch normalization, which move with every pass, age in so many
+    """Have the moving averages of batch normalization, which move with every pass, age in `passes`
     passes as they would in one: the old value keeps its weight, and the passes share the rest.
 
-    A step that is traced afterwards moves them so."""
+    This holds for steps that are traced afterwards."""
     for part in parts:
         for layer in part.model.layers:
             if isinstance(layer, tf.keras.layers.BatchNormalization):
@@ -104,22 +104,22 @@ def make_optimizer(name: str, precision: str) -> Any:
         "adam": lambda: tf.keras.optimizers.Adam(learning_rate=1e-3),
         "sgd": lambda: tf.keras.optimizers.SGD(learning_rate=1e-2),
     }
-    # Half precision has gradients too small for it: the loss is scaled up, as far as it stays
-    # finite, and the gradients down again.
+    # Some gradients are too small for half precision. So the loss is scaled up, as far as it stays
+    # finite, and the gradients are scaled down again.
     if precision == "mixed_float16":
         return tf.keras.mixed_precision.LossScaleOptimizer(makers[name]())
     return makers[name]()
 
 
 def prepare(optimizer: Any, model: Any) -> Any:
-    """Create the optimizer's variables outside of the traced step."""
+    """Create the optimizer's variables outside of the traced step; return the optimizer."""
     optimizer.build(model.trainable_variables)
     return optimizer
 
 
 def open_common(config: Config, task: tasks.Step, batch: int) -> tf.data.Dataset:
-    """Batches of `batch` samples, cut one after the other from global batches that are the same
-    whichever strategy trains on them."""
+    """Return batches of `batch` samples, cut one after the other from global batches that are the
+    same for every strategy."""
     whole = config["batch"] * config["world_size"] * config["passes"]
     pieces = whole // batch
 
@@ -138,7 +138,8 @@ def open_dataset(
     shard: tuple[int, int] = (0, 1),
     augment: bool = True,
 ) -> tf.data.Dataset:
-    """Batches of the task for ever; in file order and as they are in the files unless augmented."""
+    """Return an endless dataset of the task's batches. They are in file order and as in the files
+    unless `augment`, which augments and shuffles them."""
     dataset = inputs.open_train(
         **_input(config),
         shard=shard,
@@ -152,7 +153,7 @@ def open_dataset(
 
 
 def _input(config: Config) -> dict[str, Any]:
-    """What models.inputs is told of the data, whatever it is opened for."""
+    """Return the arguments of models.inputs that are the same for training and validation."""
     return {
         "name": config["dataset"],
         "data_dir": config["data_dir"],
@@ -170,9 +171,10 @@ def validate(
     shard: tuple[int, int],
     total: Callable[[Sequence[float]], Sequence[float]],
 ) -> dict[str, float]:
-    """Loss and accuracy over the whole validation set, with the loss of who guesses.
+    """Return loss, accuracy and samples over the whole validation set, and chance_loss, the loss of
+    a uniform guess.
 
-    shard: the part of the set that this process reads. total: adds up over all processes.
+    shard: the part of the set that this process reads. total: adds up values over all processes.
     """
     dataset = inputs.open_validation(**_input(config), shard=shard, batch=config["batch"])
     dataset = task.prepare(dataset, config["data_seed"], shard[0])
@@ -186,7 +188,7 @@ def validate(
 
 
 def _scored(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) -> list[float]:
-    """Sums over a dataset: of the losses, of what was right, and of the samples."""
+    """Return sums over a dataset: of the losses, of the right predictions, and of the samples."""
 
     @graph(input_signature=task.signature())
     def score(*batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -202,20 +204,22 @@ def _scored(task: tasks.Step, parts: Sequence[Part], dataset: tf.data.Dataset) -
 
 
 def statistics(parts: Iterable[Part]) -> list[tf.Variable]:
-    """Numbers that a model gathers while it trains, such as the moments of batch normalization."""
+    """Return the variables that a model updates while it trains, such as the moments of batch
+    normalization."""
     variables = tf_variables(v for part in parts for v in part.model.non_trainable_variables)
     return [variable for variable in variables if variable.dtype.is_floating]
 
 
 def graph(**arguments: Any) -> Any:
-    """tf.function without AutoGraph: the steps hold no Python control flow over tensors, and
-    converting Horovod's and Keras's code takes 1.0-1.4 of 1.6-2.2 s of tracing at 32-54 tensors.
+    """Return tf.function without AutoGraph, because the steps hold no Python control flow over
+    tensors, and converting Horovod's and Keras's code takes 1.0-1.4 of 1.6-2.2 s of tracing at
+    32-54 tensors.
     """
     return tf.function(autograph=False, **arguments)
 
 
 def apply(part: Part, gradients: Sequence[Any]) -> None:
-    """Update the part's weights. gradients: of its loss, scaled up as it was."""
+    """Update the part's weights. gradients: of its loss as `scale_up` returned it."""
     unscaled = scale_down(part.optimizer, gradients)
     part.optimizer.apply_gradients(zip(unscaled, part.model.trainable_variables))
 
@@ -228,11 +232,11 @@ def update(
     shared: Callable[[Any], Any] = lambda tape: tape,
     use: Callable[[Part, Sequence[Any]], None] = apply,
 ) -> tf.Tensor:
-    """One step: the gradients of every part's loss from one forward pass, and the updates.
+    """Train one step: take the gradients of every part's loss from one forward pass, and use them.
 
-    total: from losses [samples] to the scalar that is differentiated. shared: wraps a tape in one
-    that exchanges gradients among replicas. use: what is done with a part's gradients. Returns the
-    sum of the parts' losses.
+    total: maps losses [samples] to the scalar that is differentiated. shared: wraps a tape in one
+    that exchanges gradients among replicas. use: takes a part and its gradients; by default it
+    updates the weights. Returns the sum of the parts' losses.
     """
     with ExitStack() as recording:
         tapes = [recording.enter_context(tf.GradientTape()) for _ in parts]
@@ -245,7 +249,7 @@ def update(
 
 
 def scale_up(optimizer: Any, loss: tf.Tensor) -> tf.Tensor:
-    """The loss to be differentiated, where the optimizer scales it."""
+    """Return the loss to be differentiated: scaled if the optimizer scales it."""
     if not isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer):
         return loss
     keras_3 = hasattr(optimizer, "scale_loss")
@@ -253,23 +257,24 @@ def scale_up(optimizer: Any, loss: tf.Tensor) -> tf.Tensor:
 
 
 def scale_down(optimizer: Any, gradients: Sequence[Any]) -> Sequence[Any]:
-    """Keras 2 leaves to its user what Keras 3 does in apply_gradients."""
+    """Return the gradients, unscaled with Keras 2. Keras 2 leaves this to its user; Keras 3 does it
+    in apply_gradients."""
     unscale = getattr(optimizer, "get_unscaled_gradients", None)
     return unscale(gradients) if unscale else gradients
 
 
 def weights(parts: Iterable[Part]) -> list[tf.Variable]:
-    """What is trained, of all parts."""
+    """Return the trainable variables of all parts."""
     return [variable for part in parts for variable in part.sources]
 
 
 def tf_variables(variables: Iterable[Any]) -> list[tf.Variable]:
-    """Keras 3 wraps the TensorFlow variables that Horovod needs; Keras 2 hands them out."""
+    """Return the TensorFlow variables, as Horovod needs them. Keras 3 wraps them."""
     return [v if isinstance(v, tf.Variable) else v.value for v in variables]
 
 
 def digest(variables: Iterable[tf.Variable]) -> str:
-    """A hash of the values, equal only if every bit is."""
+    """Return a SHA-256 hash of the values, equal only if every bit is equal."""
     result = hashlib.sha256()
     for variable in variables:
         result.update(variable.numpy().tobytes())
@@ -287,7 +292,8 @@ def save_arrays(path: str, **sets: Iterable[Any]) -> None:
 
 
 def size_of(parts: Iterable[Part]) -> dict[str, int]:
-    """What the optimizers train and the replicas exchange: counts, and bytes of the gradients."""
+    """Return how many parameters the optimizers train, and the count and bytes of the gradient
+    tensors that the replicas exchange."""
     trained = weights(parts)
     return {
         "parameters": sum(int(np.prod(v.shape)) for v in trained),

@@ -1,4 +1,4 @@
-"""A training run: from new weights through so many steps, or so long, and then a validation."""
+"""A training run: a number of steps or seconds from new weights on, and then a validation."""
 
 import time
 from typing import Any, Optional
@@ -13,7 +13,7 @@ from hvdperf.worker.session_link import Driver
 from hvdperf.worker.strategies.base import Trainer
 from hvdperf.worker.timed_block import train_step
 
-# How often the ranks vote whether time is up, and how often memory is read.
+# The ranks vote every few steps whether time is up. Memory is read less often.
 STEPS_BETWEEN_VOTES = 5
 STEPS_BETWEEN_READINGS = 25
 
@@ -28,16 +28,18 @@ def run(
     marked: bool = False,
     meet: bool = False,
 ) -> dict[str, Any]:
-    """Train for so many steps, or until any rank's clock says that so many seconds have passed:
-    the ranks vote, so that all of them stop at the same step. marked: wait for the loss of every
-    step, and note when it began, had its batch, had met the others, and ended. meet: all ranks meet
-    before every step, by an allreduce of one element.
+    """Train for `steps` steps, or until any rank's clock says that `seconds` have passed. The ranks
+    vote, so that all of them stop at the same step.
+
+    marked: wait for the loss of every step, and note when the step began, had its batch, had met
+    the other ranks, and ended. meet: have all ranks meet before every step, by an allreduce of one
+    element.
 
     Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
-    learning_rate (at the end), memory ([steps, bytes of the resident set] now and then), marks
-    (four times a step, in seconds since the run began), curve (worker/loss_curve.py: the loss of
-    this process's samples along the steps; empty if marked), and validation: what Trainer.validate
-    returns, or None without.
+    learning_rate (at the end), memory (a row [steps, bytes of the resident set] every
+    STEPS_BETWEEN_READINGS), marks (four times per step, in seconds since the run began), curve
+    (worker/loss_curve.py: the loss of this process's samples along the steps; empty if marked), and
+    validation (what Trainer.validate returns, or None without a validation).
     """
     driver.enter(Phase.RUN)
     fault.strike(Phase.RUN)

@@ -11,14 +11,17 @@ from models.registry import Form
 
 
 class UnknownInput(ValueError):
-    """No input has that name, or it lacks the directory it reads from, or has nothing of the kind
-    that was asked for."""
+    """No input has that name, or the input lacks the directory that it reads from, or it has
+    nothing of the kind that was asked for."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """needs_data: whether it reads a data set from a directory. classes: how many labels it has,
-    0 where the network says how many words it knows. forms: what it can be asked for."""
+    """An input that can be opened by name.
+
+    classes: number of labels; 0 if the network gives the number of words. needs_data: whether the
+    input reads a data set from a directory. forms: the kinds of samples that it has.
+    """
 
     name: str
     classes: int
@@ -39,7 +42,8 @@ INPUTS: dict[str, Input] = {
 
 
 def find(name: str) -> Input:
-    """The input of that name. Raises UnknownInput, naming the known ones and the closest."""
+    """Return the input of that name. Raises UnknownInput, which names the known ones and the
+    closest."""
     if name in INPUTS:
         return INPUTS[name]
     close = difflib.get_close_matches(name, INPUTS, n=1)
@@ -48,9 +52,9 @@ def find(name: str) -> Input:
 
 
 def locate(name: str, directory: str | Path) -> Any:
-    """The files of a data set in a directory, checked as far as that takes no time.
+    """Return the files of a data set in a directory, checked as far as that takes no time.
 
-    Raises UnknownInput, and DataError naming the file that is wrong.
+    Raises UnknownInput, and DataError that names the wrong file.
     """
     find(name)
     if name == "imagenet":
@@ -68,20 +72,23 @@ def locate(name: str, directory: str | Path) -> Any:
 
 @dataclass(frozen=True)
 class Extent:
-    """How many samples a data set has to train on, and to validate with: images, or sequences of
-    words. None where it has no end, or where only counting them one by one would tell."""
+    """The number of samples of a data set, which are images or sequences of words.
+
+    train: samples to train on. validation: samples to validate with. None if the input has no end,
+    or if only counting the samples one by one would give the number.
+    """
 
     train: int | None
     validation: int | None
 
 
 def extent(name: str, files: Any, size: int) -> Extent:
-    """How large a data set is, as far as that is known without reading it again; size: of a
-    sequence, in words. files: what `locate` has found; None for the synthetic input, which has no
-    end, and nothing to validate with.
+    """Return the size of a data set, as far as it is known without reading the data again.
 
-    Of ImageNet's shards those above 32 MB are not counted (imagenet_files.VISITED_BYTES): they
-    hold hundreds of records, and so enough for as many ranks.
+    files: what `locate` has found; None for the synthetic input, which has no end, and nothing to
+    validate with. size: length of a sequence, in words. A split of ImageNet is not counted if one
+    of its shards is above 32 MiB (imagenet_files.VISITED_BYTES): such a shard holds hundreds of
+    records, and so enough for as many ranks.
 
     Raises UnknownInput, and DataError if the training text holds less than a sequence.
     """
@@ -98,8 +105,8 @@ def extent(name: str, files: Any, size: int) -> Extent:
 
 
 def train_samples(name: str, data_dir: str | Path | None, size: int) -> int | None:
-    """How many training samples a data set has: images, or sequences of `size` words; None for the
-    synthetic input, which has no end. Needs no TensorFlow.
+    """Return how many training samples a data set has: images, or sequences of `size` words. Return
+    None for the synthetic input, which has no end. This needs no TensorFlow.
 
     Raises UnknownInput, and DataError if the files are not usable or hold less than a sequence.
     """
@@ -133,13 +140,13 @@ def open_train(
     shuffle: bool = True,
     threads: int = 1,
 ) -> Any:
-    """An endless tf.data.Dataset of (images float32 [batch, size, size, 3], labels int32 [batch]),
-    or of (words int32 [batch, size], next words int32 [batch, size]).
+    """Return an endless tf.data.Dataset of (images float32 [batch, size, size, 3], labels int32
+    [batch]), or of (words int32 [batch, size], next words int32 [batch, size]).
 
-    shard is (index, count). symmetric: pixels in -1..1, as a generator's are, instead of
-    standardised by channel. classes: how many words a vocabulary has. augment and shuffle mean
-    nothing to the synthetic input, which repeats one batch, and augment nothing to words. Raises
-    UnknownInput, and DataError if the files are not usable.
+    shard: (index, count). symmetric: scale pixels to -1..1, as a generator's are, instead of
+    standardising them by channel. classes: size of the vocabulary, or number of synthetic labels if
+    not 0. augment and shuffle have no effect on the synthetic input, which repeats one batch, and
+    augment has none on words. Raises UnknownInput, and DataError if the files are not usable.
     """
     source = find(name)
     if not source.needs_data:
@@ -151,7 +158,7 @@ def open_train(
     if form is Form.IMAGES:
         what["augment"] = augment
     if name.startswith("cifar"):
-        what["symmetric"] = symmetric  # ImageNet's pixels always are
+        what["symmetric"] = symmetric  # ImageNet's pixels always are in -1..1
     return module.train_dataset(
         **what, shard=shard, batch=batch, seed=seed, shuffle=shuffle, threads=threads
     )
@@ -168,14 +175,14 @@ def open_validation(
     form: Form = Form.IMAGES,
     threads: int = 1,
 ) -> Any:
-    """One pass over the validation records, prepared as those of `open_train` without augmentation:
-    a tf.data.Dataset of (images float32 [b, size, size, 3], labels int32 [b]), or of (words int32
-    [b, size], next words int32 [b, size]). b is `batch`, or less in the last one.
+    """Return one pass over the validation records, prepared as those of `open_train` without
+    augmentation: a tf.data.Dataset of (images float32 [b, size, size, 3], labels int32 [b]), or of
+    (words int32 [b, size], next words int32 [b, size]). b is `batch`, or less in the last one.
 
-    shard is (index, count): each of so many ranks gets its part in file order, all together every
-    record once. The parts, and so the numbers of batches, need not be equally large. Raises
-    UnknownInput, also for the synthetic input, which has nothing to validate with, and DataError
-    if the files are not usable, or too few for so many ranks.
+    shard: (index, count). Each of the `count` ranks gets its part in file order, and all parts
+    together hold every record once. The parts, and so the numbers of batches, need not be equally
+    large. Raises UnknownInput, also for the synthetic input, which has nothing to validate with,
+    and DataError if the files are not usable, or hold too few records for that many ranks.
     """
     source = find(name)
     if not source.needs_data:
@@ -186,11 +193,11 @@ def open_validation(
 
 
 def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str:
-    """One line for what TensorFlow said about the input: the file, the record and what to do; "" if
-    there is nothing to add, as where the error is not about the input.
+    """Return one line that explains an error of TensorFlow about the input: the file, the record
+    and what to do. Return "" if there is nothing to add, as for an error about something else.
 
-    Only a shard of ImageNet may prove to be damaged as late as that: the other data sets are read
-    whole when they are located.
+    Only a shard of ImageNet may prove to be damaged that late: the other data sets are read whole
+    when they are located.
     """
     if name != "imagenet" or data_dir is None:
         return ""
@@ -202,7 +209,7 @@ def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str
 def _opened(
     source: Input, data_dir: str | Path | None, form: Form, size: int, classes: int
 ) -> tuple[Any, dict[str, Any]]:
-    """The module that makes datasets of a data set, and what it calls the files and the sizes."""
+    """Return the module that makes datasets of a data set, and its arguments (files, sizes)."""
     if form not in source.forms:
         raise UnknownInput(f"{source.name} has no {form.value}")
     files = locate(source.name, _directory(source.name, data_dir))

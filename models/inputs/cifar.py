@@ -43,20 +43,20 @@ def train_dataset(
     drop_remainder: bool = True,
     threads: int = 1,
 ) -> tf.data.Dataset:
-    """(images float32 [batch, image_size, image_size, 3], labels int32 [batch]).
+    """Return (images float32 [batch, image_size, image_size, 3], labels int32 [batch]).
 
-    shard is (index, count): of the records in file order, those whose number is index modulo
-    count, taken before anything is shuffled. Each epoch is the whole shard in a new order; with
-    repeat, a batch may span two epochs. The images are standardised by channel, or with symmetric
-    in -1..1, and resized bilinearly unless image_size is 32. The seed and the shard's index decide
-    every augmentation. With neither shuffle nor augment the stream is the records of the shard in
-    file order.
+    shard is (index, count). The shard has the records whose number in file order is index modulo
+    count; they are taken before anything is shuffled. Each epoch is the whole shard in a new order;
+    with repeat, a batch may span two epochs. The images are standardised by channel, or scaled to
+    -1..1 with symmetric, and resized bilinearly unless image_size is 32. The seed and the shard's
+    index decide every augmentation. With neither shuffle nor augment the stream is the records of
+    the shard in file order.
 
-    The static batch dimension is `batch` with drop_remainder, None without. The work is done by
-    `threads` threads that are the pipeline's own.
+    The static batch dimension is `batch` with drop_remainder, None without. `threads` threads that
+    are the pipeline's own do the work.
 
-    Raises DataError if there are fewer records than shards, ValueError for a shard, a batch or
-    threads that make no sense.
+    Raises DataError if there are fewer records than shards, ValueError for an impossible shard,
+    batch or number of threads.
     """
     index, count = shard
     pipeline.check_numbers(batch, threads)
@@ -83,11 +83,12 @@ def train_dataset(
 def validation_dataset(
     files: CifarFiles, *, shard: tuple[int, int], batch: int, image_size: int, threads: int = 1
 ) -> tf.data.Dataset:
-    """One pass over the shard of the test records, in file order, standardised and not augmented.
+    """Return one pass over the shard of the test records, in file order, standardised and not
+    augmented.
 
-    (images float32 [b, image_size, image_size, 3], labels int32 [b]), where b is `batch`, or less
-    in the last one: nothing of the shard is left out. Otherwise, errors included, as
-    `train_dataset`.
+    The elements are (images float32 [b, image_size, image_size, 3], labels int32 [b]). b is
+    `batch`, or less in the last one, so that nothing of the shard is left out. All else, errors
+    included, is as in `train_dataset`.
     """
     pipeline.check_numbers(batch, threads)
     dataset = _source(files, Split.TEST, *shard).batch(batch)
@@ -100,7 +101,7 @@ def validation_dataset(
 
 
 def _source(files: CifarFiles, split: Split, index: int, count: int) -> tf.data.Dataset:
-    """Single records of the shard: strings, or uint8 [record_bytes] from the pickle layout."""
+    """Return the records of the shard: strings, or uint8 [record_bytes] from the pickle layout."""
     pipeline.check_shard(index, count)
     folder = files.paths(split)[0].parent
     things = "training records" if split is Split.TRAIN else "test records"
@@ -112,7 +113,7 @@ def _source(files: CifarFiles, split: Split, index: int, count: int) -> tf.data.
 
 
 def _decoded(files: CifarFiles, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """A batch of records -> (images uint8 [b, 32, 32, 3], labels int32 [b])."""
+    """Decode a batch of records -> (images uint8 [b, 32, 32, 3], labels int32 [b])."""
     if files.layout is Layout.BINARY:
         records = tf.io.decode_raw(records, tf.uint8)
     records = tf.ensure_shape(records, [None, files.record_bytes])
@@ -123,7 +124,7 @@ def _decoded(files: CifarFiles, records: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
 
 
 def _augmented(images: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """uint8 [b, 32, 32, 3] -> the same, cropped and mirrored. One gather does both."""
+    """Crop and mirror images: uint8 [b, 32, 32, 3] -> the same shape. One gather does both."""
     number = tf.shape(images)[0]
     draw = tf.random.stateless_uniform(
         [number], seed, minval=0, maxval=_OFFSETS * _OFFSETS * 2, dtype=tf.int32
@@ -144,7 +145,7 @@ def _standardised(files: CifarFiles, images: tf.Tensor) -> tf.Tensor:
 
 
 def _sized(images: tf.Tensor, size: int, batch: int | None) -> tf.Tensor:
-    """float32 [b, 32, 32, 3] -> [b, size, size, 3], of which `batch` is known beforehand."""
+    """Resize float32 [b, 32, 32, 3] -> [b, size, size, 3]. batch: b if it is static, else None."""
     if size != _SIDE:
         images = tf.image.resize(images, (size, size), method="bilinear")
     return tf.ensure_shape(images, [batch, size, size, 3])

@@ -41,7 +41,7 @@ class Split(Enum):
 
 @dataclass(frozen=True)
 class Names:
-    """What a published archive unpacks to."""
+    """The folder and the files that a published archive unpacks to."""
 
     folder: str
     train: tuple[str, ...]
@@ -50,7 +50,11 @@ class Names:
 
 @dataclass(frozen=True)
 class Format:
-    """What is the same in every copy of a data set. The last label is the one to train on."""
+    """The properties that every copy of a data set has.
+
+    labels: names of the labels of a record; the last one is trained on. limits: for each label, the
+    number of its values, which begin at 0. names: of the files in each layout.
+    """
 
     dataset: str
     classes: int
@@ -99,9 +103,8 @@ FORMATS: dict[str, Format] = {
 class CifarFiles:
     """A data set that was found and checked.
 
-    record_bytes is the length of a record in the binary layout, labels included, whichever
-    layout the files have; train_records and test_records are how many records all files of a split
-    hold.
+    record_bytes: length of a record in the binary layout, labels included, whichever layout the
+    files have. train_records, test_records: number of records in all files of a split.
     """
 
     dataset: str
@@ -121,12 +124,12 @@ class CifarFiles:
         return self.train if split is Split.TRAIN else self.test
 
     def number(self, split: Split) -> int:
-        """How many records a split has."""
+        """Return how many records a split has."""
         return self.train_records if split is Split.TRAIN else self.test_records
 
 
 def format_of(dataset: str) -> Format:
-    """Raises DataError unless it is "cifar10" or "cifar100"."""
+    """Return the format of "cifar10" or "cifar100". Raises DataError for any other name."""
     if dataset not in FORMATS:
         raise DataError(f"unknown data set {dataset!r}: known are {', '.join(FORMATS)}")
     return FORMATS[dataset]
@@ -135,7 +138,7 @@ def format_of(dataset: str) -> Format:
 def locate(data_dir: str | Path, dataset: str) -> CifarFiles:
     """Find "cifar10" or "cifar100" in data_dir, or in the folder its archive unpacks to.
 
-    Every file is read once and checked. Where both layouts are there, the binary one is taken.
+    Every file is read once and checked. If both layouts are there, the binary one is taken.
     Raises DataError, in one line, for a directory without the whole data set and for a file
     that is empty, cut short, of another format or with a label out of range.
     """
@@ -160,7 +163,7 @@ def locate(data_dir: str | Path, dataset: str) -> CifarFiles:
 
 
 def records(files: CifarFiles, split: Split) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """(images uint8 [n, 32, 32, 3], labels int64 [n]) in the order of the files.
+    """Return (images uint8 [n, 32, 32, 3], labels int64 [n]) in the order of the files.
 
     CIFAR-100's labels are the fine ones. Raises DataError as `locate` does.
     """
@@ -171,7 +174,8 @@ def records(files: CifarFiles, split: Split) -> tuple[npt.NDArray[np.uint8], npt
 
 
 def rows(files: CifarFiles, split: Split) -> npt.NDArray[np.uint8]:
-    """Both layouts as records of the binary one, uint8 [n, record_bytes], in file order."""
+    """Return the records of either layout as those of the binary one, uint8 [n, record_bytes], in
+    file order."""
     form = format_of(files.dataset)
     return np.concatenate([_rows(path, form, files.layout) for path in files.paths(split)])
 
@@ -202,7 +206,7 @@ def _checked(
 
 
 def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
-    """One file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
+    """Return one file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
     content = content_of(path, _FETCH)
     read = _binary_rows if layout is Layout.BINARY else _pickle_rows
     table = read(path, content, form)
@@ -241,7 +245,7 @@ def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uin
 
 
 def _text(value: Any) -> Any:
-    """Python 2's str is bytes here; the fields may be named by either."""
+    """Return bytes as text. Python 2's str is bytes here; fields may be named by either type."""
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
@@ -257,7 +261,7 @@ def _pixels(data: Any) -> npt.NDArray[np.uint8]:
 
 
 def _labels(values: Any, count: int) -> npt.NDArray[np.uint8]:
-    """The labels of all records, uint8 [count], whether they are a list or an array."""
+    """Return the labels of all records, uint8 [count], from a list or an array."""
     if isinstance(values, _Array):
         values = values.values().tolist()
     if not isinstance(values, (list, tuple)) or len(values) != count:
@@ -271,11 +275,11 @@ def _labels(values: Any, count: int) -> npt.NDArray[np.uint8]:
 
 
 class _Refused(pickle.UnpicklingError):
-    """A pickle that is sound but holds something else than a CIFAR batch."""
+    """The pickle is sound but holds something other than a CIFAR batch."""
 
 
 class _Dtype:
-    """Stands in for numpy.dtype, so that no file gets to construct NumPy's own objects."""
+    """A stand-in for numpy.dtype, so that no file gets to construct NumPy's own objects."""
 
     __slots__ = ("_code", "_order")
 
@@ -293,7 +297,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands in for numpy.ndarray and for the function that makes an empty one of it."""
+    """A stand-in for numpy.ndarray and for the function that makes an empty array."""
 
     __slots__ = ("_values",)
 
@@ -310,7 +314,7 @@ class _Array:
 
 
 class _Encode:
-    """Stands in for codecs.encode, by which Python 3 writes bytes for Python 2 to read."""
+    """A stand-in for codecs.encode, by which Python 3 writes bytes for Python 2 to read."""
 
     __slots__ = ()
 
@@ -326,7 +330,7 @@ _GLOBALS: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): _Encode(),
 }
 
-# Sets, instances of classes, shared and external objects: nothing that a batch is made of.
+# Opcodes of sets, instances of classes, shared and external objects. A batch has none of these.
 _FOREIGN_OPCODES = b"".join(
     (
         pickle.EMPTY_SET,
@@ -351,10 +355,12 @@ def _refuse_opcode(unpickler: Any) -> None:
     raise _Refused("it holds other things than lists, dictionaries, numbers, text and arrays")
 
 
-# The unpickler written in Python: that in C allocates as much as damaged bytes ask for, gigabytes
-# if they look like a high memo index. It takes twice as long, some 60 ms a file.
+# This is the unpickler written in Python, because that in C allocates as much as damaged bytes ask
+# for: gigabytes if they look like a high memo index. The one in Python takes twice as long, some
+# 60 ms per file.
 class _Unpickler(pickle._Unpickler):
-    """Loads dict, list, tuple, str, bytes, numbers and arrays of integers; refuses the rest."""
+    """An unpickler that loads dict, list, tuple, str, bytes, numbers and arrays of integers, and
+    refuses the rest."""
 
     dispatch: ClassVar[dict[int, Any]] = {
         **pickle._Unpickler.dispatch,

@@ -1,4 +1,4 @@
-"""How a sample maker ends on the command line."""
+"""The last step of a sample maker on the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from models.inputs.errors import DataError
 
 
 def finish(write: Callable[[], str]) -> int:
-    """Write a sample and print what was written; its exit status, 2 with a line if it failed."""
+    """Write a sample and print what was written. Return the exit status: 0, or 2 after one line on
+    stderr if the writing failed."""
     try:
         print(write())
     except (DataError, OSError) as error:

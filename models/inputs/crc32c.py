@@ -9,15 +9,16 @@ import numpy.typing as npt
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C, as in iSCSI. An ordinary image takes a few milliseconds."""
+    """Return the CRC-32C, as in iSCSI. An ordinary image takes a few milliseconds."""
     if len(data) < 64:
         state = 0xFFFFFFFF
         for byte in data:
             state = state >> 8 ^ _TABLE[(state ^ byte) & 0xFF]
         return state ^ 0xFFFFFFFF
-    # Byte by byte, Python would take ten times as long. A CRC is linear: that of two halves is that
-    # of the first half followed by zeros, plus that of the second. So all pairs of neighbours are
-    # joined at once, until one is left. The initial state is the same as four inverted bytes.
+    # Byte by byte, Python would take ten times as long. A CRC is linear: the CRC of two halves is
+    # that of the first half followed by zeros, plus (XOR) that of the second. So all pairs of
+    # neighbours are joined at once, until one state is left. The initial state has the same effect
+    # as inverting the first four bytes.
     content = np.frombuffer(data, np.uint8).copy()
     content[:4] ^= 0xFF
     states = _AFTER_A_BYTE[content]
@@ -31,7 +32,8 @@ def crc32c(data: bytes) -> int:
 
 
 def _table() -> list[int]:
-    """The state after each byte, from 0; the polynomial is 0x1EDC6F41 with its bits reversed."""
+    """Return the state after each byte, from state 0. The polynomial is 0x1EDC6F41 with its bits
+    reversed."""
     table = list(range(256))
     for _ in range(8):
         table = [state >> 1 ^ (0x82F63B78 if state & 1 else 0) for state in table]
@@ -43,7 +45,7 @@ _AFTER_A_BYTE = np.array(_TABLE, "<u4")
 
 
 def _followed_by_zeros(level: int, states: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The states after 2**level more bytes of 0."""
+    """Return the states after 2**level more bytes of 0."""
     parts = np.ascontiguousarray(states).view(np.uint8).reshape(-1, 4)
     tables = _zeros(level)
     joined: npt.NDArray[np.uint32] = tables[0][parts[:, 0]]
@@ -54,7 +56,8 @@ def _followed_by_zeros(level: int, states: npt.NDArray[np.uint32]) -> npt.NDArra
 
 @cache
 def _zeros(level: int) -> npt.NDArray[np.uint32]:
-    """[4, 256]: what 2**level bytes of 0 make of each value of each byte of the state."""
+    """Return a table [4, 256]: the state after 2**level bytes of 0, for each value of each byte of
+    the state."""
     if level:
         half = _zeros(level - 1)
         return _followed_by_zeros(level - 1, half.ravel()).reshape(half.shape)

@@ -1,4 +1,4 @@
-"""What is wrong with a data set, in one line."""
+"""Errors about a data set, in one line each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
 
 
 def content_of(path: Path, remedy: str) -> bytes:
-    """The bytes of a file. Raises DataError if it cannot be read, or is empty."""
+    """Return the bytes of a file. Raises DataError if the file cannot be read, or is empty."""
     try:
         content = path.read_bytes()
     except OSError as error:

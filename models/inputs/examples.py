@@ -1,6 +1,6 @@
-"""What is in a serialised tf.train.Example, without TensorFlow.
+"""The parser of a serialised tf.train.Example, without TensorFlow.
 
-It is a protocol buffer: https://protobuf.dev/programming-guides/encoding
+An Example is a protocol buffer: https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from models.inputs.tfrecords import Damaged
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 
-# A tag is the number of a field and how it is written. An Example has one field, Features: a map
-# from a string to a Feature, which is one of three lists; a list has one field, its values.
+# A tag is the number of a field and its wire type. An Example has one field, Features: a map from a
+# string to a Feature. A Feature is one of three lists, and a list has one field, its values.
 _FEATURES = _ENTRY = _KEY = _VALUE = 1 << 3 | _BYTES
 _FEATURE = 2 << 3 | _BYTES
 _BYTES_LIST, _INT64_LIST = 1 << 3 | _BYTES, 3 << 3 | _BYTES
@@ -23,7 +23,7 @@ _NOT_AN_EXAMPLE = "is no tf.train.Example"
 
 
 def features(example: bytes) -> dict[bytes, memoryview]:
-    """The features by name, each as it is written. Raises Damaged if this is no Example."""
+    """Return the features by name, each still serialised. Raises Damaged if this is no Example."""
     found = {}
     for tag, part in _fields(memoryview(example)):
         for inner, entry in _fields(part) if tag == _FEATURES else ():
@@ -34,12 +34,12 @@ def features(example: bytes) -> dict[bytes, memoryview]:
 
 
 def texts(feature: memoryview) -> list[bytes]:
-    """The values of a feature that are bytes. Raises Damaged if this is no Feature."""
+    """Return the values of a feature that are bytes. Raises Damaged if this is no Feature."""
     return [bytes(value) for tag, value in _values(feature, _BYTES_LIST) if tag == _VALUE]
 
 
 def integers(feature: memoryview) -> list[int]:
-    """The values of a feature that are integers. Raises Damaged if this is no Feature."""
+    """Return the values of a feature that are integers. Raises Damaged if this is no Feature."""
     return [
         number
         for tag, value in _values(feature, _INT64_LIST)
@@ -49,14 +49,14 @@ def integers(feature: memoryview) -> list[int]:
 
 
 def _values(feature: memoryview, kind: int) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a feature's lists of that kind."""
+    """Yield the fields of a feature's lists of that kind."""
     for tag, values in _fields(feature):
         if tag == kind:
             yield from _fields(values)
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message: their tags, and their values as they are written."""
+    """Yield the tag and the value, still serialised, of each field of a message."""
     start = 0
     while start < len(message):
         tag, start = _varint(message, start)
@@ -75,7 +75,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def _varint(message: memoryview, start: int) -> tuple[int, int]:
-    """An unsigned integer of 64 bits, and where what follows it starts."""
+    """Return the unsigned 64-bit integer at start, and the position after it."""
     value = 0
     for place, byte in enumerate(message[start : start + 10]):
         value |= (byte & 0x7F) << 7 * place
@@ -85,7 +85,7 @@ def _varint(message: memoryview, start: int) -> tuple[int, int]:
 
 
 def _numbers(values: memoryview) -> Iterator[int]:
-    """Signed integers of 64 bits."""
+    """Yield signed 64-bit integers."""
     start = 0
     while start < len(values):
         value, start = _varint(values, start)

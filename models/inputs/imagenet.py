@@ -19,7 +19,8 @@ from models.inputs import pipeline
 from models.inputs.errors import faulty
 from models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles
 
-# Of records as they are stored, 110 KB each in the published shards; those are shuffled already.
+# Size of the buffer that shuffles. It holds records as they are stored, 110 KB each in the
+# published shards, which are shuffled already.
 SHUFFLED_RECORDS = 1024
 
 _AREA = (0.08, 1.0)
@@ -29,7 +30,7 @@ _FEATURES = {
     "image/class/label": tf.io.FixedLenFeature([], tf.int64),
 }
 
-# From a JPEG and its number in the stream to uint8 [h, w, 3].
+# Maps a JPEG and its number in the stream to uint8 [h, w, 3].
 Crop = Callable[[Any, Any], Any]
 
 
@@ -46,23 +47,26 @@ def train_dataset(
     drop_remainder: bool = True,
     threads: int = 1,
 ) -> tf.data.Dataset:
-    """(images float32 [batch, image_size, image_size, 3], labels int32 [batch] in 1..1000).
+    """Return a dataset of (images float32 [batch, image_size, image_size, 3], labels int32 [batch]
+    in 1..1000).
 
-    shard is (index, count), taken before anything is shuffled: the files whose number is index
-    modulo count if there is a file for every shard, so that nobody reads what is another's and
-    shards may have different numbers of records; otherwise, of all records in file order, those
-    whose number is. Each epoch is the whole shard in a new order, as far as a buffer of
-    SHUFFLED_RECORDS mixes it; with repeat, a batch may span two epochs. The seed, the shard's index
-    and the number of a record in the stream decide its augmentation. With neither shuffle nor
-    augment the stream is the records of the shard in file order.
+    shard is (index, count), and is taken before anything is shuffled. If there is a file for every
+    shard, the shard has the files whose number is index modulo count, so that no rank reads
+    another's files, and shards may have different numbers of records. Otherwise the shard has the
+    records whose number in file order is index modulo count. Each epoch is the whole shard in a new
+    order, as far as a buffer of SHUFFLED_RECORDS mixes it; with repeat, a batch may span two
+    epochs. The seed, the shard's index and the number of a record in the stream decide its
+    augmentation. With neither shuffle nor augment the stream is the records of the shard in file
+    order.
 
-    The static batch dimension is `batch` with drop_remainder, None without. The work is done by
-    `threads` threads that are the pipeline's own.
+    The static batch dimension is `batch` with drop_remainder, None without. `threads` threads that
+    are the pipeline's own do the work.
 
-    Raises DataError if there are fewer records than shards, ValueError for a shard, a batch or
-    threads that make no sense. Iterating raises tf.errors.InvalidArgumentError, naming the file and
-    the record, where an image cannot be decoded or a label is out of range; and DataLossError where
-    a record does not fit its checksum, without the file: `imagenet_faults.explain` finds it.
+    Raises DataError if there are known to be fewer records than shards, ValueError for an
+    impossible shard, batch or number of threads. Iterating raises tf.errors.InvalidArgumentError,
+    with the file and the record, if an image cannot be decoded or a label is out of range. It
+    raises DataLossError, without the file, if a record does not fit its checksum;
+    `imagenet_faults.explain` finds the file.
     """
     pipeline.check_numbers(batch, threads)
     order = seed if shuffle else None
@@ -86,12 +90,12 @@ def train_dataset(
 def validation_dataset(
     files: ImagenetFiles, *, shard: tuple[int, int], batch: int, image_size: int, threads: int = 1
 ) -> tf.data.Dataset:
-    """One pass over the shard of the validation records, in file order and not augmented.
+    """Return one pass over the shard of the validation records, in file order and not augmented.
 
-    (images float32 [b, image_size, image_size, 3], labels int32 [b] in 1..1000), where b is
-    `batch`, or less in the last one: nothing of the shard is left out. Where whole files are dealt
-    out, the ranks may have different numbers of records. Raises DataError if there are no
-    validation shards, too; otherwise, errors included, as `train_dataset`.
+    The elements are (images float32 [b, image_size, image_size, 3], labels int32 [b] in 1..1000). b
+    is `batch`, or less in the last one, so that nothing of the shard is left out. If whole files
+    are dealt out, the ranks may have different numbers of records. Raises DataError also if there
+    are no validation shards. All else, errors included, is as in `train_dataset`.
     """
     pipeline.check_numbers(batch, threads)
     if not files.validation:
@@ -113,13 +117,14 @@ def _source(
     shard: tuple[int, int],
     seed: int | None,
 ) -> tf.data.Dataset:
-    """The records of the shard, as `_records` gives them. number: of all records, if it is known.
-    seed: of the order in which whole files are read, in every epoch another; None for their own."""
+    """Return the records of the shard, as `_records` returns them. number: of all records, None if
+    it is not known. seed: of the order in which whole files are read, which differs in every epoch;
+    None for file order."""
     index, count = shard
     pipeline.check_shard(index, count)
     if number is not None:
         pipeline.check_enough(paths[0].parent, number, things, count, "more records")
-    # Dealt out by record, every rank reads all files: count times the reading.
+    # If records are dealt out one by one, every rank reads all files: count times the reading.
     by_file = len(paths) >= count
     files = np.arange(len(paths))[index::count] if by_file else np.arange(len(paths))
     numbers = tf.data.Dataset.from_tensor_slices(files)
@@ -132,7 +137,7 @@ def _source(
 
 
 def _records(shards: tf.data.Dataset, paths: tuple[Path, ...]) -> tf.data.Dataset:
-    """Shards by number -> (the shard's number, (the record's number, the record: string))."""
+    """Map shards by number to (the shard's number, (the record's number, the record: string))."""
     names = _names(paths)
 
     def read(shard: tf.Tensor) -> tf.data.Dataset:
@@ -155,7 +160,7 @@ def _batches(
     drop_remainder: bool,
     threads: int,
 ) -> tf.data.Dataset:
-    """Records as `_records` gives them -> what `train_dataset` gives."""
+    """Map records as `_records` returns them to batches as `train_dataset` returns them."""
 
     def decode(
         row: tf.Tensor, number: tf.Tensor, record: tf.Tensor
@@ -167,9 +172,9 @@ def _batches(
 
     parallel = {"num_parallel_calls": threads, "deterministic": True} if threads > 1 else {}
 
-    # An error in `decode` does not say which file it was about. Here it only drops the image from
-    # its batch, which is then one of fewer, if not of no images; `check` finds out which one. An
-    # error outside, such as a file that has gone, is not touched.
+    # An error in `decode` does not name the file. So here it only drops the image from its batch,
+    # which then has fewer images or none, and `check` finds out which one. An error outside, such
+    # as a file that has gone, is passed on.
     def decode_batch(numbers: tf.Tensor, items: tuple[tf.Tensor, Any]) -> tf.data.Dataset:
         shards, (lines, encoded) = items
         rows = tf.range(tf.size(numbers))
@@ -192,14 +197,15 @@ def _batches(
         places: tf.Tensor, decoded: tuple[tf.Tensor, tf.Tensor, tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
         rows, images, labels = decoded
-        # The shapes of a batch that is not whole are wrong, too: this has to speak first.
+        # The shapes of an incomplete batch are wrong, too, so this check has to come first.
         with tf.control_dependencies([_assert_sound(names, places, rows, labels)]):
             images = tf.ensure_shape(images, [static_batch, image_size, image_size, 3])
             return images, tf.ensure_shape(tf.cast(labels, tf.int32), [static_batch])
 
     dataset = records.enumerate().batch(batch, drop_remainder=drop_remainder)
-    # Two at a time, in turn: TensorFlow keeps the function `decode` as long as one of them lives,
-    # and would have to prepare it anew for each batch, which takes milliseconds.
+    # Two batches at a time, in turn. TensorFlow keeps the function `decode` as long as one of them
+    # lives; else it would have to prepare the function anew for each batch, which takes
+    # milliseconds.
     decode_batches = pipeline.as_written(decode_batch)
     dataset = dataset.interleave(decode_batches, cycle_length=2, block_length=1)
     dataset = dataset.map(pipeline.as_written(check))
@@ -209,9 +215,11 @@ def _batches(
 def _assert_sound(
     names: tf.Tensor, places: tf.Tensor, rows: tf.Tensor, labels: tf.Tensor
 ) -> tf.Operation:
-    """Fails, with the file and the record, unless the batch is whole and its labels are in range.
+    """Return an operation that fails, with the file and the record, unless the batch is whole and
+    its labels are in range.
 
-    places is int64 [b, 2]; rows says which of these the labels are of, in rising order.
+    places: int64 [b, 2], the shard and the record of each image. rows: the rows of places that the
+    labels belong to, in rising order.
     """
     lost = tf.fill([tf.shape(places)[0]], tf.int64.min)
     found = tf.tensor_scatter_nd_update(lost, rows[:, None], labels)
@@ -231,7 +239,8 @@ def _assert_sound(
 
 
 def _random_crop(encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """A JPEG -> uint8 [h, w, 3]. The whole image, should no crop of these proportions fit."""
+    """Decode a random crop: a JPEG -> uint8 [h, w, 3]. If no crop of these proportions fits, decode
+    the whole image."""
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.io.extract_jpeg_shape(encoded),
         tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
@@ -244,14 +253,14 @@ def _random_crop(encoded: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
 
 
 def _central_crop(encoded: tf.Tensor) -> tf.Tensor:
-    """A JPEG -> uint8 [h, w, 3] without a sixteenth of it on every side."""
+    """Decode a JPEG -> uint8 [h, w, 3] without a sixteenth of it on every side."""
     size = tf.io.extract_jpeg_shape(encoded)[:2]
     begin = size // 16
     return _decoded(encoded, begin, size - 2 * begin)
 
 
 def _decoded(encoded: tf.Tensor, begin: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    # The faster of the decoder's ways, as in tf_cnn_benchmarks: it differs by a grey level or two.
+    # The faster method, as in tf_cnn_benchmarks. Its pixels differ by a grey level or two.
     return tf.io.decode_and_crop_jpeg(
         encoded,
         tf.concat([begin, size], axis=0),

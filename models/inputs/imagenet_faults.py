@@ -1,4 +1,4 @@
-"""What TensorFlow's errors about ImageNet's shards mean. No TensorFlow here."""
+"""The meaning of TensorFlow's errors about ImageNet's shards. No TensorFlow here."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from models.inputs import tfrecords
 from models.inputs.errors import DataError, faulty
 from models.inputs.imagenet_files import REMEDY, shards
 
-# As in tf.errors.
+# Error codes, as in tf.errors.
 _INVALID_ARGUMENT, _DATA_LOSS = 3, 15
 
-# What a reader of TFRecords says, and what the pipeline's own check does.
+# The messages of a reader of TFRecords, and of the pipeline's own check.
 _DAMAGED = re.compile(r"(?:corrupted|truncated) record at ([0-9]+)")
 _CHECKED = re.compile(rf"assertion failed: \[(.*; {REMEDY})\]")
 
@@ -22,11 +22,11 @@ _CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def explain(directory: str | Path, error: BaseException) -> str:
-    """One line that names the file and the record that a TensorFlow error is about, and what to do;
-    "" for an error that is about something else, or where all records are sound by now.
+    """Return one line that names the file and the record that a TensorFlow error is about, and what
+    to do. Return "" if the error is about something else, or if all records are sound by now.
 
-    A damaged record takes one read of every shard to find, and, where it is its length that is
-    damaged, one of every record up to that place.
+    Finding a damaged record takes one read of every shard and, if the record's length is damaged,
+    one read of every record up to that place.
     """
     code, message = getattr(error, "error_code", None), str(getattr(error, "message", ""))
     if code == _INVALID_ARGUMENT:
@@ -37,7 +37,8 @@ def explain(directory: str | Path, error: BaseException) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """A path may have quotes or control characters in it: tf.Assert writes these as in C."""
+    """Return the text without C escapes: tf.Assert writes these for quotes and control characters,
+    which a path may have."""
 
     def meant(match: re.Match[bytes]) -> bytes:
         code = match[1]
@@ -47,13 +48,14 @@ def _unescaped(text: str) -> str:
 
 
 def _damage(root: Path, offset: int) -> str:
-    """What is wrong with the record of which TensorFlow named that place, without its file."""
+    """Return what is wrong with the record of which TensorFlow named the offset, without its file.
+    Return "" if no such record is found."""
     try:
         paths = [path for split in ("train", "validation") for path in shards(root, split)]
     except DataError as error:
         return str(error)
-    # Of a record whose data is damaged it names where the data starts, else where the record does.
-    # Whether a record starts there, its head tells; unless the head is what is damaged.
+    # If the data of a record is damaged, TensorFlow names where the data starts, else where the
+    # record does. A sound head shows that a record starts there, unless the head itself is damaged.
     starts = (offset - tfrecords.HEAD_BYTES, offset)
     for by_head in (True, False):
         for path in paths:
@@ -65,8 +67,8 @@ def _damage(root: Path, offset: int) -> str:
 
 
 def _fault_at(path: Path, start: int, by_head: bool) -> str:
-    """What is wrong with the record that starts there; "" if nothing is, or none does. by_head:
-    only if its head is sound."""
+    """Return what is wrong with the record that starts at `start`, or "" if nothing is, or if no
+    record starts there. by_head: look at the record only if its head is sound."""
     number = None
     try:
         with open(path, "rb") as file:
@@ -79,5 +81,5 @@ def _fault_at(path: Path, start: int, by_head: bool) -> str:
     except tfrecords.Damaged as error:
         return str(faulty(path, f"record {number} {error}", REMEDY))
     except OSError:
-        pass  # Whatever TensorFlow has read, it was not this.
+        pass  # TensorFlow has read another file, because this one cannot be read.
     return ""

@@ -19,20 +19,21 @@ from models.inputs.errors import faulty, unreadable
 # Labels are 1..1000; a network has one output more, for 0, the background.
 CLASSES = 1001
 
-# The heads of a shard up to this size are all visited, which takes a read for each. It is above
-# what a sample has, and below what the published shards have (50 MB and 140 MB).
+# All heads of a shard up to this size are visited, which takes a read for each. The limit is above
+# the size of a sample's shards, and below that of the published ones (50 MB and 140 MB).
 VISITED_BYTES = 32 << 20
 
-# What to do about a damaged shard, in every message about one.
+# The advice in every message about a damaged shard.
 REMEDY = "fetch or write this shard again"
 
 
 @dataclass(frozen=True)
 class ImagenetFiles:
-    """A data set that was found and checked. validation may be empty.
+    """A data set that was found and checked.
 
-    train_records and validation_records are how many records the shards of a split hold, or None
-    where one of them is too large to count them in passing: `count` takes its time.
+    train, validation: the shards; validation may be empty. train_records, validation_records: how
+    many records the shards of a split hold, or None if one of the shards is too large to count
+    them in passing. `count` takes the time.
     """
 
     train: tuple[Path, ...]
@@ -63,8 +64,9 @@ def locate(directory: str | Path) -> ImagenetFiles:
 
 
 def count(paths: Iterable[Path]) -> int:
-    """How many records the shards hold, by a read for each: 1.4 s for all of ImageNet where it is
-    in memory. Raises DataError for a shard that is unreadable, or does not end with a record."""
+    """Return how many records the shards hold, by a read for each record: 1.4 s for all of ImageNet
+    if it is in memory. Raises DataError for a shard that is unreadable, or does not end with a
+    record."""
     return sum(_count(path) for path in paths)
 
 
@@ -74,13 +76,13 @@ _MAKE_SAMPLES = (
 )
 
 
-# Which files there are --------------------------------------------------------------------------
+# The files that there are -----------------------------------------------------------------------
 
 
 def shards(root: Path, split: str) -> tuple[Path, ...]:
-    """All shards of "train" or "validation" in order; none if there is not one.
+    """Return all shards of "train" or "validation" in order, or () if there is none.
 
-    Raises DataError for a set of them that is not whole.
+    Raises DataError for an incomplete set of shards.
     """
     for folder in (root, root / split):
         totals = _totals(folder, split)
@@ -91,7 +93,7 @@ def shards(root: Path, split: str) -> tuple[Path, ...]:
             raise faulty(folder, f"holds {split} shards {several}", "keep one set of them")
         ((total, names),) = totals.items()
         expected: list[str] = []
-        # Looked for one by one: a misnamed file may claim to be one of any number.
+        # Looked for one by one, because a misnamed file may claim to be one of any number.
         for number in range(total):
             expected.append(f"{split}-{number:05d}-of-{total:05d}")
             if expected[-1] not in names:
@@ -104,7 +106,7 @@ def shards(root: Path, split: str) -> tuple[Path, ...]:
 
 
 def _totals(folder: Path, split: str) -> dict[int, set[str]]:
-    """The names of the shards in the folder by the total that they name."""
+    """Return the names of the shards in the folder by the total in the name."""
     found: dict[int, set[str]] = {}
     try:
         names = os.listdir(folder) if os.path.isdir(folder) else []
@@ -117,18 +119,18 @@ def _totals(folder: Path, split: str) -> dict[int, set[str]]:
     return found
 
 
-# Whether a shard is sound -----------------------------------------------------------------------
+# The checks of a shard --------------------------------------------------------------------------
 
 
 def _checked(paths: Iterable[Path]) -> int | None:
-    """The number of records in all shards, None if one is too large; every shard is checked."""
+    """Check every shard. Return the number of records in all shards, None if one is too large."""
     numbers = [_check(path) for path in paths]
     known = [number for number in numbers if number is not None]
     return sum(known) if len(known) == len(numbers) else None
 
 
 def _check(path: Path) -> int | None:
-    """The number of records in a shard, None if it is too large to count them."""
+    """Check a shard. Return its number of records, None if it is too large to count them."""
     number = 0
     try:
         with open(path, "rb") as file:
@@ -165,7 +167,7 @@ def _count(path: Path) -> int:
 
 
 def _check_example(data: bytes) -> None:
-    """Raises tfrecords.Damaged unless it is an Example of a JPEG and of a label in range."""
+    """Raise tfrecords.Damaged unless data is an Example of a JPEG and of a label in range."""
     features = examples.features(data)
     for name in ("image/encoded", "image/class/label"):
         if name.encode() not in features:

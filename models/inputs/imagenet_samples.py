@@ -35,12 +35,13 @@ def write_imagenet(
     seed: int = 0,
     validation_shards: int = 1,
 ) -> tuple[Path, ...]:
-    """Write that many shards of that many records into the directory; returns their paths.
+    """Write shards of per_shard records each into the directory; return their paths.
 
-    An image is smooth, of 300 to 500 px a side, and its class, one of LABELS, has a colour of its
-    own, so a loss can fall. Each class is as frequent in a split as any other, give or take one
-    record. The same arguments give the same bytes.
-    Raises DataError if the directory holds shards already, or if a number makes no sense.
+    shards, validation_shards: number of shards of each split. An image is smooth and has 300 to
+    500 px a side. Its class, one of LABELS, has a colour of its own, so that a loss can fall. Each
+    class is as frequent in a split as any other, give or take one record. The same arguments give
+    the same bytes.
+    Raises DataError if the directory holds shards already, or if a number is out of range.
     """
     if min(shards, per_shard) < 1 or min(seed, validation_shards) < 0:
         raise DataError(
@@ -70,23 +71,24 @@ def _write(path: Path, classes: npt.NDArray[np.int64], rng: np.random.Generator)
         for number, index in enumerate(classes.tolist()):
             pixels = _image(index, rng)
             encoded = tf.io.encode_jpeg(pixels, quality=90).numpy()
-            # A box anywhere: its corners are shares of height and width.
+            # The box may be anywhere. Its corners are shares of height and width.
             box = np.sort(rng.uniform(size=(2, 2)), axis=0).tolist()
             example = _example(encoded, pixels.shape, LABELS[index], f"{path.name}_{number}", box)
             writer.write(example.SerializeToString(deterministic=True))
 
 
 def _image(index: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    """uint8 [height, width, 3]: the colour of a class, and a few waves over it."""
+    """Return uint8 [height, width, 3]: the colour of a class, and a few waves over it."""
     height, width = rng.integers(_SMALLEST, _LARGEST + 1, size=2)
     down, across = np.linspace(0, 1, height)[:, None], np.linspace(0, 1, width)[None, :]
-    # Digits of the class to base 3, one a channel, 64 grey levels apart; the waves change by 40.
+    # Digits of the class to base 3, one per channel, 64 grey levels apart. The waves change a level
+    # by at most 40.
     colour = 64 + 64 * np.array([index % 3, index // 3 % 3, index // 9 % 3])
     image = np.empty((height, width, 3))
     for channel in range(3):
         waves = np.zeros((height, width))
         for _ in range(2):
-            # One turn at least, so that the colour stays what it is on average.
+            # At least one turn, so that the colour stays the same on average.
             turns, phase = rng.uniform(1, 3, size=2) * rng.choice((-1, 1), size=2), rng.uniform()
             waves += 20 * np.sin(2 * np.pi * (turns[0] * down + turns[1] * across + phase))
         image[:, :, channel] = colour[channel] + waves
@@ -96,7 +98,8 @@ def _image(index: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
 def _example(
     encoded: bytes, shape: tuple[int, ...], label: int, name: str, box: list[list[float]]
 ) -> Any:
-    """A tf.train.Example with the keys of the published shards; box: (top, left), (low, right)."""
+    """Return a tf.train.Example with the keys of the published shards. box: (top, left), (low,
+    right)."""
     import tensorflow as tf
 
     values: dict[str, list[Any]] = {

@@ -1,4 +1,4 @@
-"""What all pipelines have in common: their arguments' sense, and how they run."""
+"""The common part of all pipelines: checks of their arguments, and options of their execution."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ PREFETCHED_BATCHES = 2
 
 
 def check_shard(index: int, count: int) -> None:
-    """Raises ValueError unless the index is that of one of count shards."""
+    """Raise ValueError unless the index is that of one of count shards."""
     if not 0 <= index < count:
         raise ValueError(f"shard {index} of {count}: the index must be in 0..count-1")
 
 
 def check_enough(path: Path, number: int, things: str, ranks: int, more: str) -> None:
-    """Raises DataError if one of the ranks would have none of so many things, each being dealt one
-    in turn. more: what to use, if not fewer ranks."""
+    """Raise DataError if one of the ranks would get none of `number` things that are dealt out in
+    turn. things: their name, in the plural. more: what to use, if not fewer ranks."""
     if ranks > number:
         fault = f"{number} {things} cannot be shared by {ranks} ranks"
         raise faulty(path, fault, f"use {more} or fewer ranks")
 
 
 def check_numbers(batch: int, threads: int) -> None:
-    """Raises ValueError for a batch or threads that make no sense."""
+    """Raise ValueError if batch or threads is below 1."""
     if batch < 1 or threads < 1:
         raise ValueError(f"batch {batch}, threads {threads}: both must be at least 1")
 
 
 def streams(seed: int, index: int, number: int) -> tf.Tensor:
-    """int64 [number]: random streams for each pair of a seed and a rank, to tell them apart."""
+    """Return int64 [number]: keys of random streams, other ones for each pair of seed and rank."""
     state = np.random.SeedSequence([seed, index]).generate_state(number)
     return tf.constant(state.astype(np.int64))
 
@@ -43,29 +43,30 @@ def streams(seed: int, index: int, number: int) -> tf.Tensor:
 def prepared(
     dataset: tf.data.Dataset, prepare: Callable[..., Any], threads: int
 ) -> tf.data.Dataset:
-    """What `prepare` makes of every batch, on that many threads; otherwise as `ready`."""
+    """Return what `prepare` makes of every batch, on `threads` threads, as `ready` returns it."""
     parallel = threads if threads > 1 else None  # None: one call after the other
     return ready(dataset.map(as_written(prepare), num_parallel_calls=parallel), threads)
 
 
 def as_written(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For a dataset to call as it is: nothing of it depends on a tensor's value, and to have
-    AutoGraph look for that takes half of opening a pipeline."""
+    """Return a function that a dataset calls without AutoGraph. Nothing in it depends on a tensor's
+    value, and AutoGraph's search for such code takes half of opening a pipeline."""
     return tf.autograph.experimental.do_not_convert(function)  # type: ignore[no-any-return]
 
 
 def ready(dataset: tf.data.Dataset, threads: int) -> tf.data.Dataset:
-    """Batches made ahead, on threads of its own, with nothing left to be chosen at run time."""
+    """Return the dataset with batches made ahead, on threads of its own, and with nothing left to
+    be chosen at run time."""
     return dataset.prefetch(PREFETCHED_BATCHES).with_options(fixed(threads))
 
 
 def fixed(threads: int) -> tf.data.Options:
-    """Options under which nothing about a pipeline is chosen at run time."""
+    """Return options under which nothing about a pipeline is chosen at run time."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = threads
     options.threading.max_intra_op_parallelism = 1
     options.deterministic = True
-    # Sharded already, and with a fixed number of threads.
+    # The pipeline is sharded already, and has a fixed number of threads.
     options.autotune.enabled = False
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return options

@@ -1,6 +1,6 @@
-"""The sample of every data set, written once: python -m models.inputs.sample_sets DIR [NAME ...]
+"""Write the sample of every data set once: python -m models.inputs.sample_sets DIR [NAME ...]
 
-Small valid files in the published formats, for whoever has not brought real ones.
+A sample consists of small valid files in the published format, for users without the real ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from models.inputs.cifar_files import Layout
 from models.inputs.errors import DataError
 
-# In a sample's directory: which version of the writers has left it.
+# The file in a sample's directory that holds the version of the writers.
 STAMP = ".written-by"
 
 
@@ -43,7 +43,7 @@ def _ptb(path: Path) -> None:
     write_tokens(path)
 
 
-# 5,000 CIFAR images for training, so that a shuffle has something to do.
+# Samples of CIFAR have 5,000 images for training, so that a shuffle has something to do.
 WRITERS: dict[str, Callable[[Path], None]] = {
     "cifar10": _cifar10,
     "cifar100": _cifar100,
@@ -53,7 +53,8 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 
 
 def is_current(directory: Path) -> bool:
-    """Whether a sample is there that needs not be written: today's, or somebody's own files."""
+    """Return whether the directory has a sample that need not be written: one of this version, or a
+    user's own files."""
     stamp = directory / STAMP
     if not directory.exists():
         return False
@@ -61,7 +62,7 @@ def is_current(directory: Path) -> bool:
 
 
 def _version() -> str:
-    """Of the writers: a hash of their source."""
+    """Return the version of the writers: a hash of their source."""
     known = hashlib.sha256()
     for name in ("sample_sets", "samples", "imagenet_samples", "token_samples"):
         known.update((Path(__file__).parent / f"{name}.py").read_bytes())
@@ -69,8 +70,8 @@ def _version() -> str:
 
 
 def write(dataset: str, root: Path) -> bool:
-    """Write that data set's sample to root/dataset, whole; False if it is there already. One that
-    another version of these writers has left is replaced; files of anybody else are not."""
+    """Write a data set's sample to root/dataset, whole or not at all. Return False if it is there
+    already. A sample of another version of these writers is replaced; other files are not."""
     directory = root / dataset
     if is_current(directory):
         return False
@@ -86,7 +87,7 @@ def write(dataset: str, root: Path) -> bool:
             if not directory.exists():  # else another process was quicker
                 raise
     finally:
-        # What could not be written to its end, or is there by now.
+        # This is left if the writing failed, or if another process was quicker.
         shutil.rmtree(partial, ignore_errors=True)
     return True
 

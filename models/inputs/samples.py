@@ -26,12 +26,12 @@ from models.inputs.cifar_files import (
 from models.inputs.command import finish
 from models.inputs.errors import DataError
 
-# Grey levels by which the colour of a whole image is off its class's, one standard deviation of
-# each channel: neighbouring classes are 40 apart, so that about one image in four looks like
-# another's, and a network that has learned all there is ends with a loss that is not 0.
+# Standard deviation, in grey levels of each channel, of the colour of a whole image from that of
+# its class. Neighbouring classes are 40 levels apart. So about one image in four looks like one of
+# another class, and the loss of a network that has learned all there is does not reach 0.
 TINT = 16.0
 
-# CIFAR-10's training set is five files, CIFAR-100's is one: a hundred records either way.
+# CIFAR-10's training set has five files, CIFAR-100's has one: a hundred records either way.
 RECORDS_PER_FILE = {"cifar10": 20, "cifar100": 100}
 
 
@@ -42,13 +42,12 @@ def write_cifar(
     records_per_file: int | None = None,
     seed: int = 0,
 ) -> tuple[Path, ...]:
-    """Write all training and test files of a data set into the directory; returns their paths.
+    """Write all training and test files of a data set into the directory; return their paths.
 
-    A class has a colour of its own, under noise, so a loss can fall, but not to 0. Each class is
-    as frequent in a split as any other, give or take one record. The same arguments give the same
-    bytes.
-    The default is 20 records a file for "cifar10" and 100 for "cifar100".
-    Raises DataError if one of the files exists already, or if a number makes no sense.
+    A class has a colour of its own, under noise, so that a loss can fall, but not to 0. Each class
+    is as frequent in a split as any other, give or take one record. The same arguments give the
+    same bytes. The default is 20 records per file for "cifar10" and 100 for "cifar100".
+    Raises DataError if one of the files exists already, or if a number is out of range.
     """
     form = format_of(dataset)
     count = RECORDS_PER_FILE[dataset] if records_per_file is None else records_per_file
@@ -73,9 +72,9 @@ def write_cifar(
 
 
 def _sample(form: Format, count: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
-    """Records of the binary layout, uint8 [count, record_bytes]."""
+    """Return records of the binary layout, uint8 [count, record_bytes]."""
     fine = rng.permutation(np.arange(count) % form.classes)
-    # Digits of the class to base 5, one a channel: 125 colours, 40 grey levels apart.
+    # Digits of the class to base 5, one per channel: 125 colours, 40 grey levels apart.
     digits = np.stack([fine % 5, fine // 5 % 5, fine // 25], axis=1)
     colours = np.repeat(
         48 + 40 * digits + rng.normal(0, TINT, (count, 3)), PIXEL_BYTES // 3, axis=1

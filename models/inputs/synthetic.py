@@ -1,4 +1,4 @@
-"""One random batch, repeated: an input that costs nothing, so an upper bound of throughput."""
+"""One random batch, repeated: an input that costs nothing, for an upper bound of throughput."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from models.inputs import pipeline
 def images(
     classes: int, *, shard: tuple[int, int], batch: int, size: int, seed: int
 ) -> tf.data.Dataset:
-    """(images float32 [batch, size, size, 3], labels int32 [batch]), for ever.
+    """Return an endless dataset of (images float32 [batch, size, size, 3], labels int32 [batch]).
 
-    The images are drawn from a standard normal distribution, the labels evenly from the classes;
-    the batch is another one for each shard (index, count) and each seed. Its dimension is static.
-    Raises ValueError for a shard or a batch that makes no sense.
+    The images are drawn from a standard normal distribution, the labels evenly from the classes.
+    shard is (index, count); each index and each seed give another batch. The batch dimension is
+    static. Raises ValueError for an impossible shard or batch.
     """
     rng = _generator(shard, batch, seed)
     pixels = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
@@ -25,8 +25,8 @@ def images(
 def words(
     classes: int, *, shard: tuple[int, int], batch: int, size: int, seed: int
 ) -> tf.data.Dataset:
-    """(words int32 [batch, size], the next words int32 [batch, size]), for ever, drawn evenly from
-    the vocabulary; otherwise as `images`."""
+    """Return an endless dataset of (words int32 [batch, size], the next words int32 [batch, size]).
+    The words are drawn evenly from the vocabulary. All else is as in `images`."""
     stream = _generator(shard, batch, seed).integers(0, classes, (batch, size + 1), dtype=np.int32)
     return _repeated(stream[:, :-1], stream[:, 1:])
 

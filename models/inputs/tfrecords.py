@@ -1,10 +1,10 @@
-"""TFRecords: files of records, each in a frame that says how long it is. No TensorFlow here.
+"""TFRecords: files of records, each in a frame that gives its length. No TensorFlow here.
 
 A frame is (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details):
 
     uint64 length, uint32 masked crc32c of the length, byte data[length], uint32 masked crc32c of it
 
-Its first twelve bytes are called its head here.
+The first twelve bytes of a frame are called its head here.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ HEAD_BYTES = 12
 FOOT_BYTES = 4
 _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 
-# How far from the end of a file its last record is looked for, and in what steps.
+# Distance from the end of a file within which its last record is looked for, and the step.
 _LARGEST_RECORD = 64 << 20
 _PART = 256 << 10
 
 
 class Damaged(ValueError):
-    """What is wrong with a record, to be said after its number."""
+    """The record is damaged. The message is to follow the number of the record."""
 
 
 def read_length(file: BinaryIO, size: int) -> int:
-    """Read the head of a record: how many bytes of data come now. The file has size bytes.
+    """Read the head of a record and return how many bytes of data follow. size: of the file.
 
-    Raises Damaged if it is cut short, here or later, or does not fit its checksum.
+    Raises Damaged if the record is cut short, in its head or later, or if its length does not fit
+    its checksum.
     """
     head = file.read(HEAD_BYTES)
     if len(head) < HEAD_BYTES:
@@ -48,8 +49,8 @@ def read_length(file: BinaryIO, size: int) -> int:
 
 
 def read_data(file: BinaryIO, size: int) -> bytes:
-    """Read one record. The file has size bytes. Raises Damaged, also for data that does not fit its
-    checksum."""
+    """Read one record and return its data. size: of the file. Raises Damaged as `read_length` does,
+    and if the data does not fit its checksum."""
     length = read_length(file, size)
     data, checksum = file.read(length), file.read(FOOT_BYTES)
     if len(data) < length or len(checksum) < FOOT_BYTES:
@@ -60,23 +61,23 @@ def read_data(file: BinaryIO, size: int) -> bytes:
 
 
 def starts(file: BinaryIO, size: int) -> Iterator[int]:
-    """Where each record starts, and at last where the last one ends: if this is not at the file's
-    size, the length before is wrong or the file cut short.
+    """Yield where each record starts, and at last where the last one ends. If that is not the
+    file's size, the length before is wrong or the file is cut short.
 
-    Lengths are believed, for their checksums would take three times as long: without, a million
-    records take about a second if the file is in memory.
+    The checksums of lengths are not checked, because that would take three times as long. Without
+    it, a million records take about a second if the file is in memory.
     """
     descriptor, start = file.fileno(), 0
     while start < size:
         yield start
         length = os.pread(descriptor, _LENGTH.size, start)
-        # Cut short within a length: it ends somewhere after the file.
+        # A length that is cut short is filled up, so that its record ends after the file.
         start += HEAD_BYTES + FOOT_BYTES + _LENGTH.unpack(length.ljust(_LENGTH.size, b"\xff"))[0]
     yield start
 
 
 def number_at(file: BinaryIO, size: int, start: int) -> int | None:
-    """The number of the record that starts there, None if there is none."""
+    """Return the number of the record that starts at `start`, None if there is none."""
     for number, each in enumerate(starts(file, size)):
         if each >= start:
             return number if each == start < size else None
@@ -84,7 +85,7 @@ def number_at(file: BinaryIO, size: int, start: int) -> int | None:
 
 
 def has_head(file: BinaryIO, start: int) -> bool:
-    """Whether a record might start there: twelve bytes with the checksum that they should have."""
+    """Return whether a record might start at `start`: twelve bytes that fit their checksum."""
     if start < 0:
         return False
     head = os.pread(file.fileno(), HEAD_BYTES, start)
@@ -92,9 +93,9 @@ def has_head(file: BinaryIO, start: int) -> bool:
 
 
 def ends_with_a_record(file: BinaryIO, size: int) -> bool:
-    """Whether, near its end, the file has a head that announces just the bytes that are left.
+    """Return whether, near its end, the file has a head that announces just the bytes left.
 
-    This tells a whole file from one cut anywhere without visiting all of its records.
+    This distinguishes a whole file from one cut anywhere without visiting all of its records.
     """
     for end in range(size, max(0, size - _LARGEST_RECORD), -_PART):
         begin = max(0, end - _PART)
@@ -114,11 +115,11 @@ def ends_with_a_record(file: BinaryIO, size: int) -> bool:
 
 
 def _fits(head: bytes) -> bool:
-    """Whether the length in a head has the checksum that follows it."""
+    """Return whether the length in a head has the checksum that follows it."""
     return _CHECKSUM.unpack_from(head, _LENGTH.size) == (masked_crc32c(head[: _LENGTH.size]),)
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum in a frame: CRC-32C (RFC 3720, appendix B.4), rotated, and a constant added."""
+    """Return a frame's checksum: CRC-32C (RFC 3720, appendix B.4), rotated, plus a constant."""
     state = crc32c(data)
     return ((state >> 15 | state << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -30,13 +30,14 @@ class Split(Enum):
     TEST = "test"
 
 
-# What the files may be called; the published ones come first.
+# The names that the files may have; the published ones come first.
 LAYOUTS = ("ptb.{}.txt", "{}.txt")
 
 
 @dataclass(frozen=True)
 class TokenFiles:
-    """Text that was found and checked, with how many tokens, ends of lines included, it has."""
+    """Text that was found and checked. train_tokens, valid_tokens, test_tokens: number of tokens in
+    each file, ends of lines included."""
 
     train: Path
     valid: Path
@@ -56,9 +57,9 @@ class TokenFiles:
 def locate(directory: str | Path) -> TokenFiles:
     """Find the three files in the directory: ptb.train.txt and so on, or train.txt and so on.
 
-    Every file is read once and checked. Where both are there, the former are taken.
-    Raises DataError, in one line, for a directory without all three, and for a file that is
-    empty or unreadable, that is no UTF-8 or has a NUL byte; for these the line is named.
+    Every file is read once and checked. If both sets are there, the former is taken.
+    Raises DataError, in one line, for a directory without all three files, and for a file that is
+    empty or unreadable, is no UTF-8 or has a NUL byte. For the last two it names the line.
     """
     root = Path(directory)
     if not os.path.isdir(root):
@@ -78,12 +79,12 @@ def locate(directory: str | Path) -> TokenFiles:
 
 
 def vocabulary(files: TokenFiles, size: int) -> dict[str, int]:
-    """The training text's words and their numbers, 0..size-1 or fewer.
+    """Return the training text's words and their numbers, 0..size-1 or fewer.
 
     The most frequent word is 0; among equally frequent ones the alphabet decides. <eos> and <unk>
-    are always among them, and ranked as any other word by how often they occur in the text (for
-    <eos>, by its lines). With at least as many words as the text has, it is the numbering of the
-    Penn Treebank reader of TensorFlow's tutorials.
+    are always included, and ranked as any other word by how often they occur in the text (for
+    <eos>, by its lines). If size is at least the number of words of the text, the numbering is that
+    of the Penn Treebank reader of TensorFlow's tutorials.
     Raises DataError as `locate` does, and ValueError for a size under 2.
     """
     if size < 2:
@@ -96,9 +97,9 @@ def vocabulary(files: TokenFiles, size: int) -> dict[str, int]:
 
 
 def ids(files: TokenFiles, split: Split, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:
-    """The tokens of a split in the order of the text, int32 [tokens].
+    """Return the tokens of a split as numbers in the order of the text, int32 [tokens].
 
-    numbers is what `vocabulary` gives; words that are not in it become <unk>.
+    numbers: what `vocabulary` returns; words that are not in it become <unk>.
     Raises DataError as `locate` does.
     """
     unknown = numbers[UNKNOWN]
@@ -107,10 +108,10 @@ def ids(files: TokenFiles, split: Split, numbers: Mapping[str, int]) -> npt.NDAr
 
 
 def sequences(files: TokenFiles, split: Split, length: int) -> int:
-    """Into how many sequences a split is cut: each has length tokens and as many targets.
+    """Return into how many sequences a split is cut. Each has `length` tokens and as many targets.
 
     The targets are the tokens that follow, so that the last token is a target only.
-    Raises DataError if there is none, ValueError for a length under 1.
+    Raises DataError if there is no sequence, ValueError for a length under 1.
     """
     if length < 1:
         raise ValueError(f"length {length}: a sequence has one token at least")
@@ -153,11 +154,12 @@ def _count(path: Path) -> int:
 
 
 def _lines(path: Path) -> Iterator[list[str]]:
-    """The tokens of each line, <eos> last; a blank line is <eos> alone."""
+    """Yield the tokens of each line, <eos> last. A blank line is <eos> alone."""
     content = content_of(path, _FETCH)
     if content.startswith(_BYTE_ORDER_MARK):
         content = content[len(_BYTE_ORDER_MARK) :]
-    # Not splitlines, for which a form feed ends a line: an editor would count others.
+    # Not splitlines: that of str also ends a line at a form feed, that of bytes at a lone carriage
+    # return, and an editor would count other lines.
     lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()

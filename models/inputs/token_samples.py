@@ -17,13 +17,14 @@ from models.inputs.command import finish
 from models.inputs.errors import DataError
 from models.inputs.token_files import LAYOUTS, Split
 
-# Half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language models
-# know: each row of their embeddings is looked up, that of unknown words by the rest.
+# These give half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language
+# models know. So each row of their embeddings is looked up, that of unknown words by the rest.
 SENTENCES = 5000
 WORDS = 5000
 
-# How likely a word's successors are. There are no others: a network that knows the chain has a loss
-# of 1.2 nats a word, one that knows how frequent each is 5.1, one that knows nothing ln 2000 = 7.6.
+# Probabilities of a word's four successors. There are no others: a network that knows the chain has
+# a loss of 1.2 nats per word, one that knows the frequency of each word has 5.1, and one that knows
+# nothing has ln 2000 = 7.6.
 _SUCCESSORS = (0.5, 0.25, 0.125, 0.125)
 # Words in a sentence, 20 on average: about as many as in the Penn Treebank.
 _SHORTEST, _LONGEST = 5, 35
@@ -32,13 +33,13 @@ _SHORTEST, _LONGEST = 5, 35
 def write_tokens(
     directory: str | Path, sentences: int = SENTENCES, words: int = WORDS, seed: int = 0
 ) -> tuple[Path, ...]:
-    """Write ptb.train.txt, ptb.valid.txt and ptb.test.txt into the directory; returns their paths.
+    """Write ptb.train.txt, ptb.valid.txt and ptb.test.txt into the directory; return their paths.
 
-    The training text has that many sentences, the other two a tenth each, one at least. The text
-    is a Markov chain of that many words in which each is followed by one of four, so a loss can
-    fall; as in real text, few words are frequent and many are rare, so that in a short text many do
-    not occur. The same arguments give the same bytes.
-    Raises DataError if one of the files exists already, or if a number makes no sense.
+    The training text has `sentences` sentences, the other two have a tenth each, at least one. The
+    text is a Markov chain of `words` words in which each is followed by one of four, so that a loss
+    can fall. As in real text, few words are frequent and many are rare, so that in a short text
+    many do not occur. The same arguments give the same bytes.
+    Raises DataError if one of the files exists already, or if a number is out of range.
     """
     if sentences < 1 or words < 1 or seed < 0:
         raise DataError(
@@ -67,7 +68,8 @@ def _text(
     sentences: int,
     rng: np.random.Generator,
 ) -> bytes:
-    """Lines of words; chain is [words, successors], frequency [words] that of the first words."""
+    """Return lines of words. chain: [words, successors]. frequency: [words], that of the first
+    words of sentences."""
     word = rng.choice(len(frequency), size=sentences, p=frequency)
     columns = []
     for _ in range(_LONGEST):

@@ -24,19 +24,21 @@ def train_dataset(
     repeat: bool = True,
     threads: int = 1,
 ) -> tf.data.Dataset:
-    """(tokens int32 [batch, length], targets int32 [batch, length]); the batch is static.
+    """Return a dataset of (tokens int32 [batch, length], targets int32 [batch, length]); the batch
+    dimension is static.
 
     The targets are the tokens, one position on. Sequence k starts at token k * length of the
-    training text; shard is (index, count): of the sequences, those whose number is index modulo
-    count, taken before anything is shuffled. Each epoch is the whole shard in a new order that
-    the seed decides; with repeat, a batch may span two epochs, without, a last incomplete batch
-    is dropped. Without shuffle the stream is the sequences of the shard in the order of the text.
+    training text. shard is (index, count). The shard has the sequences whose number is index modulo
+    count; they are taken before anything is shuffled. Each epoch is the whole shard in a new order
+    that the seed decides. With repeat, a batch may span two epochs; without it, a last incomplete
+    batch is dropped. Without shuffle the stream is the sequences of the shard in the order of the
+    text.
 
-    vocabulary is how many words of the training text are told apart, see `token_files.vocabulary`;
-    every token is less. The work is done by `threads` threads that are the pipeline's own.
+    vocabulary: how many words of the training text are distinguished, see `token_files.vocabulary`;
+    every token is less. `threads` threads that are the pipeline's own do the work.
 
     Raises DataError if there are fewer sequences than shards or no sequence at all, ValueError for
-    a shard, a batch, a length, a vocabulary or threads that make no sense.
+    an impossible shard, batch, length, vocabulary or number of threads.
     """
     dataset, number = _source(files, Split.TRAIN, shard, length, vocabulary)
     if shuffle:
@@ -55,10 +57,11 @@ def validation_dataset(
     vocabulary: int,
     threads: int = 1,
 ) -> tf.data.Dataset:
-    """One pass over the shard of the validation text, in its order.
+    """Return one pass over the shard of the validation text, in its order.
 
-    (tokens int32 [b, length], targets int32 [b, length]), where b is `batch`, or less in the last
-    one: nothing of the shard is left out. Otherwise, errors included, as `train_dataset`.
+    The elements are (tokens int32 [b, length], targets int32 [b, length]). b is `batch`, or less in
+    the last one, so that no sequence of the shard is left out. All else, errors included, is as in
+    `train_dataset`.
     """
     dataset, _ = _source(files, Split.VALID, shard, length, vocabulary)
     return _batched(dataset, batch, drop_remainder=False, threads=threads)
@@ -71,7 +74,8 @@ def _source(
     length: int,
     vocabulary: int,
 ) -> tuple[tf.data.Dataset, int]:
-    """The shard's sequences with the token after each, int32 [length + 1], and how many."""
+    """Return the shard's sequences with the token after each, int32 [length + 1], and how many
+    there are."""
     index, count = shard
     pipeline.check_shard(index, count)
     total = token_files.sequences(files, split, length)

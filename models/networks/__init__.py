@@ -1,1 +1,1 @@
-"""The networks, one topology a file. A builder takes (input_size, classes); see models.registry."""
+"""The networks, a topology per file. A builder takes (input_size, classes); see models.registry."""

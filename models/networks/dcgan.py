@@ -1,8 +1,8 @@
 """DCGAN, arXiv:1511.06434: a generator and a discriminator that are trained in turn.
 
-The shapes are those of figure 1, with the 5 x 5 kernels of the authors' program; normalisation,
-activations and initial weights those of sections 3 and 4. A step has two bursts of gradients, one
-for each network.
+The shapes are those of figure 1, with the 5 x 5 kernels of the authors' program. Normalisation,
+activations and initial weights are those of sections 3 and 4. A step has two bursts of gradients,
+one for each network.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Any
 
 from tensorflow import keras
 
-LATENT = 100  # what the generator draws an image from: [n, 100], uniform in -1..1 in the paper
+LATENT = 100  # length of the generator's input vector, uniform in -1..1 in the paper
 _SMALLEST = 16
 _GRID = 4  # pixels a side of the grid that a generator starts from
 
 
 def dcgan(image_size: int, classes: int) -> tuple[keras.Model, keras.Model]:
-    """(generator, discriminator): [n, 100] -> [n, s, s, 3], and [n, s, s, 3] -> logits [n, 1].
+    """Build (generator, discriminator): [n, 100] -> [n, s, s, 3], [n, s, s, 3] -> logits [n, 1].
 
-    64 px in the paper. The images are in -1..1. classes is not used: an image is real or not.
+    s is 64 px in the paper. The images are in -1..1. classes is not used: an image is real or not.
     Raises ValueError unless s is a power of two, 16 or more.
     """
     return _dcgan(image_size, width=128)
 
 
 def dcgan_s(image_size: int, classes: int) -> tuple[keras.Model, keras.Model]:
-    """As `dcgan`, with a sixteenth of the width; made for 64 px."""
+    """Build the networks of `dcgan` with a sixteenth of the width; made for 64 px."""
     return _dcgan(image_size, width=8)
 
 
 def _dcgan(image_size: int, width: int) -> tuple[keras.Model, keras.Model]:
-    """Both networks; `width` is the number of channels of the layer next to the image."""
+    """Build both networks. width: number of channels of the layer next to the image."""
     if image_size < _SMALLEST or image_size & (image_size - 1):
         raise ValueError(f"image size {image_size}: it must be a power of two, 16 or more")
     doublings = (image_size // _GRID).bit_length() - 1
@@ -41,7 +41,7 @@ def _dcgan(image_size: int, width: int) -> tuple[keras.Model, keras.Model]:
 
 
 def _generator(channels: list[int]) -> keras.Model:
-    """[n, 100] -> [n, 4, 4, first] -> ... -> [n, s, s, 3]. The last layer alone has biases."""
+    """Build [n, 100] -> [n, 4, 4, first] -> ... -> [n, s, s, 3]. Only the last layer has biases."""
     latent = keras.Input((LATENT,))
     x = keras.layers.Dense(
         _GRID * _GRID * channels[0], use_bias=False, kernel_initializer=_initial()
@@ -57,7 +57,7 @@ def _activated(x: Any) -> Any:
 
 
 def _upsampled(x: Any, channels: int, activation: str | None = None, use_bias: bool = False) -> Any:
-    """[n, h, w, c] -> [n, 2h, 2w, channels]."""
+    """Map [n, h, w, c] to [n, 2h, 2w, channels]."""
     return keras.layers.Conv2DTranspose(
         channels,
         5,
@@ -70,7 +70,7 @@ def _upsampled(x: Any, channels: int, activation: str | None = None, use_bias: b
 
 
 def _discriminator(image_size: int, channels: list[int]) -> keras.Model:
-    """[n, s, s, 3] -> [n, s/2, s/2, first] -> ... -> [n, 4, 4, last] -> [n, 1].
+    """Build [n, s, s, 3] -> [n, s/2, s/2, first] -> ... -> [n, 4, 4, last] -> [n, 1].
 
     The first convolution is not normalised, and so has biases.
     """
@@ -94,5 +94,5 @@ def _discriminator(image_size: int, channels: list[int]) -> keras.Model:
 
 
 def _initial() -> Any:
-    # A new one for each layer: in Keras 2 a second use would give the same numbers again.
+    # A new initializer per layer: in Keras 2 a second use would give the same numbers again.
     return keras.initializers.RandomNormal(stddev=0.02)

@@ -1,7 +1,7 @@
 """GoogLeNet (Inception v1), arXiv:1409.4842, table 1.
 
-As in tf_cnn_benchmarks, without response normalisation and, unless they are asked for, without the
-auxiliary classifiers.
+As in tf_cnn_benchmarks, there is no response normalisation, and there are no auxiliary classifiers
+unless they are asked for.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ AUXILIARY = ((1, 0), (1, 3))
 
 
 def googlenet(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; 224 px in the paper.
+    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper.
 
-    With auxiliary=True the outputs are [logits, logits from 4a, logits from 4d], all [n, classes];
-    the paper weighs each of the latter 0.3 in the loss. They need a 5 x 5 grid there, so s >= 65.
+    With auxiliary=True the outputs are [logits, logits from 4a, logits from 4d], all [n, classes].
+    The paper gives each of the latter two a weight of 0.3 in the loss. They need a 5 x 5 grid at 4a
+    and 4d, so s >= 65.
     """
     heads = AUXILIARY if auxiliary else ()
     return _googlenet(image_size, classes, STAGES, thinner=1, heads=heads)
 
 
 def googlenet_s(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; 3a, 4a and 5a at a quarter of the width, made for 64 px."""
+    """Build [n, s, s, 3] -> [n, classes] of 3a, 4a and 5a at a quarter of the width, for 64 px."""
     return _googlenet(image_size, classes, [stage[:1] for stage in STAGES], thinner=4)
 
 
@@ -58,7 +59,8 @@ def _googlenet(
     thinner: int,
     heads: Sequence[tuple[int, int]] = (),
 ) -> keras.Model:
-    """Every width divided by `thinner`; at 224 px the modules see 28 x 28, 14 x 14 and 7 x 7."""
+    """Build the network with every width divided by `thinner`. At 224 px the modules see 28 x 28,
+    14 x 14 and 7 x 7."""
     outputs = []
     images = keras.Input((image_size, image_size, 3))
     x = _conv(images, 64 // thinner, 7, strides=2)
@@ -80,7 +82,7 @@ def _googlenet(
 def _inception(
     x: Any, one: int, reduce_3: int, three: int, reduce_5: int, five: int, pool: int
 ) -> Any:
-    """[n, h, w, c] -> [n, h, w, one + three + five + pool]; figure 2(b)."""
+    """Map [n, h, w, c] to [n, h, w, one + three + five + pool]; figure 2(b)."""
     pooled = keras.layers.MaxPooling2D(3, strides=1, padding="same")(x)
     branches = [
         _conv(x, one, 1),
@@ -92,7 +94,7 @@ def _inception(
 
 
 def _auxiliary_head(x: Any, classes: int) -> Any:
-    """14 x 14 x c -> 4 x 4 x 128 -> 1024 -> classes; section 5."""
+    """Map 14 x 14 x c -> 4 x 4 x 128 -> 1024 -> classes; section 5."""
     x = keras.layers.AveragePooling2D(5, strides=3)(x)
     x = keras.layers.Flatten()(_conv(x, 128, 1))
     x = keras.layers.Dense(1024, activation="relu")(x)

@@ -1,4 +1,4 @@
-"""What Inception-v3 and Inception-v4 are made of."""
+"""The building blocks of Inception-v3 and Inception-v4."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tensorflow import keras
 
 
 class Convolution:
-    """Convolution without bias, batch normalisation without scale, ReLU. The papers' "V" is
-    padding="valid"."""
+    """A convolution without bias, a batch normalisation without scale, and a ReLU. The papers' "V"
+    is padding="valid"."""
 
     def __init__(self, thinner: int, momentum: float) -> None:
-        """thinner: what every number of channels is divided by; momentum: of the moving averages
-        of a normalisation."""
+        """thinner: divisor of every number of channels. momentum: of the moving averages of a
+        normalisation."""
         self._thinner = thinner
         self._momentum = momentum
 
@@ -38,7 +38,8 @@ class Convolution:
 
 
 def auxiliary_head(conv: Convolution, x: Any, classes: int) -> Any:
-    """17 x 17 x c -> classes; TF-Slim's, whose last convolution covers the 5 x 5 left."""
+    """Map 17 x 17 x c to classes, as TF-Slim does. The last convolution covers the 5 x 5 grid that
+    the pooling leaves."""
     x = keras.layers.AveragePooling2D(5, strides=3)(x)
     x = conv(x, 128, 1, 1)
     x = conv(x, 768, x.shape[1], x.shape[2], padding="valid")

@@ -19,18 +19,20 @@ from models.networks.inception import (
     max_pool,
 )
 
-# One number a block: the channels after the pooling (A), those inside the 7 x 7 factors (B).
+# The blocks of the full network. A: channels after the pooling of each block. B: channels inside
+# the 7 x 7 factors of each block. C: number of blocks.
 A = (32, 64, 64)
 B = (128, 160, 160, 192)
 C = 2
 
 
 def inception_v3(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75.
+    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75.
 
-    With auxiliary=True the outputs are [logits, auxiliary logits], both [n, classes]; the second
-    head is that of section 4 with the widths of TF-Slim, which weighs it 0.4 in the loss. It needs
-    a 5 x 5 grid in the middle of the network, so s >= 107. keras.applications has no such head.
+    With auxiliary=True the outputs are [logits, auxiliary logits], both [n, classes]. The second
+    head is that of section 4 with the widths of TF-Slim, which gives it a weight of 0.4 in the
+    loss. It needs a 5 x 5 grid in the middle of the network, so s >= 107. keras.applications has no
+    such head.
     """
     if auxiliary:
         return inception_v3_of(image_size, classes, A, B, C, thinner=1, auxiliary=True)
@@ -43,7 +45,8 @@ def inception_v3(image_size: int, classes: int, auxiliary: bool = False) -> kera
 
 
 def inception_v3_s(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; one block of a kind, a quarter of the width, made for 75 px."""
+    """Build [n, s, s, 3] -> [n, classes] of one block of each kind at a quarter of the width; made
+    for 75 px."""
     return inception_v3_of(image_size, classes, A[:1], B[:1], 1, thinner=4)
 
 
@@ -56,10 +59,11 @@ def inception_v3_of(
     thinner: int,
     auxiliary: bool = False,
 ) -> keras.Model:
-    """An Inception-v3 of these blocks, every width divided by `thinner`.
+    """Build an Inception-v3 of these blocks, every width divided by `thinner`.
 
-    Blocks A, B and C undivided are keras.applications' InceptionV3, variable by variable. Shapes in
-    the comments are those of that network at 299 px. The outputs are those of `inception_v3`.
+    Blocks A, B and C with thinner=1 give keras.applications' InceptionV3, variable by variable.
+    Shapes in the comments are those of that network at 299 px. The outputs are those of
+    `inception_v3`.
     """
     conv = Convolution(thinner, momentum=0.99)
     images = keras.Input((image_size, image_size, 3))
@@ -79,7 +83,7 @@ def inception_v3_of(
 
 
 def _stem(conv: Convolution, x: Any) -> Any:
-    """299 x 299 x 3 -> 35 x 35 x 192."""
+    """Map 299 x 299 x 3 to 35 x 35 x 192."""
     x = conv(x, 32, 3, 3, strides=2, padding="valid")
     x = conv(x, 32, 3, 3, padding="valid")
     x = conv(x, 64, 3, 3)
@@ -88,14 +92,15 @@ def _stem(conv: Convolution, x: Any) -> Any:
 
 
 def _block_a(conv: Convolution, x: Any, pooled: int) -> Any:
-    """35 x 35 x c -> 35 x 35 x (224 + pooled); figure 5, with one 5 x 5 left as in the code."""
+    """Map 35 x 35 x c to 35 x 35 x (224 + pooled); figure 5, with one 5 x 5 convolution left, as in
+    keras.applications."""
     single = conv(conv(x, 48, 1, 1), 64, 5, 5)
     double = conv(conv(conv(x, 64, 1, 1), 96, 3, 3), 96, 3, 3)
     return concatenated(conv(x, 64, 1, 1), single, double, conv(average_pool(x), pooled, 1, 1))
 
 
 def _reduction_a(conv: Convolution, x: Any) -> Any:
-    """35 x 35 x 288 -> 17 x 17 x 768; figure 10."""
+    """Map 35 x 35 x 288 to 17 x 17 x 768; figure 10."""
     single = conv(x, 384, 3, 3, strides=2, padding="valid")
     double = conv(conv(x, 64, 1, 1), 96, 3, 3)
     double = conv(double, 96, 3, 3, strides=2, padding="valid")
@@ -103,7 +108,7 @@ def _reduction_a(conv: Convolution, x: Any) -> Any:
 
 
 def _block_b(conv: Convolution, x: Any, inner: int) -> Any:
-    """17 x 17 x 768 -> the same; figure 6 with n = 7."""
+    """Map 17 x 17 x 768 to the same shape; figure 6 with n = 7."""
     single = conv(conv(conv(x, inner, 1, 1), inner, 1, 7), 192, 7, 1)
     double = conv(conv(conv(x, inner, 1, 1), inner, 7, 1), inner, 1, 7)
     double = conv(conv(double, inner, 7, 1), 192, 1, 7)
@@ -111,7 +116,7 @@ def _block_b(conv: Convolution, x: Any, inner: int) -> Any:
 
 
 def _reduction_b(conv: Convolution, x: Any) -> Any:
-    """17 x 17 x 768 -> 8 x 8 x 1280."""
+    """Map 17 x 17 x 768 to 8 x 8 x 1280."""
     single = conv(conv(x, 192, 1, 1), 320, 3, 3, strides=2, padding="valid")
     double = conv(conv(conv(x, 192, 1, 1), 192, 1, 7), 192, 7, 1)
     double = conv(double, 192, 3, 3, strides=2, padding="valid")
@@ -119,7 +124,7 @@ def _reduction_b(conv: Convolution, x: Any) -> Any:
 
 
 def _block_c(conv: Convolution, x: Any) -> Any:
-    """8 x 8 x c -> 8 x 8 x 2048; figure 7."""
+    """Map 8 x 8 x c to 8 x 8 x 2048; figure 7."""
     single = conv(x, 384, 1, 1)
     double = conv(conv(x, 448, 1, 1), 384, 3, 3)
     return concatenated(

@@ -19,23 +19,25 @@ from models.networks.inception import (
 
 
 def inception_v4(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75.
+    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75.
 
-    With auxiliary=True the outputs are [logits, auxiliary logits], both [n, classes]; the second
-    head, which TF-Slim weighs 0.4 in the loss, needs a 5 x 5 grid in its middle, so s >= 107.
+    With auxiliary=True the outputs are [logits, auxiliary logits], both [n, classes]. TF-Slim gives
+    the second head a weight of 0.4 in the loss. That head needs a 5 x 5 grid in the middle of the
+    network, so s >= 107.
     """
     return _inception_v4(image_size, classes, blocks=(4, 7, 3), thinner=1, auxiliary=auxiliary)
 
 
 def inception_v4_s(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; blocks 1-1-1 at a quarter of the width, made for 75 px."""
+    """Build [n, s, s, 3] -> [n, classes] of blocks 1-1-1 at a quarter of the width, for 75 px."""
     return _inception_v4(image_size, classes, blocks=(1, 1, 1), thinner=4, auxiliary=False)
 
 
 def _inception_v4(
     image_size: int, classes: int, blocks: tuple[int, int, int], thinner: int, auxiliary: bool
 ) -> keras.Model:
-    """Every width divided by `thinner`; shapes in the comments are those at 299 px, undivided."""
+    """Build the network with every width divided by `thinner`. Shapes in the comments are those at
+    299 px with thinner=1."""
     conv = Convolution(thinner, momentum=0.9997)
     images = keras.Input((image_size, image_size, 3))
     x = _stem(conv, images)  # 35 x 35 x 384
@@ -55,7 +57,7 @@ def _inception_v4(
 
 
 def _stem(conv: Convolution, x: Any) -> Any:
-    """299 x 299 x 3 -> 35 x 35 x 384; figure 3."""
+    """Map 299 x 299 x 3 to 35 x 35 x 384; figure 3."""
     x = conv(x, 32, 3, 3, strides=2, padding="valid")
     x = conv(x, 32, 3, 3, padding="valid")
     x = conv(x, 64, 3, 3)
@@ -68,7 +70,7 @@ def _stem(conv: Convolution, x: Any) -> Any:
 
 
 def _block_a(conv: Convolution, x: Any) -> Any:
-    """35 x 35 x 384 -> the same; figure 4."""
+    """Map 35 x 35 x 384 to the same shape; figure 4."""
     single = conv(conv(x, 64, 1, 1), 96, 3, 3)
     double = conv(conv(conv(x, 64, 1, 1), 96, 3, 3), 96, 3, 3)
     pooled = conv(average_pool(x), 96, 1, 1)
@@ -76,7 +78,7 @@ def _block_a(conv: Convolution, x: Any) -> Any:
 
 
 def _reduction_a(conv: Convolution, x: Any) -> Any:
-    """35 x 35 x 384 -> 17 x 17 x 1024; figure 7 with k, l, m, n = 192, 224, 256, 384."""
+    """Map 35 x 35 x 384 to 17 x 17 x 1024; figure 7 with k, l, m, n = 192, 224, 256, 384."""
     single = conv(x, 384, 3, 3, strides=2, padding="valid")
     double = conv(conv(x, 192, 1, 1), 224, 3, 3)
     double = conv(double, 256, 3, 3, strides=2, padding="valid")
@@ -84,7 +86,7 @@ def _reduction_a(conv: Convolution, x: Any) -> Any:
 
 
 def _block_b(conv: Convolution, x: Any) -> Any:
-    """17 x 17 x 1024 -> the same; figure 5."""
+    """Map 17 x 17 x 1024 to the same shape; figure 5."""
     single = conv(conv(conv(x, 192, 1, 1), 224, 1, 7), 256, 7, 1)
     double = conv(conv(conv(x, 192, 1, 1), 192, 7, 1), 224, 1, 7)
     double = conv(conv(double, 224, 7, 1), 256, 1, 7)
@@ -93,7 +95,7 @@ def _block_b(conv: Convolution, x: Any) -> Any:
 
 
 def _reduction_b(conv: Convolution, x: Any) -> Any:
-    """17 x 17 x 1024 -> 8 x 8 x 1536; figure 8."""
+    """Map 17 x 17 x 1024 to 8 x 8 x 1536; figure 8."""
     single = conv(conv(x, 192, 1, 1), 192, 3, 3, strides=2, padding="valid")
     double = conv(conv(conv(x, 256, 1, 1), 256, 1, 7), 320, 7, 1)
     double = conv(double, 320, 3, 3, strides=2, padding="valid")
@@ -101,7 +103,7 @@ def _reduction_b(conv: Convolution, x: Any) -> Any:
 
 
 def _block_c(conv: Convolution, x: Any) -> Any:
-    """8 x 8 x 1536 -> the same; figure 6."""
+    """Map 8 x 8 x 1536 to the same shape; figure 6."""
     single = conv(x, 384, 1, 1)
     double = conv(conv(conv(x, 384, 1, 1), 448, 3, 1), 512, 1, 3)
     pooled = conv(average_pool(x), 256, 1, 1)

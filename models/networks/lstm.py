@@ -2,7 +2,7 @@
 
 Dropout is on the connections between layers only, never on the recurrent ones (section 3.2). Every
 parameter starts uniformly distributed, biases included. Here each sequence starts from a state of
-zeros, for the sequences of a batch are drawn at random; the paper's carry the state on.
+zeros, because the sequences of a batch are drawn at random; in the paper the state is carried on.
 """
 
 from __future__ import annotations
@@ -15,30 +15,43 @@ LAYERS = 2
 
 
 def lstm_ptb_small(length: int, vocabulary: int) -> keras.Model:
-    """int32 [n, length] -> [n, length, vocabulary]; not regularised, 20 and 10,000 in the paper."""
+    """Build the paper's small model, which is not regularised; length 20, vocabulary 10,000 there.
+
+    int32 [n, length] -> [n, length, vocabulary].
+    """
     return _lstm(length, vocabulary, units=200, dropout=0.0, spread=0.1)
 
 
 def lstm(length: int, vocabulary: int) -> keras.Model:
-    """int32 [n, length] -> [n, length, vocabulary]; the paper's medium one, 35 and 10,000."""
+    """Build the paper's medium model; length 35, vocabulary 10,000 there.
+
+    int32 [n, length] -> [n, length, vocabulary].
+    """
     return _lstm(length, vocabulary, units=650, dropout=0.5, spread=0.05)
 
 
 def lstm_ptb_large(length: int, vocabulary: int) -> keras.Model:
-    """int32 [n, length] -> [n, length, vocabulary]; 35 and 10,000 in the paper."""
+    """Build the paper's large model; length 35, vocabulary 10,000 there.
+
+    int32 [n, length] -> [n, length, vocabulary].
+    """
     return _lstm(length, vocabulary, units=1500, dropout=0.65, spread=0.04)
 
 
 def lstm_s(length: int, vocabulary: int) -> keras.Model:
-    """int32 [n, length] -> [n, length, vocabulary]; medium at 128 units, made for 20 and 2,000."""
+    """Build the medium model with 128 units; made for length 20 and vocabulary 2,000.
+
+    int32 [n, length] -> [n, length, vocabulary].
+    """
     return _lstm(length, vocabulary, units=128, dropout=0.5, spread=0.05)
 
 
 def _lstm(length: int, vocabulary: int, units: int, dropout: float, spread: float) -> keras.Model:
-    """Every parameter starts in -spread..spread. The embedding's gradient is tf.IndexedSlices."""
+    """Build a model whose parameters start in -spread..spread. The embedding's gradient is
+    tf.IndexedSlices."""
 
     def initial() -> Any:
-        # A new one for each tensor: in Keras 2 a second use would give the same numbers again.
+        # A new initializer per tensor: in Keras 2 a second use would give the same numbers again.
         return keras.initializers.RandomUniform(-spread, spread)
 
     tokens = keras.Input((length,), dtype="int32")

@@ -14,7 +14,7 @@ _BATCH_NORM_EPSILON = 1.001e-5  # that of keras.applications
 
 
 def resnet_50(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; v1, 224 px in the paper, s >= 32."""
+    """Build [n, s, s, 3] -> [n, classes]; v1, 224 px in the paper, s >= 32."""
     return keras.applications.ResNet50(
         weights=None,
         input_shape=(image_size, image_size, 3),
@@ -24,7 +24,7 @@ def resnet_50(image_size: int, classes: int) -> keras.Model:
 
 
 def resnet_v2_101(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; v2, 224 px in the paper, s >= 32."""
+    """Build [n, s, s, 3] -> [n, classes]; v2, 224 px in the paper, s >= 32."""
     return keras.applications.ResNet101V2(
         weights=None,
         input_shape=(image_size, image_size, 3),
@@ -34,25 +34,28 @@ def resnet_v2_101(image_size: int, classes: int) -> keras.Model:
 
 
 def resnet_50_s(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; v2, one bottleneck a stage, a quarter of the width, 32 px."""
+    """Build [n, s, s, 3] -> [n, classes]; v2 with one bottleneck per stage and a quarter of the
+    width, made for 32 px."""
     return resnet_v2(image_size, classes, (1, 1, 1, 1), width=16)
 
 
 def resnet_v2_101_s(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; v2, two bottlenecks a stage, a quarter of the width, 32 px."""
+    """Build [n, s, s, 3] -> [n, classes]; v2 with two bottlenecks per stage and a quarter of the
+    width, made for 32 px."""
     return resnet_v2(image_size, classes, (2, 2, 2, 2), width=16)
 
 
 def resnet_v2_101_t(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; v2, all bottlenecks, a quarter of the width, 32 px."""
+    """Build [n, s, s, 3] -> [n, classes]; v2 with all bottlenecks and a quarter of the width, made
+    for 32 px."""
     return resnet_v2(image_size, classes, (3, 4, 23, 3), width=16)
 
 
 def resnet_v2(image_size: int, classes: int, depths: Sequence[int], width: int) -> keras.Model:
-    """A pre-activation ResNet with that many bottlenecks in each of its four stages.
+    """Build a pre-activation ResNet with depths[i] bottlenecks in each of its four stages.
 
     [n, s, s, 3] -> [n, s/4, s/4, width] -> [n, s/32, s/32, 32 width] -> [n, classes], the sizes
-    rounded up. Depths (3, 4, 23, 3) at width 64 are keras.applications' ResNet101V2, variable by
+    rounded up. Depths (3, 4, 23, 3) at width 64 give keras.applications' ResNet101V2, variable by
     variable: as there, a stage's stride is in its last bottleneck, and the last stage has none.
     """
     images = keras.Input((image_size, image_size, 3))
@@ -70,7 +73,7 @@ def resnet_v2(image_size: int, classes: int, depths: Sequence[int], width: int) 
 
 
 def _bottleneck(x: Any, width: int, stride: int, widen: bool) -> Any:
-    """[n, h, w, c] -> [n, h/stride, w/stride, 4 width]; arXiv:1603.05027, figure 4(e)."""
+    """Map [n, h, w, c] to [n, h/stride, w/stride, 4 width]; arXiv:1603.05027, figure 4(e)."""
     active = _normalised(x)
     if widen:
         shortcut = keras.layers.Conv2D(4 * width, 1, strides=stride)(active)

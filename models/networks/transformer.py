@@ -17,17 +17,24 @@ _EPSILON = 1e-5
 
 
 def transformer(length: int, vocabulary: int) -> keras.Model:
-    """int32 [n, length] -> [n, length, vocabulary]; four layers of width 256, for 64 and 8,000."""
+    """Build a model of four layers of width 256; made for length 64 and vocabulary 8,000.
+
+    int32 [n, length] -> [n, length, vocabulary].
+    """
     return _transformer(length, vocabulary, layers=4, width=256)
 
 
 def transformer_s(length: int, vocabulary: int) -> keras.Model:
-    """int32 [n, length] -> [n, length, vocabulary]; two layers of width 64, for 32 and 2,000."""
+    """Build a model of two layers of width 64; made for length 32 and vocabulary 2,000.
+
+    int32 [n, length] -> [n, length, vocabulary].
+    """
     return _transformer(length, vocabulary, layers=2, width=64)
 
 
 def _transformer(length: int, vocabulary: int, layers: int, width: int) -> keras.Model:
-    """Logits at t depend on the tokens up to t. The embedding's gradient is tf.IndexedSlices."""
+    """Build a model whose logits at t depend on the tokens up to t. The embedding's gradient is
+    tf.IndexedSlices."""
     tokens = keras.Input((length,), dtype="int32")
     x = keras.layers.Embedding(vocabulary, width)(tokens)
     x = _Positions()(x)
@@ -38,7 +45,7 @@ def _transformer(length: int, vocabulary: int, layers: int, width: int) -> keras
 
 
 class _Positions(keras.layers.Layer):
-    """Adds a learned vector to each position: [n, t, d] -> the same."""
+    """A layer that adds a learned vector to each position: [n, t, d] -> the same shape."""
 
     def build(self, input_shape: Any) -> None:
         self._vectors = self.add_weight(
@@ -50,13 +57,13 @@ class _Positions(keras.layers.Layer):
 
 
 def _attended(x: Any, width: int) -> Any:
-    """[n, t, width] -> the same; causal self-attention."""
+    """Apply causal self-attention: [n, t, width] -> the same shape."""
     attention = keras.layers.MultiHeadAttention(HEADS, key_dim=width // HEADS)
     return attention(x, x, use_causal_mask=True)
 
 
 def _fed_forward(x: Any, width: int) -> Any:
-    """[n, t, width] -> the same; arXiv:1706.03762, equation 2."""
+    """Apply arXiv:1706.03762, equation 2: [n, t, width] -> the same shape."""
     x = keras.layers.Dense(_WIDENING * width, activation="relu")(x)
     return keras.layers.Dense(width)(x)
 

@@ -15,7 +15,7 @@ E = (2, 2, 4, 4, 4)
 
 
 def vgg_16(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
+    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
     return keras.applications.VGG16(
         weights=None,
         input_shape=(image_size, image_size, 3),
@@ -25,7 +25,7 @@ def vgg_16(image_size: int, classes: int) -> keras.Model:
 
 
 def vgg_19(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
+    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper, s >= 32."""
     return keras.applications.VGG19(
         weights=None,
         input_shape=(image_size, image_size, 3),
@@ -35,22 +35,22 @@ def vgg_19(image_size: int, classes: int) -> keras.Model:
 
 
 def vgg_16_s(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; an eighth of the width, made for 32 px, s >= 32."""
+    """Build [n, s, s, 3] -> [n, classes]; an eighth of the width, made for 32 px, s >= 32."""
     return vgg(image_size, classes, D, width=8, dense=1024)
 
 
 def vgg_19_s(image_size: int, classes: int) -> keras.Model:
-    """[n, s, s, 3] -> [n, classes]; an eighth of the width, made for 32 px, s >= 32."""
+    """Build [n, s, s, 3] -> [n, classes]; an eighth of the width, made for 32 px, s >= 32."""
     return vgg(image_size, classes, E, width=8, dense=1024)
 
 
 def vgg(
     image_size: int, classes: int, convolutions: Sequence[int], width: int, dense: int
 ) -> keras.Model:
-    """A VGG with that many convolutions a stage, `width` channels in the first stage.
+    """Build a VGG with convolutions[i] convolutions in stage i and `width` channels in the first.
 
     [n, s, s, 3] -> [n, s // 32, s // 32, 8 width] -> [n, dense] -> [n, dense] -> [n, classes].
-    The paper's have width 64 and dense 4096.
+    The paper's networks have width 64 and dense 4096.
     """
     images = keras.Input((image_size, image_size, 3))
     x = images

@@ -1,7 +1,7 @@
 """A generator against a discriminator, arXiv:1511.06434: two models, two losses, two updates.
 
-Both losses are taken from one forward pass, before either model is updated; the generator's is the
-one of arXiv:1406.2661, section 3, that does not saturate: -log D(G(z)).
+Both losses are taken from one forward pass, before either model is updated. The generator's loss is
+the one of arXiv:1406.2661, section 3, that does not saturate: -log D(G(z)).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from models.tasks import NotScored
 
 
 class Adversarial:
-    """See models.tasks.Step. A batch is images float32 [n, s, s, 3] in -1..1 and latent vectors
-    float32 [n, LATENT], drawn evenly from -1..1 as in the paper."""
+    """The adversarial task (models.tasks.Step). A batch is images float32 [n, s, s, 3] in -1..1 and
+    latent vectors float32 [n, LATENT], drawn evenly from -1..1 as in the paper."""
 
     def __init__(self, size: int, classes: int) -> None:
         self._size = size
@@ -40,7 +40,8 @@ class Adversarial:
             tf.cast(discriminator(shown, training=True)[:, 0], tf.float32)
             for shown in (images, made)
         )
-        # softplus(-x) is the cross-entropy of the logit x with "real", softplus(x) with "not".
+        # softplus(-x) is the cross-entropy of the logit x with the label "real", softplus(x) that
+        # with "not real".
         return tf.nn.softplus(-generated), tf.nn.softplus(-real) + tf.nn.softplus(generated)
 
     def scores(
@@ -51,7 +52,8 @@ class Adversarial:
     def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
         def pair(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[Any, Any]:
             images, _ = batch
-            # The number of a batch is below 2**40, and few seeds and streams are asked for.
+            # No key occurs twice: the number of a batch is below 2**40, and there are few seeds and
+            # streams.
             keys = tf.stack([tf.constant(seed * 65_537 + stream, tf.int64), number])
             shape = [tf.shape(images)[0], LATENT]
             latent = tf.random.stateless_uniform(shape, keys, minval=-1, maxval=1)

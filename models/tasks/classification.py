@@ -1,4 +1,4 @@
-"""Which of the classes an image shows: cross-entropy of the logits."""
+"""The choice of the class that an image shows: cross-entropy of the logits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from models.tasks.labelled import Labelled
 
 
 class Classification(Labelled):
-    """See models.tasks.Step. A batch is images float32 [n, s, s, 3] and labels int32 [n]."""
+    """The task (models.tasks.Step). A batch is images float32 [n, s, s, 3] and labels int32 [n]."""
 
     def signature(self) -> Sequence[tf.TensorSpec]:
         images = tf.TensorSpec([None, self._size, self._size, 3], tf.float32)

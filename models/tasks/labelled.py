@@ -1,4 +1,4 @@
-"""What tasks have in common in which every output of one model has a label: cross-entropy."""
+"""The common part of tasks in which every output of one model has a label: cross-entropy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from models import registry
 
 
 class Labelled:
-    """The common part of models.tasks.Step. A batch is inputs and, as int32 [n] or [n, length],
-    their labels; what a sample is worth is the mean over its labels."""
+    """The common part of such a models.tasks.Step. A batch is inputs and their labels, int32 [n] or
+    [n, length]. The loss and the score of a sample are means over its labels."""
 
     def __init__(self, size: int, classes: int) -> None:
         self._size = size
@@ -39,16 +39,17 @@ class Labelled:
 
 
 def _of_sample(values: tf.Tensor) -> tf.Tensor:
-    """float32 [n] or [n, length] -> [n]."""
+    """Return the mean of each sample: float32 [n] or [n, length] -> [n]."""
     return tf.reduce_mean(values, axis=1) if values.shape.rank > 1 else values
 
 
 def _cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Of every label [...], from logits [..., classes]: float32, for half of it overflows."""
+    """Return the loss of every label [...] from logits [..., classes]. It is computed in float32,
+    because half precision overflows."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.cast(logits, tf.float32))
 
 
 def _hits(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """1 where the largest logit is the label's, else 0: float32 [...]."""
+    """Return 1 where the largest logit is the label's, else 0: float32 [...]."""
     chosen = tf.argmax(tf.cast(logits, tf.float32), axis=-1, output_type=labels.dtype)
     return tf.cast(chosen == labels, tf.float32)

@@ -1,4 +1,4 @@
-"""Which word comes next: cross-entropy of the logits, averaged over a sequence."""
+"""The prediction of the next word: cross-entropy of the logits, averaged over a sequence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from models.tasks.labelled import Labelled
 
 
 class Language(Labelled):
-    """See models.tasks.Step. A batch is tokens int32 [n, length] and, one word later in the
-    stream, targets int32 [n, length]."""
+    """The language task (models.tasks.Step). A batch is tokens int32 [n, length] and, one word
+    later in the stream, targets int32 [n, length]."""
 
     def signature(self) -> Sequence[tf.TensorSpec]:
         sequence = tf.TensorSpec([None, self._size], tf.int32)

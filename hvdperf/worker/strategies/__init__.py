@@ -1,2 +1,5 @@
-"""How a rank trains: takes its config, gives the Trainer of base.py, one module a strategy.
-Never times a block and never talks to the session."""
+"""The strategies by which a rank trains: one module each, which makes the Trainer of base.py from
+the rank's config.
+
+A strategy never times a block and never talks to the session.
+"""

@@ -1,7 +1,7 @@
-"""Strategy `bare`: nothing but MPI, to see what Horovod makes of it. Imports no TensorFlow.
+"""Strategy `bare`: nothing but MPI, for comparison with Horovod. Imports no TensorFlow.
 
-In processes of its own: Horovod's background thread meets its peers every millisecond, and what
-bare MPI does beside that takes up to six times as long.
+It runs in processes of its own, because Horovod's background thread meets its peers every
+millisecond, and operations of bare MPI beside that thread take up to six times as long.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Facts = dict[str, Any]
 
 
 class BareTrainer:
-    """What of hvdperf.worker.strategies.base.Trainer there is without anything to train."""
+    """The part of a Trainer (base.py) that needs no model, and a Transport (collectives.py)."""
 
     rank = 0
     world_size = 1
@@ -30,7 +30,7 @@ class BareTrainer:
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
-            # What is asked for will be INVALID, and not the launch a failure.
+            # The cases that need MPI become INVALID; the launch does not fail.
             reason = " ".join(str(error).split())
             self._missing = (
                 f"the ranks' interpreter has no working mpi4py ({reason}): install one there that "
@@ -43,7 +43,7 @@ class BareTrainer:
         return {"rank": self.rank, "world_size": self.world_size, "transport": transport}
 
     def build(self) -> None:
-        """There is no model."""
+        """Do nothing: there is no model."""
 
     open_input = trace = first_step = broadcast = build
 

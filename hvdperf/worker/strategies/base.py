@@ -1,4 +1,4 @@
-"""What the rank's loop asks of a strategy. One file beside this one implements it per strategy."""
+"""The interface between a rank's loop and a strategy. Each strategy is one file beside this one."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -10,10 +10,10 @@ Facts = dict[str, Any]
 
 
 class Trainer(Protocol):
-    """The phases of start-up, in their order, then blocks of steps.
+    """The training of one rank: the phases of start-up, in their order, then blocks of steps.
 
-    A batch is a task's (models.tasks.Step), in whatever form the strategy spreads it over its
-    replicas. Block kinds are the values of hvdperf.plan.arms.BlockKind.
+    A batch is that of a task (models.tasks.Step), in the form in which the strategy spreads it over
+    its replicas. Block kinds are the values of hvdperf.plan.arms.BlockKind.
     """
 
     config: Config
@@ -22,10 +22,11 @@ class Trainer(Protocol):
     def __init__(self, config: Config) -> None: ...
 
     def init(self) -> Facts:
-        """Join the group: world size, this process's rank, the transport."""
+        """Join the group. Return the world size, this process's rank and the transport."""
 
     def build(self) -> Facts:
-        """Model and optimizer: parameters, gradient tensors, gradient bytes."""
+        """Build model and optimizer. Return the counts of parameters, of gradient tensors and of
+        gradient bytes."""
 
     def open_input(self) -> None: ...
 
@@ -46,45 +47,49 @@ class Trainer(Protocol):
     def next_batch(self, kind: str) -> Any: ...
 
     def ablation(self) -> Facts:
-        """Trace the steps of kinds `local` and `compute` where that has not been done: after this,
-        blocks of them can be timed."""
+        """Trace the steps of kinds `local` and `compute` unless that has been done. After this,
+        blocks of these kinds can be timed."""
 
     def step(self, kind: str, batch: Any) -> Any:
-        """Train on one batch; the loss, a scalar tensor that may not have been computed yet."""
+        """Train on one batch. Return the loss, a scalar tensor that may not be computed yet."""
 
     def own_loss(self, loss: float) -> float:
-        """From what `step` returned to the mean loss of the samples that this process trains on."""
+        """Return the mean loss of this process's samples. loss: the value that `step` returned."""
 
     def count(self, batch: Any) -> int:
-        """How many samples this process trains on with that batch."""
+        """Return how many samples of the batch this process trains on."""
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Each value added up over all processes."""
+        """Return each value added up over all processes."""
 
     def validate(self) -> Facts:
-        """Loss, accuracy and samples over the whole validation set, on all processes alike."""
+        """Return loss, accuracy, samples and chance_loss over the whole validation set, the same on
+        all processes. Raises ValueError if the strategy does not validate."""
 
     def leave_group(self) -> None:
         """End the communication as a user's script does at its end."""
 
     def evidence(self) -> Facts:
-        """World size as the framework sees it, the learning rate, and a digest of every replica's
-        weights."""
+        """Return the world size that the framework reports, the learning rate, and a digest of the
+        weights of every replica of this process."""
 
     def correctness(self, steps: int, path: str) -> Facts:
-        """Train a second model by SGD from the same seed, reproducibly: this process's replicas
+        """Train a second model by SGD from the same seed, reproducibly. This process's replicas
         take contiguous slices of each global batch, in rank order. Rank 0 writes the trainable
-        weights to path (.npz)."""
+        weights to path (.npz): begun0, begun1, ... before the steps, trained0, ... after them.
+
+        Returns loss (of the last step) and digests (of the weights of this process's replicas)."""
 
     def gradients(self, path: str) -> Facts:
-        """Write this rank's own gradients of one batch, and the reduced ones, to path (.npz, with
-        {rank} in its name)."""
+        """Write this rank's own gradients of one batch, and then the reduced ones, as arrays a0,
+        a1, ... to path (.npz, with {rank} in its name). Raises ValueError if the strategy has no
+        access to them."""
 
     def timeline(self, steps: int, path: str) -> Facts:
-        """Train so many steps while Horovod records its timeline to path, on rank 0's host.
+        """Train `steps` steps while Horovod records its timeline to path, on rank 0's host.
 
-        Returns seconds (of the steps, on this rank, until the last loss is there) and, on rank 0,
-        activities (name -> seconds of the union of its intervals) and wire_seconds (of the union of
-        all that are on the wire), as worker/horovod_timeline.py says. The file also has the barrier
-        that the steps begin with; it is not counted. Raises ValueError for a strategy other than
+        Returns steps, seconds (of the steps, on this rank, until the last loss is there) and, on
+        rank 0, activities (name -> seconds of the union of its intervals) and wire_seconds (of the
+        union of all that are on the wire); see worker/horovod_timeline.py. The file also holds the
+        barrier before the steps, which is not counted. Raises ValueError for a strategy other than
         Horovod, or if the launch was not started to be recorded."""

@@ -1,4 +1,4 @@
-"""Strategy `horovod`: one process a replica, gradients averaged by DistributedGradientTape."""
+"""Strategy `horovod`: one process per replica, gradients reduced by DistributedGradientTape."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from hvdperf.worker.strategies.replica import ReplicaTrainer
 
 
 class HorovodTrainer(ReplicaTrainer):
-    """See hvdperf.worker.strategies.base.Trainer."""
+    """The Trainer (base.py) of Horovod, and a Transport (collectives.py)."""
 
     def init(self) -> Facts:
         training.set_up_devices(self.config)
@@ -56,12 +56,12 @@ class HorovodTrainer(ReplicaTrainer):
         if self.config["share_startup"]:
             super().broadcast()
         else:
-            # Somebody asks what it costs as Horovod's examples do it.
+            # This start-up is timed, so broadcast as Horovod's examples do.
             hvd.broadcast_variables(self._state(), root_rank=0)
 
     def agree(self, variables: list[tf.Variable]) -> None:
-        # In place it is one operation; else AutoGraph converts and TensorFlow optimizes a graph of
-        # one a variable first, which takes ten times as long.
+        # In place it is one operation. Otherwise AutoGraph converts, and TensorFlow optimizes, a
+        # graph with one operation per variable first, which takes ten times as long.
         hvd.broadcast_variables(variables, root_rank=0, inplace=True)
 
     def leave_group(self) -> None:
@@ -76,8 +76,8 @@ class HorovodTrainer(ReplicaTrainer):
                 "this launch records no timeline; start it with HOROVOD_TIMELINE=DYNAMIC"
             )
         hvd.start_timeline(path)
-        # Only now, for rank 0 must not miss what another one announces. The barrier's allreduce is
-        # over before rank 0 executes any other.
+        # The barrier comes after the start of the recording, because rank 0 must not miss what
+        # another rank announces. Its allreduce is over before rank 0 executes any other.
         self.barrier()
         begin = time.perf_counter()
         for _ in range(steps):
@@ -87,7 +87,7 @@ class HorovodTrainer(ReplicaTrainer):
             self.learning_rate.after_step(loss)
         float(loss)
         facts: Facts = {"steps": steps, "seconds": time.perf_counter() - begin}
-        # Returns when Horovod's writing thread has emptied its queue and closed the file.
+        # This returns when Horovod's writing thread has emptied its queue and closed the file.
         hvd.stop_timeline()
         if self.rank == 0:
             facts.update(_communication(path))
@@ -115,7 +115,8 @@ class HorovodTrainer(ReplicaTrainer):
 
 
 def _communication(path: str) -> Facts:
-    """What a recording of steps that begin with a barrier says of the steps."""
+    """Return activities and wire_seconds (see Trainer.timeline) of the steps in a recording,
+    without the barrier that it begins with. Raises ValueError if the file is incomplete."""
     recorded = horovod_timeline.read(path)
     if not recorded.closed or "ALLREDUCE" not in recorded.activities:
         raise ValueError(f"{path} was not written to its end; look whether the disk is full")
@@ -129,7 +130,7 @@ def _communication(path: str) -> Facts:
 
 @cache
 def _traced(collective: str, elements: tuple[int, ...]) -> Callable[..., Sequence[tf.Tensor]]:
-    """The operation on all tensors in one graph, as the gradients of a step are exchanged."""
+    """Return the operation on all tensors as one graph, as a step exchanges its gradients."""
     act = {
         "allreduce": partial(hvd.allreduce, op=hvd.Sum),
         "allgather": hvd.allgather,

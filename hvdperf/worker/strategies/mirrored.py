@@ -1,4 +1,4 @@
-"""Strategy `mirrored`: one process, a replica a device, tf.distribute.MirroredStrategy."""
+"""Strategy `mirrored`: one process, one replica per device, tf.distribute.MirroredStrategy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from hvdperf.worker.strategies.tf_distribute import IN_HOST_MEMORY, DistributedT
 
 
 class MirroredTrainer(DistributedTrainer):
-    """See hvdperf.worker.strategies.base.Trainer."""
+    """The Trainer (base.py) of MirroredStrategy."""
 
     def make_strategy(self) -> tf.distribute.Strategy:
         replicas = self.config["world_size"]
@@ -27,8 +27,8 @@ class MirroredTrainer(DistributedTrainer):
         return list(values)
 
     def validate(self) -> Facts:
-        # Every replica has seen other samples. With Keras 3 it has gathered other statistics, too,
-        # and outside of a replica the first one's would be read.
+        # Every replica has seen other samples, and with Keras 3 it has its own statistics. Outside
+        # of a replica only those of the first one would be read.
         for variable in training.statistics(self.parts):
             copies = self.strategy.experimental_local_results(variable)
             mean = tf.add_n([tf.identity(copy) for copy in copies]) / len(copies)
@@ -44,5 +44,5 @@ class MirroredTrainer(DistributedTrainer):
         return self.strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
 
     def own_loss(self, loss: float) -> float:
-        # All replicas are this process's.
+        # This process has all replicas.
         return loss

@@ -1,4 +1,4 @@
-"""Strategy `multiworker`: one process a worker, tf.distribute.MultiWorkerMirroredStrategy."""
+"""Strategy `multiworker`: one process per worker, tf.distribute.MultiWorkerMirroredStrategy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,18 +14,19 @@ from hvdperf.worker.strategies.tf_distribute import IN_HOST_MEMORY, DistributedT
 _Communication = tf.distribute.experimental.CommunicationImplementation
 
 
-# Ten seconds by default: a group that is stopped while others take their turn would be taken for
-# dead. The driver's own deadlines are the guard instead.
+# The default is ten seconds. With it, a group that is stopped while other arms run would be taken
+# for dead. The driver's own deadlines are the guard instead.
 _HEARTBEAT_TIMEOUT_MS = 24 * 3600 * 1000
-# How many numbers are added up at a time.
+# Length of the vector that `total` adds up: the values, zeros, and a count of the workers.
 _VALUES = 4
 
 
 def configure_heartbeat(workers: int) -> None:
-    """Have the strategy's workers wait for each other, before it is made.
+    """Configure the coordination service of the workers with a longer heartbeat timeout. Call this
+    before the strategy is made.
 
-    As the strategy does it itself (TensorFlow's collective_all_reduce_strategy.py), which takes a
-    configuration that is there; there is no public way.
+    The strategy makes the same call (TensorFlow's collective_all_reduce_strategy.py) unless the
+    service is configured already. TensorFlow has no public function for this.
     """
     job = coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=workers)
     context.context().configure_coordination_service(
@@ -37,7 +38,8 @@ def configure_heartbeat(workers: int) -> None:
 
 
 class MultiWorkerTrainer(DistributedTrainer):
-    """See hvdperf.worker.strategies.base.Trainer. TF_CONFIG is set by hvdperf.worker.rendezvous."""
+    """The Trainer (base.py) of MultiWorkerMirroredStrategy. hvdperf.worker.rendezvous sets
+    TF_CONFIG."""
 
     def make_strategy(self) -> tf.distribute.Strategy:
         training.set_up_devices(self.config)
@@ -52,8 +54,8 @@ class MultiWorkerTrainer(DistributedTrainer):
         return strategy
 
     def transport(self) -> str:
-        """The collectives that were really chosen. Raises RuntimeError if they are not those that
-        were asked for."""
+        """Return the collectives that TensorFlow has chosen. Raises RuntimeError if they are not
+        those that were asked for."""
         chosen = self.strategy.extended._communication_options.implementation
         if chosen is not self._implementation:
             raise RuntimeError(f"asked for {self._implementation.value}, got {chosen.value}")
@@ -64,10 +66,10 @@ class MultiWorkerTrainer(DistributedTrainer):
 
         def add(values: tf.Tensor) -> tf.Tensor:
             here = tf.distribute.get_replica_context()
-            # Made anew on the replica's device: an argument of a graph is on none.
+            # tf.identity makes a copy on the replica's device: an argument of a graph is on none.
             return here.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(values))
 
-        # Of a fixed length: the collective's workers agree on it once.
+        # The length is fixed, because the workers agree on it once per collective.
         @training.graph(input_signature=[tf.TensorSpec([_VALUES], tf.float64)])
         def summed(values: tf.Tensor) -> tf.Tensor:
             return self.loss_of(self.strategy.run(add, args=(values,)))
@@ -92,7 +94,7 @@ class MultiWorkerTrainer(DistributedTrainer):
                 return training.open_dataset(
                     self.config, self.task, self.config["batch"], shard=(index, count)
                 )
-            # Of every global batch the contiguous slice of this worker.
+            # This worker takes its contiguous slice of every global batch.
             whole = training.open_dataset(self.config, self.task, self.global_batch, augment=False)
             batch = self.config["batch"]
             mine = slice(index * batch, (index + 1) * batch)
@@ -101,7 +103,7 @@ class MultiWorkerTrainer(DistributedTrainer):
         return self.strategy.distribute_datasets_from_function(shard, IN_HOST_MEMORY)
 
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
-        # This worker's share: adding up all of them would be another collective in every step.
+        # Only this worker's share: adding up all shares would be another collective in every step.
         return self.strategy.experimental_local_results(per_replica)[0]
 
     def own_loss(self, loss: float) -> float:

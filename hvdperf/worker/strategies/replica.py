@@ -1,4 +1,5 @@
-"""One replica a process, as plain TensorFlow trains it; a strategy says how replicas exchange."""
+"""Training with one replica per process in plain TensorFlow. A strategy adds how replicas exchange
+gradients."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ Cycle = Iterator[StepFunction]
 
 
 def split_batch(batch: int, rank: int, world_size: int) -> int:
-    """This rank's part of a batch divided among all: the first ranks take what is left over."""
+    """Return this rank's part of a batch divided among all ranks. The first ranks take the rest."""
     return batch // world_size + (1 if rank < batch % world_size else 0)
 
 
@@ -36,7 +37,7 @@ class ReplicaTrainer:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.parts: list[Part] = []
-        # Until there are models: a start-up may end before.
+        # Until `build` replaces it: a start-up may end before that.
         self.learning_rate = Constant([])
         self._passes: int = config["passes"]
         self._steps: dict[str, Cycle] = {}
@@ -44,15 +45,15 @@ class ReplicaTrainer:
         self._saved: list[tf.Tensor] = []
 
     def shared(self, tape: tf.GradientTape) -> Any:
-        """A tape whose gradients are those of all replicas."""
+        """Return a tape whose gradients are reduced over all replicas."""
         return tape
 
     def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        """Gradients averaged over all replicas."""
+        """Return the gradients averaged over all replicas."""
         return gradients
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Each value added up over all replicas."""
+        """Return each value added up over all replicas."""
         return list(values)
 
     def agree(self, variables: list[tf.Variable]) -> None:
@@ -69,7 +70,7 @@ class ReplicaTrainer:
         return training.size_of(self.parts)
 
     def mean_loss(self, loss: float) -> float:
-        """Over all replicas."""
+        """Return the mean over all replicas of the loss of each."""
         return self.total([loss])[0] / self.world_size
 
     def open_input(self) -> None:
@@ -82,7 +83,7 @@ class ReplicaTrainer:
             self._batches[kind] = self._batches["full"]
 
     def _open(self, batch: int) -> tf.data.Dataset:
-        """This rank's batches."""
+        """Return the dataset of this rank's batches, of `batch` samples each."""
         if self.config["common_order"]:
             common = training.open_common(self.config, self.task, batch)
             return common.shard(self.world_size, self.rank)
@@ -99,7 +100,7 @@ class ReplicaTrainer:
         return {}
 
     def _trace_without_exchange(self, kinds: Sequence[str]) -> None:
-        """Those of WITHOUT_EXCHANGE that are among the kinds and have not been traced."""
+        """Trace the steps of those WITHOUT_EXCHANGE that are in kinds and not traced yet."""
         if "local" in kinds and "local" not in self._steps:
             own = self.traced(self.parts, lambda tape: tape)
             self._steps["local"] = itertools.cycle([own])
@@ -107,10 +108,10 @@ class ReplicaTrainer:
             self._steps["compute"] = itertools.cycle([self._computing()])
 
     def _computing(self) -> StepFunction:
-        """A step whose gradients are of no use to anyone, and are computed all the same.
+        """Return a step that computes gradients and applies none.
 
-        One number of each is handed out: of what nothing but a control dependency needs,
-        TensorFlow's optimizer of graphs makes nothing.
+        Its graph returns one number of each gradient, because TensorFlow's graph optimizer removes
+        a computation that only a control dependency needs.
         """
 
         @training.graph(input_signature=self.task.signature())
@@ -119,7 +120,7 @@ class ReplicaTrainer:
 
             def need(part: Part, gradients: Sequence[Any]) -> None:
                 for gradient in gradients:
-                    dense = getattr(gradient, "values", gradient)  # those of rows of a table
+                    dense = getattr(gradient, "values", gradient)  # an embedding's rows
                     needed.append(tf.reshape(dense, [-1])[0])
 
             loss = training.update(self.task, self.parts, batch, tf.reduce_mean, use=need)
@@ -129,8 +130,9 @@ class ReplicaTrainer:
         return lambda *batch: traced(*batch)[0]
 
     def cycle(self, parts: list[Part]) -> Cycle:
-        """The step functions in the order in which they are to be called, for ever: one, or where
-        several backward passes share an exchange, those that only add up and then that one."""
+        """Return an endless iterator over the step functions, in the order of their calls: one
+        function, or, if several backward passes share an exchange, one that only accumulates
+        (`passes` - 1 times) and then one that exchanges."""
         if self._passes == 1:
             return itertools.cycle([self.traced(parts, self.shared)])
         accumulator = Accumulator(training.weights(parts), self._passes)
@@ -150,7 +152,7 @@ class ReplicaTrainer:
         shared: Callable[[tf.GradientTape], Any],
         use: Callable[[Part, Sequence[Any]], None] = training.apply,
     ) -> StepFunction:
-        """One training step."""
+        """Return one training step as a concrete function."""
 
         @training.graph(input_signature=self.task.signature())
         def step(*batch: tf.Tensor) -> tf.Tensor:
@@ -159,29 +161,29 @@ class ReplicaTrainer:
         return step.get_concrete_function()  # type: ignore[no-any-return]
 
     def first_step(self) -> None:
-        # A whole update, of as many passes as that takes.
+        # A whole update takes all passes.
         for _ in range(self._passes):
             float(self.step("full", self.next_batch("full")))
 
     def broadcast(self) -> None:
-        # After the first step, as Horovod's examples do: by then the optimizer has its state.
+        # After the first step, as in Horovod's examples: by then the optimizer has its state.
         self.agree(self._state())
 
     def _state(self) -> list[tf.Variable]:
         return [variable for part in self.parts for variable in part.state]
 
     def leave_group(self) -> None:
-        """Nobody is left."""
+        """Do nothing: a single process has no group."""
 
     def barrier(self) -> None:
-        """Nothing to wait for where there is one process."""
+        """Do nothing: a single process has nothing to wait for."""
 
     def enter_block(self, kind: str) -> None:
         if kind in WITHOUT_EXCHANGE:
             self._saved = [tf.identity(variable) for variable in self._state()]
 
     def leave_block(self, kind: str) -> None:
-        # Without exchange the replicas drift apart: go on from where they agreed.
+        # Without exchange the replicas drift apart, so go on from the state they agreed on.
         if kind in WITHOUT_EXCHANGE:
             for variable, value in zip(self._state(), self._saved):
                 variable.assign(value)
@@ -225,7 +227,7 @@ class ReplicaTrainer:
         return {"loss": loss, "digests": [training.digest(trained)]}
 
     def validate(self) -> Facts:
-        # Every replica has seen other samples.
+        # Average the statistics, because every replica has seen other samples.
         for variable in training.statistics(self.parts):
             (mean,) = self.exchanged([variable])
             variable.assign(mean)

@@ -1,4 +1,4 @@
-"""Strategy `single`: plain TensorFlow on one device, without any of Horovod."""
+"""Strategy `single`: plain TensorFlow on one device, without Horovod."""
 
 from hvdperf.worker import training
 from hvdperf.worker.strategies.base import Facts
@@ -6,8 +6,8 @@ from hvdperf.worker.strategies.replica import ReplicaTrainer
 
 
 class SingleTrainer(ReplicaTrainer):
-    """See Trainer in base.py. Several passes take the place of as many replicas, whose averages
-    would move once an update."""
+    """The Trainer (base.py) of a single replica. Several passes stand in for as many replicas. The
+    moving averages of replicas move once per update, so `build` slows down those of the passes."""
 
     def build(self) -> Facts:
         facts = super().build()

@@ -1,4 +1,4 @@
-"""A custom training loop under a tf.distribute strategy, as TensorFlow's guide writes it."""
+"""A custom training loop under a tf.distribute strategy, as in TensorFlow's guide."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -11,13 +11,13 @@ from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.training import Config, Part
 
 Replicated = Any  # values of all replicas of this process
-# As those of the other strategies: a batch is in host memory until a step takes it. By default it
-# would be copied to a GPU ahead of that, and the copy left out of the step.
+# A batch stays in host memory until a step takes it, as in the other strategies. By default it
+# would be copied to a GPU before the step, and the step's time would lack the copy.
 IN_HOST_MEMORY = tf.distribute.InputOptions(experimental_fetch_to_device=False)
 
 
 class DistributedTrainer(ABC):
-    """What every Trainer (base.py) under tf.distribute has in common; a strategy says how it is
+    """The common part of every Trainer (base.py) under tf.distribute. A strategy adds how it is
     made, how its input is spread and what this process's share of a loss is."""
 
     def __init__(self, config: Config) -> None:
@@ -29,38 +29,38 @@ class DistributedTrainer(ABC):
 
     @abstractmethod
     def make_strategy(self) -> tf.distribute.Strategy:
-        """With its devices set up."""
+        """Set up the devices and return the strategy."""
 
     @abstractmethod
     def distribute(self, augment: bool) -> Any:
-        """The workload's input, a global batch an element."""
+        """Return the workload's input; an element is this process's part of a global batch."""
 
     @abstractmethod
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:
-        """A scalar from what the replicas returned."""
+        """Return this process's value from those that its replicas returned."""
 
     @abstractmethod
     def own_loss(self, loss: float) -> float:
-        """As hvdperf.worker.strategies.base.Trainer says."""
+        """See hvdperf.worker.strategies.base.Trainer."""
 
     @abstractmethod
     def transport(self) -> str:
-        """How the replicas exchange gradients, for the launch's facts."""
+        """Return how the replicas exchange gradients, for the launch's facts."""
 
     @abstractmethod
     def validate(self) -> Facts:
-        """As hvdperf.worker.strategies.base.Trainer says."""
+        """See hvdperf.worker.strategies.base.Trainer."""
 
     @abstractmethod
     def total(self, values: Sequence[float]) -> list[float]:
-        """Each value added up over all processes."""
+        """Return each value added up over all processes."""
 
     def mean_loss(self, loss: float) -> float:
-        """Over all replicas: each process's loss is its share of the global batch's."""
+        """Return the loss of the global batch. loss: this process's share of that loss."""
         return self.total([loss])[0]
 
     def barrier(self) -> None:
-        """Wait until every process is here."""
+        """Wait until every process has come here."""
         self.total([0.0])
 
     def init(self) -> Facts:
@@ -86,7 +86,7 @@ class DistributedTrainer(ABC):
 
     def _traced(self, parts: list[Part], dataset: Any) -> Callable[..., tf.Tensor]:
         def average(losses: tf.Tensor) -> tf.Tensor:
-            # Over the global batch: the replicas' gradients are then summed, not averaged.
+            # Over the global batch, because the strategy sums the replicas' gradients.
             return tf.nn.compute_average_loss(losses, global_batch_size=self.global_batch)
 
         def replica_step(*batch: tf.Tensor) -> tf.Tensor:
@@ -103,7 +103,7 @@ class DistributedTrainer(ABC):
         float(self.step("full", self.next_batch("full")))
 
     def broadcast(self) -> None:  # noqa: B027 - a strategy has nothing to add
-        """Nothing to do: the replicas are mirrored from the start."""
+        """Do nothing: the replicas are mirrored from the start."""
 
     def ablation(self) -> Facts:
         raise ValueError(f"{self.config['strategy']} has no step without its exchange")
@@ -113,10 +113,10 @@ class DistributedTrainer(ABC):
             raise ValueError(f"{self.config['strategy']} has no blocks of kind {kind!r}")
 
     def leave_block(self, kind: str) -> None:  # noqa: B027 - nor here
-        """Nothing was changed that would have to be restored."""
+        """Do nothing: a block changes nothing that would have to be restored."""
 
     def leave_group(self) -> None:  # noqa: B027 - nor here
-        """TensorFlow ends its cluster with the process."""
+        """Do nothing: TensorFlow ends its cluster with the process."""
 
     def next_batch(self, kind: str) -> Any:
         return next(self._batches)
@@ -136,7 +136,7 @@ class DistributedTrainer(ABC):
         }
 
     def _by_replica(self, parts: list[Part]) -> list[list[tf.Variable]]:
-        """Every local replica's copies of the trainable weights."""
+        """Return the copies of the trainable weights of every replica of this process."""
         copies = [
             self.strategy.experimental_local_results(variable)
             for variable in training.weights(parts)
