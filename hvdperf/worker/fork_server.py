@@ -95,18 +95,20 @@ class Server:
             stub.close()
             return
         server = os.getpid()
+        streams: list[int] = []
         try:
             stub.settimeout(REQUEST_S)
-            request, streams = received(stub)
+            request = received(stub, streams)
             pid = os.fork()
+            if pid == 0:
+                self._become_rank(server, stub, request, streams)
         except (OSError, ValueError):
             traceback.print_exc()
             stub.close()
             return
-        if pid == 0:
-            self._become_rank(server, stub, request, streams)
-        for descriptor in streams:
-            os.close(descriptor)
+        finally:
+            for descriptor in streams:
+                os.close(descriptor)
         self._stubs[pid] = stub
         self._selector.register(stub, selectors.EVENT_READ, lambda: self._stub_has_ended(pid))
         with suppress(OSError):
@@ -172,10 +174,11 @@ class Server:
             stub.close()
 
 
-def received(stub: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Return a stub's request and its standard streams. Raises ValueError if the stub ends before
-    the request is complete."""
-    length, streams, _, _ = socket.recv_fds(stub, NUMBER.size, 3)
+def received(stub: socket.socket, streams: list[int]) -> dict[str, Any]:
+    """Return a stub's request; its standard streams are added to `streams`, also where the request
+    is not complete. Raises ValueError if the stub ends before."""
+    length, descriptors, _, _ = socket.recv_fds(stub, NUMBER.size, 3)
+    streams += descriptors
     if len(length) < NUMBER.size:
         raise ValueError("a stub has ended before it asked for a rank")
     told = b""
@@ -185,7 +188,8 @@ def received(stub: socket.socket) -> tuple[dict[str, Any], list[int]]:
         if not part:
             raise ValueError("a stub has ended while it asked for a rank")
         told += part
-    return json.loads(told), list(streams)
+    found: dict[str, Any] = json.loads(told)
+    return found
 
 
 def main() -> NoReturn:
