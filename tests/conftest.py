@@ -11,6 +11,10 @@ import pytest
 if TYPE_CHECKING:
     from tests.support.sessions import Stage
 
+# A session that a test starts is no worker of xdist's.
+for _name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+    del os.environ[_name]
+
 # There are no property tests under mpirun, and this import takes a second of each rank's start.
 if "OMPI_COMM_WORLD_SIZE" not in os.environ:
     from hypothesis import HealthCheck, settings

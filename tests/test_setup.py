@@ -349,7 +349,8 @@ def test_make_test_checks_before_it_tests(checkout: Path) -> None:
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
     lines = make(checkout, "test").stdout.splitlines()
-    assert lines == ["ruff check", "ruff format --check", "mypy", "pytest tests/"]
+    tests = "pytest tests/ -n 2 --dist loadgroup"
+    assert lines == ["ruff check", "ruff format --check", "mypy", tests]
 
 
 def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> None:
@@ -357,7 +358,7 @@ def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> No
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv-tf2.15.1/bin" / name, f'echo {name} "$@"')
     lines = make(checkout, "test", "TF=2.15.1", "ARGS=-x").stdout.splitlines()
-    assert lines == ["pytest tests/ -x"]
+    assert lines == ["pytest tests/ -n 2 --dist loadgroup -x"]
 
 
 @pytest.mark.parametrize("broken", ["ruff check", "ruff format --check", "mypy"])
@@ -384,8 +385,8 @@ def test_ci_runs_make_test_from_anywhere(checkout: Path, status: int) -> None:
 # --- ci/setup.sh: what the machine lacks
 
 PROGRAMS = (
-    "awk bash cat cp dirname env grep head id mkdir mv nproc readlink rm sed sh sleep tail timeout "
-    "touch tr uname"
+    "awk bash cat chmod cp dirname env grep head id mkdir mv nproc readlink rm sed sh sleep tail "
+    "timeout touch tr uname"
 )
 
 

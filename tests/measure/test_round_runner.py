@@ -194,7 +194,7 @@ def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> RoundRunner:
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
     )
     given: dict[str, Any] = {
-        "starter": arm_launcher,
+        "arm_launcher": arm_launcher,
         "sampling": Sampling(),
         "schedule": Schedule.ALTERNATE,
         "kinds": {arm: {FULL} for arm in ARMS},

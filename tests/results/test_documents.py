@@ -382,7 +382,7 @@ def checked() -> Outcome:
         lambda d: d["verdict"].update(word="FINE"),
         lambda d: d["plan"].update(world_size=0),
         lambda d: d["verdict"]["threshold"].update(kind="ceiling"),
-        lambda d: d.update(format=2),
+        lambda d: d.update(format=3),
         lambda d: d["rounds"][0].update(launches=[]),
         lambda d: d["rounds"][0]["launches"][0]["blocks"][0].update(samples=0.5),
     ],
