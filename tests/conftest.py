@@ -30,13 +30,12 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group the tests for runs side by side (`-n 2 --dist loadgroup`).
 
-    Tests that start ranks run one after the other, and so do the tests of a file, which share
-    whatever takes time to make.
+    The tests of a file share whatever takes time to make, so they run one after the other. Tests
+    that start ranks mostly wait, and each may run on either worker.
     """
     for item in items:
-        starts_ranks = item.path.parent.name == "launch" or item.get_closest_marker("mpirun")
-        group = "ranks" if starts_ranks else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+        if item.get_closest_marker("mpirun") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 @pytest.fixture
