@@ -45,9 +45,11 @@ def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float
 
 def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
     """Yield the world size, the round, and the samples per second of each launch that counts."""
+    # A recipe of the case may be another precision.
+    as_it_is = {**_AS_IT_IS, "precision": case.workload.precision}
     for measured in case.document["rounds"]:
         for launch in measured["launches"]:
-            if any(launch[name] != value for name, value in _AS_IT_IS.items()):
+            if any(launch[name] != value for name, value in as_it_is.items()):
                 continue
             speeds = [
                 float(block["samples_per_second"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
-from hvdperf.plan.questions import communication, exchanges, same, trials, weak_scaling
+from hvdperf.plan.questions import communication, exchanges, recipes, same, trials, weak_scaling
 from hvdperf.results.throughput import throughputs
 from hvdperf.verdict import Verdict
 from tests.support.reports import cases_of
-from tests.support.rounds import WORKLOAD, outcome
+from tests.support.rounds import WORKLOAD, outcome, usage
 
 WEAK, COMMUNICATION = weak_scaling(WORKLOAD, 2), communication(WORKLOAD, 2)
 RATIOS = (0.91, 0.92, 0.93)
@@ -33,3 +35,21 @@ def test_what_is_planted_or_unsound_does_not_count(tmp_path):
     unsound = outcome(same(WORKLOAD, 2), RATIOS, verdict=Verdict.INVALID)
     found = throughputs(cases_of(tmp_path, outcome(planted[0], RATIOS), unsound))
     assert {size: len(speeds) for (_, size), speeds in found.items()} == {2: 3}
+
+
+def test_blocks_that_other_programs_disturbed_do_not_count(tmp_path):
+    (case,) = cases_of(tmp_path, outcome(WEAK, RATIOS))
+    first, *_ = case.document["rounds"]
+    for launch in first["launches"]:
+        launch["blocks"] = [{**block, "usage": asdict(usage(0.4))} for block in launch["blocks"]]
+    assert {size: len(speeds) for (_, size), speeds in throughputs([case]).items()} == {1: 2, 2: 2}
+
+
+def test_another_precision_does_not_count(tmp_path):
+    (bf16,) = (each for each in recipes(WORKLOAD, 2) if each.variant == "bf16")
+    (case,) = cases_of(tmp_path, outcome(bf16, RATIOS))
+    for measured in case.document["rounds"]:
+        for launch in measured["launches"]:
+            if launch["precision"] == WORKLOAD.precision:
+                launch["blocks"] = []
+    assert throughputs([case]) == {}
