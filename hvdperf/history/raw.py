@@ -15,7 +15,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.history.label import machine_label
 from hvdperf.history.releases import Axis, order
-from hvdperf.results.archive import Unreadable, read_json, schema_problem
+from hvdperf.results.archive import Unreadable, check_format, read_json, schema_problem
 from hvdperf.results.documents import write_json
 from hvdperf.results.fingerprint import METHOD
 from hvdperf.toml_file import shown
@@ -109,6 +109,7 @@ def read_raw(path: Path) -> RawResult:
     is of another machine or session than its path, of another method, or of an unknown release."""
     try:
         document = read_json(path)
+        check_format(document, FORMAT)
         problem = schema_problem("raw", document)
     except Unreadable as error:
         raise Refused(str(error)) from None

@@ -9,7 +9,13 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.history.raw import RawResult, read_history
-from hvdperf.results.archive import Archive, Unreadable, read_document, read_session
+from hvdperf.results.archive import (
+    Archive,
+    OfEarlierFormat,
+    Unreadable,
+    read_document,
+    read_session,
+)
 from hvdperf.results.detection_log import Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, Document
 from hvdperf.toml_file import shown
@@ -80,6 +86,8 @@ def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
             if other.name >= here.name or not path.is_file():
                 continue
             document = read_document(path)
+        except OfEarlierFormat:
+            break  # and so are those before it
         except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue

@@ -122,10 +122,15 @@ class Unreadable(ValueError):
     """A file that is not a document of its session; the message says why."""
 
 
+class OfEarlierFormat(Unreadable):
+    """A document that an earlier version of the suite wrote."""
+
+
 def read_session(directory: Path) -> Archive:
     """Read every document of a session. directory: results/runs/<session>.
 
-    Raises UserError if the directory cannot be listed.
+    Raises UserError if the directory cannot be listed, or if an earlier version of the suite wrote
+    the session.
     """
     try:
         # The summary repeats what the other documents say.
@@ -140,6 +145,10 @@ def read_session(directory: Path) -> Archive:
     for path in files:
         try:
             documents[path] = read_document(path)
+        except OfEarlierFormat as error:
+            raise UserError(
+                f"{shown(directory)}: {error}: measure again, or use that version"
+            ) from None
         except Unreadable as error:
             left_out[path] = str(error)
     session = documents.pop(directory / SESSION_FILE, None)
@@ -165,19 +174,22 @@ def read_document(path: Path) -> Document:
     if path.suffix != ".json" or path.is_dir():
         raise Unreadable("no document of a session")
     document = read_json(path)
-    made = _format_of(document)
-    if made < FORMAT:
-        raise Unreadable(f"of format {made}, which an earlier version wrote; this reads {FORMAT}")
+    check_format(document, FORMAT)
     problem = schema_problem("session" if path.name == SESSION_FILE else "case", document)
     if problem:
         raise Unreadable(problem)
     return document
 
 
-def _format_of(document: object) -> int:
-    """Return the format number of a document; FORMAT if it has none."""
-    told = document.get("format") if isinstance(document, dict) else None
-    return told if type(told) is int else FORMAT
+def check_format(document: object, reads: int) -> None:
+    """Raises OfEarlierFormat for a document that an earlier version of the suite wrote. reads: the
+    number of the format that this version reads."""
+    made = document.get("format") if isinstance(document, dict) else None
+    if type(made) is int and made < reads:
+        raise OfEarlierFormat(
+            f"of format {made}, which an earlier version of the suite wrote; this version reads "
+            f"format {reads}"
+        )
 
 
 def read_json(path: Path) -> Document:

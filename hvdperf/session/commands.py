@@ -27,8 +27,9 @@ def add_to(commands: Commands) -> None:
     lists.add_parser("networks", help="what --models takes").set_defaults(command=list_networks)
     lists.add_parser("profiles", help="what --profile takes").set_defaults(command=list_profiles)
     lists.add_parser("faults", help="what --plant takes").set_defaults(command=list_faults)
-    cases = lists.add_parser("cases", help="what pytest perf/ would measure, by its options")
-    cases.add_argument("options", nargs=argparse.REMAINDER, metavar="OPTION", help="of pytest")
+    cases = lists.add_parser("cases", help="what pytest perf/ would measure")
+    for option in ("--profile", "--models", "--np"):
+        cases.add_argument(option, help="as pytest perf/ takes it")
     cases.set_defaults(command=list_cases)
 
     add = commands.add_parser("thresholds", help="what figures have to reach")
@@ -93,5 +94,7 @@ def list_faults(_: argparse.Namespace) -> int:
 
 def list_cases(arguments: argparse.Namespace) -> int:
     """List the cases that pytest collects with these options; return pytest's exit status."""
-    command = [sys.executable, "-m", "pytest", "perf", "--collect-only", "-q"]
-    return subprocess.run([*command, *arguments.options], cwd=ROOT, check=False).returncode
+    given = {name: getattr(arguments, name) for name in ("profile", "models", "np")}
+    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    command = [sys.executable, "-m", "pytest", "perf", "--collect-only", "-q", *options]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode

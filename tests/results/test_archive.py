@@ -175,7 +175,6 @@ def test_a_document_of_another_form_is_left_out(directory, change, told):
         (b"null", "None is not of type 'object'"),
         (b"[]", "[] is not of type 'object'"),
         (b'{"format": 1', "not valid JSON"),
-        (b'{"format": 1}', "of format 1, which an earlier version wrote; this reads 2"),
         (b"\xff\xfe", "not valid JSON"),
         (b"[" * 100_000, "nested more deeply"),
         (b'{"format": NaN}', "NaN is no number"),
@@ -217,11 +216,22 @@ def test_the_summary_of_the_documents_is_none_of_them(directory):
 
 
 def test_a_broken_session_document_leaves_the_cases(directory):
-    (directory / "session.json").write_text('{"format": 1}')
+    (directory / "session.json").write_text('{"format": 2}')
     archive = read_session(directory)
     assert archive.session is None
     assert len(archive.cases) == 2
     assert "session.json: left out: " in archive.left_out[0]
+
+
+@pytest.mark.parametrize("name", ["session.json", WEAK_FILE])
+def test_a_session_of_an_earlier_version_is_one_line(directory, name):
+    (directory / name).write_text('{"format": 1}')
+    with pytest.raises(UserError) as caught:
+        read_session(directory)
+    assert str(caught.value).endswith(
+        "of format 1, which an earlier version of the suite wrote; this version reads format 2: "
+        "measure again, or use that version"
+    )
 
 
 def test_a_long_reason_is_cut(directory):
