@@ -30,12 +30,13 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group the tests for runs side by side (`-n 2 --dist loadgroup`).
 
-    The tests of a file share whatever takes time to make, so they run one after the other. Tests
-    that start ranks mostly wait, and each may run on either worker.
+    Tests that start ranks run one after the other on one worker: they share the cores, and some
+    look at what is left behind on the machine. So do the tests of a file, which share whatever
+    takes time to make.
     """
     for item in items:
-        if item.get_closest_marker("mpirun") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+        ranks = item.get_closest_marker("mpirun") is not None
+        item.add_marker(pytest.mark.xdist_group("ranks" if ranks else str(item.path)))
 
 
 @pytest.fixture
