@@ -21,24 +21,31 @@ README = ROOT / "README.md"
 # The text of README.md between these two lines is written from the log.
 BEGINS, ENDS = "<!-- written by make trust -->", "<!-- end -->"
 HEAD = """\
-# What the suite notices, measured
+# Which injected faults the suite detects
 
-Written by `make trust`. A session plants each fault into one of two arms that live side by side and
-judges them as `--against` judges two stacks: FAIL if surely 2 % slower, PASS if surely not 5 %
-slower, after 8 or 12 rounds. (Memory is held against its ceiling; what makes a launch INVALID is
-found in the first round.) What is planted is a rank's among others, so one replica has twins only.
-Shares are of all sessions, those that came to no verdict (undecided) too, with 95 % intervals
-(Clopper and Pearson 1934); of those that called it, how many found rank and term. Figures: the
-estimate of Hodges and Lehmann with its exact 95 % interval, and the least and the largest. Each
-session is counted as it judged itself. Why twins at two replicas come out low stands in
-measurement.md.
+`make trust` writes this page. Each of its sessions injects every fault into one of two arms that
+live side by side, and judges the two arms as `--against` judges two stacks. The verdict is FAIL if
+the faulty arm is more than 2 % slower, and PASS if it is at most 5 % slower, each with 97.5 %
+confidence or more. A FAIL needs 8 or 12 rounds. Memory is compared with its ceiling instead, and an
+INVALID launch is found in the first round. A fault strikes one rank among others, or the exchange
+between ranks. One replica therefore has only a twin, which is an arm without a fault.
+
+**Reported** is the share of sessions that reported the expected verdict, with its 95 % interval
+(Clopper and Pearson 1934). Undecided sessions, which came to no verdict, are included. **Right
+attribution** is the share of the reported ones that also named the expected rank and term, or the
+expected reason of INVALID. **Figure** is the estimate of Hodges and Lehmann over the sessions, with
+its exact 95 % interval. **Range** is from the smallest to the largest figure of a session. Every
+session is counted by the verdicts that it reported itself.
+
+Twins at two replicas have low figures, because
+[their reference has trained longer](measurement.md#new-memory-in-the-first-hundred-steps).
 """
 TABLE = """\
-| planted | into | must be called | was | right rank and term | undecided | figure | from .. to |
+| case: fault | into | expected | reported | right attribution | undecided | figure | range |
 |---|---|---|---|---|---|---|---|
 """
 _SHORT = """\
-| planted, replicas | must be called | was | right rank and term | undecided |
+| case, replicas | expected verdict | reported | right attribution | undecided |
 |---|---|---|---|---|
 """
 
@@ -56,7 +63,8 @@ def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> li
     newest first, which are not counted with it."""
     lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
     for older in before:
-        lines += ["", "## Measured otherwise, and not counted above", "", *_where(older), ""]
+        lines += ["", "## Sessions under other conditions, not counted above"]
+        lines += ["", *_where(older), ""]
         lines += [f"- {change}" for change in changes(older[-1], entries[-1])]
         lines += ["", *_table(older)]
     return lines
@@ -91,7 +99,8 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
         return _where(entries)
     twins = [count for count in found if count.trial == TWIN]
     tried, alarms = sum(c.sessions for c in twins), sum(c.alarms for c in twins)
-    lines = [*_where(entries), f"False alarms: {share(alarms, tried)}.", "", *_SHORT.splitlines()]
+    false = f"False alarms (FAIL without a fault): {share(alarms, tried)}."
+    lines = [*_where(entries), false, "", *_SHORT.splitlines()]
     for count in found:
         lines.append(
             f"| {count.trial}, {count.world_size} | {must(TRIALS[count.trial])} "
@@ -104,7 +113,7 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
 def _mention(before: Sequence[Sequence[Entry]]) -> list[str]:
     """Return lines that say where the older series are."""
     sessions = sum(map(len, before))
-    told = f"Sessions that were measured otherwise, before that: {sessions}, in docs/trust.md."
+    told = f"docs/trust.md also shows {plural(sessions, 'session')} under other conditions."
     return ["", told] if sessions else []
 
 
@@ -118,7 +127,7 @@ def _where(entries: Sequence[Entry]) -> list[str]:
     every = all(count.sessions == len(entries) for count in counts_of(entries))
     return [
         f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack}.",
-        *([] if every else ["Not all of them planted every fault."]),
+        *([] if every else ["Not all of them injected every fault."]),
     ]
 
 

@@ -107,7 +107,7 @@ def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
     failed = outcome(TRIED["twin"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
     unsound = said("twin", Verdict.FAIL, Verdict.INVALID, Blame())
     lines = readme(f"{BEGINS}\n{ENDS}", [entry(tmp_path, "session", failed, unsound, CAUGHT)])
-    assert "False alarms: 0 of 1 (0-98 %)." in lines
+    assert "False alarms (FAIL without a fault): 0 of 1 (0-98 %)." in lines
     slow, _ = counts(entries[2].tried)
     assert (slow.trial, slow.alarms) == ("twin", 1), "of what must FAIL no FAIL is one"
 
@@ -155,7 +155,7 @@ def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
     told = readme(f"before\n{BEGINS}\nold\n{ENDS}\nafter\n", entries)
     assert told.startswith(f"before\n{BEGINS}\n4 sessions on")
     assert told.endswith(f"\n{ENDS}\nafter\n")
-    assert "False alarms: 1 of 4 (1-81 %)." in told
+    assert "False alarms (FAIL without a fault): 1 of 4 (1-81 %)." in told
     assert "| slow10, 2 | FAIL, for between steps of rank 1 | 2 of 4 (7-93 %) | 1 of 2" in told
     assert "old" not in told
     assert readme(told, entries) == told
@@ -163,7 +163,7 @@ def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
 
 
 def test_sessions_that_planted_a_part_are_told(entries, tmp_path):
-    told = "Not all of them planted every fault."
+    told = "Not all of them injected every fault."
     assert not any(told in line for line in [*page(entries), *page([])])
     alone = entry(tmp_path, "alone", CAUGHT)
     assert any(told in line for line in page([*entries, alone]))
@@ -210,7 +210,7 @@ def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
     ]
     assert sum(line.startswith("| slow10") for line in lines) == 3
     told = readme(f"{BEGINS}\n{ENDS}", newest, before)
-    assert "before that: 3, in docs/trust.md" in told
+    assert "docs/trust.md also shows 3 sessions under other conditions." in told
     assert readme(told, newest) == readme(f"{BEGINS}\n{ENDS}", newest)
     assert series([]) == []
 
