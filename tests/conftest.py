@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     takes time to make.
     """
     for item in items:
-        ranks = item.get_closest_marker("mpirun") is not None
+        ranks = item.get_closest_marker("mpirun") or item.path.name == "test_sessions.py"
         item.add_marker(pytest.mark.xdist_group("ranks" if ranks else str(item.path)))
 
 
