@@ -35,8 +35,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     takes time to make.
     """
     for item in items:
-        ranks = item.get_closest_marker("mpirun") or item.path.name == "test_sessions.py"
-        item.add_marker(pytest.mark.xdist_group("ranks" if ranks else str(item.path)))
+        group = "ranks" if _starts_ranks(item) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _starts_ranks(item: pytest.Item) -> bool:
+    """Return whether the test starts ranks, or looks at what launches leave behind."""
+    of_launches = item.path.parent.name == "launch" or item.path.name == "test_sessions.py"
+    return of_launches or item.get_closest_marker("mpirun") is not None
 
 
 @pytest.fixture
