@@ -84,7 +84,7 @@ report: env ## the newest session, or ARGS=results/runs/..., as one page
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
 # one fail and say so; the others run.
 test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then pytest tests/
-	@$(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 2 --dist loadgroup $(ARGS)
+	@$(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 2 $(ARGS)
 
 # Another stack for pytest perf/ --against.
 stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpreter for --against

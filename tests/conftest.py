@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,23 +27,28 @@ if "OMPI_COMM_WORLD_SIZE" not in os.environ:
     settings.load_profile("shared machine")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests for runs side by side (`-n 2 --dist loadgroup`).
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share the tests among workers (`-n 2`), a file at a time.
 
-    Tests that start ranks run one after the other on one worker: they share the cores, and some
-    look at what is left behind on the machine. So do the tests of a file, which share whatever
-    takes time to make.
+    All files with tests that start ranks go to one worker, one after the other: ranks share the
+    cores, and some tests look at what launches leave behind on the machine. (xdist's own groups
+    have no effect in this release of pytest.)
     """
-    for item in items:
-        group = "ranks" if _starts_ranks(item) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid.partition("::")[0])
+
+    return ByFile(config, log)
 
 
-def _starts_ranks(item: pytest.Item) -> bool:
-    """Return whether the test starts ranks, or looks at what launches leave behind."""
-    of_launches = item.path.parent.name == "launch" or item.path.name == "test_sessions.py"
-    return of_launches or item.get_closest_marker("mpirun") is not None
+@cache
+def _group(file: str) -> str:
+    """Return which tests run on one worker. file: relative to the checkout."""
+    path = Path(__file__).parents[1] / file
+    starts_ranks = path.parent.name == "launch" or "pytest.mark.mpirun" in path.read_text()
+    return "ranks" if starts_ranks else file
 
 
 @pytest.fixture

@@ -349,8 +349,7 @@ def test_make_test_checks_before_it_tests(checkout: Path) -> None:
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
     lines = make(checkout, "test").stdout.splitlines()
-    tests = "pytest tests/ -n 2 --dist loadgroup"
-    assert lines == ["ruff check", "ruff format --check", "mypy", tests]
+    assert lines == ["ruff check", "ruff format --check", "mypy", "pytest tests/ -n 2"]
 
 
 def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> None:
@@ -358,7 +357,7 @@ def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> No
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv-tf2.15.1/bin" / name, f'echo {name} "$@"')
     lines = make(checkout, "test", "TF=2.15.1", "ARGS=-x").stdout.splitlines()
-    assert lines == ["pytest tests/ -n 2 --dist loadgroup -x"]
+    assert lines == ["pytest tests/ -n 2 -x"]
 
 
 @pytest.mark.parametrize("broken", ["ruff check", "ruff format --check", "mypy"])
