@@ -160,8 +160,8 @@ def _launch(arm_launcher: ArmLauncher, kind: Kind) -> str:
     try:
         group.wait_ready(DEADLINE_S)
         kind.end(group)
-    except GroupFailed as failure:
-        return "" if failure.rank in kind.fails else f"{kind.name}: {failure}"
+    except GroupFailed as failed:
+        return "" if failed.failure.rank in kind.fails else f"{kind.name}: {failed}"
     finally:
         group.end()
     return f"{kind.name}: no rank of {kind.fails} failed" if kind.fails else ""

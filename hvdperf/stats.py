@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
+from hvdperf.json_records import Figures, Number
+
 # Standard deviation / median absolute deviation of a normal distribution.
 SD_OF_MAD = 1.4826
 
@@ -22,16 +24,18 @@ class NotMeasurable(ValueError):
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(Figures):
     """An estimate with one-sided bounds, each missed with a probability of at most alpha.
 
     (lower, upper) is a two-sided interval of confidence 1 - 2 alpha. With too few observations for
     alpha the bounds are infinite. observations: number of observations.
     """
 
+    NULL = math.inf  # an upper bound
+
     estimate: float
     lower: float
-    upper: float
+    upper: Number
     alpha: float
     observations: int
 

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+import msgspec
+
 from hvdperf.scatter import Noise
 from hvdperf.stats import Interval, NotMeasurable, fewest_bounded, hodges_lehmann
 
@@ -32,8 +34,7 @@ class Verdict(Enum):
     NOT_JUDGED = "NOT JUDGED"
 
 
-@dataclass(frozen=True)
-class Floor:
+class Floor(msgspec.Struct, frozen=True, tag="floor", tag_field="kind"):
     """The figure must not be below a floor: efficiencies.
 
     FAIL if the upper bound is below fail_below, PASS if the lower bound reaches pass_from. For a
@@ -73,8 +74,7 @@ class Floor:
 REGRESSION = Floor(fail_below=0.98, pass_from=0.95)
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(msgspec.Struct, frozen=True, tag="band", tag_field="kind"):
     """The figure must lie in [low, high]: equivalence by two one-sided tests (TOST).
 
     PASS if the 1 - 2 alpha interval lies inside the band, FAIL if it lies outside the band.
@@ -98,8 +98,7 @@ class Band:
         return f"in {self.low:.3g}..{self.high:.3g}"
 
 
-@dataclass(frozen=True)
-class Ceiling:
+class Ceiling(msgspec.Struct, frozen=True, tag="ceiling", tag_field="kind"):
     """The figure, a time in seconds or a factor of growth, must not be above a ceiling.
 
     FAIL if the lower bound is above the ceiling, PASS if the upper bound does not exceed it.
@@ -144,6 +143,12 @@ class Judgement:
     reason: str = ""
     fail_alpha: float | None = None
     early: Noise | None = None
+
+    @property
+    def visible_change(self) -> float | None:
+        """Return the smallest visible change; None if the rounds give no finite interval."""
+        visible = math.inf if self.figure is None else smallest_visible_change(self.figure)
+        return visible if math.isfinite(visible) else None
 
 
 def must_be(judgement: Judgement) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from hvdperf.history.label import machine_label, replica_of
 from hvdperf.history.raw import RawResult, Refused, Series, check_releases
@@ -26,9 +23,9 @@ def extract(directory: Path) -> RawResult:
         raise Refused(why)
     if archive.unfinished:
         raise Refused("the session has not ended")
-    if archive.session["asked"].get("plant"):
-        raise Refused(f"{archive.session['asked']['plant']} was planted into it")
-    fingerprint: Mapping[str, Any] = archive.session["fingerprint"]
+    if archive.session.asked.get("plant"):
+        raise Refused(f"{archive.session.asked['plant']} was planted into it")
+    fingerprint = archive.session.fingerprint
     launches = {
         (workload.model, replica_of(fingerprint, workload), world_size): speeds
         for (workload, world_size), speeds in throughputs(archive.cases).items()
@@ -36,8 +33,8 @@ def extract(directory: Path) -> RawResult:
     if not launches:
         raise Refused(f"{shown(directory)} has no case that measured a throughput soundly")
     result = RawResult(
-        session=archive.session["session"],
-        measured_at=datetime.fromisoformat(archive.session["written_at"]),
+        session=archive.session.session,
+        measured_at=archive.session.written_at,
         machine=machine_label(fingerprint),
         fingerprint=fingerprint,
         series=tuple(Series(*key, speeds) for key, speeds in sorted(launches.items())),

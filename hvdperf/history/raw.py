@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.history.label import machine_label
 from hvdperf.history.releases import Axis, order
-from hvdperf.results.archive import Unreadable, check_format, read_json, schema_problem
-from hvdperf.results.documents import write_json
-from hvdperf.results.fingerprint import METHOD
+from hvdperf.json_records import Unreadable
+from hvdperf.results.archive import read_document
+from hvdperf.results.documents import write_record
+from hvdperf.results.fingerprint import METHOD, Fingerprint
 from hvdperf.toml_file import shown
 
 FORMAT = 2
@@ -47,12 +47,14 @@ class RawResult:
     session: str
     measured_at: datetime
     machine: str
-    fingerprint: Mapping[str, Any]
+    fingerprint: Fingerprint
     series: tuple[Series, ...]
+    format: int = FORMAT
 
     def version(self, package: Axis) -> str:
         """Return the installed version of Horovod or TensorFlow."""
-        return str(self.fingerprint[package.value])
+        fingerprint: Mapping[str, object] = self.fingerprint
+        return str(fingerprint[package.value])
 
 
 class Refused(ValueError):
@@ -64,26 +66,10 @@ def write_raw(root: Path, result: RawResult) -> Path:
 
     Raises UserError if it cannot be written.
     """
-    document = {
-        "format": FORMAT,
-        "session": result.session,
-        "measured_at": result.measured_at.isoformat(timespec="seconds"),
-        "machine": result.machine,
-        "fingerprint": dict(result.fingerprint),
-        "series": [
-            {
-                "model": series.model,
-                "replica": series.replica,
-                "world_size": series.world_size,
-                "samples_per_second": list(series.samples_per_second),
-            }
-            for series in result.series
-        ],
-    }
     path = root / result.machine / f"{result.session}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_json(path, document)
+        return write_record(path, result)
     except OSError as error:
         raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
 
@@ -108,41 +94,22 @@ def read_raw(path: Path) -> RawResult:
     """Read one raw result. Raises Refused if it is broken or incomplete, holds a series twice, or
     is of another machine or session than its path, of another method, or of an unknown release."""
     try:
-        document = read_json(path)
-        check_format(document, FORMAT)
-        problem = schema_problem("raw", document)
+        result = read_document(path, RawResult, FORMAT)
     except Unreadable as error:
         raise Refused(str(error)) from None
-    if problem:
-        raise Refused(problem)
-    fingerprint = document["fingerprint"]
-    if fingerprint["method"] != METHOD:
-        raise Refused(f"measured by method {fingerprint['method']}, not by {METHOD}")
-    label = machine_label(fingerprint)
-    if not label == document["machine"] == path.parent.name:
+    if result.fingerprint["method"] != METHOD:
+        raise Refused(f"measured by method {result.fingerprint['method']}, not by {METHOD}")
+    label = machine_label(result.fingerprint)
+    if not label == result.machine == path.parent.name:
         raise Refused(
             f"a foreign fingerprint: it is of machine {label}, and not of {path.parent.name}"
         )
-    if path.stem != document["session"]:
-        raise Refused(f"not the file of its session, {document['session']}")
-    series = tuple(
-        Series(
-            each["model"],
-            each["replica"],
-            each["world_size"],
-            tuple(map(float, each["samples_per_second"])),
-        )
-        for each in document["series"]
-    )
-    keys = [each.key for each in series]
+    if path.stem != result.session:
+        raise Refused(f"not the file of its session, {result.session}")
+    keys = [each.key for each in result.series]
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
         raise Refused(f"a duplicate: {twice[0]} at {twice[2]} replicas stands in it twice")
-    try:
-        measured_at = datetime.fromisoformat(document["measured_at"])
-    except ValueError as error:
-        raise Refused(f"measured_at: {error}") from None
-    result = RawResult(document["session"], measured_at, label, fingerprint, series)
     check_releases(result)
     return result
 

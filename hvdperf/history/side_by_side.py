@@ -25,8 +25,8 @@ from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Question
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
-from hvdperf.results.archive import Archive, Case, read_session
-from hvdperf.results.documents import session_name
+from hvdperf.results.archive import Archive, read_session
+from hvdperf.results.documents import Case, session_name
 from hvdperf.session.terminal.cases import figure_text
 from hvdperf.stats import Interval
 from hvdperf.toml_file import shown

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from hvdperf.json_records import Figures, Number
 from hvdperf.judge import training_runs
 from hvdperf.measure.records import Block, Launch, Round
 from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode
@@ -31,14 +32,14 @@ NAMED_BY_CHANCE = 0.025
 
 
 @dataclass(frozen=True)
-class Blame:
+class Blame(Figures):
     """An attribution. term: what takes longer; "" if that is not known. rank: whose; None if all
     take longer alike. share: by how much of the step, or of that phase of the start; for memory,
     the growth of ln(resident set)."""
 
     term: str = ""
     rank: int | None = None
-    share: float = 0.0
+    share: Number = 0.0
 
     def __str__(self) -> str:
         if not self.term:
@@ -51,7 +52,7 @@ def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
     """Return which term of which rank makes the candidate slower than the reference, another launch
     of the same arm; for memory, which rank makes it grow."""
     pairs = [
-        (measured.launches[comparison.candidate.arm], measured.launches[comparison.reference.arm])
+        (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
         for measured in rounds
     ]
     if comparison.question.is_startup:
@@ -154,11 +155,11 @@ def of_steps(launch: Launch, kind: BlockKind, told_apart: bool) -> list[dict[str
 
 
 def _waiting(block: Block, rank: int) -> float:
-    return float(sum(block.ranks[rank]["input_seconds"])) / block.steps
+    return sum(block.ranks[rank].input_seconds) / block.steps
 
 
 def _between(block: Block, rank: int) -> float:
-    whole = float(sum(block.ranks[rank]["step_seconds"])) / block.steps
+    whole = sum(block.ranks[rank].step_seconds) / block.steps
     return whole - _waiting(block, rank) - block.inside_seconds(rank)
 
 
@@ -202,7 +203,7 @@ def memory_blame(launches: Sequence[Launch]) -> Blame:
     in 1,000 steps (training_runs.py)."""
     if not launches:
         return Blame()
-    rounds = [[training_runs.growth(rank["memory"]) for rank in launch.run] for launch in launches]
+    rounds = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
     # The median over rounds, because a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
     rank = _at_fault(rounds, max(shares))

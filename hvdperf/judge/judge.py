@@ -11,16 +11,16 @@ from typing import Any
 from hvdperf.interim import judge_rounds
 from hvdperf.judge import validity
 from hvdperf.judge.attribution import blamed
+from hvdperf.judge.collectives import other_library
 from hvdperf.judge.detection import noticed, on_trial
 from hvdperf.judge.observations import measures, observed, step_times, training
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.judge.speedup import refusal
-from hvdperf.launch.group import GroupFailed, NotStarted
+from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import Arm, Comparison, LaunchMode, Question
-from hvdperf.plan.collectives import other_library
 from hvdperf.plan.fault_cases import trial_of
 from hvdperf.scatter import Noise, Row
 from hvdperf.stats import NotMeasurable, hodges_lehmann
@@ -47,7 +47,7 @@ class Judge:
     def __init__(
         self,
         rules: Rules,
-        failures: Mapping[Arm, GroupFailed],
+        failures: Mapping[Arm, Failure],
         correctness: Mapping[Arm, Launch],
         weights: Callable[[Arm], Mapping[str, Any]],
         noise: Callable[[Comparison], Noise | None],
@@ -80,7 +80,7 @@ class Judge:
         for arm in comparison.arms:
             failure = self._failures.get(arm)
             if failure is not None:
-                word = Verdict.NOT_RUN if isinstance(failure, NotStarted) else Verdict.FAIL
+                word = Verdict.FAIL if failure.started else Verdict.NOT_RUN
                 judgement = replace(outcome.judgement, verdict=word, reason=str(failure))
                 return replace(outcome, judgement=judgement, failure=failure)
         if not rounds:
@@ -183,8 +183,8 @@ class Judge:
         reasons = [
             refusal(
                 rule.pass_from,
-                training(measured.launches[comparison.candidate.arm]),
-                training(measured.launches[comparison.reference.arm]),
+                training(measured.of(comparison.candidate.arm)),
+                training(measured.of(comparison.reference.arm)),
                 comparison.world_size,
             )
             for measured in outcome.rounds
@@ -203,7 +203,7 @@ class Judge:
 
     def _problems(self, outcome: Outcome, at_look: bool) -> list[str]:
         launches = [
-            measured.launches[arm] for measured in outcome.rounds for arm in outcome.comparison.arms
+            measured.of(arm) for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
         found = [problem for launch in launches for problem in validity.invalid_reasons(launch)]
         if outcome.comparison.question.work is LaunchMode.COLLECTIVES:
@@ -217,7 +217,7 @@ class Judge:
         library, and a step must not be faster than the transport allows. The latter says nothing if
         replicas share cores."""
         comparison, arms = outcome.comparison, outcome.comparison.arms
-        pairs = [[measured.launches[arm] for arm in arms] for measured in outcome.rounds]
+        pairs = [[measured.of(arm) for arm in arms] for measured in outcome.rounds]
         found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
         bounded = comparison.question is Question.BOUND and self._rules.judged(comparison)
         if bounded and at_look:
@@ -239,7 +239,7 @@ class Judge:
         trained = []
         for arm in comparison.arms:
             digests = [
-                digest for rank in self._correctness[arm].correctness for digest in rank["digests"]
+                digest for rank in self._correctness[arm].correctness for digest in rank.digests
             ]
             if len(set(digests)) != 1:
                 return [f"{arm.name}: replicas differ after reproducible training"]

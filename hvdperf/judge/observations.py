@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from statistics import median
 
-from hvdperf.judge import speedup, training_runs
+from hvdperf.judge import collectives, speedup, training_runs
+from hvdperf.judge.collectives import StepTimes
 from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, median_speed
-from hvdperf.plan import collectives
 from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode, Question, Schedule, Side
-from hvdperf.plan.collectives import StepTimes
 
 # Turns that a round needs apart from those that other programs disturbed.
 FEWEST_SOUND = 2
@@ -21,10 +20,10 @@ FEWEST_SOUND = 2
 def measures(comparison: Comparison, measured: Round) -> bool:
     """Return whether the round was also taken for that comparison: it has launches of both arms,
     with the kinds of blocks that are compared."""
-    if any(arm not in measured.launches for arm in comparison.arms):
+    if any(not measured.has(arm) for arm in comparison.arms):
         return False
     return comparison.question.work is not LaunchMode.BLOCKS or all(
-        measured.launches[side.arm].of_kind(side.kind) for side in comparison.sides
+        measured.of(side.arm).of_kind(side.kind) for side in comparison.sides
     )
 
 
@@ -67,7 +66,7 @@ def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
 
 def _single_value(comparison: Comparison, measured: Round) -> float:
     question = comparison.question
-    launches = [measured.launches[side.arm] for side in comparison.sides]
+    launches = [measured.of(side.arm) for side in comparison.sides]
     if question.is_wall:
         return speedup.observation(comparison, *map(training, launches))
     if question.work.is_run:
@@ -121,12 +120,12 @@ def startup_seconds(comparison: Comparison, launch: Launch) -> float:
     tensor."""
     phase = comparison.question.phase
     seconds = max(rank[phase] for rank in launch.startup_seconds)
-    tensors = int(launch.facts[0]["gradient_tensors"])
+    tensors = launch.facts[0].gradient_tensors
     return seconds / tensors if comparison.question is Question.STARTUP_TRACE else seconds
 
 
 def _blocks(side: Side, measured: Round) -> list[Block]:
-    blocks = measured.launches[side.arm].of_kind(side.kind)
+    blocks = measured.of(side.arm).of_kind(side.kind)
     if not blocks:
         raise KeyError(f"{side.arm.name}: no block of kind {side.kind.value}")
     return blocks

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hvdperf.json_records import Figures, Number
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Round
 from hvdperf.plan.arms import Comparison
 from hvdperf.verdict import Judgement, Verdict
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Figures):
     """A comparison with its judgement and everything that the judgement rests on.
 
     observations: ln of the figure, one per round. failure: the launch that failed, if one did.
@@ -24,9 +25,9 @@ class Outcome:
 
     comparison: Comparison
     judgement: Judgement
-    observations: tuple[float, ...] = ()
+    observations: tuple[Number, ...] = ()
     rounds: tuple[Round, ...] = ()
-    failure: GroupFailed | None = None
+    failure: Failure | None = None
     threshold_line: str = ""
     account: ScalingBreakdown | None = None
     noticed: Detection | None = None

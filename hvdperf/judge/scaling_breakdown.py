@@ -93,8 +93,8 @@ def account(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown
     n = comparison.world_size
     pairs = [
         (
-            measured.launches[comparison.candidate.arm],
-            measured.launches[comparison.reference.arm],
+            measured.of(comparison.candidate.arm),
+            measured.of(comparison.reference.arm),
         )
         for measured in rounds
     ]
@@ -149,7 +149,7 @@ def _without_exchange(launch: Launch) -> list[float]:
     """Return the seconds of a step without exchange, by rank."""
     local = launch.of_kind(BlockKind.LOCAL)
     return [
-        median(float(block.ranks[rank]["seconds"]) / block.steps for block in local)
+        median(block.ranks[rank].seconds / block.steps for block in local)
         for rank in range(len(local[0].ranks))
     ]
 
@@ -162,9 +162,8 @@ def _slowest(launch: Launch) -> int:
 def _wire_seconds(launches: Sequence[Launch]) -> float | None:
     """Return the seconds of a step in which data moves, by rank 0's Horovod timelines, or None."""
     told = [launch.timeline[0] for launch in launches if launch.timeline]
-    if not told:
-        return None
-    return fmean(float(rank["wire_seconds"]) / int(rank["steps"]) for rank in told)
+    seconds = [rank.wire_seconds / rank.steps for rank in told if rank.wire_seconds is not None]
+    return fmean(seconds) if seconds else None
 
 
 def _spent(trainings: Sequence[Training], ledgers: Sequence[TimeBreakdown], steps: int) -> Spent:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import Comparison, Question
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
@@ -28,14 +29,14 @@ TOO_SHORT = "too short a run"
 
 class Training(NamedTuple):
     """The reports of one launch's ranks. startup_seconds: the seconds of each phase of the start,
-    by rank. run: the results of hvdperf.worker.training_run.run, with marks, by rank."""
+    by rank. run: a marked run, by rank."""
 
     startup_seconds: Sequence[Mapping[str, float]]
-    run: Sequence[Mapping[str, Any]]
+    run: Sequence[RunReport]
 
     @property
     def steps(self) -> int:
-        return int(self.run[0]["steps"])
+        return self.run[0].steps
 
     @property
     def fixed_seconds(self) -> float:
@@ -44,7 +45,7 @@ class Training(NamedTuple):
 
     def seconds_of_steps(self, steps: int) -> float:
         """Return the seconds of the run until the slowest rank had done `steps` steps."""
-        return max(float(rank["marks"][steps - 1][3]) for rank in self.run)
+        return max(rank.marks[steps - 1][3] for rank in self.run)
 
     def seconds(self, steps: int) -> float:
         """Return the seconds of a training of `steps` steps, without the start of the processes."""
@@ -53,7 +54,7 @@ class Training(NamedTuple):
     @property
     def samples_per_second(self) -> float:
         """Samples per second of an average replica, over all steps of the run."""
-        samples = sum(int(rank["samples"]) for rank in self.run)
+        samples = sum(rank.samples for rank in self.run)
         return samples / len(self.run) / self.seconds_of_steps(self.steps)
 
 

@@ -29,11 +29,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
-from typing import Any
 
 from hvdperf.judge.straggler import StepMarks, Straggler, straggler, waits
 from hvdperf.launch.timestamps import Marks
 from hvdperf.measure.records import Block, Launch
+from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import BlockKind
 
 START = ("import", "init", "build", "input", "trace", "first step", "broadcast", "ready")
@@ -97,7 +97,7 @@ def ledger(launch: Launch) -> TimeBreakdown:
     make none."""
     if launch.marks is None:
         raise ValueError("the launch was not marked")
-    steps = [rank["marks"] for rank in launch.run]
+    steps = [rank.marks for rank in launch.run]
     if not steps or not all(steps) or len({len(marks) for marks in steps}) > 1:
         raise ValueError("the steps of the run were not marked on all ranks")
     out_of_order = disorder(launch.marks)
@@ -116,10 +116,10 @@ def ledger(launch: Launch) -> TimeBreakdown:
     )
 
 
-def late(ranks: Sequence[Mapping[str, Any]]) -> Straggler | None:
+def late(ranks: Sequence[RunReport]) -> Straggler | None:
     """Return the rank that keeps the others waiting in a marked run (worker/training_run.py).
     Return None if none does, or if there was no run."""
-    steps = [rank["marks"] for rank in ranks]
+    steps = [rank.marks for rank in ranks]
     if not steps:
         return None
     step_seconds = max(marks[-1][3] for marks in steps) / len(steps[0])

@@ -7,10 +7,11 @@ I/O.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import astuple
 from statistics import median
-from typing import Any
 
+from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import Arm, Comparison, Question
 
 # Share of an endurance run that is left out, because caches, arenas and queues fill up first.
@@ -19,7 +20,7 @@ STEPS_OF_GROWTH = 1000
 # This share of the loss of a network that guesses is added to both losses that are compared.
 NOTHING_TO_LEARN = 0.01
 
-Reports = Sequence[Mapping[str, Any]]
+Reports = Sequence[RunReport]
 
 
 def observation(comparison: Comparison, candidate: Reports, reference: Reports) -> float:
@@ -27,31 +28,33 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
     both sides reported. Raises ValueError if they did not validate on as many samples."""
     question = comparison.question
     if question is Question.MEMORY:
-        return max(growth(rank["memory"]) for rank in candidate)
+        return max(growth(rank.memory) for rank in candidate)
     if question is Question.FIXED_TIME:
         ratio = math.log(samples_per_second(candidate) / samples_per_second(reference))
         return ratio - math.log(comparison.ideal_ratio)
-    ours, theirs = candidate[0]["validation"], reference[0]["validation"]
-    if ours["samples"] != theirs["samples"]:
-        raise ValueError(f"validated on {ours['samples']} and on {theirs['samples']} samples")
+    ours, theirs = candidate[0].validation, reference[0].validation
+    if ours is None or theirs is None:
+        raise ValueError("a run was not validated")
+    if ours.samples != theirs.samples:
+        raise ValueError(f"validated on {ours.samples} and on {theirs.samples} samples")
     if question is Question.CONVERGENCE_LOSS:
         # If two networks have learned all there is, neither is better.
-        nothing = NOTHING_TO_LEARN * float(ours["chance_loss"])
-        return math.log((ours["loss"] + nothing) / (theirs["loss"] + nothing))
+        nothing = NOTHING_TO_LEARN * ours.chance_loss
+        return math.log((ours.loss + nothing) / (theirs.loss + nothing))
     # Both sides get half a sample more, because an accuracy of 0 has no logarithm.
-    half = 0.5 / ours["samples"]
-    return math.log((ours["accuracy"] + half) / (theirs["accuracy"] + half))
+    half = 0.5 / ours.samples
+    return math.log((ours.accuracy + half) / (theirs.accuracy + half))
 
 
 def samples_per_second(ranks: Reports) -> float:
     """Return samples per second by the slowest rank's wall time, because the vote that ends a run
     comes only every few steps."""
-    return samples(ranks) / max(float(rank["seconds"]) for rank in ranks)
+    return samples(ranks) / max(rank.seconds for rank in ranks)
 
 
 def samples(ranks: Reports) -> int:
     """Return the number of samples that all ranks together trained on."""
-    return sum(int(rank["samples"]) for rank in ranks)
+    return sum(rank.samples for rank in ranks)
 
 
 def growth(memory: Sequence[Sequence[float]]) -> float:
@@ -79,14 +82,14 @@ def invalid_reasons(arm: Arm, ranks: Reports) -> list[str]:
     found = []
     if len(ranks) != arm.processes:
         found.append(f"{arm.name}: {len(ranks)} of {arm.processes} ranks reported their run")
-    steps = sorted({int(rank["steps"]) for rank in ranks})
+    steps = sorted({rank.steps for rank in ranks})
     if len(steps) > 1:
         found.append(f"{arm.name}: ranks stopped at different steps: {steps}")
     expected = steps[0] * arm.workload.batch * arm.world_size
     if samples(ranks) != expected:
         found.append(f"{arm.name}: {samples(ranks)} samples were consumed instead of {expected}")
     for number, rank in enumerate(ranks):
-        figures = [rank["loss"], *(rank["validation"] or {}).values()]
+        figures = [rank.loss, *(astuple(rank.validation) if rank.validation else ())]
         if not all(math.isfinite(figure) for figure in figures):
             found.append(f"{arm.name}: rank {number} ended with a loss that is not finite")
     return found

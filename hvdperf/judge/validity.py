@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from hvdperf.judge import training_runs
+from hvdperf.judge import collectives, training_runs
+from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.time_breakdown import CLOSES_WITHIN, ledger
 from hvdperf.measure.records import Block, Launch
-from hvdperf.plan import collectives
 from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.collectives import StepTimes
 from hvdperf.stats import hodges_lehmann
 
 Array = Any  # a numpy array, or an object that numpy makes one from
@@ -34,13 +33,13 @@ def invalid_reasons(launch: Launch) -> list[str]:
     arm = launch.arm
     # The transport first, because it explains the rest: without it there is no world either.
     found = collectives.invalid_reasons(arm.name, arm.processes, launch.series)
-    sizes = {int(rank["world_size"]) for rank in launch.evidence}
+    sizes = {rank.world_size for rank in launch.evidence}
     if sizes != {arm.world_size}:
         found.append(f"{arm.name}: the framework saw world size {sorted(sizes)}")
-    rates = {float(rank["learning_rate"]) for rank in launch.evidence}
+    rates = {rank.learning_rate for rank in launch.evidence}
     if len(rates) > 1:
         found.append(f"{arm.name}: ranks train with different learning rates: {_shown(rates)}")
-    digests = [digest for rank in launch.evidence for digest in rank["digests"]]
+    digests = [digest for rank in launch.evidence for digest in rank.digests]
     if len(digests) != arm.world_size:
         found.append(f"{arm.name}: {len(digests)} of {arm.world_size} replicas gave a digest")
     if len(set(digests)) > 1:
@@ -71,10 +70,10 @@ def _ledger_problems(launch: Launch) -> list[str]:
 
 def _data_problems(launch: Launch) -> list[str]:
     return [
-        f"{launch.arm.name}: rank {number} reads other data: {rank['data'] or 'none'} instead of "
-        f"{rank['data_wanted'] or 'none'}"
+        f"{launch.arm.name}: rank {number} reads other data: {rank.data or 'none'} instead of "
+        f"{rank.data_wanted or 'none'}"
         for number, rank in enumerate(launch.evidence)
-        if rank["data"] != rank["data_wanted"]
+        if rank.data != rank.data_wanted
     ]
 
 
@@ -84,8 +83,8 @@ def _block_problems(launch: Launch, block: Block) -> list[str]:
     if len(block.ranks) != arm.processes:
         found.append(f"{where}: {len(block.ranks)} of {arm.processes} ranks reported")
     for number, rank in enumerate(block.ranks):
-        figures = [rank["seconds"], rank["loss"], *rank["step_seconds"]]
-        if not all(math.isfinite(figure) for figure in figures) or rank["seconds"] <= 0:
+        figures = [rank.seconds, rank.loss, *rank.step_seconds]
+        if not all(math.isfinite(figure) for figure in figures) or rank.seconds <= 0:
             found.append(f"{where}: rank {number} reported a figure that is not finite")
     expected = expected_samples(launch, block)
     if block.samples != expected:

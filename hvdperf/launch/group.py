@@ -12,13 +12,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
+from hvdperf.json_records import Unreadable, convert
 from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
 from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
 from hvdperf.launch.timestamps import Asked, Mark, Marks
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
+
+Report = TypeVar("Report")
 
 # Seconds that the other ranks have to report their own errors once one rank has failed.
 GRACE_S = 1.0
@@ -39,20 +42,32 @@ DEADLINES = {
 }
 
 
-class GroupFailed(Exception):
-    """A launch failed. rank: None if no single rank can be named."""
+@dataclass(frozen=True)
+class Failure:
+    """A launch that failed. rank: None if no single rank can be named. tail: the end of its stderr,
+    by lines. started: False if it was not begun because a slot is gone, which is no fault of the
+    stack."""
 
-    def __init__(self, arm: str, rank: int | None, phase: str, cause: str, tail: Sequence[str]):
-        self.arm, self.rank, self.phase, self.cause, self.tail = arm, rank, phase, cause, tail
-        who = f"rank {rank}" if rank is not None else "the launch"
-        super().__init__(f"{arm}: {who} failed in phase '{phase}': {cause}")
-
-
-class NotStarted(GroupFailed):
-    """The launch was not begun because a slot is gone, which is no fault of the stack."""
+    arm: str
+    rank: int | None
+    phase: str
+    cause: str
+    tail: Sequence[str] = ()
+    started: bool = True
 
     def __str__(self) -> str:
-        return f"{self.arm}: not started: {self.cause}"
+        if not self.started:
+            return f"{self.arm}: not started: {self.cause}"
+        who = f"rank {self.rank}" if self.rank is not None else "the launch"
+        return f"{self.arm}: {who} failed in phase '{self.phase}': {self.cause}"
+
+
+class GroupFailed(Exception):
+    """A launch failed."""
+
+    def __init__(self, failure: Failure):
+        self.failure = failure
+        super().__init__(str(failure))
 
 
 @dataclass
@@ -234,6 +249,27 @@ class Group:
         self._wait(lambda: all(state.replies for state in self.ranks), deadline_s)
         self._asked.append(Asked(op, self._asked_at, self._since_launch()))
         return [state.replies[0] for state in self.ranks]
+
+    def reports(
+        self, report: type[Report], op: str, deadline_s: float, /, **arguments: Any
+    ) -> list[Report]:
+        """Give every rank the same order, and return their reports, by rank."""
+        return self._decoded(report, self.ask(op, deadline_s, **arguments))
+
+    def facts(self, report: type[Report]) -> list[Report]:
+        """Return what every rank has found out while it started, by rank."""
+        return self._decoded(report, [rank.facts for rank in self.ranks])
+
+    def _decoded(self, report: type[Report], replies: Sequence[object]) -> list[Report]:
+        found = []
+        for rank, reply in enumerate(replies):
+            try:
+                found.append(convert(reply, report))
+            except Unreadable as error:
+                failure = self._failure(rank, f"its report cannot be read: {error}")
+                self.end()
+                raise failure from None
+        return found
 
     def pause(self) -> None:
         """Stop every process, because an idle Horovod group burns 13-42 % of a core per rank."""
@@ -441,4 +477,4 @@ class Group:
                 tail += [f"[rank {i}] {line}" for line in self._job.tail(i)]
                 if self.server is not None and self.ranks[i].pid == 0:
                     tail += [f"[hvd-server] {line}" for line in self.server.tail()]
-        return GroupFailed(self.arm, rank, where, cause, tail)
+        return GroupFailed(Failure(self.arm, rank, where, cause, tail))

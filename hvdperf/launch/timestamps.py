@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hvdperf.json_records import Figures, Number
+
 
 class Mark(NamedTuple):
     """The beginning of a phase. at: time of day, in epoch seconds. clock: the host's monotonic
@@ -31,15 +33,16 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Marks:
+class Marks(Figures):
     """The times of one launch, from before its launcher was started until it had ended.
 
-    launched_at, ended_at: time of day, in epoch seconds. ranks: by rank, one mark per phase, in
-    their order. asked: the orders, in their order; the last one is `close`, which is answered when
-    all ranks have left and, if they leave the group, the launcher has ended.
+    launched_at, ended_at: time of day, in epoch seconds; ended_at is NaN before the end. ranks: by
+    rank, one mark per phase, in their order. asked: the orders, in their order; the last one is
+    `close`, which is answered when all ranks have left and, if they leave the group, the launcher
+    has ended.
     """
 
     launched_at: float
-    ended_at: float
+    ended_at: Number
     ranks: Sequence[Sequence[Mark]]
     asked: Sequence[Asked]

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from statistics import median
-from typing import Any
 
 from hvdperf.launch.timestamps import Marks
 from hvdperf.machine import disturbance
 from hvdperf.machine.disturbance import Disturbance, Usage
+from hvdperf.measure.reports import (
+    BlockReport,
+    CollectiveReport,
+    Correctness,
+    Evidence,
+    Metadata,
+    RunReport,
+    TimelineReport,
+)
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
-from hvdperf.plan.collectives import Series
+from hvdperf.plan.collectives import Transfer
+
+# Limits of the repeats of a transfer in one turn: their time together, and their number.
+SERIES_SECONDS = 0.05
+REPEATS_MAX = 10
 
 
 @dataclass(frozen=True)
@@ -21,26 +34,26 @@ class Block:
 
     turn: number of the turn within the launch. visit: number of the arm's visit, counted over all
     arms, in which it was taken (measure/interleaving.py). By both, blocks of different arms that
-    were taken back to back can be paired. ranks: what run_block in worker/timed_block.py returns,
-    by process rank. usage: use of the host's CPUs meanwhile; None if it was not read.
+    were taken back to back can be paired. ranks: by process rank. usage: use of the host's CPUs
+    meanwhile; None if it was not read.
     """
 
     kind: BlockKind
     turn: int
     steps: int
-    ranks: Sequence[Mapping[str, Any]]
+    ranks: Sequence[BlockReport]
     visit: int = 0
     usage: Usage | None = None
 
     @property
     def seconds(self) -> float:
         """Seconds of the slowest rank, because the job has not done its steps before that."""
-        return max(float(rank["seconds"]) for rank in self.ranks)
+        return max(rank.seconds for rank in self.ranks)
 
     @property
     def samples(self) -> int:
         """Number of samples that all ranks together really consumed."""
-        return sum(int(rank["samples"]) for rank in self.ranks)
+        return sum(rank.samples for rank in self.ranks)
 
     @property
     def samples_per_second(self) -> float:
@@ -48,37 +61,67 @@ class Block:
 
     def inside_seconds(self, rank: int) -> float:
         """Return the mean seconds of a step of that rank, from its batch on."""
-        return float(self.ranks[rank]["inside_seconds"]) / self.steps
+        return self.ranks[rank].inside_seconds / self.steps
+
+
+@dataclass(frozen=True)
+class Series:
+    """Several repeats of a transfer in a row, as timed by every rank's own clock.
+
+    turn: number of the turn, by which a series of Horovod is paired with that of the bare
+    transport, since both are taken back to back. ranks: by rank.
+    """
+
+    transfer: Transfer
+    turn: int
+    ranks: Sequence[CollectiveReport]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the whole buffer, all tensors together."""
+        return self.ranks[0].bytes
+
+    @property
+    def repeats(self) -> list[float]:
+        """Seconds of each repeat on the slowest rank."""
+        # Not strict: judge/collectives.py reports ranks with different numbers of repeats.
+        repeats = zip(*(rank.seconds for rank in self.ranks), strict=False)
+        return [max(repeat) for repeat in repeats]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the median repeat; not a number if there is none."""
+        return median(self.repeats) if self.repeats else math.nan
 
 
 @dataclass
 class Launch:
     """One start of an arm: its start-up, its blocks, collective operations or run, and the evidence
-    that they are sound.
+    that they are sound. Each list of reports is by process rank.
 
-    run: what run in worker/training_run.py returns, by process rank. A launch of LaunchMode.LEDGER
-    also has marks, once it has ended; met_run, like run, of steps before which all ranks meet; and
-    timeline, what Horovod recorded in another launch of the arm (Trainer.timeline).
+    startup_seconds: of each phase of the start-up. A launch of LaunchMode.LEDGER also has marks,
+    once it has ended; met_run, a run with a meeting of all ranks before every step; and timeline,
+    which Horovod recorded in another launch of the arm.
     """
 
     arm: Arm
     round: int
     startup_seconds: Sequence[Mapping[str, float]] = ()
-    facts: Sequence[Mapping[str, Any]] = ()
+    facts: Sequence[Metadata] = ()
     warm_up: list[Block] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     series: list[Series] = field(default_factory=list)
-    run: Sequence[Mapping[str, Any]] = ()
-    evidence: Sequence[Mapping[str, Any]] = ()
-    correctness: Sequence[Mapping[str, Any]] = ()
+    run: Sequence[RunReport] = ()
+    evidence: Sequence[Evidence] = ()
+    correctness: Sequence[Correctness] = ()
     marks: Marks | None = None
-    met_run: Sequence[Mapping[str, Any]] = ()
-    timeline: Sequence[Mapping[str, Any]] = ()
+    met_run: Sequence[RunReport] = ()
+    timeline: Sequence[TimelineReport] = ()
 
     @property
     def timed_seconds(self) -> float:
         """Seconds of its blocks, its collective operations and its run together."""
-        of_run = max((float(rank["seconds"]) for rank in self.run), default=0.0)
+        of_run = max((rank.seconds for rank in self.run), default=0.0)
         of_series = sum(sum(series.repeats) for series in self.series)
         return of_run + of_series + sum(block.seconds for block in self.blocks)
 
@@ -93,8 +136,19 @@ class Round:
 
     number: int
     schedule: Schedule
-    launches: dict[Arm, Launch] = field(default_factory=dict)
+    launches: list[Launch] = field(default_factory=list)
     disturbance: Disturbance | None = None
+
+    def has(self, arm: Arm) -> bool:
+        """Return whether the arm was launched in this round."""
+        return any(launch.arm == arm for launch in self.launches)
+
+    def of(self, arm: Arm) -> Launch:
+        """Return the launch of that arm. Raises KeyError if there is none."""
+        for launch in self.launches:
+            if launch.arm == arm:
+                return launch
+        raise KeyError(f"{arm.name} was not launched in round {self.number}")
 
 
 def back_to_back(
@@ -122,6 +176,15 @@ def _by_turn(blocks: Iterable[Block]) -> dict[int, list[Block]]:
     for block in blocks:
         turns.setdefault(block.turn, []).append(block)
     return turns
+
+
+def affordable_repeats(series: Series) -> int:
+    """Return the number of repeats that a turn can take, judged by a first series; 1 if that series
+    has no times."""
+    if not series.repeats:
+        return 1
+    # The last repeat counts, because the first may have allocated memory.
+    return min(max(int(SERIES_SECONDS / series.repeats[-1]), 1), REPEATS_MAX)
 
 
 def median_speed(blocks: Iterable[Block]) -> float:

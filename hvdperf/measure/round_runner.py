@@ -17,14 +17,32 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hvdperf.launch.arm_launcher import SEED, ArmLauncher
-from hvdperf.launch.group import Group, GroupFailed, NotStarted
+from hvdperf.launch.group import Failure, Group, GroupFailed
 from hvdperf.launch.job import LaunchError, is_of_a_slot
 from hvdperf.machine.cpu_usage import CpuMeter, Reading, used
 from hvdperf.machine.disturbance import together
 from hvdperf.measure.interleaving import Pair, Position, walk
-from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, settled
+from hvdperf.measure.records import (
+    Block,
+    Launch,
+    Round,
+    Series,
+    affordable_repeats,
+    back_to_back,
+    is_disturbed,
+    settled,
+)
+from hvdperf.measure.reports import (
+    BlockReport,
+    CollectiveReport,
+    Correctness,
+    Evidence,
+    Metadata,
+    RunReport,
+    TimelineReport,
+)
 from hvdperf.plan.arms import Arm, BlockKind, LaunchMode, Runs, Sampling, Schedule, Side, Strategy
-from hvdperf.plan.collectives import Series, Transfer, affordable_repeats
+from hvdperf.plan.collectives import Transfer
 from hvdperf.worker.protocol import Phase
 from models.inputs.errors import DataError
 
@@ -73,7 +91,7 @@ class RoundRunner:
     progress: Progress
     order: random.Random
     doing: Progress = lambda text: None
-    failures: dict[Arm, GroupFailed] = field(default_factory=dict)
+    failures: dict[Arm, Failure] = field(default_factory=dict)
     steps: dict[tuple[Arm, BlockKind], int] = field(default_factory=dict)
     correctness: dict[Arm, Launch] = field(default_factory=dict)
     turns: int = 0
@@ -163,7 +181,7 @@ class RoundRunner:
             if self.meter is not None:
                 self.meter.watch()
         self.turn_seconds += (time.monotonic() - began) / turn
-        taken = [block for arm in arms for block in result.launches[arm].blocks]
+        taken = [block for arm in arms for block in result.of(arm).blocks]
         self._keep_disturbance(result, taken)
 
     def _take_turn(
@@ -202,7 +220,8 @@ class RoundRunner:
         group = groups[arm]
         group.resume()
         self.progress(f"train {arm.label}")
-        result.launches[arm].run = group.ask(
+        result.of(arm).run = group.reports(
+            RunReport,
             "run",
             self.runs.deadline_s,
             **self._length_of_run(arm),
@@ -212,10 +231,11 @@ class RoundRunner:
 
     def _audit(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         """Do a marked run, then time the parts of its steps."""
-        group, launch = groups[arm], result.launches[arm]
+        group, launch = groups[arm], result.of(arm)
         group.resume()
         self.progress(f"train {arm.label}, marked")
-        launch.run = group.ask(
+        launch.run = group.reports(
+            RunReport,
             "run",
             self.runs.deadline_s,
             steps=self.runs.ledger_steps,
@@ -224,7 +244,8 @@ class RoundRunner:
         )
         self.progress(f"take the steps of {arm.label} apart")
         if arm.world_size > 1:
-            launch.met_run = group.ask(
+            launch.met_run = group.reports(
+                RunReport,
                 "run",
                 self.runs.deadline_s,
                 steps=MET_STEPS,
@@ -233,7 +254,7 @@ class RoundRunner:
                 meet=True,
             )
         group.ask("ablation", self.sampling.startup_deadline_s)
-        run_seconds = median(rank["seconds"] for rank in launch.run)
+        run_seconds = median(rank.seconds for rank in launch.run)
         steps = self._steps_of_a_block(run_seconds / self.runs.ledger_steps)
         kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]
         # The first steps of a kind are slow.
@@ -252,11 +273,13 @@ class RoundRunner:
 
     def _listen(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         """Have Horovod record some steps, in a launch in which nothing is timed."""
-        group, launch = groups[arm], result.launches[arm]
+        group, launch = groups[arm], result.of(arm)
         group.wait_ready(self.sampling.startup_deadline_s)
         path = self.weights_directory / f"timeline-{arm.workload.model}-{arm.label}.json"
         deadline_s = self._deadline_s(launch, BlockKind.FULL, TIMELINE_STEPS)
-        launch.timeline = group.ask("timeline", deadline_s, steps=TIMELINE_STEPS, path=str(path))
+        launch.timeline = group.reports(
+            TimelineReport, "timeline", deadline_s, steps=TIMELINE_STEPS, path=str(path)
+        )
         group.close()
 
     def _length_of_run(self, arm: Arm) -> dict[str, float]:
@@ -274,11 +297,11 @@ class RoundRunner:
             return
         try:
             act()
-        except GroupFailed as failure:
-            self._failed(arm, failure)
+        except GroupFailed as failed:
+            self._failed(arm, failed.failure)
             groups.pop(arm).end()
 
-    def _failed(self, arm: Arm, failure: GroupFailed) -> None:
+    def _failed(self, arm: Arm, failure: Failure) -> None:
         self.failures[arm] = failure
         self.progress(f"FAILED {failure}")
 
@@ -326,23 +349,25 @@ class RoundRunner:
                 **options,
             )
         except (LaunchError, DataError, OSError) as error:
-            kind = NotStarted if is_of_a_slot(error) else GroupFailed
-            self._failed(arm, kind(arm.name, None, Phase.LAUNCH.value, str(error), []))
+            started = not is_of_a_slot(error)
+            failure = Failure(arm.name, None, Phase.LAUNCH.value, str(error), started=started)
+            self._failed(arm, failure)
 
     def _started(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
         group = groups[arm]
         group.wait_ready(self.sampling.startup_deadline_s)
         # The group would burn CPU time that the others need to start.
         group.pause()
-        result.launches[arm] = Launch(
+        launch = Launch(
             arm,
             result.number,
             startup_seconds=group.startup_seconds(),
-            facts=[rank.facts for rank in group.ranks],
+            facts=group.facts(Metadata),
         )
+        result.launches.append(launch)
 
     def _warm_up(self, groups: Mapping[Arm, Group], result: Round, arm: Arm) -> None:
-        group, launch = groups[arm], result.launches[arm]
+        group, launch = groups[arm], result.of(arm)
         self.doing(f"warm up {arm.label}")
         group.resume()
         for transfer in self.transfers.get(arm, ()):
@@ -363,8 +388,8 @@ class RoundRunner:
         live side by side, and the same from then on."""
         for kind in BlockKind:
             step_seconds = {
-                arm: median(b.seconds / b.steps for b in launch.warm_up if b.kind is kind)
-                for arm, launch in result.launches.items()
+                launch.arm: median(b.seconds / b.steps for b in launch.warm_up if b.kind is kind)
+                for launch in result.launches
                 if any(b.kind is kind for b in launch.warm_up)
             }
             for arm in step_seconds:
@@ -379,7 +404,7 @@ class RoundRunner:
     def _visit(
         self, groups: Mapping[Arm, Group], result: Round, visit: Position, turn: int, number: int
     ) -> None:
-        group, launch = groups[visit.arm], result.launches[visit.arm]
+        group, launch = groups[visit.arm], result.of(visit.arm)
         group.resume()
         for kind in self._shuffled(visit.kinds):
             before = self._reading(group)
@@ -414,7 +439,7 @@ class RoundRunner:
         repeats = self.repeats[arm, transfer]
         # The result is checked once per launch, because that takes longer than the exchange.
         series = self._series(groups, result, arm, transfer, turn, repeats, check=turn == 0)
-        result.launches[arm].series.append(series)
+        result.of(arm).series.append(series)
         group.pause()
 
     def _block(
@@ -427,14 +452,16 @@ class RoundRunner:
         wait: bool = False,
     ) -> Block:
         deadline_s = self._deadline_s(launch, kind, steps)
-        replies = group.ask("block", deadline_s, kind=kind.value, steps=steps, wait=wait)
-        return Block(kind, turn, steps, replies)
+        ranks = group.reports(
+            BlockReport, "block", deadline_s, kind=kind.value, steps=steps, wait=wait
+        )
+        return Block(kind, turn, steps, ranks)
 
     def _deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:
         """Return the deadline of that many steps, in seconds. A launch that is known to be slow
         gets longer, because it does not hang."""
         known = [b.seconds / b.steps for b in launch.warm_up + launch.blocks if b.kind is kind]
-        known = known or [rank["seconds"] / rank["steps"] for rank in launch.run]
+        known = known or [rank.seconds / rank.steps for rank in launch.run]
         pace = median(known) if known else 0.0
         return max(self.sampling.block_deadline_s, PATIENCE * pace * steps)
 
@@ -448,7 +475,8 @@ class RoundRunner:
         repeats: int,
         check: bool = False,
     ) -> Series:
-        replies = groups[arm].ask(
+        ranks = groups[arm].reports(
+            CollectiveReport,
             "collective",
             self.sampling.block_deadline_s,
             collective=transfer.collective.value,
@@ -456,7 +484,7 @@ class RoundRunner:
             repeats=repeats,
             check=check,
         )
-        return Series(transfer, turn, replies)
+        return Series(transfer, turn, ranks)
 
     def _tensor_bytes(self, result: Round, arm: Arm, transfer: Transfer) -> list[int]:
         """Return the bytes of each tensor; return [] for a model's own gradients. Without a
@@ -464,20 +492,21 @@ class RoundRunner:
         transport can be asked for at once."""
         if transfer.tensor_bytes or arm.strategy is not Strategy.BARE:
             return list(transfer.tensor_bytes)
-        facts = [launch.facts[0] for launch in result.launches.values()]
-        return [fact["gradient_bytes"] for fact in facts if "gradient_bytes" in fact][:1]
+        sizes = [launch.facts[0].gradient_bytes for launch in result.launches]
+        return [size for size in sizes if size][:1]
 
     def _all_transfers(self) -> list[Transfer]:
         return list(dict.fromkeys(t for each in self.transfers.values() for t in each))
 
     def _finish(self, groups: dict[Arm, Group], result: Round, arm: Arm) -> None:
-        group, launch = groups[arm], result.launches[arm]
+        group, launch = groups[arm], result.of(arm)
         self.doing(f"check {arm.label}")
         group.resume()
         # Every rank looks at all files of the data set, which may lie on a slow network.
-        launch.evidence = group.ask("evidence", self.sampling.startup_deadline_s)
+        launch.evidence = group.reports(Evidence, "evidence", self.sampling.startup_deadline_s)
         if arm in self.check and arm not in self.correctness:
-            launch.correctness = group.ask(
+            launch.correctness = group.reports(
+                Correctness,
                 "correctness",
                 self.sampling.startup_deadline_s,
                 steps=CORRECTNESS_STEPS,
@@ -504,8 +533,9 @@ def read_weights(path: Path) -> dict[str, Any]:
 
 
 def _blocks_of_turn(result: Round, side: Side, turn: int) -> list[Block]:
-    launch = result.launches.get(side.arm)
-    return [b for b in launch.of_kind(side.kind) if b.turn == turn] if launch else []
+    if not result.has(side.arm):
+        return []
+    return [b for b in result.of(side.arm).of_kind(side.kind) if b.turn == turn]
 
 
 def _start_of(arms: Iterable[Arm]) -> str:

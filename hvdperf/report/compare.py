@@ -12,7 +12,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from hvdperf.report import plots
 from hvdperf.report.content import (
@@ -29,8 +28,9 @@ from hvdperf.report.content import (
 from hvdperf.report.numbers import cells_of
 from hvdperf.report.pairs import Changed, Kind, Pair, of_logarithms, pairs
 from hvdperf.report.words import plural, question_of, shown, workload_labels
-from hvdperf.results.archive import Archive, Case
-from hvdperf.results.fingerprint import differences
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case
+from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.results.throughput import throughputs
 from hvdperf.session.terminal.baseline import baseline_session
 from hvdperf.stats import Interval
@@ -83,7 +83,7 @@ def _session(archive: Archive) -> str:
     PASS`."""
     known, profile = _fingerprint(archive), ""
     if archive.session is not None:
-        profile = f"profile {archive.session['profile']}, "
+        profile = f"profile {archive.session.profile}, "
     gpus = f", {plural(known['gpus'], 'GPU')}" if known["gpus"] else ""
     counted = Counter(case.verdict for case in archive.cases)
     verdicts = ", ".join(f"{counted[v]} {v.value}" for v in Verdict if counted[v])
@@ -105,8 +105,8 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
     for name, archive in (("A", a), ("B", b)):
         if archive.session is None:
             yield f"{name} has no session.json that can be read"
-        elif archive.session["asked"].get("plant"):
-            yield f"{archive.session['asked']['plant']} was planted into {name}"
+        elif archive.session.asked.get("plant"):
+            yield f"{archive.session.asked['plant']} was planted into {name}"
         if archive.unfinished:
             yield f"{name}: {archive.unfinished}"
     ours, theirs = _against(a), _against(b)
@@ -117,10 +117,10 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
 def _against(archive: Archive) -> str:
     """Return the stack of --against and its differences from the session's own stack."""
     session = archive.session
-    if session is None or session["against"] is None:
+    if session is None or session.against is None:
         return "no other stack"
-    differs = "; ".join(session["changed"]) or "nothing differs"
-    return f"{session['against']} ({differs})"
+    differs = "; ".join(session.changed) or "nothing differs"
+    return f"{session.against} ({differs})"
 
 
 def _board(found: Sequence[Pair]) -> Figure:
@@ -200,7 +200,7 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
         for name, case in (("A", pair.a), ("B", pair.b)):
             if case is not None and case.reason:
                 told.append(f"{name}, {case.verdict.value}: {case.reason}")
-        output = pair.b.document["failure"]["stderr_tail"] if pair.b.failed else ()
+        output = () if pair.b.outcome.failure is None else pair.b.outcome.failure.tail
         if told or output:
             yield CaseNote(pair.b.name, pair.b.verdict, tuple(told), tuple(output))
 
@@ -342,10 +342,9 @@ def _forest(label: str, title: str, rows: int) -> Plot:
     )
 
 
-def _fingerprint(archive: Archive) -> Mapping[str, Any]:
-    known: Mapping[str, Any] = (archive.session or archive.cases[0].document)["fingerprint"]
-    return known
+def _fingerprint(archive: Archive) -> Fingerprint:
+    return (archive.session or archive.cases[0]).fingerprint
 
 
 def _name(archive: Archive) -> str:
-    return str((archive.session or archive.cases[0].document)["session"])
+    return (archive.session or archive.cases[0]).session

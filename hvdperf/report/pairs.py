@@ -8,13 +8,13 @@ the two sessions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-from hvdperf.plan.arms import Question
-from hvdperf.results.archive import Archive, Case
+from hvdperf.plan.arms import Comparison, Question
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case
 from hvdperf.session.terminal.baseline import direction, ratio
 from hvdperf.stats import Interval
 
@@ -85,7 +85,7 @@ def of_cases(a: Case | None, b: Case | None) -> Changed:
     """Return the change of one case between two sessions. a, b: None if the session lacks it."""
     if a is None or b is None:
         return Changed(Kind.ONLY_B if a is None else Kind.ONLY_A)
-    otherwise = list(_differences(a.document["plan"], b.document["plan"]))
+    otherwise = list(_differences(a.comparison, b.comparison))
     if otherwise:
         return Changed(Kind.NOT_COMPARABLE, why=f"asked otherwise, {'; '.join(otherwise)}")
     unsound = {name: _unsound(case) for name, case in (("A", a), ("B", b)) if not case.is_sound}
@@ -94,7 +94,7 @@ def of_cases(a: Case | None, b: Case | None) -> Changed:
         told = {"both": unsound["A"]} if alike else unsound
         why = "; ".join(f"{name}: {reason}" for name, reason in told.items())
         return Changed(Kind.NOT_COMPARABLE, why=why)
-    return of_logarithms(a.document["observations"], b.document["observations"])
+    return of_logarithms(a.outcome.observations, b.outcome.observations)
 
 
 def of_logarithms(a: Sequence[float | None], b: Sequence[float | None]) -> Changed:
@@ -115,12 +115,24 @@ def _unsound(case: Case) -> str:
     return "no figure" if case.figure is None else case.verdict.value
 
 
-def _differences(a: Mapping[str, Any], b: Mapping[str, Any], under: str = "") -> Iterator[str]:
-    """Yield the differences of two plans, such as `workload batch 32 in A, 64 in B`."""
-    for key in dict.fromkeys((*a, *b)):
-        ours, theirs = a.get(key), b.get(key)
-        name = f"{under} {key}".strip()
-        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-            yield from _differences(ours, theirs, name)
-        elif ours != theirs:
-            yield f"{name} {ours or 'none'} in A, {theirs or 'none'} in B".replace("_", " ")
+def _differences(a: Comparison, b: Comparison) -> Iterator[str]:
+    """Yield the differences of what two cases ask, such as `workload batch 32 in A, 64 in B`."""
+    ours, theirs = _asked(a), _asked(b)
+    for name, value in ours.items():
+        if value != theirs[name]:
+            yield f"{name} {value or 'none'} in A, {theirs[name] or 'none'} in B"
+
+
+def _asked(comparison: Comparison) -> dict[str, object]:
+    """Return what a comparison asks, by names for people."""
+    collective = comparison.collective
+    sides = {"candidate": comparison.candidate, "reference": comparison.reference}
+    return {
+        **{
+            f"workload {name}".replace("_", " "): value
+            for name, value in vars(comparison.workload).items()
+        },
+        "collective": None if collective is None else collective.value,
+        **{name: f"{side.arm.label}, {side.kind.value} blocks" for name, side in sides.items()},
+        "ideal ratio": comparison.ideal_ratio,
+    }

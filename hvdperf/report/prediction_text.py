@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from hvdperf.cli import WIDTH
 from hvdperf.plan.arms import Question, Workload
 from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
-from hvdperf.results.archive import Archive, Case
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case
 from hvdperf.session.terminal.cases import figure_text
 from hvdperf.stats import Interval
 from hvdperf.toml_file import shown

@@ -25,7 +25,7 @@ from hvdperf.report.sections import (
 )
 from hvdperf.report.sources import Sources
 from hvdperf.report.words import plural
-from hvdperf.results.documents import Document
+from hvdperf.results.documents import SessionDocument
 from hvdperf.verdict import Verdict
 
 
@@ -48,7 +48,7 @@ def session_report(sources: Sources) -> Report:
         convergence.section(cases),
         memory.section(cases),
         comparisons.others(cases),
-        trust.section(cases, sources.trust, fingerprint),
+        trust.section(cases, sources.trust, fingerprint or {}),
         releases.section(fingerprint, sources.history) if fingerprint else None,
         disturbance.section(session),
         machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
@@ -95,10 +95,10 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
     )
 
 
-def _name(session: Document | None, directory: str) -> str:
+def _name(session: SessionDocument | None, directory: str) -> str:
     if session is None:
         return f"session {directory}"
-    return f"profile {session['profile']}, session {session['session']}"
+    return f"profile {session.profile}, session {session.session}"
 
 
 def _facts(sources: Sources) -> dict[str, str]:
@@ -113,16 +113,16 @@ def _facts(sources: Sources) -> dict[str, str]:
         # mpi_library is None if Horovod was built without MPI.
         facts["stack"] = ", ".join([*stack, *filter(None, [told["mpi_library"]])])
     if session is not None:
-        facts["world sizes"] = ", ".join(map(str, session["world_sizes"]))
+        facts["world sizes"] = ", ".join(map(str, session.world_sizes))
         facts["took"] = _took(session)
-        if session["against"]:
-            facts["against"] = session["against"]
+        if session.against:
+            facts["against"] = session.against
     return facts
 
 
-def _took(session: Document) -> str:
-    minutes = session["elapsed_seconds"] / 60
-    timed = session["timed_seconds"] / max(session["elapsed_seconds"], 1e-9)
+def _took(session: SessionDocument) -> str:
+    minutes = session.elapsed_seconds / 60
+    timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
     return f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
 
 
@@ -135,14 +135,14 @@ def _warnings(sources: Sources) -> list[str]:
     if archive.unfinished:
         warnings.append(archive.unfinished)
     if session is not None:
-        if session["asked"].get("plant"):
-            warnings.append(f"Planted on purpose: {session['asked']['plant']}.")
-        if session["oversubscribed_sizes"]:
-            sizes = ", ".join(map(str, session["oversubscribed_sizes"]))
+        if session.asked.get("plant"):
+            warnings.append(f"Planted on purpose: {session.asked['plant']}.")
+        if session.oversubscribed_sizes:
+            sizes = ", ".join(map(str, session.oversubscribed_sizes))
             warnings.append(
                 f"At {sizes} replicas there is not a core or a device for each: efficiencies are "
                 "shown there, and not judged."
             )
-        if session["resumed_at"]:
-            warnings.append(f"Resumed at {', '.join(session['resumed_at'])}.")
+        if session.resumed_at:
+            warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.")
     return warnings

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.history.raw import RawResult, read_history
+from hvdperf.json_records import Unreadable
 from hvdperf.results.archive import (
     Archive,
     OfEarlierFormat,
-    Unreadable,
     read_document,
     read_session,
 )
 from hvdperf.results.detection_log import Entry, read_log
-from hvdperf.results.documents import SESSION_FILE, Document
+from hvdperf.results.documents import SESSION_FILE, SessionDocument
+from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.toml_file import shown
 
 
@@ -31,18 +30,17 @@ class Sources:
     """
 
     archive: Archive
-    earlier: Document | None
+    earlier: SessionDocument | None
     trust: tuple[Entry, ...]
     history: tuple[RawResult, ...]
     left_out: tuple[str, ...]
 
     @property
-    def fingerprint(self) -> Mapping[str, Any]:
-        """Return the session's fingerprint; return {} if none of its files can be read."""
+    def fingerprint(self) -> Fingerprint | None:
+        """Return the session's fingerprint; None if none of its files can be read."""
         if self.archive.session is not None:
-            told: Mapping[str, Any] = self.archive.session["fingerprint"]
-            return told
-        return self.archive.cases[0].fingerprint if self.archive.cases else {}
+            return self.archive.session.fingerprint
+        return self.archive.cases[0].fingerprint if self.archive.cases else None
 
 
 def newest_session(results: Path) -> Path:
@@ -73,7 +71,7 @@ def read_sources(directory: Path, results: Path) -> Sources:
     )
 
 
-def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
+def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
     """Return the last session before this one that was asked the same and decided something, and a
     line for each session that could not be read on the way there."""
     if archive.session is None:
@@ -85,21 +83,21 @@ def _earlier(archive: Archive) -> tuple[Document | None, list[str]]:
         try:
             if other.name >= here.name or not path.is_file():
                 continue
-            document = read_document(path)
+            document = read_document(path, SessionDocument)
         except OfEarlierFormat:
             break  # and so are those before it
         except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue
-        if _asks_the_same(document, archive.session) and document["verdicts"]:
+        if _asks_the_same(document, archive.session) and document.verdicts:
             return document, unreadable
     return None, unreadable
 
 
-def _asks_the_same(document: Document, session: Document) -> bool:
+def _asks_the_same(document: SessionDocument, session: SessionDocument) -> bool:
     """Return whether two sessions were asked the same.
 
     The profile alone is not enough: with other workloads, world sizes or thresholds, an injected
     fault, or another stack to compare with, the same name of a case stands for another question.
     """
-    return all(document[key] == session[key] for key in ("profile", "asked"))
+    return (document.profile, document.asked) == (session.profile, session.asked)

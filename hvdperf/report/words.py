@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from hvdperf.plan.arms import SWEEP, Question, Workload
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Rule, is_bounded
 
@@ -37,17 +37,15 @@ QUESTIONS = {
 
 def is_trial(case: Case) -> bool:
     """Return whether the case has an injected fault that the suite must detect."""
-    planted = case.document["plan"]["candidate"]["planted"]
-    return bool(planted) and case.question is not Question.SAME
+    return case.comparison.is_trial
 
 
 def question_of(case: Case) -> str:
     """Return the question and kind of a case: "planted: slow10" or "parity, other stack"."""
-    plan = case.document["plan"]
     if is_trial(case):
-        return f"planted: {plan['candidate']['planted']}"
+        return f"planted: {case.comparison.candidate.arm.planted}"
     words = QUESTIONS[case.question]
-    return f"{words}, other stack" if plan["reference"]["stack"] else words
+    return f"{words}, other stack" if case.comparison.reference.arm.stack else words
 
 
 def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.json_records import Unreadable, decode, plain
 from hvdperf.plan.fault_cases import TRIALS
-from hvdperf.results.archive import Archive, Case
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
@@ -59,19 +61,19 @@ def entry_of(archive: Archive) -> Entry | None:
     tried = [case for case in archive.cases if case.name.startswith("trust[")]
     if not tried or archive.session is None:
         return None
-    asked = archive.session["asked"].items()
+    asked = archive.session.asked.items()
     settings = {name: value for name, value in asked if name.startswith(_HOW)}
     return Entry(tried[0].session, tried[0].fingerprint, settings, tuple(map(_tried, tried)))
 
 
 def _tried(case: Case) -> Tried:
-    noticed = case.document["noticed"]
+    noticed = case.outcome.noticed
     return Tried(
-        case.document["plan"]["candidate"]["planted"],
+        case.comparison.candidate.arm.planted,
         case.workload.model,
         case.world_size,
         case.verdict,
-        None if noticed is None else Verdict(noticed["called"]),
+        None if noticed is None else noticed.called,
         str(case.rule or ""),
         None if case.figure is None else case.figure.estimate,
     )
@@ -81,7 +83,7 @@ def append(log: Path, entry: Entry) -> None:
     """Append an entry to the log. Raises OSError if it cannot be written."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a") as stream:
-        stream.write(json.dumps(asdict(entry), default=lambda verdict: verdict.value) + "\n")
+        stream.write(json.dumps(plain(entry)) + "\n")
 
 
 def read_log(log: Path) -> list[Entry]:
@@ -97,44 +99,25 @@ def read_log(log: Path) -> list[Entry]:
         raise UserError(f"{shown(log)}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
         try:
-            entries.append(_entry(json.loads(line)))
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise UserError(
-                f"{shown(log)}:{number}: no session's line ({type(error).__name__}: "
-                f"{str(error)[:60]}); take it out"
-            ) from None
+            entry = decode(line.encode(), Entry)
+            problem = _problem(entry)
+        except Unreadable as error:
+            problem = str(error)
+        if problem:
+            raise UserError(f"{shown(log)}:{number}: no session's line ({problem}); take it out")
+        entries.append(entry)
     return entries
 
 
-def _entry(document: Mapping[str, Any]) -> Entry:
-    fingerprint = dict(document["fingerprint"])
-    missing = [name for name in SHOWN if name not in fingerprint]
+def _problem(entry: Entry) -> str:
+    """Return what is wrong with an entry, in words, or ""."""
+    missing = [name for name in SHOWN if name not in entry.fingerprint]
     if missing:
-        raise KeyError(missing[0])
-    settings = dict(document["settings"])
-    if not all(isinstance(text, str) for text in settings.values()):
-        raise ValueError("a setting is no text")
-    return Entry(
-        str(document["session"]),
-        fingerprint,
-        settings,
-        tuple(_tried_of(tried) for tried in document["tried"]),
-    )
-
-
-def _tried_of(document: Mapping[str, Any]) -> Tried:
-    if document["trial"] not in TRIALS:
-        raise ValueError(f"unknown trial {document['trial']!r}")
-    called, figure = document["called"], document["figure"]
-    # The figure is a ratio, of which readers take the logarithm.
-    if figure is not None and not 0.0 < float(figure) < math.inf:
-        raise ValueError(f"no figure: {figure}")
-    return Tried(
-        document["trial"],
-        str(document["model"]),
-        int(document["world_size"]),
-        Verdict(document["verdict"]),
-        None if called is None else Verdict(called),
-        str(document["threshold"]),
-        None if figure is None else float(figure),
-    )
+        return f"its fingerprint lacks {missing[0]}"
+    for tried in entry.tried:
+        if tried.trial not in TRIALS:
+            return f"unknown trial {tried.trial!r}"
+        # The figure is a ratio, of which readers take the logarithm.
+        if tried.figure is not None and not 0.0 < tried.figure < math.inf:
+            return f"no figure: {tried.figure}"
+    return ""

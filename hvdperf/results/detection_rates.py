@@ -9,7 +9,7 @@ from scipy.stats import binomtest
 
 from hvdperf.plan.fault_cases import TRIALS, FaultCase
 from hvdperf.results.detection_log import Entry, Tried
-from hvdperf.results.fingerprint import Value, differences
+from hvdperf.results.fingerprint import differences
 from hvdperf.verdict import Verdict
 
 # Fields that differ between fingerprints of one machine and stack: the cases decide what data is
@@ -39,13 +39,13 @@ class Count:
     figures: tuple[float, ...]
 
 
-def measured_here(entries: Sequence[Entry], fingerprint: Mapping[str, Value]) -> list[Entry]:
+def measured_here(entries: Sequence[Entry], fingerprint: Mapping[str, object]) -> list[Entry]:
     """Return the entries of the machine and stack of a session. fingerprint: that session's."""
     here = _place(fingerprint)
     return [entry for entry in entries if not differences(here, _place(entry.fingerprint))]
 
 
-def _place(fingerprint: Mapping[str, Value]) -> Mapping[str, Value]:
+def _place(fingerprint: Mapping[str, object]) -> Mapping[str, object]:
     return {name: value for name, value in fingerprint.items() if name not in _OF_THE_CASES}
 
 
@@ -70,7 +70,7 @@ def changes(old: Entry, new: Entry) -> list[str]:
     return differences(_circumstances(old), _circumstances(new))
 
 
-def _circumstances(entry: Entry) -> Mapping[str, Value]:
+def _circumstances(entry: Entry) -> Mapping[str, object]:
     """Return the fingerprint and the settings, without the digest of all packages.
 
     Many packages are no part of a rank; those that are have fields of their own."""

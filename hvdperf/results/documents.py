@@ -1,86 +1,214 @@
-"""Writes results to disk: a JSON document a case, one a session and a summary, each in one piece.
+"""Documents of a session: a JSON file a case, one of the session, and a summary.
 
-The documents conform to results/schema/*.json. Figures that do not exist are null, never NaN.
+A document is the encoding of its record (hvdperf/json_records.py), so the dataclasses here and the
+records inside them are its schema. Figures that do not exist are null, never NaN.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from hvdperf.files import write_whole
+from hvdperf.json_records import encode
 from hvdperf.judge.outcome import Outcome
-from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.machine.disturbance import Disturbance, together
-from hvdperf.machine.placement import Slot, replicas_per_node
-from hvdperf.measure.records import Block, Launch, Round
-from hvdperf.plan.arms import Arm, Comparison, Side
-from hvdperf.plan.collectives import Series, algbw, busbw
+from hvdperf.measure.records import Round
+from hvdperf.plan.arms import Comparison, LaunchMode, Question, Schedule, Workload
+from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.stats import Interval
-from hvdperf.verdict import Band, Ceiling, Floor, Rule, smallest_visible_change
+from hvdperf.verdict import Rule, Verdict
 
-FORMAT = 2
+FORMAT = 3
 # How many other programs are kept of a round, and of a session: those that used the CPU most.
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"
 SUMMARY_FILE = "summary.json"
 
-Document = dict[str, Any]
+
+@dataclass(frozen=True)
+class Case:
+    """The document of a case: where and when it was measured, and its outcome.
+
+    replicas_per_node: of the candidate, one number a node.
+    """
+
+    format: int
+    session: str
+    written_at: datetime
+    fingerprint: Fingerprint
+    replicas_per_node: tuple[int, ...]
+    name: str
+    outcome: Outcome
+
+    @property
+    def comparison(self) -> Comparison:
+        return self.outcome.comparison
+
+    @property
+    def question(self) -> Question:
+        return self.comparison.question
+
+    @property
+    def workload(self) -> Workload:
+        return self.comparison.workload
+
+    @property
+    def world_size(self) -> int:
+        return self.comparison.world_size
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        return self.outcome.rounds
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.outcome.judgement.verdict
+
+    @property
+    def figure(self) -> Interval | None:
+        return self.outcome.judgement.figure
+
+    @property
+    def rule(self) -> Rule | None:
+        return self.outcome.judgement.rule
+
+    @property
+    def reason(self) -> str:
+        return self.outcome.judgement.reason
+
+    @property
+    def failed(self) -> bool:
+        """Return whether a launch failed."""
+        return self.outcome.failure is not None
+
+    @property
+    def is_against(self) -> bool:
+        return self.comparison.is_against
+
+    @property
+    def round_group(self) -> tuple[Workload, LaunchMode, str]:
+        return self.comparison.round_group
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether the figure was measured with sound evidence, be it good or bad.
+
+        An INVALID case is sound only if nothing but its threshold was missing. A case is not sound
+        if a launch failed, if it is NOT JUDGED or NOT RUN, or if other programs disturbed all of
+        its rounds, which leaves no observation."""
+        shown_only = self.verdict in (Verdict.NOT_JUDGED, Verdict.NOT_RUN)
+        if not self.outcome.observations or self.figure is None or self.failed or shown_only:
+            return False
+        return self.verdict is not Verdict.INVALID or bool(self.outcome.threshold_line)
 
 
-class Store:
-    """Writes the documents of one session into results/runs/<session>/."""
+@dataclass(frozen=True)
+class SessionDocument:
+    """The document of a session.
 
-    def __init__(
-        self,
-        directory: Path,
-        session: str,
-        fingerprint: Mapping[str, Any],
-        slots: Sequence[Slot],
-    ) -> None:
-        """directory: the session's, which exists. slots: all slots of the session."""
-        self.directory = directory
-        self._session = session
-        self._fingerprint = fingerprint
-        self._slots = slots
+    seed: of everything random in it. world_sizes: measured; oversubscribed_sizes: those with more
+    replicas than cores or GPUs. against: the interpreter of the other stack, and changed: what
+    differs in it. asked: the settings that a resumed session must repeat, by name. exit_status:
+    None while the session runs. elapsed_seconds: of all parts together; timed_seconds: the part of
+    it in which training was timed; budget_spent_seconds: the part that counts for the budget.
+    resumed_at: when each later part began. taken_over: cases decided before the last part.
+    verdicts: of all cases so far. disturbances: by other programs, one a round.
+    """
 
-    def write_case(self, outcome: Outcome) -> Path:
-        """Write the document of a case, as far as its outcome is known."""
-        document = {
-            "format": FORMAT,
-            "session": self._session,
-            "written_at": now(),
-            "fingerprint": dict(self._fingerprint),
-            "replicas_per_node": replicas_per_node(self._slots, outcome.comparison.world_size),
-            **case_document(outcome),
-        }
-        return write_json(self.directory / f"{file_name(outcome.comparison)}.json", document)
+    format: int
+    session: str
+    written_at: datetime
+    fingerprint: Fingerprint
+    profile: str
+    seed: int
+    world_sizes: tuple[int, ...]
+    oversubscribed_sizes: tuple[int, ...]
+    launcher: str
+    schedule: Schedule
+    against: str | None
+    changed: tuple[str, ...]
+    asked: Mapping[str, str]
+    exit_status: int | None = None
+    elapsed_seconds: float = 0.0
+    timed_seconds: float = 0.0
+    budget_spent_seconds: float = 0.0
+    resumed_at: tuple[datetime, ...] = ()
+    taken_over: tuple[str, ...] = ()
+    verdicts: Mapping[str, Verdict] | None = None
+    disturbances: tuple[Disturbance, ...] = ()
 
-    def write_session(self, document: Document) -> Path:
-        return write_json(
-            self.directory / SESSION_FILE,
-            {
-                "format": FORMAT,
-                "session": self._session,
-                "written_at": now(),
-                "fingerprint": dict(self._fingerprint),
-                **document,
-            },
-        )
 
-    def write_summary(self, document: Document) -> Path:
-        """Write the summary of all cases, in one document."""
-        return write_json(
-            self.directory / SUMMARY_FILE,
-            {"format": FORMAT, "session": self._session, "written_at": now(), **document},
-        )
+@dataclass(frozen=True)
+class DisturbedBy:
+    """A program that used the session's cores. core_share: number of cores that it kept busy on
+    average while it was watched."""
+
+    name: str
+    pid: int
+    core_share: float
+
+
+@dataclass(frozen=True)
+class DisturbanceSummary:
+    """The use of the session's cores by other programs, over all rounds, as shares of the cores.
+
+    foreign_share: used by others. taken_share: the part of it that the ranks wanted. wait_share:
+    time for which ranks were ready to run but did not run. steal_share: given to others by the
+    hypervisor. mhz: mean frequency of the cores; None if the kernel does not report it. reason: why
+    the session counts as disturbed, in words; "" if it does not. culprits: the programs, the one
+    with the most CPU time first.
+    """
+
+    foreign_share: float
+    taken_share: float
+    wait_share: float
+    steal_share: float
+    throttled_seconds: float
+    mhz: float | None
+    reason: str
+    culprits: tuple[DisturbedBy, ...]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The limits of a figure; None where there is none."""
+
+    at_least: float | None
+    at_most: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case in the summary. figure, lower, upper: None if there is none, or if there were too few
+    rounds for bounds."""
+
+    name: str
+    question: Question
+    model: str
+    world_size: int
+    verdict: Verdict
+    figure: float | None
+    lower: float | None
+    upper: float | None
+    limit: Limit | None
+    rounds: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All cases of a session in one document, for programs."""
+
+    format: int
+    session: str
+    written_at: datetime
+    exit_status: int | None
+    disturbance: DisturbanceSummary | None
+    cases: tuple[Row, ...]
 
 
 def session_name() -> str:
@@ -88,206 +216,63 @@ def session_name() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
 
 
-def file_name(comparison: Comparison) -> str:
-    return f"{comparison.topic}-{comparison.case}"
+def file_name(case: str) -> str:
+    """Return the name of a case's file, without its ending: parity[vgg_16_s-np2] is that of
+    parity-vgg_16_s-np2."""
+    return case.replace("[", "-", 1).removesuffix("]")
 
 
-def write_json(path: Path, document: Document) -> Path:
-    """Write a document as JSON. If it cannot be written, raise OSError and leave what was there."""
-    return write_whole(path, json.dumps(plain(document), indent=1, allow_nan=False) + "\n")
+def write_record(path: Path, record: object) -> Path:
+    """Write a record as JSON. If it cannot be written, raise OSError and leave what was there."""
+    return write_whole(path, encode(record).decode())
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: enums by value, NaN and infinities as null."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    return value
+def of_the_case(outcome: Outcome) -> Outcome:
+    """Return the outcome with what belongs to its case alone. Rounds hold the launches of other
+    cases too, and a sweep's launches the series of other operations, which are many."""
+    comparison = outcome.comparison
+
+    def own(measured: Round) -> Round:
+        launches = [
+            replace(
+                launch,
+                series=[
+                    series
+                    for series in launch.series
+                    if comparison.collective in (None, series.transfer.collective)
+                ],
+            )
+            for launch in map(measured.of, comparison.arms)
+        ]
+        return Round(measured.number, measured.schedule, launches)
+
+    return replace(outcome, rounds=tuple(map(own, outcome.rounds)))
 
 
-def case_document(outcome: Outcome) -> Document:
-    """Return everything about a case except where and when it was measured."""
-    comparison, judgement, failure = outcome.comparison, outcome.judgement, outcome.failure
-    return {
-        "case": comparison.name,
-        "plan": plan_document(comparison),
-        "verdict": {
-            "word": judgement.verdict,
-            "figure": _interval(judgement.figure),
-            "fail_alpha": judgement.fail_alpha,
-            "early": None if judgement.early is None else asdict(judgement.early),
-            "threshold": _rule(judgement.rule),
-            "rounds": judgement.rounds,
-            "visible_change": _visible_change(outcome),
-            "reason": judgement.reason,
-            "threshold_line": outcome.threshold_line,
-        },
-        "observations": list(outcome.observations),
-        "failure": None
-        if failure is None
-        else {
-            "arm": failure.arm,
-            "rank": failure.rank,
-            "phase": failure.phase,
-            "cause": failure.cause,
-            "stderr_tail": list(failure.tail),
-        },
-        "account": _account(outcome.account),
-        "noticed": None if outcome.noticed is None else asdict(outcome.noticed),
-        "rounds": [_round(measured, outcome.comparison) for measured in outcome.rounds],
-    }
+def with_culprits_kept(disturbances: Sequence[Disturbance]) -> tuple[Disturbance, ...]:
+    """Return the disturbances with the programs that used the CPU most, and no others."""
+    return tuple(replace(each, culprits=each.culprits[:CULPRITS_KEPT]) for each in disturbances)
 
 
-def disturbance_document(disturbances: Sequence[Disturbance]) -> Document | None:
-    """Return what other programs did to the session's cores, and which programs; None if the CPU
-    usage was not read."""
+def disturbance_summary(disturbances: Sequence[Disturbance]) -> DisturbanceSummary | None:
+    """Return what other programs did to the session's cores; None if the CPU usage was not read."""
     whole = together(disturbances)
     if whole is None:
         return None
-    return {
-        "foreign_share": whole.foreign_share,
-        "taken_share": whole.taken_share,
-        "wait_share": whole.wait_share,
-        "steal_share": whole.steal_share,
-        "throttled_seconds": whole.usage.throttled_seconds,
-        "mhz": whole.mhz,
-        "reason": whole.reason() if whole.is_disturbed else "",
-        "culprits": [
-            {**asdict(culprit), "core_share": whole.core_share(culprit)}
+    return DisturbanceSummary(
+        whole.foreign_share,
+        whole.taken_share,
+        whole.wait_share,
+        whole.steal_share,
+        whole.usage.throttled_seconds,
+        whole.mhz,
+        whole.reason() if whole.is_disturbed else "",
+        tuple(
+            DisturbedBy(culprit.name, culprit.pid, whole.core_share(culprit))
             for culprit in whole.culprits[:CULPRITS_KEPT]
-        ],
-        "rounds": [
-            {**asdict(each), "culprits": [asdict(c) for c in each.culprits[:CULPRITS_KEPT]]}
-            for each in disturbances
-        ],
-    }
-
-
-def plan_document(comparison: Comparison) -> Document:
-    """Return what a comparison asks: its question, workload and sides."""
-    return {
-        "question": comparison.question,
-        "workload": asdict(comparison.workload),
-        "world_size": comparison.world_size,
-        "collective": comparison.collective,
-        "candidate": _side(comparison.candidate),
-        "reference": _side(comparison.reference),
-        "ideal_ratio": comparison.ideal_ratio,
-    }
-
-
-def _account(account: ScalingBreakdown | None) -> Document | None:
-    if account is None:
-        return None
-    return {
-        **asdict(account),
-        "hidden_seconds": account.hidden_seconds,
-        "explained": account.explained,
-    }
-
-
-def _visible_change(outcome: Outcome) -> float | None:
-    """Return the smallest visible change; None if the rounds give no finite interval."""
-    figure = outcome.judgement.figure
-    visible = math.inf if figure is None else smallest_visible_change(figure)
-    return visible if math.isfinite(visible) else None
-
-
-def _side(side: Side) -> Document:
-    return {**_arm(side.arm), "block_kind": side.kind}
-
-
-def _arm(arm: Arm) -> Document:
-    """Return the fields that distinguish an arm from the other arms of its case."""
-    return {
-        "strategy": arm.strategy,
-        "world_size": arm.world_size,
-        "stack": arm.stack,
-        "planted": arm.planted,
-        "exchange": arm.exchange,
-        "passes": arm.passes,
-        "batch": arm.workload.batch,
-        "precision": arm.workload.precision,
-        "learning_rate": arm.workload.learning_rate,
-    }
-
-
-def _interval(interval: Interval | None) -> Document | None:
-    return None if interval is None else asdict(interval)
-
-
-def _rule(rule: Rule | None) -> Document | None:
-    if isinstance(rule, Floor):
-        return {"kind": "floor", **asdict(rule)}
-    if isinstance(rule, Band):
-        return {"kind": "band", **asdict(rule)}
-    if isinstance(rule, Ceiling):
-        return {"kind": "ceiling", **asdict(rule)}
-    return None
-
-
-def _round(measured: Round, comparison: Comparison) -> Document:
-    return {
-        "number": measured.number,
-        "schedule": measured.schedule,
-        "launches": [_launch(measured.launches[arm], comparison) for arm in comparison.arms],
-    }
-
-
-def _launch(launch: Launch, comparison: Comparison) -> Document:
-    return {
-        **_arm(launch.arm),
-        "startup_seconds": [dict(rank) for rank in launch.startup_seconds],
-        "facts": [dict(rank) for rank in launch.facts],
-        "warm_up": [_block(block) for block in launch.warm_up],
-        "blocks": [_block(block) for block in launch.blocks],
-        # A sweep's launches also hold the series of other cases, which are many.
-        "series": [
-            _series(series, launch.arm.world_size)
-            for series in launch.series
-            if comparison.collective in (None, series.transfer.collective)
-        ],
-        "run": [dict(rank) for rank in launch.run],
-        "evidence": [dict(rank) for rank in launch.evidence],
-        "correctness": [dict(rank) for rank in launch.correctness],
-        "marks": None if launch.marks is None else asdict(launch.marks),
-        "met_run": [dict(rank) for rank in launch.met_run],
-        "timeline": [dict(rank) for rank in launch.timeline],
-    }
-
-
-def _block(block: Block) -> Document:
-    return {
-        "kind": block.kind,
-        "turn": block.turn,
-        "visit": block.visit,
-        "steps": block.steps,
-        "seconds": block.seconds,
-        "samples": block.samples,
-        "samples_per_second": block.samples_per_second if block.seconds > 0 else None,
-        "usage": None if block.usage is None else asdict(block.usage),
-        "ranks": [dict(rank) for rank in block.ranks],
-    }
-
-
-def _series(series: Series, world_size: int) -> Document:
-    """Return a series with the time and the bandwidths of a typical repeat."""
-    collective, size_bytes, seconds = series.transfer.collective, series.size_bytes, series.seconds
-    return {
-        "collective": collective,
-        "turn": series.turn,
-        "bytes": size_bytes,
-        "seconds": seconds,
-        "algbw_gb_per_s": algbw(size_bytes, seconds),
-        "busbw_gb_per_s": busbw(collective, world_size, size_bytes, seconds),
-        "ranks": [dict(rank) for rank in series.ranks],
-    }
+        ),
+    )

@@ -8,14 +8,74 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypedDict
 
+from hvdperf.json_records import convert
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 
-Value = str | int | float | None | list[str]
-Fingerprint = dict[str, Value]
+Fields = dict[str, str | int | float | list[str] | None]
+
+
+class Fingerprint(TypedDict):
+    """Everything that makes two figures comparable. Figures of different fingerprints are different
+    series. A value is None if the host or the stack does not tell it.
+
+    method: number of the method that computes a figure from block times. launcher: mpirun, or
+    agents (one a slot). cpu_quota_cores: CPU time that the container may use; None without a limit.
+    gpu_*: distinct values of all GPUs. packages_sha256: of the sorted list of installed packages,
+    name==version a line. horovod_*: settings in effect; a text that is not a number is kept as it
+    is. *_settings: set in the environment, name=value. data_sets: name, number of files, size, and
+    a hash of names, sizes and beginnings. rank_cores: of every slot, such as `0: 0-3`.
+    """
+
+    method: int
+    launcher: str
+    cpu_model: str
+    microcode: str | None
+    governor: str | None
+    smt: str | None
+    numa_nodes: int
+    cores: int
+    cpu_quota_cores: float | None
+    memory_gib: int
+    kernel: str
+    container: str | None
+    gpus: int
+    gpu_model: list[str]
+    gpu_driver: list[str]
+    gpu_memory_mib: list[str]
+    gpu_power_limit_w: list[str]
+    gpu_max_sm_clock_mhz: list[str]
+    gpu_max_memory_clock_mhz: list[str]
+    python: str
+    tensorflow: str
+    tensorflow_git: str
+    keras: str
+    numpy: str
+    cuda: str | None
+    cudnn: str | None
+    tf32: str | None
+    horovod: str
+    horovod_built_with: list[str]
+    nccl: str | None
+    mpirun: str
+    mpi_library: str | None
+    packages_sha256: str
+    horovod_fusion_threshold_bytes: int | float | str
+    horovod_cycle_time_ms: int | float | str
+    horovod_cache_capacity: int | float | str
+    horovod_timeline: str
+    horovod_settings: list[str]
+    mca_settings: list[str]
+    nccl_settings: list[str]
+    thread_settings: list[str]
+    tensorflow_settings: list[str]
+    data_sets: list[str]
+    rank_cores: list[str]
+
 
 # Number of the method that computes a figure from block times (docs/measurement.md). A change that
 # makes figures differ gets the next number, which begins a new series.
@@ -95,13 +155,13 @@ def fingerprint(
     environment: Mapping[str, str] = os.environ,
     data_sets: Mapping[str, str] | None = None,
 ) -> Fingerprint:
-    """Return what is known of a measurement before it starts, JSON-serialisable.
+    """Return what is known of a measurement before it starts.
 
     launcher: what starts the ranks. slots: those of the measured group, for the cores of every
     rank. environment: the ranks' own, without what an outer mpirun has put there. data_sets: name
     to a text that distinguishes the data set from other copies.
     """
-    return {
+    fields = {
         "method": METHOD,
         "launcher": launcher,
         **_machine_fields(machine),
@@ -115,9 +175,10 @@ def fingerprint(
         "data_sets": [f"{name}: {told}" for name, told in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
     }
+    return convert(fields, Fingerprint)
 
 
-def differences(old: Mapping[str, Value], new: Mapping[str, Value]) -> list[str]:
+def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Return what changed between two fingerprints, one line each: "keras: 2.15.0 -> 3.15.1"."""
     return [
         f"{name}: {_readable(name, old)} -> {_readable(name, new)}"
@@ -126,7 +187,7 @@ def differences(old: Mapping[str, Value], new: Mapping[str, Value]) -> list[str]
     ]
 
 
-def _readable(name: str, values: Mapping[str, Value]) -> str:
+def _readable(name: str, values: Mapping[str, object]) -> str:
     if name not in values:
         return "(not recorded)"
     value = values[name]
@@ -135,7 +196,7 @@ def _readable(name: str, values: Mapping[str, Value]) -> str:
     return "(unknown)" if value is None else str(value)
 
 
-def _machine_fields(machine: Machine) -> Fingerprint:
+def _machine_fields(machine: Machine) -> Fields:
     smt = {True: "on", False: "off", None: None}[machine.smt]
     return {
         "cpu_model": machine.cpu_model,
@@ -152,7 +213,7 @@ def _machine_fields(machine: Machine) -> Fingerprint:
     }
 
 
-def _gpu_fields(gpus: Sequence[Gpu]) -> Fingerprint:
+def _gpu_fields(gpus: Sequence[Gpu]) -> Fields:
     """Return the number of GPUs and lists of their distinct properties. UUIDs are left out, because
     equal GPUs are comparable."""
     return {
@@ -170,7 +231,7 @@ def _distinct(values: Iterable[str | float | None]) -> list[str]:
     return sorted({"(unknown)" if value is None else str(value) for value in values})
 
 
-def _stack_fields(stack: Stack) -> Fingerprint:
+def _stack_fields(stack: Stack) -> Fields:
     return {
         "python": stack.python,
         "tensorflow": stack.tensorflow,
@@ -189,7 +250,7 @@ def _stack_fields(stack: Stack) -> Fingerprint:
     }
 
 
-def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fingerprint:
+def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fields:
     """Return the settings of Horovod in effect; the defaults of the version for fusion threshold,
     cycle time and cache capacity if they are not set."""
     fusion_bytes, cycle_ms = _defaults_of(version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,9 @@ from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.plan import thresholds
-from hvdperf.results.archive import Archive, Case
-from hvdperf.results.documents import Document
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case, SessionDocument
+from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.toml_file import shown
 from hvdperf.verdict import FEWEST_ROUNDS, Verdict
 
@@ -34,9 +36,10 @@ def propose(archives: Sequence[Archive]) -> Proposal:
     Raises UserError if a session cannot be read or had a fault injected, if sessions are of
     different machines, or if no case has enough rounds."""
     sessions = [_session_of(archive) for archive in archives]
-    first = sessions[0]["fingerprint"]
+    first = sessions[0].fingerprint
     for archive, session in zip(archives, sessions, strict=True):
-        other = [name for name in _HARDWARE if session["fingerprint"][name] != first[name]]
+        names = (changed.partition(":")[0] for changed in differences(session.fingerprint, first))
+        other = [name for name in names if name in _HARDWARE]
         if other:
             raise UserError(
                 f"{shown(archive.directory)}: of another machine than "
@@ -59,11 +62,11 @@ def propose(archives: Sequence[Archive]) -> Proposal:
     return Proposal(thresholds.propose(enough, rounds, _machine_of(first)), too_few)
 
 
-def _session_of(archive: Archive) -> Document:
+def _session_of(archive: Archive) -> SessionDocument:
     if archive.session is None:
         why = archive.left_out[0] if archive.left_out else "there is no session.json in it"
         raise UserError(f"{shown(archive.directory)}: {why}")
-    if archive.session["asked"]["plant"]:
+    if archive.session.asked["plant"]:
         raise UserError(f"{shown(archive.directory)}: a fault was injected (--plant)")
     return archive.session
 
@@ -76,7 +79,7 @@ def _observations(cases: Iterable[Case]) -> dict[thresholds.Case, list[float]]:
         invalid = case.verdict is Verdict.INVALID and not case.is_sound
         if case.is_against or case.failed or invalid:
             continue
-        values = [value for value in case.document["observations"] if value is not None]
+        values = [value for value in case.outcome.observations if math.isfinite(value)]
         if values:
             found.setdefault(_key(case), []).extend(values)
     return found
@@ -91,15 +94,15 @@ def _key(case: Case) -> thresholds.Case:
     return thresholds.Case(case.question, case.workload.model, case.world_size, nodes, variant)
 
 
-def _first_look(session: Document) -> int:
+def _first_look(session: SessionDocument) -> int:
     """Return the number of rounds after which such a session may FAIL a case: its first full look,
     or FEWEST_ROUNDS if its looks are unknown."""
-    looks = session["asked"].get("sampling.looks", "")
+    looks = session.asked.get("sampling.looks", "")
     numbers = [int(word) for word in looks.strip("[]").split(",") if word.strip().isdigit()]
     return min(numbers, default=FEWEST_ROUNDS)
 
 
-def _machine_of(fingerprint: Document) -> Machine:
+def _machine_of(fingerprint: Fingerprint) -> Machine:
     """Return a machine with the fields that define its class."""
     models = fingerprint["gpu_model"]
     gpus = tuple(Gpu("", models[i % len(models)]) for i in range(fingerprint["gpus"]))

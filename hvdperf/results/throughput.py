@@ -7,23 +7,12 @@ that several cases share counts once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from statistics import median
-from typing import Any
 
-from hvdperf.machine.disturbance import Usage, is_disturbed
-from hvdperf.plan.arms import BlockKind, Strategy, Workload
-from hvdperf.results.archive import Case
-
-# Fields of an arm of Horovod with its defaults, as hvdperf.results.documents writes them.
-_AS_IT_IS: Mapping[str, object] = {
-    "strategy": Strategy.HOROVOD.value,
-    "stack": "",
-    "planted": "",
-    "exchange": "",
-    "passes": 1,
-    "learning_rate": "constant",
-}
+from hvdperf.measure.records import is_disturbed
+from hvdperf.plan.arms import Arm, BlockKind, Strategy, Workload
+from hvdperf.results.documents import Case
 
 
 def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:
@@ -34,9 +23,10 @@ def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float
     launches: dict[tuple[Workload, int], dict[tuple[str, str, int], float]] = {}
     for case in cases:
         if case.is_sound:
+            _, mode, topic = case.round_group
             for world_size, number, speed in _speeds(case):
                 of_rounds = launches.setdefault((case.workload, world_size), {})
-                of_rounds[*case.round_group, number] = speed
+                of_rounds[mode.value, topic, number] = speed
     return {
         key: tuple(speed for _, speed in sorted(of_rounds.items()))
         for key, of_rounds in launches.items()
@@ -45,24 +35,21 @@ def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float
 
 def _speeds(case: Case) -> Iterator[tuple[int, int, float]]:
     """Yield the world size, the round, and the samples per second of each launch that counts."""
-    # A recipe of the case may be another precision.
-    as_it_is = {**_AS_IT_IS, "precision": case.workload.precision}
-    for measured in case.document["rounds"]:
-        for launch in measured["launches"]:
-            if any(launch[name] != value for name, value in as_it_is.items()):
+    for measured in case.rounds:
+        for launch in measured.launches:
+            if not _is_plain(launch.arm, case.workload):
                 continue
             speeds = [
-                float(block["samples_per_second"])
-                for block in launch["blocks"]
-                if block["kind"] == BlockKind.FULL.value
-                and block["samples_per_second"]
-                and not is_disturbed([_usage(block)])
+                block.samples_per_second
+                for block in launch.of_kind(BlockKind.FULL)
+                if block.seconds > 0 and not is_disturbed([block])
             ]
             if speeds:
-                yield int(launch["world_size"]), int(measured["number"]), median(speeds)
+                yield launch.arm.world_size, measured.number, median(speeds)
 
 
-def _usage(block: Mapping[str, Any]) -> Usage | None:
-    """Return the CPU usage from the document of a block; None if an older document has none."""
-    told = block.get("usage")
-    return Usage(**told) if told else None
+def _is_plain(arm: Arm, workload: Workload) -> bool:
+    """Return whether the arm is Horovod with its defaults. A recipe may change the workload."""
+    return arm == Arm(workload, Strategy.HOROVOD, arm.world_size) and (
+        workload.learning_rate == "constant"
+    )

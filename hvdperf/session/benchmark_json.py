@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hvdperf.json_records import plain
 from hvdperf.judge.observations import startup_seconds
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.training_runs import samples
 from hvdperf.measure.records import Block, median_speed
 from hvdperf.plan.arms import Question, Side
-from hvdperf.results.documents import case_document, plain
 
 
 class ReplayedClock:
@@ -62,7 +62,7 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
         images_per_second=median_speed(blocks),
         images_per_second_reference=median_speed(reference) if reference else None,
         steps_per_block=blocks[0].steps,
-        gradient_bytes=outcome.rounds[0].launches[side.arm].facts[0]["gradient_bytes"],
+        gradient_bytes=outcome.rounds[0].of(side.arm).facts[0].gradient_bytes,
     )
     clock.replay([block.seconds for block in blocks], benchmark)
 
@@ -72,7 +72,7 @@ def _record_startups(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> 
     if outcome.observations:
         benchmark.extra_info.update(_told(outcome))
         arm = outcome.comparison.candidate.arm
-        launches = [measured.launches[arm] for measured in outcome.rounds]
+        launches = [measured.of(arm) for measured in outcome.rounds]
         seconds = [startup_seconds(outcome.comparison, launch) for launch in launches]
         clock.replay(seconds, benchmark)
 
@@ -82,14 +82,14 @@ def _record_runs(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None
     of the validation."""
     arm = outcome.comparison.candidate.arm
     # A launch that ended before its time has no run.
-    runs = [ranks for measured in outcome.rounds if (ranks := measured.launches[arm].run)]
+    runs = [ranks for measured in outcome.rounds if (ranks := measured.of(arm).run)]
     if runs:
         benchmark.extra_info.update(
             **_told(outcome),
             samples=[samples(ranks) for ranks in runs],
-            validation=[ranks[0]["validation"] for ranks in runs],
+            validation=[plain(ranks[0].validation) for ranks in runs],
         )
-        clock.replay([max(rank["seconds"] for rank in ranks) for ranks in runs], benchmark)
+        clock.replay([max(rank.seconds for rank in ranks) for ranks in runs], benchmark)
 
 
 def _record_collectives(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
@@ -97,7 +97,7 @@ def _record_collectives(clock: ReplayedClock, outcome: Outcome, benchmark: Any) 
     comparison = outcome.comparison
     turns: dict[tuple[int, int], float] = {}
     for measured in outcome.rounds:
-        for series in measured.launches[comparison.candidate.arm].series:
+        for series in measured.of(comparison.candidate.arm).series:
             if series.transfer.collective is comparison.collective and series.repeats:
                 turn = measured.number, series.turn
                 turns[turn] = turns.get(turn, 0.0) + series.seconds
@@ -107,14 +107,18 @@ def _record_collectives(clock: ReplayedClock, outcome: Outcome, benchmark: Any) 
 
 
 def _told(outcome: Outcome) -> dict[str, Any]:
-    document = plain(case_document(outcome))
-    verdict = {key: document["verdict"][key] for key in ("word", "figure", "threshold", "rounds")}
-    return {"case": document["case"], **verdict, "world_size": outcome.comparison.world_size}
+    comparison, judgement = outcome.comparison, outcome.judgement
+    return {
+        "case": comparison.name,
+        "word": judgement.verdict.value,
+        "figure": plain(judgement.figure),
+        "threshold": plain(judgement.rule),
+        "rounds": judgement.rounds,
+        "world_size": comparison.world_size,
+    }
 
 
 def _blocks(outcome: Outcome, side: Side) -> list[Block]:
     return [
-        block
-        for measured in outcome.rounds
-        for block in measured.launches[side.arm].of_kind(side.kind)
+        block for measured in outcome.rounds for block in measured.of(side.arm).of_kind(side.kind)
     ]

@@ -124,10 +124,10 @@ def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | N
     """Return the seconds that a session took per process that it started, with all that its
     launches did; None if it launched nothing. seconds: how long the session took."""
     launches = {
-        (outcome.comparison.round_group, measured.number, arm)
+        (outcome.comparison.round_group, measured.number, launch.arm)
         for outcome in outcomes
         for measured in outcome.rounds
-        for arm in measured.launches
+        for launch in measured.launches
     }
     starts = sum(arm.processes + STARTS_OF_A_RUN * work.is_run for (_, work, _), _, arm in launches)
     return seconds / starts if starts else None

@@ -11,19 +11,29 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
+from hvdperf.machine.placement import replicas_per_node
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.results.documents import (
+    FORMAT,
     SESSION_FILE,
     SUMMARY_FILE,
-    Document,
-    Store,
-    disturbance_document,
+    Case,
+    Row,
+    SessionDocument,
+    Summary,
+    disturbance_summary,
+    file_name,
+    now,
+    of_the_case,
     session_name,
+    with_culprits_kept,
+    write_record,
 )
 from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.results.summary_rows import row_of
@@ -34,16 +44,16 @@ from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 
-def open_store(session_plan: SessionPlan, fingerprint: Fingerprint, earlier: Earlier) -> Store:
-    """Return the store of the session that is resumed, or of a new session below --results. Raises
-    UserError if its directory cannot be made."""
-    runs, name = Path(session_plan.options.results) / "runs", earlier.session or session_name()
-    directory = earlier.directory or runs / name
+def open_directory(session_plan: SessionPlan, earlier: Earlier) -> Path:
+    """Return the directory of the session that is resumed, or of a new session below --results.
+    Raises UserError if it cannot be made."""
+    runs = Path(session_plan.options.results) / "runs"
+    directory = earlier.directory or runs / session_name()
     try:
-        directory.mkdir(parents=True, exist_ok=bool(earlier.session))
+        directory.mkdir(parents=True, exist_ok=earlier.directory is not None)
     except OSError as error:
         raise _unwritable(runs, error) from None
-    return Store(directory, name, fingerprint, session_plan.slots)
+    return directory
 
 
 def clock_problem(directory: Path) -> str:
@@ -61,19 +71,32 @@ def clock_problem(directory: Path) -> str:
     )
 
 
-def session_document(session_plan: SessionPlan, seed: int, changed: Sequence[str]) -> Document:
-    """Return the part of session.json that is known from the beginning."""
-    return {
-        "profile": session_plan.profile.name,
-        "seed": seed,
-        "world_sizes": list(session_plan.world_sizes),
-        "oversubscribed_sizes": session_plan.oversubscribed_sizes(),
-        "launcher": session_plan.options.launcher,
-        "schedule": session_plan.profile.schedule,
-        "against": session_plan.options.against or None,
-        "changed": list(changed),
-        "asked": asked(session_plan, changed),
-    }
+def session_document(
+    session_plan: SessionPlan,
+    directory: Path,
+    fingerprint: Fingerprint,
+    seed: int,
+    changed: Sequence[str],
+    earlier: Earlier,
+) -> SessionDocument:
+    """Return the session's document as far as it is known from the beginning."""
+    return SessionDocument(
+        format=FORMAT,
+        session=earlier.session or directory.name,
+        written_at=now(),
+        fingerprint=fingerprint,
+        profile=session_plan.profile.name,
+        seed=seed,
+        world_sizes=tuple(session_plan.world_sizes),
+        oversubscribed_sizes=tuple(session_plan.oversubscribed_sizes()),
+        launcher=session_plan.options.launcher,
+        schedule=session_plan.profile.schedule,
+        against=session_plan.options.against or None,
+        changed=tuple(changed),
+        asked=asked(session_plan, changed),
+        resumed_at=earlier.resumed_at,
+        taken_over=tuple(earlier.verdicts),
+    )
 
 
 def _unwritable(directory: Path, error: OSError) -> UserError:
@@ -91,19 +114,24 @@ class ResultsWriter:
     """
 
     def __init__(
-        self, store: Store, session: Session, told: Document, earlier: Earlier, began: float
+        self,
+        directory: Path,
+        document: SessionDocument,
+        session: Session,
+        earlier: Earlier,
+        began: float,
     ) -> None:
-        """told: the part of session.json that does not change. began: when this part of the session
-        began (monotonic clock, seconds). Raises UserError if nothing can be written, or if the
-        session still runs."""
-        self.directory = store.directory
+        """document: what is known of session.json from the beginning. began: when this part of the
+        session began (monotonic clock, seconds). Raises UserError if nothing can be written, or if
+        the session still runs."""
+        self.directory = directory
         self.problems: dict[str, str] = {}
-        self._store, self._session, self._told, self._earlier = store, session, told, earlier
+        self._document, self._session, self._earlier = document, session, earlier
         self._began = began
         self._measuring_since = time.monotonic()
         self._budget_spent = earlier.budget_spent_seconds
         self.verdicts: dict[str, Verdict] = dict(earlier.verdicts)
-        self._rows: dict[str, Document] = dict(earlier.rows)
+        self._rows: dict[str, Row] = dict(earlier.rows)
         self._owed: dict[str, Outcome] = {}
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
@@ -170,7 +198,7 @@ class ResultsWriter:
         os.close(self._descriptor)
 
     def _pay(self, name: str) -> None:
-        if self._attempt(name, lambda: self._store.write_case(self._owed[name])):
+        if self._attempt(name, lambda: self._write_case(self._owed[name])):
             del self._owed[name]
 
     def _attempt(self, name: str, write: Callable[[], Any]) -> bool:
@@ -182,26 +210,39 @@ class ResultsWriter:
         self.problems.pop(name, None)
         return True
 
-    def _write_session(self, exit_status: int | None) -> None:
-        self._store.write_session(
-            {
-                **self._told,
-                "exit_status": exit_status,
-                "elapsed_seconds": self.elapsed_seconds,
-                "timed_seconds": self._session.timed_seconds,
-                "budget_spent_seconds": self._budget_spent,
-                "resumed_at": self._earlier.resumed_at,
-                "taken_over": list(self._earlier.verdicts),
-                "verdicts": self.verdicts,
-                "disturbance": disturbance_document(self._session.disturbances),
-            }
+    def _write_case(self, outcome: Outcome) -> None:
+        comparison, slots = outcome.comparison, self._session.arm_launcher.slots
+        case = Case(
+            format=FORMAT,
+            session=self._document.session,
+            written_at=now(),
+            fingerprint=self._document.fingerprint,
+            replicas_per_node=tuple(replicas_per_node(slots, comparison.world_size)),
+            name=comparison.name,
+            outcome=of_the_case(outcome),
         )
+        write_record(self.directory / f"{file_name(comparison.name)}.json", case)
+
+    def _write_session(self, exit_status: int | None) -> None:
+        document = replace(
+            self._document,
+            written_at=now(),
+            exit_status=exit_status,
+            elapsed_seconds=self.elapsed_seconds,
+            timed_seconds=self._session.timed_seconds,
+            budget_spent_seconds=self._budget_spent,
+            verdicts=self.verdicts,
+            disturbances=with_culprits_kept(self._session.disturbances),
+        )
+        write_record(self.directory / SESSION_FILE, document)
 
     def _write_summary(self, exit_status: int | None) -> None:
-        self._store.write_summary(
-            {
-                "exit_status": exit_status,
-                "disturbance": disturbance_document(self._session.disturbances),
-                "cases": [self._rows[name] for name in sorted(self._rows)],
-            }
+        summary = Summary(
+            format=FORMAT,
+            session=self._document.session,
+            written_at=now(),
+            exit_status=exit_status,
+            disturbance=disturbance_summary(self._session.disturbances),
+            cases=tuple(self._rows[name] for name in sorted(self._rows)),
         )
+        write_record(self.directory / SUMMARY_FILE, summary)

@@ -10,21 +10,22 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.json_records import plain
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.plan.arms import Comparison
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.results.archive import Archive, Case, read_session
-from hvdperf.results.documents import Document, now, plain
-from hvdperf.results.fingerprint import differences
-from hvdperf.results.restore import disturbances, recall
-from hvdperf.results.summary_rows import row_of_case
+from hvdperf.results.archive import Archive, read_session
+from hvdperf.results.documents import Row, now
+from hvdperf.results.fingerprint import Fingerprint, differences
+from hvdperf.results.summary_rows import row_of
 from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
@@ -50,9 +51,9 @@ class Earlier:
     elapsed_seconds: float = 0.0
     timed_seconds: float = 0.0
     budget_spent_seconds: float = 0.0
-    resumed_at: tuple[str, ...] = ()
+    resumed_at: tuple[datetime, ...] = ()
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    rows: Mapping[str, Document] = field(default_factory=dict)
+    rows: Mapping[str, Row] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
     disturbances: tuple[Disturbance, ...] = ()
@@ -76,12 +77,12 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> dict[str, str]:
 
     The budget and the selected cases are not among them. changed: what differs from the stack of
     --against."""
-    profile = asdict(session_plan.profile)
+    profile = plain(session_plan.profile)
     del profile["budget_s"]
     thresholds = session_plan.thresholds
     digest = hashlib.sha256(repr(thresholds.lines).encode()).hexdigest()[:8]
     return {
-        **{name: str(value) for name, value in _flat(plain(profile))},
+        **{name: str(value) for name, value in _flat(profile)},
         "world_sizes": str(list(session_plan.world_sizes)),
         "workloads": ", ".join(f"{w.name} {w.precision}" for w in session_plan.workloads),
         "thresholds": f"{thresholds.path.name} {digest}",
@@ -102,21 +103,9 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, 
             yield f"{prefix}{name}", value
 
 
-def _recalled(comparison: Comparison, cases: Mapping[str, Case], archive: Archive) -> Outcome:
-    """Return the outcome of a comparison from its case. Raises UserError if parts of the document
-    do not fit each other."""
-    try:
-        return recall(comparison, cases[comparison.name])
-    except (ValueError, LookupError, TypeError) as error:
-        raise UserError(
-            f"--resume {shown(archive.directory)}: {comparison.name} cannot be taken over "
-            f"({error}); delete its file to have it measured again, or {_BEGIN_ANEW}"
-        ) from None
-
-
 def earlier_parts(
     archive: Archive | None,
-    fingerprint: Mapping[str, Any],
+    fingerprint: Fingerprint,
     session_plan: SessionPlan,
     changed: Sequence[str],
     selected: Sequence[Comparison],
@@ -128,11 +117,11 @@ def earlier_parts(
     if archive is None or archive.session is None:
         return Earlier(seed=int(time.time()))
     document = archive.session
-    other = differences(document["fingerprint"], plain(fingerprint))
-    other += differences(document["asked"], asked(session_plan, changed))
+    other = differences(document.fingerprint, fingerprint)
+    other += differences(document.asked, asked(session_plan, changed))
     cases = {case.name: case for case in archive.cases}
     again = [comparison for comparison in selected if comparison.name in cases]
-    other += [f"{c.name} asks something else" for c in again if not cases[c.name].asks(c)]
+    other += [f"{c.name} asks something else" for c in again if cases[c.name].comparison != c]
     if other:
         more = f"; and {len(other) - _TOLD} more" if other[_TOLD:] else ""
         raise UserError(
@@ -140,21 +129,21 @@ def earlier_parts(
             f"{'; '.join(other[:_TOLD])}{more}. Ask for the same on the same stack, or "
             f"{_BEGIN_ANEW}"
         )
-    recalled = {comparison: _recalled(comparison, cases, archive) for comparison in again}
+    recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}
     decided = {c: o for c, o in recalled.items() if not _goes_on(o)}
     return Earlier(
-        seed=document["seed"],
+        seed=document.seed,
         directory=archive.directory,
-        session=document["session"],
-        elapsed_seconds=document["elapsed_seconds"],
-        timed_seconds=document["timed_seconds"],
-        budget_spent_seconds=document["budget_spent_seconds"],
-        resumed_at=(*document["resumed_at"], now()),
+        session=document.session,
+        elapsed_seconds=document.elapsed_seconds,
+        timed_seconds=document.timed_seconds,
+        budget_spent_seconds=document.budget_spent_seconds,
+        resumed_at=(*document.resumed_at, now()),
         verdicts={name: case.verdict for name, case in cases.items()},
-        rows={name: row_of_case(case) for name, case in cases.items()},
+        rows={name: row_of(case.outcome) for name, case in cases.items()},
         outcomes=decided,
         undecided={c: o for c, o in recalled.items() if c not in decided},
-        disturbances=tuple(disturbances(document)),
+        disturbances=document.disturbances,
         told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases had been decided"),
     )
 

@@ -35,7 +35,7 @@ from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.results_writer import (
     ResultsWriter,
     clock_problem,
-    open_store,
+    open_directory,
     session_document,
 )
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
@@ -172,10 +172,12 @@ class Suite:
             meter=make_meter(self.session_plan.slots, began),
             disturbances=list(earlier.disturbances),
         )
-        told = session_document(self.session_plan, session.seed, self.changed)
-        store = open_store(self.session_plan, facts, earlier)
-        self._results_writer = ResultsWriter(store, session, told, earlier, self.began)
-        problem = "" if earlier.session else clock_problem(store.directory)
+        directory = open_directory(self.session_plan, earlier)
+        document = session_document(
+            self.session_plan, directory, facts, session.seed, self.changed, earlier
+        )
+        self._results_writer = ResultsWriter(directory, document, session, earlier, self.began)
+        problem = "" if earlier.session else clock_problem(directory)
         if problem:
             self._progress.say(problem)
         return session

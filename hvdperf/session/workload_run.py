@@ -96,11 +96,14 @@ def starts_of(comparisons: Iterable[Comparison]) -> int:
     return sum(arm.processes + STARTS_OF_A_RUN * work.is_run for arm, (_, work, _) in launches)
 
 
-def _joined(known: Launch, launch: Launch) -> Launch:
-    """Return a launch joined from the documents of two cases, each of which has only the collective
-    operations of its own case."""
-    more = [series for series in launch.series if series not in known.series]
-    return replace(known, series=[*known.series, *more])
+def _add(known: Round, launch: Launch) -> None:
+    """Add a launch to its round. The documents of two cases hold the same launch, each with only
+    the collective operations of its own case."""
+    if not known.has(launch.arm):
+        known.launches.append(replace(launch, series=list(launch.series)))
+        return
+    series = known.of(launch.arm).series
+    series += [each for each in launch.series if each not in series]
 
 
 class WorkloadRun:
@@ -168,14 +171,14 @@ class WorkloadRun:
         for outcome in earlier:
             for each in outcome.rounds:
                 known = by_number.setdefault(each.number, Round(each.number, each.schedule))
-                for arm, launch in each.launches.items():
-                    known.launches[arm] = _joined(known.launches.get(arm, launch), launch)
+                for launch in each.launches:
+                    _add(known, launch)
         self._rounds = [by_number[number] for number in sorted(by_number)]
         for measured in self._rounds:
             self._keep_rows([outcome.comparison for outcome in earlier], measured)
-            for arm, launch in measured.launches.items():
+            for launch in measured.launches:
                 for block in launch.blocks:
-                    self._runner.steps.setdefault((arm, block.kind), block.steps)
+                    self._runner.steps.setdefault((launch.arm, block.kind), block.steps)
 
     # What the session asks ---------------------------------------------------------------------
 
@@ -241,9 +244,7 @@ class WorkloadRun:
         measured = self._runner.run(number, arms)
         self._seconds = time.monotonic() - self._round_began
         self._starts = starts_of(wanted)
-        self._session.timed_seconds += sum(
-            launch.timed_seconds for launch in measured.launches.values()
-        )
+        self._session.timed_seconds += sum(launch.timed_seconds for launch in measured.launches)
         self._rounds.append(measured)
         if measured.disturbance is not None:
             self._session.disturbances.append(measured.disturbance)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hvdperf.json_records import convert, decode, encode, plain
 from hvdperf.judge.outcome import Outcome
-from hvdperf.results.archive import Case, case_of
-from hvdperf.results.documents import FORMAT, case_document, now, plain
-from tests.support.stores import SESSION
+from hvdperf.results.archive import read_document
+from hvdperf.results.documents import Case
+from hvdperf.verdict import Verdict
+from tests.support.stores import case_of
 
 RECORDED = Path(__file__).with_name("recorded")
 # What a network might be called by whoever registers one.
@@ -30,39 +30,48 @@ HOSTILE = (
 
 
 def recorded(*names: str) -> list[Case]:
-    """In their order; all of them for none."""
+    """Return the recorded cases of these names, in their order; all of them for none."""
     paths = [RECORDED / f"{name}.json" for name in names] or sorted(RECORDED.glob("*.json"))
-    return [case_of(json.loads(path.read_text())) for path in paths]
+    return [read_document(path, Case) for path in paths]
 
 
 def case_with(outcome: Outcome) -> Case:
-    """The case as it is read of what is written of an outcome."""
-    document = plain(
-        {
-            "format": FORMAT,
-            "session": SESSION,
-            "written_at": now(),
-            "fingerprint": {},
-            "replicas_per_node": [outcome.comparison.world_size],
-            **case_document(outcome),
-        }
-    )
-    # As JSON has it, where tuples are lists.
-    return case_of(json.loads(json.dumps(document, allow_nan=False)))
+    """Return the case as it is read back from what is written of an outcome."""
+    slots = outcome.comparison.world_size
+    return decode(encode(case_of(outcome, slots, slots)), Case)
 
 
 def changed(case: Case, change: Callable[[dict[str, Any]], object]) -> Case:
-    """A copy with a change to its document."""
-    document = copy.deepcopy(case.document)
+    """Return the case after a change of its document."""
+    document = plain(case)
     change(document)
-    return replace(case, document=document)
+    return convert(document, Case)
 
 
-def called(case: Case, model: str) -> Case:
-    """The same of a network of another name."""
-    return replace(case, workload=replace(case.workload, model=model))
+def of_workload(case: Case, **settings: object) -> Case:
+    """Return the same case for a workload with other settings, such as model=."""
+
+    def change(value: Any) -> None:
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if key == "workload":
+                item.update(settings)
+            elif isinstance(item, dict | list):
+                change(item)
+
+    def rename(document: dict[str, Any]) -> None:
+        change(document)
+        name = convert(document, Case).comparison.name
+        document["name"] = name
+
+    return changed(case, rename)
+
+
+def called(case: Case, verdict: Verdict) -> Case:
+    """Return the same case with another verdict."""
+    judgement = replace(case.outcome.judgement, verdict=verdict)
+    return replace(case, outcome=replace(case.outcome, judgement=judgement))
 
 
 def of_every_name(cases: Sequence[Case]) -> list[Case]:
-    """All cases, of networks of all the hostile names."""
-    return [called(case, name) for name in HOSTILE for case in cases]
+    """Return all cases, for networks of all the hostile names."""
+    return [of_workload(case, model=name) for name in HOSTILE for case in cases]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.plan.questions import against, parity, same, trials, weak_scaling
 from hvdperf.report.content import Section
 from hvdperf.report.sections import board
@@ -100,7 +100,7 @@ def test_what_is_planted_has_no_margin_and_is_named(tmp_path):
 
 
 def test_a_failed_launch_is_told_with_its_rank_and_output(tmp_path):
-    failure = GroupFailed("resnet_50_s horovod@2", 1, "trace", "killed by signal 9", ["1: gone"])
+    failure = Failure("resnet_50_s horovod@2", 1, "trace", "killed by signal 9", ["1: gone"])
     failed = outcome(WEAK, [], verdict=Verdict.FAIL, reason="a rank died", failure=failure)
     note = board.note(cases_of(tmp_path, failed)[0])
     assert note is not None

@@ -13,7 +13,7 @@ from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
 from hvdperf.report.content import Figure
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives import section
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.session.terminal.bandwidths import table
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
@@ -26,14 +26,14 @@ def figures(*cases: Case) -> dict[str, Figure]:
     return told(section(cases))
 
 
-def series(name: str, side: int, key: str, size: int) -> list[float]:
-    """Of one size and side, straight from the file, by round and turn."""
+def series(name: str, side: int, size: int) -> list[float]:
+    """Return the seconds of one size and side, straight from the file, by round and turn."""
     document = json.loads((RECORDED / f"{name}.json").read_text())
     return [
-        each[key]
-        for measured in document["rounds"]
+        float(np.median(np.max([rank["seconds"] for rank in each["ranks"]], axis=0)))
+        for measured in document["outcome"]["rounds"]
         for each in sorted(measured["launches"][side]["series"], key=lambda each: each["turn"])
-        if each["bytes"] == size
+        if each["ranks"][0]["bytes"] == size
     ]
 
 
@@ -42,10 +42,11 @@ def test_bandwidths_are_medians_over_the_turns_that_were_recorded():
     assert [row["bytes"] for row in found.table.rows] == list(SWEEP_BYTES)
     for row in found.table.rows:
         for side, name in enumerate(("horovod", "bare")):
-            widths = series(SWEPT, side, "busbw_gb_per_s", int(row["bytes"] or 0))
+            size = int(row["bytes"] or 0)
+            widths = [size / seconds / 1e9 for seconds in series(SWEPT, side, size)]
             for key, share in (("_low", 25), ("", 50), ("_high", 75)):
                 assert row[name + key] == pytest.approx(np.percentile(widths, share))
-        ours, theirs = (series(SWEPT, side, "seconds", int(row["bytes"] or 0)) for side in (0, 1))
+        ours, theirs = (series(SWEPT, side, int(row["bytes"] or 0)) for side in (0, 1))
         ratios = np.array(ours) / np.array(theirs)
         assert row["tax"] == pytest.approx(np.median(ratios))
         assert row["turns"] == len(ratios)
@@ -64,10 +65,12 @@ def test_the_table_below_the_verdicts_says_the_same():
 
 def test_a_turn_of_one_side_is_no_pair():
     def forget(document: dict[str, Any]) -> None:
-        for measured in document["rounds"]:
+        for measured in document["outcome"]["rounds"]:
             bare = measured["launches"][1]["series"]
-            bare[:] = [each for each in bare if each["bytes"] > 65536]
-            next(each for each in bare if each["bytes"] == 262144)["seconds"] = None
+            bare[:] = [each for each in bare if each["ranks"][0]["bytes"] > 65536]
+            of_size = (each for each in bare if each["ranks"][0]["bytes"] == 262144)
+            for rank in next(of_size)["ranks"]:
+                rank["seconds"] = []
 
     (case,) = recorded(SWEPT)
     rows = figures(changed(case, forget))["bandwidth-allreduce-np2"].table.rows
@@ -91,7 +94,7 @@ def test_gradients_have_a_row_a_network_whoever_asked():
     assert first["horovod_ms"] == pytest.approx(20.0)
     assert first["bare"] == pytest.approx(GRADIENT_BYTES / 0.010 / 1e9)
     size = int(second["bytes"] or 0)
-    ours, theirs = (np.array(series(BOUND, side, "seconds", size)) for side in (0, 1))
+    ours, theirs = (np.array(series(BOUND, side, size)) for side in (0, 1))
     assert second["horovod_ms"] == pytest.approx(1000 * np.median(ours))
     assert second["tax"] == pytest.approx(np.median(ours / theirs))
 

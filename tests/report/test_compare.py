@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.plan.questions import against, parity, same, weak_scaling
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Figure, Report, Section
@@ -156,10 +156,10 @@ def test_a_figure_against_another_stack_is_another_figure(tmp_path):
     other = against(WEAK)
     assert other is not None
     told = row(compared(tmp_path, [scaled(1)], [outcome(other, RATIOS)]))
-    assert "reference stack none in A, against in B" in told["word"]
+    assert "full blocks in A, horovod@2+against, full blocks in B" in told["word"]
 
 
-FAILED = GroupFailed(HOROVOD_2.name, 1, "block", "it broke", ["Traceback", "<script>"])
+FAILED = Failure(HOROVOD_2.name, 1, "block", "it broke", ["Traceback", "<script>"])
 
 
 @pytest.mark.parametrize(
@@ -288,11 +288,13 @@ def test_whatever_documents_say_every_format_writes_it(tmp_path, text):
     ours = [scaled(1, verdict=Verdict.INVALID, reason=f"x{text}")]
     theirs = [scaled(1, verdict=Verdict.FAIL, reason=f"x{text}")]
     a, b = session_of(tmp_path, *ours, name=A), session_of(tmp_path, *theirs, name=B)
-    edit(b, {"cpu_model": text, "kernel": text}, "fingerprint")
-    edit(b, {"profile": text}, only="session.json")
+    # A document holds what UTF-8 can encode.
+    written = text.encode("utf-8", "backslashreplace").decode()
+    edit(b, {"cpu_model": written, "kernel": written}, "fingerprint")
+    edit(b, {"profile": written}, only="session.json")
     made = read(a, b)
     (note,) = made.notes
-    assert note.paragraphs[-1] == f"B, FAIL: x{text}"
+    assert note.paragraphs[-1] == f"B, FAIL: x{written}"
     for told in (markdown.markdown(made), latex.latex(made), *csv.tables(made).values()):
         told.encode()
         assert not {letter for letter in told if not letter.isprintable()} - {"\n", "\r"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -13,7 +14,7 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import fixed_time, parity
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.convergence import section
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import HOROVOD_2, WORKLOAD, block, outcome, run_report
@@ -31,9 +32,9 @@ def ends(metric: str) -> dict[str, list[float]]:
     """By strategy, straight from the files."""
     found: dict[str, list[float]] = {}
     for name in REAL:
-        for measured in json.loads((RECORDED / f"{name}.json").read_text())["rounds"]:
+        for measured in json.loads((RECORDED / f"{name}.json").read_text())["outcome"]["rounds"]:
             for launch in measured["launches"]:
-                values = found.setdefault(launch["strategy"], [])
+                values = found.setdefault(launch["arm"]["strategy"], [])
                 values.append(launch["run"][0]["validation"][metric])
     # Both cases rest on the same launches of Horovod.
     half = len(found["horovod"]) // 2
@@ -46,12 +47,12 @@ def with_curves(case: Case) -> Case:
     rank, and half of that in the last round."""
 
     def add(document: dict[str, Any]) -> None:
-        for measured in document["rounds"]:
+        for measured in document["outcome"]["rounds"]:
             scale = 0.5 if measured["number"] == 2 else 1.0
             for launch in measured["launches"]:
                 for rank, run in enumerate(launch["run"]):
                     off = 0.1 * (2 * rank - 1) if len(launch["run"]) > 1 else 0.0
-                    every = 100 * launch["passes"]
+                    every = 100 * launch["arm"]["passes"]
                     run["curve"] = [
                         [step, scale * 10 / step + off, 1e-3]
                         for step in range(every, run["steps"] + 1, every)
@@ -97,7 +98,7 @@ def test_curves_are_means_over_ranks_and_medians_over_rounds():
 
 def test_losses_that_are_none_are_left_out():
     def diverge(document: dict[str, Any]) -> None:
-        for measured in document["rounds"]:
+        for measured in document["outcome"]["rounds"]:
             for launch in measured["launches"]:
                 for run in launch["run"]:
                     run["loss"] = run["validation"]["loss"] = None
@@ -110,9 +111,9 @@ def trained_for_a_time(**report: Any) -> Case:
     """Rounds that ended after 100 and after 101 steps. report: of what they say besides."""
     measured = outcome(fixed_time(WORKLOAD, 2), [0.9] * 2)
     for each in measured.rounds:
-        for arm, launch in each.launches.items():
-            own = {**run_report(steps=100 + each.number, seconds=10.0), **report}
-            launch.run = [own] * arm.world_size
+        for launch in each.launches:
+            own = replace(run_report(steps=100 + each.number, seconds=10.0), **report)
+            launch.run = [own] * launch.arm.world_size
     return case_with(measured)
 
 
@@ -136,7 +137,7 @@ def timed(*others: BlockKind) -> Case:
     """Blocks of whole steps, and first of Horovod's warm-up those of other kinds."""
     measured = outcome(parity(WORKLOAD, 2), [1.0] * 2)
     for each in measured.rounds:
-        warm_up = each.launches[HOROVOD_2].warm_up
+        warm_up = each.of(HOROVOD_2).warm_up
         warm_up[:0] = [block(HOROVOD_2, kind=kind) for kind in others]
     return case_with(measured)
 

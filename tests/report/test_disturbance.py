@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.report.sections import disturbance as sections
-from hvdperf.results.documents import disturbance_document
 from tests.report.checks import assert_sound
 from tests.support.rounds import disturbance
+from tests.support.stores import session_of_cases
 
 QUIET = disturbance(0.01, 10.0)
 BUSY = disturbance(0.31, 70.0, Culprit("python", 1234, 9.6, (1,)))
@@ -14,12 +14,11 @@ BUSY = disturbance(0.31, 70.0, Culprit("python", 1234, 9.6, (1,)))
 
 def test_where_nothing_was_recorded_there_is_nothing():
     assert sections.section(None) is None
-    assert sections.section({}) is None
-    assert sections.section({"disturbance": disturbance_document([])}) is None
+    assert sections.section(session_of_cases()) is None
 
 
 def test_every_round_is_a_row_and_the_culprits_stand_below():
-    found = sections.section({"disturbance": disturbance_document([QUIET, BUSY])})
+    found = sections.section(session_of_cases(disturbances=(QUIET, BUSY)))
     assert found is not None
     assert_sound(found)
     over_time, culprits = found.figures
@@ -30,6 +29,6 @@ def test_every_round_is_a_row_and_the_culprits_stand_below():
 
 
 def test_a_quiet_session_names_nobody():
-    found = sections.section({"disturbance": disturbance_document([QUIET])})
+    found = sections.section(session_of_cases(disturbances=(QUIET,)))
     assert found is not None
     assert [figure.name for figure in found.figures] == ["disturbance"]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hvdperf.report.sections import machine
+from hvdperf.results.documents import SessionDocument
+from hvdperf.verdict import Verdict
 from tests.report.checks import assert_sound
-from tests.support.stores import SESSION
+from tests.support.stores import session_of_cases
 
-NOW: dict[str, object] = {"tensorflow": "2.18.1", "gpu_model": [], "smt": None, "cores": 2}
+NOW: Any = {"tensorflow": "2.18.1", "gpu_model": [], "smt": None, "cores": 2}
 
 
-def session(fingerprint: dict, verdicts: dict | None = None, changed: tuple = ()) -> dict:
-    return {
-        "session": SESSION,
-        "fingerprint": fingerprint,
-        "verdicts": verdicts or {},
-        "changed": list(changed),
-    }
+def session(
+    fingerprint: Any, verdicts: dict[str, Verdict] | None = None, changed: tuple[str, ...] = ()
+) -> SessionDocument:
+    return session_of_cases(fingerprint=fingerprint, verdicts=verdicts, changed=changed)
 
 
 def tables(section) -> dict:
@@ -49,7 +50,8 @@ def test_a_field_that_is_new_is_a_change():
 
 
 def test_verdicts_that_changed_are_listed():
-    ours, theirs = {"a": "PASS", "b": "FAIL", "c": "PASS"}, {"a": "PASS", "b": "PASS"}
+    good, bad = Verdict.PASS, Verdict.FAIL
+    ours, theirs = {"a": good, "b": bad, "c": good}, {"a": good, "b": good}
     section = machine.section(NOW, session(NOW, ours), session(NOW, theirs))
     assert_sound(section)
     assert tables(section)["changed-verdicts"].table.rows == (

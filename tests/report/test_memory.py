@@ -12,7 +12,7 @@ from scipy.stats import theilslopes
 from hvdperf.plan.questions import memory
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.memory import MIB, SHOWN, section
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.verdict import Ceiling
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
@@ -28,7 +28,7 @@ def only(*cases: Case) -> Figure:
 
 def readings(rank: int) -> tuple[list[int], np.ndarray]:
     """Steps, and bytes as medians over the rounds, straight from the file."""
-    rounds = json.loads((RECORDED / f"{REAL}.json").read_text())["rounds"]
+    rounds = json.loads((RECORDED / f"{REAL}.json").read_text())["outcome"]["rounds"]
     runs = [measured["launches"][0]["run"][rank]["memory"] for measured in rounds]
     steps = [step for step, _ in runs[0]]
     return steps, np.median([[size for _, size in run] for run in runs], axis=0)
@@ -67,7 +67,7 @@ def grown(world_size: int, rounds: int = 2, rule: Any = None) -> Case:
     """Rank i grows by i kB a step."""
     measured = outcome(memory(WORKLOAD, world_size), [1.0] * rounds, rule)
     for each in measured.rounds:
-        for launch in each.launches.values():
+        for launch in each.launches:
             launch.run = [run_report(steps=300, growth=1e3 * rank) for rank in range(world_size)]
     return case_with(measured)
 
@@ -88,7 +88,7 @@ def test_without_a_ceiling_nothing_is_allowed():
 
 def test_too_few_readings_tell_no_growth():
     def cut(document: dict[str, Any]) -> None:
-        for measured in document["rounds"]:
+        for measured in document["outcome"]["rounds"]:
             for run in measured["launches"][0]["run"]:
                 del run["memory"][2:]
 

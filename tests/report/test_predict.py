@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +19,7 @@ from hvdperf.results.archive import Archive, read_session
 from hvdperf.verdict import Band, Verdict
 from models.registry import NETWORKS
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store
+from tests.support.stores import case_of, write_session
 
 ROOT = Path(__file__).resolve().parents[2]
 LOSSES = (0.98, 0.99, 1.0, 1.0, 1.01, 1.02)
@@ -35,14 +36,13 @@ def measured(
     slots: int = 16,
 ) -> Path:
     """A session's directory: weak scaling at all sizes, and a case that is none of it."""
-    store = make_store(runs, slots, slots_per_node)
+    outcomes = [outcome(parity(workloads[0], 2), LOSSES, Band(0.75, 1.33))]
     for workload in workloads:
         for size, efficiency in EFFICIENCIES.items():
             ratios = [efficiency * loss for loss in LOSSES]
             verdict = (verdicts or {}).get(size, Verdict.PASS)
-            store.write_case(outcome(weak_scaling(workload, size), ratios, verdict=verdict))
-    store.write_case(outcome(parity(workloads[0], 2), LOSSES, Band(0.75, 1.33)))
-    return store.directory
+            outcomes.append(outcome(weak_scaling(workload, size), ratios, verdict=verdict))
+    return write_session(runs, *(case_of(each, slots, slots_per_node) for each in outcomes))
 
 
 def lines_of(archive: Archive) -> tuple[str, ...]:
@@ -127,19 +127,19 @@ def test_nodes_that_are_unevenly_full_are_not_used(tmp_path):
 
 
 def test_what_is_no_efficiency_is_not_used(tmp_path):
-    store = make_store(tmp_path, 8, 4)
-    store.write_case(outcome(weak_scaling(WORKLOAD, 8), [50.0] * 6))
-    (refusal,) = forecast(read_session(store.directory)).refusals
+    case = case_of(outcome(weak_scaling(WORKLOAD, 8), [50.0] * 6), 8, 4)
+    (refusal,) = forecast(read_session(write_session(tmp_path, case))).refusals
     assert "np 8 was not used: 50 is no efficiency of weak scaling" in refusal
 
 
 # The command -----------------------------------------------------------------------------------
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     result = subprocess.run(
         [sys.executable, "-m", "hvdperf", "predict", *arguments],
         cwd=ROOT,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -185,8 +185,7 @@ def test_replicas_of_one_host_do_not_stand_for_nodes(tmp_path):
 
 
 def test_a_session_without_weak_scaling_is_refused(tmp_path):
-    store = make_store(tmp_path)
-    result = run(str(store.directory))
+    result = run(str(write_session(tmp_path)))
     assert result.returncode == 2
     assert "no prediction: the session has no case of weak scaling" in result.stderr
 
@@ -201,7 +200,7 @@ def test_a_path_that_is_no_session_is_refused(tmp_path):
 def test_text_that_the_terminal_cannot_show_is_escaped(tmp_path):
     directory = measured(tmp_path)
     for path in directory.iterdir():
-        path.write_text(path.read_text().replace('"cifar10"', '"\\ud800"'))
-    result = run(str(directory))
+        path.write_text(path.read_text().replace('"cifar10"', '"\\u00e9"'))
+    result = run(str(directory), PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stderr) == (0, "")
-    assert "resnet_50_s/\\ud800/32/batch32" in result.stdout
+    assert "resnet_50_s/\\xe9/32/batch32" in result.stdout

@@ -11,6 +11,7 @@ from hvdperf.plan.arms import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import nodes, scaling
 from hvdperf.verdict import Floor, Verdict
+from tests.report.cases import of_workload
 from tests.report.checks import assert_sound
 from tests.support.marked import marked_round
 from tests.support.reports import cases_of
@@ -176,7 +177,7 @@ def test_every_network_has_its_bar(tmp_path):
 
 def test_two_workloads_of_a_network_are_told_apart(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
-    half = replace(cases[0], workload=replace(WORKLOAD, precision="mixed_float16"))
+    half = of_workload(cases[0], precision="mixed_float16")
     titles = [figure.title for figure in scaling.section([*cases, half]).figures]
     assert "resnet_50_s, float32: speedup, weak scaling" in titles
     assert "resnet_50_s, mixed_float16: speedup, weak scaling" in titles

@@ -17,7 +17,7 @@ from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources
 from hvdperf.verdict import Band, Verdict
-from tests.report.cases import recorded
+from tests.report.cases import of_workload, recorded
 from tests.report.checks import assert_sound
 from tests.support.reports import session_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -98,7 +98,7 @@ def test_the_one_before_is_of_the_same_profile(tmp_path):
     session_of(tmp_path, GOOD, name="20260105T000000Z-1")
     sources = read_sources(directory, tmp_path)
     assert sources.earlier is not None
-    assert sources.earlier["session"] == "20260101T000000Z-1"
+    assert sources.earlier.session == "20260101T000000Z-1"
     assert any("20260103T000000Z-1" in line for line in sources.left_out)
 
 
@@ -117,7 +117,7 @@ def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "is_file", refuse)
     sources = read_sources(directory, tmp_path)
     assert sources.earlier is not None
-    assert sources.earlier["session"] == "20260101T000000Z-1"
+    assert sources.earlier.session == "20260101T000000Z-1"
     assert any("20260102T000000Z-1" in line for line in sources.left_out)
 
 
@@ -131,7 +131,7 @@ def test_the_one_before_was_asked_the_same(tmp_path, other):
     directory = session_of(tmp_path, GOOD, name="20260103T000000Z-1")
     sources = read_sources(directory, tmp_path)
     assert sources.earlier is not None
-    assert sources.earlier["session"] == "20260101T000000Z-1"
+    assert sources.earlier.session == "20260101T000000Z-1"
     assert sources.left_out == ()
     earlier[0].unlink()
     assert read_sources(directory, tmp_path).earlier is None
@@ -151,7 +151,7 @@ def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
 def test_figures_of_one_name_are_told_apart(tmp_path):
     sources = read_sources(session_of(tmp_path, GOOD), tmp_path)
     (case,) = sources.archive.cases
-    shouted = replace(case, workload=replace(WORKLOAD, model="RESNET_50_S"))
+    shouted = of_workload(case, model="RESNET_50_S")
     archive = replace(sources.archive, cases=(case, shouted))
     names = [each.name for each in session_report(replace(sources, archive=archive)).figures]
     assert len(names) == len(set(names))
@@ -162,9 +162,7 @@ def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
     sources = read_sources(session_of(tmp_path, GOOD), tmp_path)
     cases = recorded()
     # Where a network trains in two ways, what is said of each is labelled with the way.
-    halves = [
-        replace(case, workload=replace(case.workload, precision="mixed_float16")) for case in cases
-    ]
+    halves = [of_workload(case, precision="mixed_float16") for case in cases]
     archive = replace(sources.archive, cases=(*cases, *halves))
     report = session_report(replace(sources, archive=archive))
     on_the_board = {row["model"] for row in report.board.table.rows}

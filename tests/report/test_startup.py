@@ -13,7 +13,7 @@ from hvdperf.plan.arms import Question, Schedule, Side
 from hvdperf.plan.questions import startup, weak_scaling
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.startup import PHASES, section
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.rounds import WORKLOAD, outcome
@@ -27,7 +27,7 @@ def figures(*cases: Case) -> dict[str, Figure]:
 
 def test_phases_are_medians_of_the_slowest_ranks():
     (row,) = figures(*recorded(REAL))["startup-resnet_50_s"].table.rows
-    rounds = json.loads((RECORDED / f"{REAL}.json").read_text())["rounds"]
+    rounds = json.loads((RECORDED / f"{REAL}.json").read_text())["outcome"]["rounds"]
     starts = [measured["launches"][0]["startup_seconds"] for measured in rounds]
     assert row["launches"] == len(starts) == 6
     expected = {
@@ -64,7 +64,7 @@ def test_arms_that_start_beside_others_are_rows_of_their_own():
 
 def test_a_network_that_is_traced_only_has_no_first_step():
     def traced_only(document: dict[str, Any]) -> None:
-        for measured in document["rounds"]:
+        for measured in document["outcome"]["rounds"]:
             for rank in measured["launches"][0]["startup_seconds"]:
                 del rank["first step"], rank["broadcast"]
 

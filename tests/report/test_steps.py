@@ -15,7 +15,7 @@ from hvdperf.plan.arms import AGAINST, TWIN, BlockKind, Question, Side
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.steps import section
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
 from tests.report.checks import assert_told, told
@@ -33,7 +33,7 @@ def step_seconds(name: str, side: int, rank: int | None = None) -> list[float]:
     document = json.loads((RECORDED / f"{name}.json").read_text())
     return [
         seconds
-        for measured in document["rounds"]
+        for measured in document["outcome"]["rounds"]
         for block in measured["launches"][side]["blocks"]
         if block["kind"] == "full"
         for number, report in enumerate(block["ranks"])
@@ -45,10 +45,17 @@ def step_seconds(name: str, side: int, rank: int | None = None) -> list[float]:
 def with_clocks(measured: Outcome, seconds: Sequence[float]) -> Outcome:
     """The same, had the candidate's ranks taken so long for every block."""
     for each in measured.rounds:
-        for block in each.launches[measured.comparison.candidate.arm].blocks:
-            for report, own in zip(block.ranks, seconds, strict=True):
-                report["seconds"] = own  # type: ignore[index]
-                report["step_seconds"] = [own / 10] * 10  # type: ignore[index]
+        launch = each.of(measured.comparison.candidate.arm)
+        launch.blocks = [
+            replace(
+                block,
+                ranks=[
+                    replace(report, seconds=own, step_seconds=[own / 10] * 10)
+                    for report, own in zip(block.ranks, seconds, strict=True)
+                ],
+            )
+            for block in launch.blocks
+        ]
     return measured
 
 
@@ -127,7 +134,7 @@ def test_hundreds_of_ranks_have_a_row_each():
 
 def test_other_kinds_of_blocks_do_not_count():
     def local_only(document: dict[str, Any]) -> None:
-        for measured in document["rounds"]:
+        for measured in document["outcome"]["rounds"]:
             for launch in measured["launches"]:
                 for block in launch["blocks"]:
                     block["kind"] = BlockKind.LOCAL.value
@@ -149,7 +156,7 @@ def test_what_is_held_against_itself_is_left_out(other):
 
 def test_steps_without_a_time_are_left_out():
     def forget(document: dict[str, Any]) -> None:
-        for measured in document["rounds"]:
+        for measured in document["outcome"]["rounds"]:
             for launch in measured["launches"]:
                 for block in launch["blocks"]:
                     block["ranks"][0]["step_seconds"][:1] = [None]

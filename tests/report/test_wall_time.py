@@ -16,11 +16,12 @@ from hvdperf.plan.questions import wall_time
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import section
 from hvdperf.report.sections.wall_time.by_world_size import GROUPS
+from hvdperf.report.sections.wall_time.trainings import account_of
 from hvdperf.report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.session.terminal.wall_time import lines
 from hvdperf.verdict import Verdict
-from tests.report.cases import RECORDED, case_with, of_every_name, recorded
+from tests.report.cases import RECORDED, called, case_with, of_every_name, recorded
 from tests.report.checks import assert_told, told
 from tests.support.marked import marked_round
 from tests.support.rounds import WORKLOAD, outcome
@@ -44,10 +45,6 @@ def audited(comparison, rounds: int = 6, **candidate: Any) -> Case:
     return case_with(whole)
 
 
-def called(case: Case, verdict: Verdict) -> Case:
-    return replace(case, verdict=verdict)
-
-
 def figures(*cases: Case) -> dict[str, Figure]:
     return told(section(cases))
 
@@ -61,8 +58,10 @@ def measured_wall_seconds(name: str, world_size: int) -> float:
     """By the orders of the session, as its own clock saw them: a mean over the rounds."""
     document = json.loads((RECORDED / f"{name}.json").read_text())
     seconds = []
-    for measured in document["rounds"]:
-        (launch,) = (each for each in measured["launches"] if each["world_size"] == world_size)
+    for measured in document["outcome"]["rounds"]:
+        (launch,) = (
+            each for each in measured["launches"] if each["arm"]["world_size"] == world_size
+        )
         asked = launch["marks"]["asked"]
         answered = next(end for op, _, end in asked if op == "run")
         _, begun, ended = asked[-1]
@@ -76,7 +75,7 @@ def test_the_bars_of_a_real_session_add_up_to_its_wall_time(name):
     ideal, *bars, wall = waterfall_of(case)
     n = 2 if "strong" in name else 1
     assert ideal["to_s"] == pytest.approx(measured_wall_seconds(name, 1) / n)
-    assert wall["to_s"] == case.document["account"]["candidate"]["wall_seconds"]
+    assert wall["to_s"] == account_of(case).candidate.wall_seconds
     if "weak" in name:
         assert wall["to_s"] == pytest.approx(measured_wall_seconds(name, 2))
     assert ideal["to_s"] + math.fsum(bar["excess_s"] for bar in bars) == pytest.approx(wall["to_s"])
@@ -132,10 +131,10 @@ def test_terms_by_world_size_are_those_of_the_accounts():
     assert list(dict.fromkeys(sizes)) == [1, 2, 4]
     for case in cases:
         own = [row for row in figure.table.rows if row["world_size"] == case.world_size]
-        spent = case.document["account"]["candidate"]
-        assert {row["term"]: row["seconds"] for row in own} == spent["terms"]
+        spent = account_of(case).candidate
+        assert {row["term"]: row["seconds"] for row in own} == spent.terms
         shares = math.fsum(float(row["share"] or 0) for row in own)
-        assert shares == pytest.approx(100 * sum(spent["terms"].values()) / spent["wall_seconds"])
+        assert shares == pytest.approx(100 * sum(spent.terms.values()) / spent.wall_seconds)
     assert "steps" in figure.title
 
 

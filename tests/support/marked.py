@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 from hvdperf.judge.time_breakdown import START
 from hvdperf.launch.timestamps import Asked, Mark, Marks
 from hvdperf.measure.records import Launch, Round
+from hvdperf.measure.reports import RunReport, TimelineReport
 from hvdperf.plan.arms import Arm, BlockKind, Comparison, Schedule
 from tests.support.rounds import block, launch, run_report
 
@@ -105,9 +106,11 @@ def marked(
             id(compute): [COMPUTE for _ in lags],
         }
         for timed in (full, local, compute):
-            for report, own in zip(timed.ranks, inside[id(timed)], strict=True):
-                report["inside_seconds"] = 10 * own  # type: ignore[index]
-            blocks.append(timed)
+            ranks = [
+                replace(report, inside_seconds=10 * own)
+                for report, own in zip(timed.ranks, inside[id(timed)], strict=True)
+            ]
+            blocks.append(replace(timed, ranks=ranks))
     alone = len(lags) == 1
     start = {"launch": LAUNCH_S, **SECONDS}
     del start["ready"]
@@ -122,25 +125,22 @@ def marked(
     return made
 
 
-def _reports(rows: Sequence[list[list[float]]]) -> list[dict[str, Any]]:
+def _reports(rows: Sequence[list[list[float]]]) -> list[RunReport]:
     """Return the reports of a run with these marks, by rank."""
     steps, seconds = len(rows[0]), max(row[-1][3] for row in rows)
     report = run_report(steps=steps, samples=32 * steps, seconds=seconds)
-    return [{**report, "marks": row, "curve": [], "validation": None} for row in rows]
+    return [replace(report, marks=row, curve=[], validation=None) for row in rows]
 
 
-def _timeline(steps: int, ranks: int) -> list[dict[str, Any]]:
+def _timeline(steps: int, ranks: int) -> list[TimelineReport]:
     """Return timelines by rank: rank 0 reports that data moves for WIRE seconds of a step."""
-    facts = {"steps": steps, "seconds": 0.03 * steps}
-    told = {"activities": {"MPI_ALLREDUCE": WIRE * steps}, "wire_seconds": WIRE * steps}
-    return [{**facts, **(told if rank == 0 else {})} for rank in range(ranks)]
+    wire = WIRE * steps
+    others = [TimelineReport(steps, 0.03 * steps)] * (ranks - 1)
+    return [TimelineReport(steps, 0.03 * steps, {"MPI_ALLREDUCE": wire}, wire), *others]
 
 
 def marked_round(comparison: Comparison, number: int = 0, **candidate: object) -> Round:
     """Return a round. candidate: arguments of `marked` for the side that is judged."""
     ours, theirs = comparison.candidate.arm, comparison.reference.arm
-    launches = {
-        ours: marked(ours, number, **candidate),  # type: ignore[arg-type]
-        theirs: marked(theirs, number),
-    }
-    return Round(number, Schedule.FRESH, launches)
+    judged = marked(ours, number, **candidate)  # type: ignore[arg-type]
+    return Round(number, Schedule.FRESH, [judged, marked(theirs, number)])

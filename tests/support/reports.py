@@ -5,28 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from hvdperf.judge.outcome import Outcome
-from hvdperf.results.archive import Case, read_session
-from hvdperf.results.documents import Document
-from hvdperf.verdict import Verdict
-from tests.support.stores import SESSION, make_store, session_document
+from hvdperf.results.archive import read_session
+from hvdperf.results.documents import Case
+from tests.support.stores import SESSION, case_of, write_session
 
 
 def session_of(
     results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2, name: str = SESSION
 ) -> Path:
     """Write an ended session with these cases below results/runs, and return its directory."""
-    store = make_store(results / "runs", slots, per_node, name)
-    for each in outcomes:
-        store.write_case(each)
-    store.write_session(told_of(*outcomes))
-    return store.directory
-
-
-def told_of(*outcomes: Outcome) -> Document:
-    """Return what session.json says of these cases, without the fields of every document."""
-    document = session_document("", Verdict.PASS)
-    document["verdicts"] = {each.comparison.name: each.judgement.verdict.value for each in outcomes}
-    return document
+    cases = [case_of(each, slots, per_node, name) for each in outcomes]
+    return write_session(results / "runs", *cases, session=name)
 
 
 def cases_of(results: Path, *outcomes: Outcome, slots: int = 2, per_node: int = 2) -> list[Case]:

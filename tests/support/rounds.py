@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
-from hvdperf.measure.records import Block, Launch, Round
+from hvdperf.measure.records import Block, Launch, Round, Series
+from hvdperf.measure.reports import (
+    BlockReport,
+    CollectiveReport,
+    Evidence,
+    Metadata,
+    RunReport,
+    Validation,
+)
 from hvdperf.plan.arms import (
     SWEEP,
     Arm,
@@ -21,7 +30,7 @@ from hvdperf.plan.arms import (
     Strategy,
     Workload,
 )
-from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Series, Transfer
+from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 
@@ -56,30 +65,26 @@ def disturbance(foreign: float = 0.0, at: float = 60.0, *culprits: Culprit) -> D
     return Disturbance(at, measured, measured.taken_seconds, 20.0, culprits)
 
 
-def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> dict[str, Any]:
-    """Return a report such as that of hvdperf.worker.timed_block.run_block."""
-    return {
-        "seconds": seconds,
-        "step_seconds": [seconds / steps] * steps,
-        "input_seconds": [seconds / steps / 10] * steps,
-        "inside_seconds": 0.9 * seconds,
-        "samples": samples,
-        "cpu_seconds": seconds * 0.9,
-        "loss": 1.5,
-        **other,
-    }
+def rank_report(seconds: float, samples: int, steps: int = 10, **other: Any) -> BlockReport:
+    """Return the report of a sound block."""
+    report = BlockReport(
+        seconds=seconds,
+        step_seconds=[seconds / steps] * steps,
+        input_seconds=[seconds / steps / 10] * steps,
+        inside_seconds=0.9 * seconds,
+        samples=samples,
+        cpu_seconds=seconds * 0.9,
+        loss=1.5,
+    )
+    return replace(report, **other)
 
 
-def evidence_report(**other: Any) -> dict[str, Any]:
-    """Return what a rank reports after its last block."""
-    return {
-        "world_size": 2,
-        "learning_rate": 1e-3,
-        "digests": ["a1b2"],
-        "data": "6 files, 18.4 MB, 0f3a5c7e9b1d2f48",
-        "data_wanted": "6 files, 18.4 MB, 0f3a5c7e9b1d2f48",
-        **other,
-    }
+DATA = "6 files, 18.4 MB, 0f3a5c7e9b1d2f48"
+
+
+def evidence_report(**other: Any) -> Evidence:
+    """Return the report of a rank after its last block."""
+    return replace(Evidence(2, 1e-3, ["a1b2"], DATA, DATA), **other)
 
 
 def run_report(
@@ -91,34 +96,27 @@ def run_report(
     seconds: float = 2.0,
     validated: int = 1000,
     chance_loss: float = 0.0,
-) -> dict[str, Any]:
-    """Return a report such as that of run in worker/training_run.py. growth: of the resident set,
-    in bytes a step."""
-    return {
-        "seconds": seconds,
-        "steps": steps,
-        "epochs": steps / 50,
-        "samples": samples,
-        "loss": 0.4,
-        "learning_rate": 1e-3,
-        "memory": [[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
-        "marks": [],
-        "curve": [[step, 2.3 / step, 1e-3] for step in range(20, steps + 1, 20)],
-        "validation": {
-            "loss": loss,
-            "accuracy": accuracy,
-            "samples": validated,
-            "chance_loss": chance_loss,
-        },
-    }
+) -> RunReport:
+    """Return the report of a run. growth: of the resident set, in bytes a step."""
+    return RunReport(
+        seconds=seconds,
+        steps=steps,
+        epochs=steps / 50,
+        samples=samples,
+        loss=0.4,
+        learning_rate=1e-3,
+        memory=[[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
+        marks=[],
+        curve=[[step, 2.3 / step, 1e-3] for step in range(20, steps + 1, 20)],
+        validation=Validation(loss, accuracy, validated, chance_loss),
+    )
 
 
 def series_report(
     seconds: Sequence[float], size_bytes: int = GRADIENT_BYTES, **other: Any
-) -> dict[str, Any]:
-    """Return a report such as that of hvdperf.worker.collectives.measure."""
-    sound = {"bytes": size_bytes, "tensors": 1, "library": MPI, "problem": ""}
-    return {**sound, "seconds": list(seconds), **other}
+) -> CollectiveReport:
+    """Return the report of a sound series."""
+    return replace(CollectiveReport(size_bytes, 1, list(seconds), MPI, ""), **other)
 
 
 def series(
@@ -149,7 +147,7 @@ def block(
     clocks = [seconds] * n if isinstance(seconds, int | float) else list(seconds)
     samples = steps * samples_per_step(arm, kind)
     ranks = [rank_report(clock, samples // n, steps) for clock in clocks]
-    ranks[0]["samples"] += samples - samples // n * n
+    ranks[0] = replace(ranks[0], samples=samples - samples // n * (n - 1))
     return Block(kind, turn, steps, ranks)
 
 
@@ -180,13 +178,7 @@ def launch(
             for _ in range(n)
         ],
         facts=[
-            {
-                "rank": rank,
-                "world_size": replicas,
-                "transport": "mpi",
-                **({"nccl": False} if arm.strategy is Strategy.HOROVOD else {}),
-                **MODEL_FACTS,
-            }
+            Metadata(rank, replicas, "mpi", **MODEL_FACTS)  # type: ignore[arg-type]
             for rank in range(n)
         ],
         warm_up=[block(arm, 0.1, kind, turn, 5) for turn in range(3) for kind in speeds],
@@ -210,8 +202,7 @@ def launch_without_model(arm: Arm, number: int = 0) -> Launch:
         for rank in sound.startup_seconds
     ]
     sound.facts = [
-        {key: value for key, value in rank.items() if key not in MODEL_FACTS}
-        for rank in sound.facts
+        replace(rank, parameters=0, gradient_tensors=0, gradient_bytes=0) for rank in sound.facts
     ]
     return sound
 
@@ -240,7 +231,7 @@ def exchanging_round(comparison: Comparison, ratio: float, number: int = 0) -> R
             transfer, n = Transfer(collective, size), ours.processes
             horovod.series.append(series(ratio * bare_seconds, transfer, turn, n))
             bare.series.append(series(bare_seconds, transfer, turn, n))
-    return Round(number, Schedule.ALTERNATE, {ours: horovod, theirs: bare})
+    return Round(number, Schedule.ALTERNATE, [horovod, bare])
 
 
 def one_round(
@@ -262,7 +253,7 @@ def one_round(
     by_arm: dict[Arm, dict[BlockKind, float]] = {}
     for side, speed in speeds.items():
         by_arm.setdefault(side.arm, {})[side.kind] = speed
-    launches = {arm: launch(arm, kinds, number, turns) for arm, kinds in by_arm.items()}
+    launches = [launch(arm, kinds, number, turns) for arm, kinds in by_arm.items()]
     return Round(number, schedule, launches)
 
 

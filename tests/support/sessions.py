@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.measure.records import Launch, Round
+from hvdperf.measure.reports import Correctness
 from hvdperf.plan.arms import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
 from hvdperf.plan.questions import (
     at_gradient_sizes,
@@ -66,7 +67,7 @@ def restless(launched: Launch) -> None:
     """Make every other turn of two replicas a fifth longer."""
     if launched.arm == HOROVOD_2:
         launched.blocks = [
-            replace(each, ranks=[{**r, "seconds": r["seconds"] * 1.2} for r in each.ranks])
+            replace(each, ranks=[replace(r, seconds=1.2 * r.seconds) for r in each.ranks])
             if each.turn % 2
             else each
             for each in launched.blocks
@@ -82,10 +83,10 @@ def exchanged(asked: Comparison, ratio: float, **other: Any) -> Callable[[Launch
     """Return a function that makes every launch exchange as in a round whose figure is `ratio`."""
 
     def spoil(launched: Launch) -> None:
-        made = exchanging_round(asked, ratio).launches[launched.arm]
+        made = exchanging_round(asked, ratio).of(launched.arm)
         launched.series, launched.blocks, launched.facts = made.series, made.blocks, made.facts
         if other and launched.arm == asked.reference.arm:
-            ranks = [{**rank, **other} for rank in launched.series[0].ranks]
+            ranks = [replace(rank, **other) for rank in launched.series[0].ranks]
             launched.series[0] = replace(launched.series[0], ranks=ranks)
 
     return spoil
@@ -101,7 +102,7 @@ class Script:
     start_seconds: float = 0.0
     turn_seconds: float = 1.0
     failing: dict[Arm, int] = field(default_factory=dict)
-    failure: type[GroupFailed] = GroupFailed
+    started: bool = True
     spoil: Callable[[Launch], None] = lambda launched: None
     disturbances: dict[int, Disturbance] = field(default_factory=dict)
     trained: dict[Arm, list[float]] = field(default_factory=dict)
@@ -124,7 +125,7 @@ class MadeUpRunner:
         self.check = arguments["check"]
         self.schedule = arguments["schedule"]
         script.schedules.add(self.schedule)
-        self.failures: dict[Arm, GroupFailed] = {}
+        self.failures: dict[Arm, Failure] = {}
         self.correctness: dict[Arm, Launch] = {}
         self.turns = 0
         self.turn_seconds = 0.0
@@ -142,20 +143,22 @@ class MadeUpRunner:
         script.clock += script.round_seconds + self.turns * script.turn_seconds
         script.clock += script.start_seconds * sum(arm.processes for arm in living)
         self.turn_seconds = script.turn_seconds
-        launches = {arm: self._launch(arm, number) for arm in living}
+        launches = [self._launch(arm, number) for arm in living]
         return Round(number, self.schedule, launches, script.disturbances.get(number))
 
     def _launch(self, arm: Arm, number: int) -> Launch:
         script = self._script
         if script.failing.get(arm) == number:
-            self.failures[arm] = script.failure(arm.name, 1, "block", "it broke", ["last words"])
+            self.failures[arm] = Failure(
+                arm.name, 1, "block", "it broke", ["last words"], script.started
+            )
             broken: Launch = launch(arm, {}, number)
             return broken
         speeds = {kind: script.speed(Side(arm, kind), number) for kind in self.kinds[arm]}
         launched: Launch = launch(arm, speeds, number, turns=max(1, self.turns))
         if arm in self.check and arm not in self.correctness:
             digests = script.digests.get(arm, ["c0de"] * arm.world_size)
-            launched.correctness = [{"loss": 0.5, "digests": [digest]} for digest in digests]
+            launched.correctness = [Correctness(0.5, [digest]) for digest in digests]
             np.savez(self.weights(arm), a0=np.array(script.trained.get(arm, [1.0, 2.0])))
             self.correctness[arm] = launched
         script.spoil(launched)

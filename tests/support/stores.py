@@ -1,21 +1,31 @@
-"""A store of a session that was measured on given nodes."""
+"""Documents of sessions that were measured on given nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.host import Machine
-from hvdperf.machine.placement import Offer, place
+from hvdperf.machine.placement import Offer, Slot, place, replicas_per_node
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.arms import Schedule
-from hvdperf.results.documents import Store
-from hvdperf.results.fingerprint import fingerprint
+from hvdperf.results.documents import (
+    FORMAT,
+    SESSION_FILE,
+    Case,
+    SessionDocument,
+    file_name,
+    now,
+    of_the_case,
+    write_record,
+)
+from hvdperf.results.fingerprint import Fingerprint, fingerprint
 from hvdperf.session.terminal.cases import EXIT_STATUS
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import worst
 
-# The fields that documents of older sessions lack.
-LATER = {"visit", "usage", "disturbance", "fail_alpha", "early"}
 SESSION = "20260131T235959Z-4711"
 # A machine and a stack of which as little is known as possible.
 MACHINE = Machine("host", (0, 1))
@@ -35,35 +45,68 @@ STACK = Stack(
 )
 
 
-def make_store(
-    runs: Path, slots: int = 2, slots_per_node: int = 2, session: str = SESSION
-) -> Store:
-    """Return the store of a session below runs. slots: their number, with a core each."""
+def placed(slots: int = 2, slots_per_node: int = 2) -> list[Slot]:
+    """Return slots with a core each. slots: their number."""
     cores = tuple(range(slots_per_node))
-    offers = [Offer(rank, f"host{rank // slots_per_node}", cores) for rank in range(slots)]
-    placed = place(offers)
-    directory = runs / session
+    return list(
+        place([Offer(rank, f"host{rank // slots_per_node}", cores) for rank in range(slots)])
+    )
+
+
+def fingerprint_of(slots: Sequence[Slot]) -> Fingerprint:
+    return fingerprint(MACHINE, STACK, "mpirun", slots, {})
+
+
+def case_of(
+    outcome: Outcome, slots: int = 2, slots_per_node: int = 2, session: str = SESSION
+) -> Case:
+    """Return the document of a case that was measured on that many slots."""
+    nodes = placed(slots, slots_per_node)
+    world_size = outcome.comparison.world_size
+    return Case(
+        format=FORMAT,
+        session=session,
+        written_at=now(),
+        fingerprint=fingerprint_of(nodes),
+        replicas_per_node=tuple(replicas_per_node(nodes, world_size)),
+        name=outcome.comparison.name,
+        outcome=of_the_case(outcome),
+    )
+
+
+def session_of_cases(*cases: Case, **other: Any) -> SessionDocument:
+    """Return the document of an ended session with these cases."""
+    verdicts = {case.name: case.verdict for case in cases}
+    document = SessionDocument(
+        format=FORMAT,
+        session=cases[0].session if cases else SESSION,
+        written_at=now(),
+        fingerprint=cases[0].fingerprint if cases else fingerprint_of(placed()),
+        profile="smoke",
+        seed=1,
+        world_sizes=(1, 2),
+        oversubscribed_sizes=(),
+        launcher="mpirun",
+        schedule=Schedule.FRESH,
+        against=None,
+        changed=(),
+        asked={"plant": ""},
+        exit_status=EXIT_STATUS.get(worst([*verdicts.values()]), 0),
+        elapsed_seconds=12.5,
+        timed_seconds=3.5,
+        budget_spent_seconds=11.0,
+        verdicts=verdicts,
+    )
+    return replace(document, **other)
+
+
+def write_session(runs: Path, *cases: Case, **other: Any) -> Path:
+    """Write an ended session with these cases below runs, and return its directory. other: fields
+    of its document that differ."""
+    document = session_of_cases(*cases, **other)
+    directory = runs / document.session
     directory.mkdir(parents=True)
-    return Store(directory, session, fingerprint(MACHINE, STACK, "mpirun", placed, {}), placed)
-
-
-def session_document(case: str, verdict: Verdict) -> dict[str, Any]:
-    """Return what a session writes of itself, with one case."""
-    return {
-        "profile": "smoke",
-        "seed": 1,
-        "world_sizes": [1, 2],
-        "oversubscribed_sizes": [],
-        "launcher": "mpirun",
-        "schedule": Schedule.FRESH,
-        "exit_status": EXIT_STATUS[verdict],
-        "elapsed_seconds": 12.5,
-        "timed_seconds": 3.5,
-        "against": None,
-        "changed": [],
-        "asked": {"plant": ""},
-        "budget_spent_seconds": 11.0,
-        "resumed_at": [],
-        "taken_over": [],
-        "verdicts": {case: verdict},
-    }
+    for case in cases:
+        write_record(directory / f"{file_name(case.name)}.json", case)
+    write_record(directory / SESSION_FILE, document)
+    return directory

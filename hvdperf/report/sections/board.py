@@ -8,7 +8,7 @@ from hvdperf.report.content import CaseNote, Column, Figure, Row, Table
 from hvdperf.report.numbers import cells_of
 from hvdperf.report.plots import by_verdict, field, layered, rows_high
 from hvdperf.report.words import is_trial, must_be, plural, question_of, shown
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
 
@@ -82,20 +82,20 @@ def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
 
 def note(case: Case) -> CaseNote | None:
     """Return the information on a case that its row lacks; return None if the row has it all."""
-    document = case.document
-    failure, line = document["failure"], document["verdict"]["threshold_line"]
+    outcome = case.outcome
+    failure, line = outcome.failure, outcome.threshold_line
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
-        rounds = plural(int(document["verdict"]["rounds"]), "round")
+        rounds = plural(outcome.judgement.rounds, "round")
         paragraphs.append(f"Figure {shown(case.figure)} of {rounds}, must be {must_be(case.rule)}")
     if failure is not None:
-        who = "" if failure["rank"] is None else f", rank {failure['rank']}"
-        paragraphs.append(f"{failure['arm']}{who}, {failure['phase']}: {failure['cause']}")
+        who = "" if failure.rank is None else f", rank {failure.rank}"
+        paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
     if line:
         paragraphs.append(f"To judge it, put this line into the thresholds: {line}")
     if not paragraphs and case.verdict is Verdict.PASS:
         return None
-    output = tuple(failure["stderr_tail"]) if failure is not None else ()
+    output = tuple(failure.tail) if failure is not None else ()
     return CaseNote(case.name, case.verdict, tuple(dict.fromkeys(paragraphs)), output)
 
 
@@ -106,9 +106,9 @@ def _row(case: Case) -> Row:
     # A case with an injected fault should miss its threshold.
     if figure is not None and rule is not None and bounded and not is_trial(case):
         margins = tuple(100 * share for share in margin(figure, rule))
-    word = case.document["verdict"]
-    visible = word["visible_change"]
-    covered = None if figure is None else confidence(figure, rule, word.get("fail_alpha"))
+    judgement = case.outcome.judgement
+    visible = judgement.visible_change
+    covered = None if figure is None else confidence(figure, rule, judgement.fail_alpha)
     return {
         "verdict": case.verdict.value,
         "question": question_of(case),
@@ -120,7 +120,7 @@ def _row(case: Case) -> Row:
         "margin": margins[0],
         "margin_lower": margins[1],
         "margin_upper": margins[2],
-        "rounds": int(word["rounds"]),
+        "rounds": judgement.rounds,
         "visible_change": None if visible is None else 100 * visible,
         "nodes": len(case.replicas_per_node),
         "case": case.name,

@@ -9,7 +9,7 @@ from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of
 from hvdperf.report.plots import by_verdict, field, layered, rows_high
 from hvdperf.report.words import QUESTIONS, plural, several, shown, slug, workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 
 PARITY = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
@@ -76,7 +76,7 @@ def others(cases: Sequence[Case]) -> Section:
 
 def against(cases: Sequence[Case]) -> Section | None:
     """Return the section that compares this stack with that of --against; None without one."""
-    found = [case for case in cases if case.document["plan"]["reference"]["stack"]]
+    found = [case for case in cases if case.comparison.reference.arm.stack]
     if not found:
         return None
     learnt = any(case.question.is_convergence for case in found)
@@ -155,7 +155,7 @@ def _row(case: Case, label: str) -> Row:
         **cells_of(case.figure, "ratio", "lower", "upper"),
         "low": low,
         "high": high,
-        "rounds": int(case.document["verdict"]["rounds"]),
+        "rounds": case.outcome.judgement.rounds,
         "verdict": case.verdict.value,
     }
 

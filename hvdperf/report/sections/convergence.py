@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from hvdperf.measure.reports import RunReport, Validation
 from hvdperf.plan.arms import BlockKind, LaunchMode, Question, Workload
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
 from hvdperf.report.plots import LEGEND, dashes, field, interval, layered, rows_high, tooltip
 from hvdperf.report.words import plural, several, slug, workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
 # Questions for which strategies train beside each other in timed blocks.
@@ -43,12 +44,12 @@ class _Group:
             run
             for launched in self.arms.values()
             for started in launched
-            for run in started.document["run"]
+            for run in started.launch.run
         ]
         if self.work is LaunchMode.TIME:
-            seconds = finite(run["seconds"] for run in runs)
+            seconds = finite(run.seconds for run in runs)
             return f"{median(seconds):.0f} s of wall time" if seconds else "a fixed wall time"
-        epochs = finite(run["epochs"] for run in runs)
+        epochs = finite(run.epochs for run in runs)
         return (
             f"{max(epochs):.3g} epochs"
             if self.work is LaunchMode.EPOCHS and epochs
@@ -103,7 +104,7 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
     for (workload, work, world_size), of_group in asked.items():
         arms: dict[str, list[Started]] = {}
         for started in launches(of_group):
-            if started.document["run"] or started.document["blocks"]:
+            if started.launch.run or started.launch.blocks:
                 arms.setdefault(started.arm, []).append(started)
         groups.append(_Group(workload.model, labels[workload], work, world_size, arms))
     return groups
@@ -201,30 +202,30 @@ def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
 def _curve(started: Started) -> list[_Point]:
     """Return the loss curve of a launch. A run gives the curve that it kept, or its end. Timed
     blocks give a point each, if nothing else was done between them."""
-    document = started.document
-    if document["run"]:
-        return _curve_of_run(document["run"])
-    blocks = [*document["warm_up"], *document["blocks"]]
-    if any(block["kind"] != BlockKind.FULL.value for block in blocks):
+    launch = started.launch
+    if launch.run:
+        return _curve_of_run(launch.run)
+    blocks = [*launch.warm_up, *launch.blocks]
+    if any(block.kind is not BlockKind.FULL for block in blocks):
         return []
     points, steps, samples = [], 0, 0
     for block in blocks:
-        steps += int(block["steps"])
-        samples += int(block["samples"])
-        losses = finite(rank["loss"] for rank in block["ranks"])
+        steps += block.steps
+        samples += block.samples
+        losses = finite(rank.loss for rank in block.ranks)
         if losses:
             points.append(_Point(steps, samples, fmean(losses), None))
     return points
 
 
-def _curve_of_run(ranks: Sequence[Mapping[str, Any]]) -> list[_Point]:
-    steps = int(ranks[0]["steps"])
-    samples_of_a_step = sum(int(rank["samples"]) for rank in ranks) / steps if steps else 0.0
+def _curve_of_run(ranks: Sequence[RunReport]) -> list[_Point]:
+    steps = ranks[0].steps
+    samples_of_a_step = sum(rank.samples for rank in ranks) / steps if steps else 0.0
     by_step: dict[int, list[float]] = {}
     rates: dict[int, float | None] = {}
     for rank in ranks:
-        end = [steps, rank["loss"], rank["learning_rate"]]
-        for step, loss, rate in rank.get("curve") or [end]:
+        end = [steps, rank.loss, rank.learning_rate]
+        for step, loss, rate in rank.curve or [end]:
             by_step.setdefault(int(step), []).extend(finite([loss]))
             rates[int(step)] = rate
     return [
@@ -270,11 +271,11 @@ def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
 
 def _validations(group: _Group) -> list[Figure]:
     """Return a figure each for loss and accuracy, with the values of random guesses."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    found: dict[str, list[Validation]] = {}
     for arm, launched in group.arms.items():
         for started in launched:
-            validation = started.document["run"] and started.document["run"][0]["validation"]
-            if validation:
+            validation = started.launch.run[0].validation if started.launch.run else None
+            if validation is not None:
                 found.setdefault(arm, []).append(validation)
     return [
         figure for metric in ("loss", "accuracy") for figure in _validation(group, metric, found)
@@ -282,7 +283,7 @@ def _validations(group: _Group) -> list[Figure]:
 
 
 def _validation(
-    group: _Group, metric: str, found: Mapping[str, Sequence[Mapping[str, Any]]]
+    group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]
 ) -> list[Figure]:
     rows = [row for arm, ends in found.items() for row in _ends(arm, metric, ends)]
     if not rows:
@@ -314,9 +315,9 @@ def _validation(
     ]
 
 
-def _ends(arm: str, metric: str, ends: Sequence[Mapping[str, Any]]) -> list[Row]:
-    values = finite(end[metric] for end in ends)
-    guesses = finite(end["chance_loss"] for end in ends)
+def _ends(arm: str, metric: str, ends: Sequence[Validation]) -> list[Row]:
+    values = finite(getattr(end, metric) for end in ends)
+    guesses = finite(end.chance_loss for end in ends)
     if not values:
         return []
     # Random guesses have a loss of ln(classes) and an accuracy of 1 / classes.
@@ -331,7 +332,7 @@ def _ends(arm: str, metric: str, ends: Sequence[Mapping[str, Any]]) -> list[Row]
             "most": max(values),
             "chance": chance,
             "rounds": len(values),
-            "samples": int(ends[0]["samples"]),
+            "samples": ends[0].samples,
         }
     ]
 

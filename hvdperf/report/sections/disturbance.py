@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance, together
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.words import plural
-from hvdperf.results.documents import CULPRITS_KEPT, Document
-from hvdperf.results.restore import disturbances
+from hvdperf.results.documents import CULPRITS_KEPT, SessionDocument
 
 # The shares of the cores that are drawn over time, with names for people, by column.
 SHARES = {
@@ -30,9 +31,9 @@ CULPRITS = (
 )
 
 
-def section(session: Document | None) -> Section | None:
+def section(session: SessionDocument | None) -> Section | None:
     """Return the section; return None if nothing was recorded. session: its session.json."""
-    rounds = disturbances(session) if session is not None else []
+    rounds = session.disturbances if session is not None else ()
     whole = together(rounds)
     if whole is None:
         return None
@@ -49,7 +50,7 @@ def section(session: Document | None) -> Section | None:
     )
 
 
-def _over_time(whole: Disturbance, rounds: list[Disturbance]) -> Figure:
+def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
     rows: list[Row] = [
         {
             "minute": each.at / 60,

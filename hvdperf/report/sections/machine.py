@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hvdperf.report.content import Column, Figure, Section, Table
 from hvdperf.report.words import plural
-from hvdperf.results.documents import Document
-from hvdperf.results.fingerprint import differences
+from hvdperf.results.documents import SessionDocument
+from hvdperf.results.fingerprint import Fingerprint, differences
 
 
 def section(
-    fingerprint: Mapping[str, Any], session: Document | None, earlier: Document | None
+    fingerprint: Fingerprint, session: SessionDocument | None, earlier: SessionDocument | None
 ) -> Section:
     """Return the section. fingerprint: of the session. session, earlier: session.json of it, and
     of the last one before it that was asked the same; None if there is none."""
     figures = [_fingerprint(fingerprint, earlier)]
-    if session is not None and session["changed"]:
-        figures.append(_stacks(session["changed"]))
+    if session is not None and session.changed:
+        figures.append(_stacks(session.changed))
     if session is not None and earlier is not None:
         figures += _verdicts(session, earlier)
     return Section(
@@ -30,8 +29,8 @@ def section(
     )
 
 
-def _fingerprint(fingerprint: Mapping[str, Any], earlier: Document | None) -> Figure:
-    before: Mapping[str, Any] = {} if earlier is None else earlier["fingerprint"]
+def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> Figure:
+    before: Mapping[str, object] = {} if earlier is None else dict(earlier.fingerprint)
     rows = [
         {
             "field": name,
@@ -44,9 +43,9 @@ def _fingerprint(fingerprint: Mapping[str, Any], earlier: Document | None) -> Fi
     columns = [Column("field", "field"), Column("value", "this session")]
     says = "There is no earlier session that was asked the same."
     if earlier is not None:
-        columns += [Column("before", f"session {earlier['session']}"), Column("changed", "changed")]
+        columns += [Column("before", f"session {earlier.session}"), Column("changed", "changed")]
         changed = differences(before, fingerprint)
-        says = f"Against session {earlier['session']}: "
+        says = f"Against session {earlier.session}: "
         says += "; ".join(changed) if changed else "nothing changed"
         says += "."
     keys = [column.key for column in columns]
@@ -69,11 +68,11 @@ def _stacks(changed: Sequence[str]) -> Figure:
     )
 
 
-def _verdicts(session: Document, earlier: Document) -> list[Figure]:
+def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure]:
     """Return the cases whose verdict differs from that of the session before, in one figure."""
-    then, now = earlier["verdicts"], session["verdicts"]
+    then, now = earlier.verdicts or {}, session.verdicts or {}
     rows = tuple(
-        {"case": name, "before": then[name], "verdict": word}
+        {"case": name, "before": then[name].value, "verdict": word.value}
         for name, word in now.items()
         if name in then and then[name] != word
     )
@@ -82,14 +81,14 @@ def _verdicts(session: Document, earlier: Document) -> list[Figure]:
     said = "; ".join(f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows[:6])
     columns = (
         Column("case", "case"),
-        Column("before", f"session {earlier['session']}"),
+        Column("before", f"session {earlier.session}"),
         Column("verdict", "this session"),
     )
     title = "Verdicts that changed since the last session that was asked the same"
     return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
 
 
-def _otherwise(name: str, value: object, before: Mapping[str, Any]) -> bool:
+def _otherwise(name: str, value: object, before: Mapping[str, object]) -> bool:
     return name not in before or bool(before[name] != value)
 
 

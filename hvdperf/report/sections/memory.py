@@ -14,7 +14,7 @@ from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import number
 from hvdperf.report.plots import dashes, field, known, layered, tooltip
 from hvdperf.report.words import QUESTIONS, plural, slug, workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.verdict import Ceiling
 
 MIB = 1024 * 1024
@@ -51,12 +51,8 @@ def section(cases: Sequence[Case]) -> Section:
 
 def _of_case(case: Case, label: str) -> list[Figure]:
     """Return the figure of a case; return [] if no memory was read."""
-    candidate = case.document["plan"]["candidate"]
-    started = [
-        each
-        for each in launches([case])
-        if (each.strategy, each.world_size) == (candidate["strategy"], candidate["world_size"])
-    ]
+    candidate = case.comparison.candidate.arm
+    started = [each for each in launches([case]) if each.launch.arm == candidate]
     ranks = _readings(started)
     if not ranks:
         return []
@@ -90,8 +86,8 @@ def _readings(started: Sequence[Started]) -> dict[int, Readings]:
     """Return steps and bytes of each rank, medians over the launches that read at that step."""
     found: dict[int, dict[int, list[float]]] = {}
     for each in started:
-        for rank, run in enumerate(each.document["run"]):
-            for steps, size in run["memory"]:
+        for rank, run in enumerate(each.launch.run):
+            for steps, size in run.memory:
                 found.setdefault(rank, {}).setdefault(int(steps), []).append(float(size))
     return {
         rank: [(steps, median(sizes)) for steps, sizes in sorted(read.items())]

@@ -9,7 +9,7 @@ from statistics import median
 from hvdperf.plan.arms import Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, slug, workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.results.throughput import throughputs
 
 

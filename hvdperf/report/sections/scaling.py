@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from hvdperf.plan.arms import Question, Workload
+from hvdperf.plan.arms import BlockKind, Question, Workload
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.numbers import cells_of, number
 from hvdperf.report.sections import scaling_plots
 from hvdperf.report.sections.scaling_plots import STRONG, WEAK, Ways
 from hvdperf.report.words import plural, slug, workload_labels
-from hvdperf.results.archive import Case, interval_of
+from hvdperf.results.documents import Case
 from hvdperf.results.throughput import throughputs
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
@@ -89,11 +89,11 @@ def _points(
         point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
         if point.sound and not case.is_sound:
             continue
-        account = case.document["account"]
+        account = case.outcome.account
         if account is not None:
             for way in WEAK:
                 if way not in point.ways or way != "speed":
-                    point.ways[way] = _efficiency(interval_of(account[f"by_{way}"]), n)
+                    point.ways[way] = _efficiency(getattr(account, f"by_{way}"), n)
         if case.question is by_speed:
             point.ways["speed" if weak else "split"] = case.figure
             if not weak:
@@ -122,11 +122,11 @@ def _split_speed(case: Case) -> float | None:
     each launch's median; None if there are none."""
     launches = [
         [
-            float(block["samples_per_second"])
-            for block in measured["launches"][0]["blocks"]
-            if block["kind"] == "split" and block["samples_per_second"]
+            block.samples_per_second
+            for block in measured.of(case.comparison.candidate.arm).of_kind(BlockKind.SPLIT)
+            if block.seconds > 0
         ]
-        for measured in case.document["rounds"]
+        for measured in case.rounds
     ]
     medians = [median(speeds) for speeds in launches if speeds]
     return median(medians) if medians else None

@@ -13,7 +13,7 @@ from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
 from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.words import several, slug, workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.worker.protocol import STARTUP
 
 PHASES = tuple(phase.value for phase in STARTUP)
@@ -32,7 +32,7 @@ def section(cases: Sequence[Case]) -> Section:
     """Return the section on all launches of the session's own stack without an injected fault."""
     found: dict[Workload, dict[str, list[Started]]] = {}
     for started in launches(trusted(cases)):
-        if started.document["startup_seconds"]:
+        if started.launch.startup_seconds:
             beside = "" if started.alone else ", beside others"
             # The learning rate does not affect the start.
             workload = replace(started.case.workload, learning_rate="constant")
@@ -96,7 +96,7 @@ def _median(phase: str, group: Sequence[Started]) -> float | None:
     slowest = [
         max(seconds)
         for started in group
-        if (seconds := finite(rank.get(phase) for rank in started.document["startup_seconds"]))
+        if (seconds := finite(rank.get(phase) for rank in started.launch.startup_seconds))
     ]
     return median(slowest) if slowest else None
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvdperf.judge.straggler import beyond_chance
-from hvdperf.plan.arms import BlockKind, Question, Strategy, Workload
+from hvdperf.measure.records import Block
+from hvdperf.plan.arms import Arm, BlockKind, Question, Strategy, Workload
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number, quantiles
 from hvdperf.report.plots import LEGEND, field, interval, layered, rows_high, tooltip
 from hvdperf.report.words import plural, several, slug, workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 OF_HOROVOD = (Question.WEAK_SCALING, Question.PARITY)
 OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
@@ -55,13 +57,13 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
     asked = [
         case
         for case in cases
-        if case.question in OF_HOROVOD and _of_horovod(case.document["plan"]["candidate"])
+        if case.question in OF_HOROVOD and _of_horovod(case.comparison.candidate.arm)
     ]
     labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}
     for started in launches(asked):
         case = started.case
-        if _of_horovod(started.document) and _blocks(started):
+        if _of_horovod(started.launch.arm) and _blocks(started):
             found.setdefault((case.workload, started.world_size), []).append(started)
     return [
         _ranks(workload.model, labels[workload], size, group)
@@ -71,13 +73,13 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
     ]
 
 
-def _of_horovod(arm: Mapping[str, Any]) -> bool:
-    return bool(arm["strategy"] == Strategy.HOROVOD.value)
+def _of_horovod(arm: Arm) -> bool:
+    return arm.strategy is Strategy.HOROVOD
 
 
-def _blocks(started: Started) -> list[Mapping[str, Any]]:
+def _blocks(started: Started) -> list[Block]:
     """Return the timed blocks of whole steps."""
-    return [block for block in started.document["blocks"] if block["kind"] == BlockKind.FULL.value]
+    return started.launch.of_kind(BlockKind.FULL)
 
 
 def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) -> Figure:
@@ -85,12 +87,12 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
     steps: list[list[float]] = [[] for _ in range(world_size)]
     last = [0] * world_size
     for block in blocks:
-        clocks = [rank["seconds"] or 0.0 for rank in block["ranks"]]
+        clocks = [rank.seconds if math.isfinite(rank.seconds) else 0.0 for rank in block.ranks]
         # If several ranks take as long, none of them is the slowest.
         if clocks.count(max(clocks)) == 1:
             last[clocks.index(max(clocks))] += 1
-        for own, rank in zip(steps, block["ranks"], strict=False):
-            own += finite(rank["step_seconds"])
+        for own, rank in zip(steps, block.ranks, strict=False):
+            own += finite(rank.step_seconds)
     named = [beyond_chance(times, len(blocks), world_size) for times in last]
     rows: list[Row] = [
         {
@@ -184,8 +186,8 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
             second
             for started in group
             for block in _blocks(started)
-            for rank in block["ranks"]
-            for second in finite(rank["step_seconds"])
+            for rank in block.ranks
+            for second in finite(rank.step_seconds)
         ]
         if seconds:
             rows.append(

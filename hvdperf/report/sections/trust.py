@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hvdperf.plan.arms import Question
 from hvdperf.plan.fault_cases import TRIALS
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.words import plural, several, shown
-from hvdperf.results.archive import Case
 from hvdperf.results.detection_log import Entry
 from hvdperf.results.detection_rates import (
     Count,
@@ -20,6 +18,7 @@ from hvdperf.results.detection_rates import (
     of_newest,
     share_interval,
 )
+from hvdperf.results.documents import Case
 
 COLUMNS = (
     Column("trial", "planted"),
@@ -41,7 +40,9 @@ _NOTHING = (
 )
 
 
-def section(cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, Any]) -> Section:
+def section(
+    cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, object]
+) -> Section:
     """Return the section. cases, fingerprint: of the session. log: entries of all sessions of `make
     trust`, including those that were measured on other machines and ship with the suite."""
     figures = [*_same(cases), *_caught(measured_here(log, fingerprint))]
@@ -71,7 +72,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
     )
     rows: list[Row] = []
     for case in alike:
-        visible = case.document["verdict"]["visible_change"]
+        visible = case.outcome.judgement.visible_change
         rows.append(
             {
                 "case": case.name,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from hvdperf.judge.collectives import paired
 from hvdperf.judge.outcome import Outcome
+from hvdperf.measure.records import Series
 from hvdperf.plan.arms import SWEEP
-from hvdperf.plan.collectives import KIB, MIB, Collective, Series, Transfer, busbw, paired
+from hvdperf.plan.collectives import KIB, MIB, Collective, Transfer, busbw
 
 # Columns of each collective operation: busbw through Horovod, busbw through the bare transport, and
 # the ratio of times.
@@ -47,7 +49,7 @@ def _measured(outcome: Outcome) -> dict[Transfer, list[Pair]]:
     """Return by size the pairs of series that were taken in the same turns, of all rounds."""
     found: dict[Transfer, list[Pair]] = {}
     for measured in outcome.rounds:
-        horovod, bare = (measured.launches[arm].series for arm in outcome.comparison.arms)
+        horovod, bare = (measured.of(arm).series for arm in outcome.comparison.arms)
         for transfer, pairs in paired(horovod, bare, outcome.comparison.collective).items():
             found.setdefault(transfer, []).extend(pairs)
     return found

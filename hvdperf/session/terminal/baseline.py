@@ -11,14 +11,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hvdperf.cli import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.results.archive import Archive
-from hvdperf.results.documents import plain
-from hvdperf.results.fingerprint import differences
+from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.session.terminal.cases import label
 from hvdperf.stats import Interval, NotMeasurable, shift
 from hvdperf.toml_file import shown
@@ -79,20 +77,16 @@ def direction(of: Interval) -> str:
     return "higher" if of.lower > 1 else ""
 
 
-def new_series(
-    archive: Archive, fingerprint: Mapping[str, Any], asked: Mapping[str, str]
-) -> list[str]:
+def new_series(archive: Archive, fingerprint: Fingerprint, asked: Mapping[str, str]) -> list[str]:
     """Return what differs from an earlier session and begins a new series, one line each; [] if
     nothing does. asked: this session's settings, from hvdperf.session.resume.asked."""
-    earlier: Mapping[str, Any] = archive.cases[0].fingerprint
-    changed = differences(earlier, plain(fingerprint))
+    changed = differences(archive.cases[0].fingerprint, fingerprint)
     return changed + differences(_another(_asked_then(archive)), _another(asked))
 
 
 def _asked_then(archive: Archive) -> Mapping[str, str]:
     """Return the settings of an earlier session; {} if its session.json cannot be read."""
-    then: Mapping[str, str] = archive.session["asked"] if archive.session is not None else {}
-    return then
+    return archive.session.asked if archive.session is not None else {}
 
 
 def _another(asked: Mapping[str, str]) -> dict[str, str]:
@@ -116,11 +110,15 @@ def changes(
     found = []
     for outcome in outcomes:
         case = earlier.get(outcome.comparison.name)
-        if case is None or outcome.judgement.figure is None or not case.asks(outcome.comparison):
+        if (
+            case is None
+            or outcome.judgement.figure is None
+            or case.comparison != outcome.comparison
+        ):
             continue
         if outcome.comparison.question.work.is_run and not runs_alike:
             continue
-        changed = ratio(outcome.observations, case.document["observations"])
+        changed = ratio(outcome.observations, case.outcome.observations)
         if changed is not None and case.figure is not None:
             now = outcome.judgement.figure.estimate
             found.append(Change(outcome, case.figure.estimate, now, changed))

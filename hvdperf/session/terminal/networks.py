@@ -66,7 +66,7 @@ def _speeds(case: Outcome) -> list[float]:
     plain = Arm(comparison.workload, Strategy.HOROVOD, comparison.world_size)
     if plain not in comparison.arms or comparison.question.work not in _IN_TURNS:
         return []
-    of_rounds = (measured.launches[plain].of_kind(BlockKind.FULL) for measured in case.rounds)
+    of_rounds = (measured.of(plain).of_kind(BlockKind.FULL) for measured in case.rounds)
     timed = ([block for block in blocks if block.seconds > 0] for blocks in of_rounds)
     return [median_speed(blocks) for blocks in timed if blocks]
 

@@ -12,7 +12,7 @@ from hvdperf.report.sections.collectives.gradients import gradients
 from hvdperf.report.sections.collectives.pairs import is_of_gradients, pairs_of
 from hvdperf.report.sections.collectives.sweep import swept
 from hvdperf.report.words import workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 
 def section(cases: Sequence[Case]) -> Section:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hvdperf.plan.arms import BlockKind, Question, Strategy
-from hvdperf.plan.collectives import StepTimes
+from hvdperf.judge.collectives import StepTimes
+from hvdperf.judge.observations import step_times
+from hvdperf.plan.arms import Question
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.numbers import number, quantiles
 from hvdperf.report.plots import field, layered, rows_high, tooltip
-from hvdperf.report.sections.collectives.pairs import BARE, WHOSE, Labels, whose
+from hvdperf.report.sections.collectives.pairs import WHOSE, Labels, whose
 from hvdperf.report.words import several
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 _OF_A_STEP = (
     *WHOSE[:3],
@@ -58,29 +59,12 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
 
 
 def _step_times(case: Case) -> list[StepTimes]:
-    """Return the times of every turn with both kinds of block and a bare exchange.
-
-    Uses the last block of each kind in a turn, where judge/observations.py uses the two that are
-    closest to each other.
-    """
-    found = []
-    for measured in case.document["rounds"]:
-        launches = {launch["strategy"]: launch for launch in measured["launches"]}
-        horovod, bare = launches.get(Strategy.HOROVOD.value), launches.get(BARE)
-        if horovod is None or bare is None:
-            continue
-        full, local = (
-            {
-                block["turn"]: block["seconds"] / block["steps"]
-                for block in horovod["blocks"]
-                if block["kind"] == kind.value and block["seconds"]
-            }
-            for kind in (BlockKind.FULL, BlockKind.LOCAL)
-        )
-        exchange = {each["turn"]: each["seconds"] for each in bare["series"] if each["seconds"]}
-        turns = sorted(full.keys() & local.keys() & exchange.keys())
-        found += [StepTimes(full[turn], local[turn], exchange[turn]) for turn in turns]
-    return found
+    """Return the times of every turn of all rounds, as the case's figure rests on them."""
+    return [
+        times
+        for measured in case.rounds
+        for times in step_times(*map(measured.of, case.comparison.arms))
+    ]
 
 
 def _of_steps(case: Case, times: Sequence[StepTimes], labels: Labels) -> Row:

@@ -31,7 +31,7 @@ from hvdperf.report.sections.collectives.pairs import (
     widths,
 )
 from hvdperf.report.words import several
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 _TIMES = (
     Column("horovod_ms", "through Horovod", "ms", 3),

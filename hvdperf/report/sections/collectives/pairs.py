@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hvdperf.plan.arms import SWEEP, Question, Strategy, Workload
+from hvdperf.judge.collectives import paired
+from hvdperf.plan.arms import SWEEP, Question, Workload
 from hvdperf.plan.collectives import Collective, busbw
 from hvdperf.report.content import Column, Value
 from hvdperf.report.numbers import quantiles
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 QUARTILES = (0.25, 0.5, 0.75)
-BARE = Strategy.BARE.value
 Labels = Mapping[Workload, str]
 TAX = (
     Column("tax", "time of Horovod / bare", "", 3),
@@ -57,21 +57,20 @@ class Pair:
 
 def collective_of(case: Case) -> Collective:
     """Return the operation that the case asks about; of a bound, that which exchanges gradients."""
-    return Collective(case.document["plan"]["collective"] or Collective.ALLREDUCE.value)
+    return case.comparison.collective or Collective.ALLREDUCE
 
 
 def pairs_of(case: Case) -> list[Pair]:
-    """Return the turns in which both sides have a time, by round and turn."""
+    """Return the turns in which both sides have a time, by round and size."""
     found = []
-    for measured in case.document["rounds"]:
-        sides = {launch["strategy"]: launch["series"] for launch in measured["launches"]}
-        bare = {(each["bytes"], each["turn"]): each for each in sides.get(BARE, ())}
-        for each in sides.get(Strategy.HOROVOD.value, ()):
-            other = bare.get((each["bytes"], each["turn"]))
-            if other and each["seconds"] and other["seconds"]:
-                tensors = int(each["ranks"][0]["tensors"]) if each["ranks"] else 0
-                times = float(each["seconds"]), float(other["seconds"])
-                found.append(Pair(int(each["bytes"]), tensors, *times))
+    for measured in case.rounds:
+        horovod, bare = (measured.of(arm).series for arm in case.comparison.arms)
+        for both in paired(horovod, bare, collective_of(case)).values():
+            found += [
+                Pair(ours.size_bytes, ours.ranks[0].tensors, ours.seconds, theirs.seconds)
+                for ours, theirs in both
+                if ours.repeats
+            ]
     return found
 
 

@@ -28,7 +28,7 @@ from hvdperf.report.sections.collectives.pairs import (
     widths,
 )
 from hvdperf.report.words import QUESTIONS, slug
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 _SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
 

@@ -10,12 +10,12 @@ from hvdperf.report.sections.wall_time.by_world_size import by_world_size
 from hvdperf.report.sections.wall_time.ratios import factors, speedups
 from hvdperf.report.sections.wall_time.waterfall import waterfall
 from hvdperf.report.words import workload_labels
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on the cases that have an account."""
-    asked = [case for case in trusted(cases) if case.document["account"] is not None]
+    asked = [case for case in trusted(cases) if case.outcome.account is not None]
     title, name = "Wall time", "ledger"
     intro = (
         "Every second of a training, from the launch of its processes to their end, has a term; "

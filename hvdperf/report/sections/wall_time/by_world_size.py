@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hvdperf.judge.scaling_breakdown import Spent
 from hvdperf.judge.time_breakdown import TERMS
 from hvdperf.plan.arms import Question, Workload
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.plots import field, layered, rows_high
-from hvdperf.report.sections.wall_time.trainings import Labels, is_weak
+from hvdperf.report.sections.wall_time.trainings import Labels, account_of, is_weak
 from hvdperf.report.words import QUESTIONS, slug
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
 GROUPS: Mapping[str, str] = {
@@ -44,33 +45,33 @@ _OF_A_SIZE = (
 
 def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Return a figure per workload with a case of weak scaling."""
-    found: dict[Workload, dict[int, Mapping[str, Any]]] = {}
+    found: dict[Workload, dict[int, Spent]] = {}
     for case in sorted(filter(is_weak, cases), key=lambda case: case.world_size):
-        account = case.document["account"]
-        sizes = found.setdefault(case.workload, {1: account["reference"]})
-        sizes.setdefault(case.world_size, account["candidate"])
+        account = account_of(case)
+        sizes = found.setdefault(case.workload, {1: account.reference})
+        sizes.setdefault(case.world_size, account.candidate)
     return [_stacked(workload.model, labels[workload], sizes) for workload, sizes in found.items()]
 
 
-def _stacked(model: str, label: str, sizes: Mapping[int, Mapping[str, Any]]) -> Figure:
+def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
     rows: list[Row] = [
         {
             "world_size": size,
             "term": term,
             "group": GROUPS[term],
-            "seconds": float(spent["terms"][term]),
-            "share": 100 * float(spent["terms"][term]) / float(spent["wall_seconds"]),
+            "seconds": spent.terms[term],
+            "share": 100 * spent.terms[term] / spent.wall_seconds,
         }
         for size, spent in sizes.items()
         for term in TERMS
     ]
-    steps = next(iter(sizes.values()))["steps"]
+    steps = next(iter(sizes.values())).steps
     said = []
     for size, spent in sizes.items():
-        largest = max(TERMS, key=lambda term: spent["terms"][term])
+        largest = max(TERMS, key=lambda term: spent.terms[term])
         said.append(
-            f"on {size} {float(spent['wall_seconds']):.1f} s, most of it {largest} "
-            f"({float(spent['terms'][largest]):.1f} s)"
+            f"on {size} {spent.wall_seconds:.1f} s, most of it {largest} "
+            f"({spent.terms[largest]:.1f} s)"
         )
     return Figure(
         name=slug("ledger", "terms", label),

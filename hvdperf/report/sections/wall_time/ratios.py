@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.plan.arms import Workload
 from hvdperf.report.content import Column, Figure, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
@@ -20,12 +21,12 @@ from hvdperf.report.plots import (
 )
 from hvdperf.report.sections.wall_time.trainings import (
     Labels,
-    ScalingBreakdown,
+    account_of,
     is_weak,
     not_judged,
 )
 from hvdperf.report.words import several
-from hvdperf.results.archive import Case, interval_of
+from hvdperf.results.documents import Case
 
 _WHOSE = (
     Column("what", "training"),
@@ -52,7 +53,7 @@ def _ratios(account: ScalingBreakdown, names: Sequence[str]) -> dict[str, Value]
     """Return estimates and bounds; bounds that are not finite are None."""
     values: dict[str, Value] = {}
     for name in names:
-        values |= cells_of(interval_of(account[name]), name, f"{name}_low", f"{name}_high")
+        values |= cells_of(getattr(account, name), name, f"{name}_low", f"{name}_high")
     return values
 
 
@@ -73,7 +74,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     )
     rows: list[Row] = []
     for case in cases:
-        ratios = _ratios(case.document["account"], SPEEDUPS)
+        ratios = _ratios(account_of(case), SPEEDUPS)
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
         way = "weak" if is_weak(case) else "strong"
         rows.append({**_whose(case, labels, way), **ratios, **shares})
@@ -119,7 +120,7 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
         told.setdefault((case.workload, case.world_size), case)
     columns = (*_WHOSE, *_of_ratios(FACTORS), *_ALSO)
     rows: list[Row] = [
-        {**_whose(case, labels), **_ratios(case.document["account"], FACTORS), **_also(case)}
+        {**_whose(case, labels), **_ratios(account_of(case), FACTORS), **_also(case)}
         for case in told.values()
     ]
     said = several(
@@ -140,24 +141,24 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
 
 
 def _also(case: Case) -> dict[str, Value]:
-    account = case.document["account"]
-    late, ours = account["late"], account["candidate"]
+    account = account_of(case)
+    late, ours = account.late, account.candidate
     return {
-        "explained": "yes" if account["explained"] else "no",
-        "late_rank": None if late is None else int(late["rank"]),
-        "lag_ms": None if late is None else 1000 * float(late["lag_seconds"]),
-        "late_share": None if late is None else 100 * float(late["share"]),
-        "slowest_rank": account["slowest"],
-        "wire_ms": _milliseconds(account["wire_seconds"]),
-        "hidden_ms": _milliseconds(account["hidden_seconds"]),
-        "fixed_s": float(ours["fixed"]["a_seconds"]),
-        "step_ms": 1000 * float(ours["fixed"]["b_seconds"]),
-        "residual_share": 100 * float(ours["residual"]),
+        "explained": "yes" if account.explained else "no",
+        "late_rank": None if late is None else late.rank,
+        "lag_ms": None if late is None else 1000 * late.lag_seconds,
+        "late_share": None if late is None else 100 * late.share,
+        "slowest_rank": account.slowest,
+        "wire_ms": _milliseconds(account.wire_seconds),
+        "hidden_ms": _milliseconds(account.hidden_seconds),
+        "fixed_s": ours.fixed.a_seconds,
+        "step_ms": 1000 * ours.fixed.b_seconds,
+        "residual_share": 100 * ours.residual,
     }
 
 
 def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * float(seconds)
+    return None if seconds is None else 1000 * seconds
 
 
 def _plot(

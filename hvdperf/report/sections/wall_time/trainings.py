@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.plan.arms import Question, Workload
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 from hvdperf.verdict import Verdict
 
-ScalingBreakdown = Mapping[str, Any]
 Labels = Mapping[Workload, str]
+
+
+def account_of(case: Case) -> ScalingBreakdown:
+    """Return the breakdown of a case that has one."""
+    assert case.outcome.account is not None
+    return case.outcome.account
 
 
 def is_weak(case: Case) -> bool:
@@ -23,4 +28,4 @@ def not_judged(case: Case) -> tuple[str, ...]:
 
 
 def divided(account: ScalingBreakdown) -> str:
-    return f"{account['reference']['steps']} steps divided"
+    return f"{account.reference.steps} steps divided"

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.judge.time_breakdown import OF_STEPS, TERMS
 from hvdperf.plan.arms import Question
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
 from hvdperf.report.sections.wall_time.trainings import (
-    ScalingBreakdown,
+    account_of,
     divided,
     is_weak,
     not_judged,
 )
 from hvdperf.report.words import QUESTIONS, slug
-from hvdperf.results.archive import Case
+from hvdperf.results.documents import Case
 
 # A term whose excess is below this share of the wall time has no bar of its own.
 SMALL = 0.005
@@ -38,11 +39,11 @@ _OF_A_TERM = (
 
 def waterfall(case: Case, label: str) -> Figure:
     """Return a plot with a bar per term: how much longer or shorter than ideal it took."""
-    account = case.document["account"]
-    ours, n = account["candidate"], case.world_size
+    account = account_of(case)
+    ours, n = account.candidate, case.world_size
     rows = _steps_down(case.question, account)
-    ideal, wall = number(rows[0]["to_s"]), float(ours["wall_seconds"])
-    how = f"{ours['steps']} steps on each" if is_weak(case) else divided(account)
+    ideal, wall = number(rows[0]["to_s"]), ours.wall_seconds
+    how = f"{ours.steps} steps on each" if is_weak(case) else divided(account)
     terms = [row for row in rows if row["kind"] not in ("total", UNEXPLAINED)]
     worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
@@ -67,11 +68,11 @@ def waterfall(case: Case, label: str) -> Figure:
 def _steps_down(question: Question, account: ScalingBreakdown) -> list[Row]:
     """Return the rows: the ideal, each term's excess, the unexplained rest, and the wall time. The
     bars of small terms come after the others, side by side at one place."""
-    ours, theirs = account["candidate"], account["reference"]
-    parts = 1 if question is Question.WALL_WEAK else int(account["world_size"])
+    ours, theirs = account.candidate, account.reference
+    parts = 1 if question is Question.WALL_WEAK else account.world_size
     took = _seconds(ours)
     ideal = {term: seconds / parts for term, seconds in _seconds(theirs).items()}
-    wall, ideal_wall = float(ours["wall_seconds"]), float(theirs["wall_seconds"]) / parts
+    wall, ideal_wall = ours.wall_seconds, theirs.wall_seconds / parts
     excess = {term: took[term] - ideal[term] for term in TERMS}
     small = [term for term in TERMS if abs(excess[term]) < SMALL * wall]
     rows = [_total("ideal", ideal_wall)]
@@ -85,13 +86,11 @@ def _steps_down(question: Question, account: ScalingBreakdown) -> list[Row]:
     return [*rows, _total("wall time", wall)]
 
 
-def _seconds(spent: Mapping[str, Any]) -> dict[str, float]:
+def _seconds(spent: Spent) -> dict[str, float]:
     """Return a training's seconds by term; terms of steps are the run's, in proportion to the
     training's steps."""
-    share = float(spent["steps"]) / float(spent["steps_of_run"])
-    return {
-        term: float(spent["terms"][term]) * (share if term in OF_STEPS else 1.0) for term in TERMS
-    }
+    share = spent.steps / spent.steps_of_run
+    return {term: spent.terms[term] * (share if term in OF_STEPS else 1.0) for term in TERMS}
 
 
 def _bar(term: str, bar: str, ideal: float, took: float, at: float) -> Row:

@@ -1,0 +1,104 @@
+"""Collective operations compared, through Horovod and through the bare transport, and the physical
+bounds of a step.
+
+Plain arithmetic on what was measured. No I/O.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from hvdperf.measure.records import Series
+from hvdperf.plan.collectives import Collective, Transfer
+
+
+def paired(
+    horovod: Iterable[Series], bare: Iterable[Series], collective: Collective | None
+) -> dict[Transfer, list[tuple[Series, Series]]]:
+    """Return the pairs of series of the same turn, for each transfer by that operation, smaller
+    transfers first."""
+    other = {(series.transfer, series.turn): series for series in bare}
+    found: dict[Transfer, list[tuple[Series, Series]]] = {}
+    for series in sorted(horovod, key=lambda series: sum(series.transfer.tensor_bytes)):
+        partner = other.get((series.transfer, series.turn))
+        if series.transfer.collective is collective and partner and partner.repeats:
+            found.setdefault(series.transfer, []).append((series, partner))
+    return found
+
+
+def framework_tax(
+    horovod: Iterable[Series], bare: Iterable[Series], collective: Collective | None
+) -> float:
+    """Return the time through Horovod over the time through the bare transport.
+
+    It is the median over the turns of a transfer, and the geometric mean over several transfers.
+    Raises ValueError if there is no pair.
+    """
+    logs = [
+        math.log(median(ours.seconds / theirs.seconds for ours, theirs in pairs))
+        for pairs in paired(horovod, bare, collective).values()
+    ]
+    if not logs:
+        raise ValueError("no collective operation was measured through both transports")
+    return math.exp(sum(logs) / len(logs))
+
+
+class StepTimes(NamedTuple):
+    """The step times of one turn, in seconds a step.
+
+    full: a step with everything. local: a step without exchange. exchange: the time of the bare
+    transport for the step's gradients in one buffer. A step can hide all of the shorter part behind
+    the longer part, or nothing: `full` lies between max(local, exchange) and local + exchange
+    (docs/measurement.md, Bounds).
+    """
+
+    full: float
+    local: float
+    exchange: float
+
+    @property
+    def of_nothing_hidden(self) -> float:
+        """Step time over that of a step that computes, then exchanges: at most 1 by physics."""
+        return self.full / (self.local + self.exchange)
+
+    @property
+    def of_all_hidden(self) -> float:
+        """Step time over the shortest possible step time: at least 1 by physics."""
+        return self.full / max(self.local, self.exchange)
+
+
+def invalid_reasons(arm: str, processes: int, series: Sequence[Series]) -> list[str]:
+    """Return the reasons not to believe the series of a launch, in words: a missing transport, a
+    missing rank, wrong sums, times that are not positive and finite."""
+    found = []
+    for each in series:
+        where = f"{arm}, {each.transfer.collective.value} of {each.size_bytes} bytes"
+        if len(each.ranks) != processes:
+            found.append(f"{where}: {len(each.ranks)} of {processes} ranks reported")
+        for number, rank in enumerate(each.ranks):
+            if rank.problem:
+                found.append(f"{where}: rank {number}: {rank.problem}")
+            elif not rank.seconds or not all(map(_is_time, rank.seconds)):
+                found.append(f"{where}: rank {number} reported a time that is none")
+        if len({len(rank.seconds) for rank in each.ranks}) > 1:
+            found.append(f"{where}: ranks repeated it differently often")
+    return found
+
+
+def _is_time(seconds: float) -> bool:
+    return math.isfinite(seconds) and seconds > 0
+
+
+def other_library(horovod: Iterable[Series], bare: Iterable[Series]) -> str:
+    """Return a complaint if Horovod and the bare transport ran over different MPI libraries. Return
+    "" if not, or if one library is unknown."""
+    ours, theirs = (
+        {rank.library for each in series for rank in each.ranks} for series in (horovod, bare)
+    )
+    if ours == theirs or not ours or not theirs:
+        return ""
+    names = [" and ".join(sorted(map(str, libraries))) for libraries in (ours, theirs)]
+    return f"Horovod runs over {names[0]}, mpi4py over {names[1]}: install one for the other's MPI"

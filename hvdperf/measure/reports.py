@@ -1,0 +1,144 @@
+"""Reports of ranks: the answer of a rank to each order. Plain data. No I/O.
+
+Ranks send plain JSON; `Group.ask` decodes it (hvdperf/launch/group.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hvdperf.json_records import Figures, Number
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The group and the model as one process sees them after its start.
+
+    world_size: number of replicas that the framework reports. transport: how gradients are reduced:
+    mpi or gloo under Horovod, the cross-device operation of a TensorFlow strategy, or none. nccl:
+    whether Horovod was built with NCCL. parameters: number of trained weights. gradient_tensors,
+    gradient_bytes: number and size of the gradients that a step exchanges. The last three are 0 if
+    no model was built.
+    """
+
+    rank: int
+    world_size: int
+    transport: str
+    nccl: bool = False
+    parameters: int = 0
+    gradient_tensors: int = 0
+    gradient_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class BlockReport(Figures):
+    """One timed block by the clock of one process (hvdperf/worker/timed_block.py).
+
+    seconds: from the barrier before the first step to the loss of the last step. step_seconds,
+    input_seconds: one a step; the latter is the part that waited for the batch. inside_seconds: of
+    all steps, from the batch on. samples: consumed by this process. cpu_seconds: CPU time of all
+    its threads. loss: of the last step.
+    """
+
+    seconds: Number
+    step_seconds: Sequence[Number]
+    input_seconds: Sequence[Number]
+    inside_seconds: Number
+    samples: int
+    cpu_seconds: Number
+    loss: Number
+
+
+@dataclass(frozen=True)
+class CollectiveReport(Figures):
+    """Repeats of a collective operation on one rank (hvdperf/worker/collectives.py).
+
+    bytes: of all tensors together. tensors: number of tensors exchanged at once. seconds: one a
+    repeat, from a barrier on. library: version of the MPI library in the process; None without one.
+    problem: why the figures must not be used, in words; "" if they are sound.
+    """
+
+    bytes: int
+    tensors: int
+    seconds: Sequence[Number]
+    library: str | None
+    problem: str
+
+
+@dataclass(frozen=True)
+class Validation(Figures):
+    """A pass over the validation data, the same on all processes. loss: mean of a sample. accuracy:
+    share of right labels or words. samples: of all processes. chance_loss: loss of a uniform
+    guess."""
+
+    loss: Number
+    accuracy: Number
+    samples: int
+    chance_loss: Number
+
+
+@dataclass(frozen=True)
+class RunReport(Figures):
+    """A training run of one process (hvdperf/worker/training_run.py).
+
+    seconds: of the training, without its validation. steps: done; all ranks stop at the same one.
+    epochs: steps over the steps of one pass over the data. samples: of this process. loss: of the
+    last step. learning_rate: at the end. memory: rows of [steps, bytes of the resident set]. marks:
+    one row a step of [begun, had its batch, had met the other ranks, ended], in seconds since the
+    run began; empty unless asked for. curve: rows of [steps, mean loss since the row before,
+    learning rate]; empty if marked. validation: None without one.
+    """
+
+    seconds: Number
+    steps: int
+    epochs: Number
+    samples: int
+    loss: Number
+    learning_rate: Number
+    memory: Sequence[Sequence[int]]
+    marks: Sequence[Sequence[float]]
+    curve: Sequence[Sequence[Number]]
+    validation: Validation | None = None
+
+
+@dataclass(frozen=True)
+class Evidence(Figures):
+    """The report of one process after its last block, which shows whether the replicas trained
+    together.
+
+    world_size: number of replicas that the framework reports. learning_rate: at the end. digests:
+    SHA-256 of the weights, one a replica of this process. data, data_wanted: id of the training
+    data that the process has read, and of the session's (hvdperf/worker/dataset_id.py); "" if it
+    reads none.
+    """
+
+    world_size: int
+    learning_rate: Number
+    digests: Sequence[str]
+    data: str
+    data_wanted: str
+
+
+@dataclass(frozen=True)
+class Correctness(Figures):
+    """The report of one process after a reproducible training of a second model. loss: of its last
+    step. digests: SHA-256 of its weights, one a replica of this process."""
+
+    loss: Number
+    digests: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TimelineReport:
+    """Steps that Horovod recorded. Only rank 0 has activities.
+
+    steps, seconds: number and time of the recorded steps. activities: union of the intervals of
+    each activity over all tensors, in seconds, by name. wire_seconds: union of all activities that
+    move data between ranks; None on other ranks.
+    """
+
+    steps: int
+    seconds: float
+    activities: Mapping[str, float] | None = None
+    wire_seconds: float | None = None
