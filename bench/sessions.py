@@ -20,7 +20,9 @@ import numpy as np
 from bench.noise import NOISES, Array, Generator, Noise
 from hvdperf.interim import EARLY_LOOKS, is_failing, judge_rounds, next_look
 from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
-from hvdperf.plan.arms import Comparison, Question, Side, Workload
+from hvdperf.plan.arms import Side, Workload
+from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
     against,
     communication,
@@ -170,7 +172,8 @@ class Session:
             if not is_failing(self.rows[case], case.rule, self.known[case.load])
         ]
         if not open_:
-            return FEWEST_TURNS if left[0].comparison.is_against else FEW_TURNS
+            controlled = left[0].comparison.judged_as is not JudgedAs.THRESHOLD
+            return FEWEST_TURNS if controlled else FEW_TURNS
         turn_sd = math.sqrt(median(map(turn_variance, open_)))
         launch_sd = self.known[left[0].load].launch_sd
         worth = turns_worth(turn_sd, launch_sd, *SECONDS[left[0].model], MOST_TURNS)

@@ -28,7 +28,7 @@ from bench.sessions import (
     simulated,
 )
 from hvdperf.machine.noise_record import LEAST_LAUNCH_SD
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD
 from hvdperf.verdict import REGRESSION, Band, Floor, Rule, Verdict
 

@@ -22,8 +22,9 @@ from hvdperf.history.releases import Axis, order
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.paths import ROOT
-from hvdperf.plan.arms import Question
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.options import Options
+from hvdperf.plan.question import Question
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.archive import Archive, read_session
 from hvdperf.results.documents import Case, session_name
@@ -185,7 +186,7 @@ def result_of(archive: Archive, asked: Asked) -> Result:
     cases = [
         case
         for case in archive.cases
-        if case.is_against
+        if case.judged_as is JudgedAs.REGRESSION
         and case.question is Question.WEAK_SCALING
         and (case.workload.model, case.world_size) == (asked.model, asked.world_size)
     ]

@@ -17,7 +17,9 @@ from statistics import median
 from hvdperf.json_records import Figures, Number
 from hvdperf.judge import training_runs
 from hvdperf.measure.records import Block, Launch, Round
-from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.terms import BETWEEN, COMPUTE, EXCHANGE, INPUT, INSIDE, MEMORY
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
@@ -55,9 +57,9 @@ def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
         (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
         for measured in rounds
     ]
-    if comparison.question.is_startup:
-        return start_blame(comparison.question.phase, pairs)
-    if comparison.question.work is LaunchMode.ENDURANCE:
+    if comparison.question.mode is LaunchMode.STARTUP:
+        return start_blame(comparison.question.spec.phase, pairs)
+    if comparison.question.mode is LaunchMode.ENDURANCE:
         return memory_blame([faulty for faulty, _ in pairs])
     return steps_blame(pairs, comparison.candidate.kind)
 

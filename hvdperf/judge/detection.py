@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from hvdperf.judge.attribution import Blame, blamed
 from hvdperf.measure.records import Round
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.fault_cases import FaultCase
 from hvdperf.verdict import Judgement, Verdict
 

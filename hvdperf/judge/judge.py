@@ -20,8 +20,10 @@ from hvdperf.judge.scaling_breakdown import account
 from hvdperf.judge.speedup import refusal
 from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Launch, Round
-from hvdperf.plan.arms import Arm, Comparison, LaunchMode, Question
+from hvdperf.plan.arms import Arm
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.fault_cases import trial_of
+from hvdperf.plan.question import LaunchMode
 from hvdperf.scatter import Noise, Row
 from hvdperf.stats import NotMeasurable, hodges_lehmann
 from hvdperf.verdict import (
@@ -91,7 +93,7 @@ class Judge:
         """Return the outcome without a round: NOT JUDGED if the case is only shown, NOT RUN
         otherwise."""
         unjudged = self._rules.unjudged(outcome.comparison)
-        if not unjudged and outcome.comparison.question is not Question.SAME:
+        if not unjudged and outcome.comparison.judged_as is not JudgedAs.AA_PAIR:
             return outcome
         reason = unjudged or "no time was left to compare two identical groups"
         return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
@@ -100,15 +102,15 @@ class Judge:
         """Judge a fault case like any other, then check that the verdict is the expected one."""
         called = self._called(outcome, final)
         comparison = outcome.comparison
-        trial, question = trial_of(comparison), comparison.question
+        trial = trial_of(comparison)
         judgement = called.judgement
         if trial is not None:
             found = noticed(comparison, judgement, _sound(outcome, judgement))
             called = replace(called, noticed=found)
             judgement = on_trial(trial, judgement, found)
-        elif question is Question.SAME:
+        elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = self._of_identical_groups(judgement)
-        elif comparison.reference.arm.stack and judgement.verdict is Verdict.FAIL:
+        elif comparison.judged_as is JudgedAs.REGRESSION and judgement.verdict is Verdict.FAIL:
             judgement = replace(judgement, reason=_cause(called))
         return replace(called, judgement=judgement)
 
@@ -142,7 +144,7 @@ class Judge:
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return self._with(outcome, Verdict.INVALID, rule, text)
-        if comparison.question.is_wall:
+        if comparison.question.mode is LaunchMode.LEDGER:
             outcome = replace(outcome, account=account(comparison, outcome.rounds))
         if unjudged:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
@@ -178,7 +180,7 @@ class Judge:
     def _refusal(self, outcome: Outcome, rule: Rule) -> str:
         """Return why runs of that length say nothing about the rule, in words, or ""."""
         comparison = outcome.comparison
-        if comparison.question is not Question.WALL_STRONG or not isinstance(rule, Floor):
+        if not comparison.question.spec.divides_steps or not isinstance(rule, Floor):
             return ""
         reasons = [
             refusal(
@@ -206,7 +208,7 @@ class Judge:
             measured.of(arm) for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
         found = [problem for launch in launches for problem in validity.invalid_reasons(launch)]
-        if outcome.comparison.question.work is LaunchMode.COLLECTIVES:
+        if outcome.comparison.question.mode is LaunchMode.COLLECTIVES:
             found += self._transport_problems(outcome, at_look)
         if outcome.comparison.tolerance is not None:
             found += self._weight_problems(outcome.comparison)
@@ -219,7 +221,7 @@ class Judge:
         comparison, arms = outcome.comparison, outcome.comparison.arms
         pairs = [[measured.of(arm) for arm in arms] for measured in outcome.rounds]
         found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
-        bounded = comparison.question is Question.BOUND and self._rules.judged(comparison)
+        bounded = comparison.question.spec.times_steps and self._rules.judged(comparison)
         if bounded and at_look:
             times = [step_times(horovod, bare) for horovod, bare in pairs]
             found.append(validity.too_fast(arms[0].name, times))
@@ -267,7 +269,7 @@ def _cause(outcome: Outcome) -> str:
     """Return, in words, what takes longer than under the other stack, and on which rank; return ""
     if the question is about no step and no start."""
     question = outcome.comparison.question
-    if question.work is not LaunchMode.BLOCKS and not question.is_startup:
+    if question.mode is not LaunchMode.BLOCKS and question.mode is not LaunchMode.STARTUP:
         return ""
     return f"for {blamed(outcome.comparison, _sound(outcome, outcome.judgement))}"
 

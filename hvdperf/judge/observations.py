@@ -11,7 +11,9 @@ from statistics import median
 from hvdperf.judge import collectives, speedup, training_runs
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.measure.records import Block, Launch, Round, back_to_back, is_disturbed, median_speed
-from hvdperf.plan.arms import BlockKind, Comparison, LaunchMode, Question, Schedule, Side
+from hvdperf.plan.arms import BlockKind, Schedule, Side
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import LaunchMode
 
 # Turns that a round needs apart from those that other programs disturbed.
 FEWEST_SOUND = 2
@@ -22,7 +24,7 @@ def measures(comparison: Comparison, measured: Round) -> bool:
     with the kinds of blocks that are compared."""
     if any(not measured.has(arm) for arm in comparison.arms):
         return False
-    return comparison.question.work is not LaunchMode.BLOCKS or all(
+    return comparison.question.mode is not LaunchMode.BLOCKS or all(
         measured.of(side.arm).of_kind(side.kind) for side in comparison.sides
     )
 
@@ -61,21 +63,22 @@ def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
     together = (
         schedule is Schedule.ALTERNATE or comparison.candidate.arm == comparison.reference.arm
     )
-    return comparison.question.work is LaunchMode.BLOCKS and together
+    return comparison.question.mode is LaunchMode.BLOCKS and together
 
 
 def _single_value(comparison: Comparison, measured: Round) -> float:
     question = comparison.question
     launches = [measured.of(side.arm) for side in comparison.sides]
-    if question.is_wall:
+    if question.mode is LaunchMode.LEDGER:
         return speedup.observation(comparison, *map(training, launches))
-    if question.work.is_run:
+    if question.mode.is_run:
         return training_runs.observation(comparison, *(launch.run for launch in launches))
-    if question.work is LaunchMode.STARTUP:
+    if question.mode is LaunchMode.STARTUP:
         ours, theirs = (startup_seconds(comparison, launch) for launch in launches)
         # Two stacks are compared by their speed.
-        return math.log(theirs / ours) if comparison.is_against else math.log(ours)
-    if question.work is LaunchMode.COLLECTIVES:
+        alone = comparison.candidate.arm == comparison.reference.arm
+        return math.log(ours) if alone else math.log(theirs / ours)
+    if question.mode is LaunchMode.COLLECTIVES:
         return _of_collectives(comparison, *launches)
     speeds = [median_speed(_blocks(side, measured)) for side in comparison.sides]
     return math.log(speeds[0] / speeds[1]) - math.log(comparison.ideal_ratio)
@@ -98,7 +101,7 @@ def training(launch: Launch) -> speedup.Training:
 
 
 def _of_collectives(comparison: Comparison, horovod: Launch, bare: Launch) -> float:
-    if comparison.question is Question.FRAMEWORK_TAX:
+    if not comparison.question.spec.times_steps:
         tax = collectives.framework_tax(horovod.series, bare.series, comparison.collective)
         return math.log(tax)
     return median(math.log(turn.of_nothing_hidden) for turn in step_times(horovod, bare))
@@ -118,10 +121,10 @@ def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
 def startup_seconds(comparison: Comparison, launch: Launch) -> float:
     """Return the seconds that the slowest rank took for the phase; for the trace, per gradient
     tensor."""
-    phase = comparison.question.phase
+    phase = comparison.question.spec.phase
     seconds = max(rank[phase] for rank in launch.startup_seconds)
     tensors = launch.facts[0].gradient_tensors
-    return seconds / tensors if comparison.question is Question.STARTUP_TRACE else seconds
+    return seconds / tensors if comparison.question.spec.per_tensor else seconds
 
 
 def _blocks(side: Side, measured: Round) -> list[Block]:

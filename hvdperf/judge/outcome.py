@@ -9,7 +9,7 @@ from hvdperf.judge.detection import Detection
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Round
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.verdict import Judgement, Verdict
 
 

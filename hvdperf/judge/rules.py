@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.machine.placement import Slot, is_oversubscribed
-from hvdperf.plan.arms import Comparison, LaunchMode, Profile, Question
+from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.profile import Profile
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.thresholds import Thresholds, case_of
 from hvdperf.verdict import REGRESSION, Rule
 
@@ -26,12 +28,12 @@ class Rules:
 
     def unjudged(self, comparison: Comparison) -> str:
         """Return why the comparison is not compared with a threshold; return "" if it is."""
-        if not comparison.question.is_speed:
+        if not comparison.question.spec.is_speed:
             return ""
         on_device = any(slot.device is not None for slot in self.slots)
         if comparison.is_trial and on_device:
             return "what is planted into a step is measured where the processor waits for the step"
-        if comparison.question.work is LaunchMode.COLLECTIVES and on_device:
+        if comparison.question.mode is LaunchMode.COLLECTIVES and on_device:
             return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
         if not is_oversubscribed(self.slots, comparison.world_size):
             return ""
@@ -43,8 +45,9 @@ class Rules:
 
     def rule(self, comparison: Comparison) -> Rule | None:
         """Return the rule of the comparison; return None if nobody has set a threshold."""
-        shown = comparison.question.is_convergence or comparison.question is Question.SAME
-        if comparison.is_against and not shown:
+        two_groups = comparison.candidate.arm != comparison.reference.arm
+        slower = comparison.judged_as in (JudgedAs.REGRESSION, JudgedAs.DETECTION)
+        if slower and two_groups and comparison.question.mode is not LaunchMode.EPOCHS:
             return REGRESSION
         return self.thresholds.rule(case_of(comparison, self.slots))
 

@@ -17,7 +17,8 @@ from hvdperf.judge.speedup import FixedCost, Training
 from hvdperf.judge.straggler import Straggler
 from hvdperf.judge.time_breakdown import TERMS, TimeBreakdown, ledger
 from hvdperf.measure.records import Launch, Round
-from hvdperf.plan.arms import BlockKind, Comparison, Question
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
 
@@ -102,7 +103,7 @@ def account(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown
     trainings = [(training(ours), training(theirs)) for ours, theirs in pairs]
     factors = [_factors(ours, theirs) for ours, theirs in pairs]
     steps = trainings[0][1].steps
-    taken = steps if comparison.question is Question.WALL_WEAK else speedup.steps_of_each(steps, n)
+    taken = speedup.steps_of_each(steps, n) if comparison.question.spec.divides_steps else steps
     by_speed = [speedup.by_speed(n, *both) for both in trainings]
     return ScalingBreakdown(
         world_size=n,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hvdperf.measure.reports import RunReport
-from hvdperf.plan.arms import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
 
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")
@@ -92,7 +92,7 @@ def observation(comparison: Comparison, candidate: Training, reference: Training
 def by_time(comparison: Comparison, candidate: Training, reference: Training) -> float:
     """Return the speedup by wall time."""
     n, steps = comparison.world_size, reference.steps
-    if comparison.question is Question.WALL_WEAK:
+    if not comparison.question.spec.divides_steps:
         # Weak scaling does n times the work.
         return n * reference.seconds(steps) / candidate.seconds(steps)
     return reference.seconds(steps) / candidate.seconds(steps_of_each(steps, n))
@@ -112,7 +112,7 @@ def by_job(
     """Return the speedup by the time from launch to end. wall_seconds: that of both sides."""
     n, steps = comparison.world_size, reference.steps
     ours, theirs = wall_seconds
-    if comparison.question is Question.WALL_WEAK:
+    if not comparison.question.spec.divides_steps:
         return n * theirs / ours
     each = steps_of_each(steps, n)
     left_out = candidate.seconds_of_steps(candidate.steps) - candidate.seconds_of_steps(each)

@@ -12,7 +12,9 @@ from dataclasses import astuple
 from statistics import median
 
 from hvdperf.measure.reports import RunReport
-from hvdperf.plan.arms import Arm, Comparison, Question
+from hvdperf.plan.arms import Arm
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import LaunchMode
 
 # Share of an endurance run that is left out, because caches, arenas and queues fill up first.
 SETTLING_SHARE = 1 / 3
@@ -27,9 +29,9 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
     """Return the natural logarithm of the comparison's figure in one round, from what the ranks of
     both sides reported. Raises ValueError if they did not validate on as many samples."""
     question = comparison.question
-    if question is Question.MEMORY:
+    if question.mode is LaunchMode.ENDURANCE:
         return max(growth(rank.memory) for rank in candidate)
-    if question is Question.FIXED_TIME:
+    if question.mode is LaunchMode.TIME:
         ratio = math.log(samples_per_second(candidate) / samples_per_second(reference))
         return ratio - math.log(comparison.ideal_ratio)
     ours, theirs = candidate[0].validation, reference[0].validation
@@ -37,7 +39,7 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
         raise ValueError("a run was not validated")
     if ours.samples != theirs.samples:
         raise ValueError(f"validated on {ours.samples} and on {theirs.samples} samples")
-    if question is Question.CONVERGENCE_LOSS:
+    if question.spec.metric == "loss":
         # If two networks have learned all there is, neither is better.
         nothing = NOTHING_TO_LEARN * ours.chance_loss
         return math.log((ours.loss + nothing) / (theirs.loss + nothing))

@@ -19,10 +19,10 @@ from hvdperf.machine.placement import Slot, cores_of, place_group
 from hvdperf.machine.rank_environment import user_settings
 from hvdperf.plan.arms import SWEEP, TWIN, Arm, BlockKind, Strategy
 from hvdperf.plan.data import DataSource
-from hvdperf.plan.exchanges import EXCHANGES, Exchange
 from hvdperf.plan.fault_cases import TRIALS
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.other_data import other_data
+from hvdperf.plan.variants import EXCHANGES, Exchange
 from hvdperf.worker.protocol import Phase
 from models import inputs
 from models.registry import network

@@ -8,19 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from hvdperf.plan.arms import (
-    SWEEP,
-    Arm,
-    BlockKind,
-    Comparison,
-    LaunchMode,
-    Profile,
-    Question,
-    Sampling,
-    Schedule,
-)
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.fault_cases import trial_of
+from hvdperf.plan.profile import Profile, Sampling
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.terms import TOLD_APART
 from hvdperf.worker.protocol import Phase
 
@@ -51,9 +44,9 @@ def last_phase(comparisons: Sequence[Comparison]) -> Phase:
     framework's tax alone, the init, after which ranks can exchange tensors, or for a model's
     gradients the build; the broadcast otherwise."""
     asked = {comparison.question for comparison in comparisons}
-    if asked == {Question.STARTUP_TRACE}:
+    if all(question.spec.per_tensor for question in asked):
         return Phase.TRACE
-    if asked == {Question.FRAMEWORK_TAX}:
+    if all(_only_exchanges(question) for question in asked):
         return Phase.INIT if comparisons[0].workload == SWEEP else Phase.BUILD
     return Phase.BROADCAST
 
@@ -66,9 +59,9 @@ def kinds_of(
     be judged."""
     kinds: dict[Arm, set[BlockKind]] = {arm: set() for c in comparisons for arm in c.arms}
     for comparison in comparisons:
-        if comparison.question is Question.FRAMEWORK_TAX:
+        if _only_exchanges(comparison.question):
             continue
-        if comparison.question is Question.BOUND:
+        if comparison.question.spec.times_steps:
             kinds[comparison.candidate.arm] |= {BlockKind.FULL, BlockKind.LOCAL}
             continue
         trial = trial_of(comparison)
@@ -81,12 +74,17 @@ def kinds_of(
     return kinds
 
 
+def _only_exchanges(question: Question) -> bool:
+    """Return whether the question is about collective operations without steps."""
+    return question.mode is LaunchMode.COLLECTIVES and not question.spec.times_steps
+
+
 def transfers_of(comparisons: Sequence[Comparison]) -> dict[Arm, list[Transfer]]:
     """Return the transfers of each arm in a turn besides its blocks: in a sweep every size of each
     collective that is asked about, for a network its gradients."""
     wanted: dict[Arm, dict[Transfer, None]] = {}
     for comparison in comparisons:
-        if comparison.question.work is not LaunchMode.COLLECTIVES:
+        if comparison.question.mode is not LaunchMode.COLLECTIVES:
             continue
         collective = comparison.collective or Collective.ALLREDUCE
         sizes = [(size,) for size in SWEEP_BYTES] if comparison.workload == SWEEP else [()]

@@ -41,8 +41,10 @@ from hvdperf.measure.reports import (
     RunReport,
     TimelineReport,
 )
-from hvdperf.plan.arms import Arm, BlockKind, LaunchMode, Runs, Sampling, Schedule, Side, Strategy
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Strategy
 from hvdperf.plan.collectives import Transfer
+from hvdperf.plan.profile import Runs, Sampling
+from hvdperf.plan.question import LaunchMode
 from hvdperf.worker.protocol import Phase
 from models.inputs.errors import DataError
 

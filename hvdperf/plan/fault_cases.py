@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hvdperf.plan.arms import TWIN, Comparison, Question
+from hvdperf.plan.arms import TWIN
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import Fault
+from hvdperf.plan.question import Question
 from hvdperf.verdict import Verdict
 
 

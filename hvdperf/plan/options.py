@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvdperf.errors import UserError
-from hvdperf.plan.arms import Profile, Schedule
+from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import Fault
-from hvdperf.plan.profile import load_profile
+from hvdperf.plan.profile import Profile, load_profile
 from hvdperf.worker.protocol import STARTUP, Phase
 from models import registry
 

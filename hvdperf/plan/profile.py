@@ -1,16 +1,103 @@
-"""Named amounts of work, read from ci/profiles/*.toml."""
+"""Profiles: named amounts of work, read from ci/profiles/*.toml."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
-from hvdperf.plan.arms import Profile, Question, Runs, Sampling, Schedule
+from hvdperf.plan.arms import Schedule
 from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.question import Question
 from hvdperf.toml_file import Table, read_toml, shown
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The amount of evidence to take, and the longest waits for it.
+
+    looks: numbers of rounds after which a case may PASS or FAIL, ascending; a round is one launch
+    of every arm. early: whether a case may PASS before, after three rounds or more
+    (hvdperf.interim). turns_min, turns_max: limits of the number of turns of a round, within which
+    hvdperf.scatter.turns_worth chooses; rounds in which turns help no comparison may take fewer.
+    min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the warm-up
+    and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in seconds;
+    a block of a launch that is known to be slow gets longer (hvdperf.measure.round_runner).
+    """
+
+    looks: tuple[int, ...] = (8, 12, 24)
+    early: bool = True
+    turns_min: int = 4
+    turns_max: int = 8
+    min_block_seconds: float = 0.3
+    min_block_steps: int = 10
+    startup_deadline_s: float = 240.0
+    block_deadline_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The lengths of runs that train to an end.
+
+    epochs: passes over the training data. steps_max: the most updates that these epochs take,
+    whatever the size of the data. seconds: length of a run of fixed wall time. endurance_steps:
+    steps of a run whose memory is watched. ledger_steps: steps of a run with a time breakdown.
+    ablation_turns: how often each kind of step is timed after that run. deadline_s: the longest
+    wait for one run with its validation, in seconds.
+    """
+
+    epochs: int = 20
+    steps_max: int = 5000
+    seconds: float = 10.0
+    endurance_steps: int = 1500
+    ledger_steps: int = 400
+    ablation_turns: int = 6
+    deadline_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named amount of work: which workloads, at which sizes, for how long.
+
+    batch: samples per replica and step. world_sizes: empty for powers of two up to the number of
+    slots, plus that number. parity_from: the smallest world size at which parity is asked.
+    oversubscribed: the networks whose communication is judged if replicas share cores; empty for
+    all. questions: empty for all. representatives: for each question that is not asked of every
+    network, the networks that it is asked of. trials: for each fault case
+    (hvdperf.plan.fault_cases.TRIALS), the networks that get it. sentinels: networks of which only
+    the trace is measured. budget_s: the session begins no round that would end after this many
+    seconds, except the first round of each workload and kind of work.
+    """
+
+    name: str
+    models: tuple[str, ...]
+    dataset: str
+    batch: int
+    budget_s: float
+    sampling: Sampling = Sampling()
+    runs: Runs = Runs()
+    schedule: Schedule = Schedule.ALTERNATE
+    world_sizes: tuple[int, ...] = ()
+    parity_from: int = 1
+    oversubscribed: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    representatives: Mapping[Question, tuple[str, ...]] = field(default_factory=dict)
+    trials: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sentinels: tuple[str, ...] = ()
+
+
+def default_world_sizes(slots: int) -> tuple[int, ...]:
+    """Return powers of two below the number of slots, and that number: 6 -> (1, 2, 4, 6)."""
+    sizes = []
+    size = 1
+    while size < slots:
+        sizes.append(size)
+        size *= 2
+    return (*sizes, slots)
+
 
 PROFILES = ROOT / "ci" / "profiles"
 # With fewer rounds no case could FAIL, so a profile would look careful and never find a regression.

@@ -7,23 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvdperf.plan.arms import (
-    AGAINST,
-    SWEEP,
-    TWIN,
-    Arm,
-    BlockKind,
-    Comparison,
-    LaunchMode,
-    Question,
-    Side,
-    Strategy,
-    Workload,
-)
+from hvdperf.plan.arms import AGAINST, SWEEP, TWIN, Arm, BlockKind, Side, Strategy, Workload
 from hvdperf.plan.collectives import Collective
-from hvdperf.plan.exchanges import EXCHANGES
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.fault_cases import TRIALS, FaultCase
-from hvdperf.plan.recipes import RECIPES
+from hvdperf.plan.question import Between, LaunchMode, Question
+from hvdperf.plan.variants import EXCHANGES, RECIPES
 
 
 def weak_scaling(workload: Workload, world_size: int) -> Comparison:
@@ -129,15 +118,6 @@ def wall_time(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     )
 
 
-# Questions of which two stacks are compared by the reference side (`against` says why).
-_OF_THE_OTHER_SIDE = (
-    Question.COMMUNICATION,
-    Question.PARITY,
-    Question.TAX,
-    Question.MULTIWORKER,
-)
-
-
 def against(comparison: Comparison) -> Comparison | None:
     """Return the same case between two installed stacks: its candidate under the session's own
     stack, compared with the same under the other stack.
@@ -146,14 +126,10 @@ def against(comparison: Comparison) -> Comparison | None:
     their reference takes its place. Return None for comparisons that are not made between stacks:
     memory, wall time, collective operations, A/A pairs and fault cases.
     """
-    question = comparison.question
-    if comparison.is_against or question.work in (
-        LaunchMode.ENDURANCE,
-        LaunchMode.LEDGER,
-        LaunchMode.COLLECTIVES,
-    ):
+    between = comparison.question.spec.between
+    if comparison.judged_as is not JudgedAs.THRESHOLD or between is Between.NEITHER:
         return None
-    side = comparison.reference if question in _OF_THE_OTHER_SIDE else comparison.candidate
+    side = comparison.reference if between is Between.REFERENCE else comparison.candidate
     other = replace(side, arm=replace(side.arm, stack=AGAINST))
     return replace(comparison, candidate=side, reference=other, ideal_ratio=1.0)
 
@@ -168,7 +144,11 @@ def memory(workload: Workload, world_size: int) -> Comparison:
 def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Ask how long the slowest rank takes for each phase of a start with nothing beside it."""
     side = Side(Arm(workload, Strategy.HOROVOD, world_size))
-    return tuple(Comparison(question, side, side) for question in Question if question.is_startup)
+    return tuple(
+        Comparison(question, side, side)
+        for question in Question
+        if question.mode is LaunchMode.STARTUP
+    )
 
 
 def sweep(workload: Workload, world_size: int) -> tuple[Comparison, ...]:

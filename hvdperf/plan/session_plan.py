@@ -14,21 +14,14 @@ from hvdperf.errors import UserError
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
-from hvdperf.plan.arms import (
-    SWEEP,
-    Arm,
-    Comparison,
-    LaunchMode,
-    Profile,
-    Question,
-    Strategy,
-    Workload,
-    default_world_sizes,
-)
+from hvdperf.plan.arms import SWEEP, Arm, Strategy, Workload
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.data import DataSource, dataset_of, open_data_sets, parse_data_dir
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
 from hvdperf.plan.other_data import can_swap
+from hvdperf.plan.profile import Profile, default_world_sizes
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import against
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
 from models import inputs, registry
@@ -108,13 +101,13 @@ class SessionPlan:
         """
         if comparison.is_trial and self.profile.trials:
             return False
-        alike = comparison.is_trial or comparison.question is Question.SAME
+        alike = comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR)
         return not alike or comparison.workload == self.workloads[0]
 
     def _possible(self, comparison: Comparison) -> bool:
         size = comparison.world_size
         question, model = comparison.question, comparison.workload.model
-        if question.work is LaunchMode.COLLECTIVES and not self._has_bare_transport():
+        if question.mode is LaunchMode.COLLECTIVES and not self._has_bare_transport():
             return False
         if comparison.workload == SWEEP:
             return True
@@ -122,21 +115,21 @@ class SessionPlan:
         if wants_other_data and not self._has_other_data(comparison.workload.dataset):
             return False
         if model in [sentinel.model for sentinel in self.sentinels]:
-            return question is Question.STARTUP_TRACE
+            return question.spec.per_tensor
         if not all(self._can_run(arm) for arm in comparison.arms):
             return False
         if question is Question.PARITY:
             return size >= self.profile.parity_from
         if question is Question.STRONG_SCALING:
             return size <= comparison.workload.batch
-        if question is Question.SAME or comparison.is_trial:
+        if comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR):
             # If replicas share cores, no speed is judged.
             return size not in self.oversubscribed_sizes()
-        if question is Question.BOUND:
+        if question.spec.times_steps:
             # A language model exchanges only the rows of its embedding that were looked up, so the
             # bare transport would exchange more.
             return registry.network(model).task is not registry.Task.LANGUAGE
-        if question.work is LaunchMode.EPOCHS:
+        if question.mode is LaunchMode.EPOCHS:
             return self._can_validate(comparison.workload, size)
         return True
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import median
 
-from hvdperf.plan.arms import Question
+from hvdperf.plan.question import Question
 from hvdperf.stats import NotMeasurable, fewest_bounded, hodges_lehmann, spread
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
 
@@ -52,7 +52,7 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     if not observations or not all(map(math.isfinite, observations)):
         raise NotMeasurable("no observation, or one that is not finite")
     centre, noise = median(observations), spread(observations)
-    rule = rule_of(question)
+    rule = question.spec.rule
     if rule is Band:
         reach = abs(centre) + noise * _farther_bound(rounds)
         high = _up(math.exp(max(reach, -math.log(NARROWEST_BAND))))
@@ -66,23 +66,14 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     return Floor.at(min(max(_down(floor), 0.001), 1.0))
 
 
-def rule_of(question: Question) -> type[Rule]:
-    """Return the kind of rule that judges a question's figure."""
-    if question in (Question.PARITY, Question.SAME) or question.is_convergence:
-        return Band
-    if question in (Question.MEMORY, Question.FRAMEWORK_TAX, Question.BOUND):
-        return Ceiling
-    return Ceiling if question.is_startup else Floor
-
-
 def ceiling(question: Question, at_most: float) -> Ceiling:
     """Return a ceiling in the unit of the question's figure."""
-    return Ceiling(at_most, unit="s" if question.is_startup else "")
+    return Ceiling(at_most, unit=question.spec.unit)
 
 
 def fewest_rounds(question: Question) -> int:
     """Return the fewest rounds from which a verdict's bounds are finite."""
-    alpha = _BAND_ALPHA if rule_of(question) is Band else _FLOOR_ALPHA
+    alpha = _BAND_ALPHA if question.spec.rule is Band else _FLOOR_ALPHA
     return fewest_bounded(alpha)
 
 

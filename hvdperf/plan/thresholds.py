@@ -32,8 +32,10 @@ from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot, nodes
 from hvdperf.paths import ROOT
-from hvdperf.plan.arms import SWEEP, Comparison, Question
-from hvdperf.plan.threshold_proposal import ceiling, fewest_rounds, proposed_rule, rule_of
+from hvdperf.plan.arms import SWEEP
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import Question
+from hvdperf.plan.threshold_proposal import ceiling, fewest_rounds, proposed_rule
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.toml_file import Table, is_number, read_toml, shown
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
@@ -108,7 +110,7 @@ class Thresholds:
 def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
     """Return the key by which the rule of a comparison is found."""
     question, size = comparison.question, comparison.world_size
-    variant = comparison.variant if question.has_variants else ""
+    variant = comparison.variant if question.spec.has_variants else ""
     return Case(question, comparison.workload.model, size, nodes(slots, size), variant)
 
 
@@ -273,7 +275,7 @@ def _check_model(table: Table, key: str, pattern: str) -> None:
 
 def _rule(table: Table, key: str, questions: Sequence[Question]) -> Rule:
     value = table.value(key)
-    kinds = {rule_of(question) for question in questions}
+    kinds = {question.spec.rule for question in questions}
     if len(kinds) > 1:
         names = " and ".join(sorted(f"a {kind.__name__.lower()}" for kind in kinds))
         raise table.error(f"{names} are not written alike: two lines", key)

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from hvdperf.plan.arms import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import Question
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
 from hvdperf.session.terminal.baseline import direction, ratio

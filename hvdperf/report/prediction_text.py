@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.cli import WIDTH
-from hvdperf.plan.arms import Question, Workload
+from hvdperf.plan.arms import Workload
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
@@ -40,7 +42,7 @@ def forecast(archive: Archive) -> Forecast:
     """Return the prediction for every network whose weak scaling the session has measured."""
     by_workload: dict[Workload, list[Case]] = {}
     for case in archive.cases:
-        if case.question is Question.WEAK_SCALING and not case.is_against:
+        if case.question is Question.WEAK_SCALING and case.judged_as is JudgedAs.THRESHOLD:
             by_workload.setdefault(case.workload, []).append(case)
     lines, refusals = [], []
     for workload, cases in by_workload.items():

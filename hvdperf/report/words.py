@@ -5,34 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from hvdperf.plan.arms import SWEEP, Question, Workload
+from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Rule, is_bounded
-
-QUESTIONS = {
-    Question.WEAK_SCALING: "weak scaling",
-    Question.STRONG_SCALING: "strong scaling",
-    Question.COMMUNICATION: "communication",
-    Question.PARITY: "parity with Mirrored",
-    Question.SAME: "A/A",
-    Question.TAX: "tax over plain TensorFlow",
-    Question.MULTIWORKER: "parity with MultiWorker",
-    Question.EXCHANGE: "way of exchange",
-    Question.RECIPE: "recipe",
-    Question.CONVERGENCE_LOSS: "validation loss",
-    Question.CONVERGENCE_ACCURACY: "validation accuracy",
-    Question.FIXED_TIME: "samples in a given time",
-    Question.MEMORY: "memory growth",
-    Question.WALL_WEAK: "wall time, weak",
-    Question.WALL_STRONG: "wall time, strong",
-    Question.FRAMEWORK_TAX: "tax over bare MPI",
-    Question.BOUND: "bound of a step",
-    Question.STARTUP_INIT: "start-up: init",
-    Question.STARTUP_TRACE: "start-up: trace",
-    Question.STARTUP_FIRST_STEP: "start-up: first step",
-    Question.STARTUP_BROADCAST: "start-up: broadcast",
-}
 
 
 def is_trial(case: Case) -> bool:
@@ -44,7 +20,7 @@ def question_of(case: Case) -> str:
     """Return the question and kind of a case: "planted: slow10" or "parity, other stack"."""
     if is_trial(case):
         return f"planted: {case.comparison.candidate.arm.planted}"
-    words = QUESTIONS[case.question]
+    words = case.question.label
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words
 
 

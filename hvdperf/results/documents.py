@@ -17,7 +17,9 @@ from hvdperf.json_records import encode
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.measure.records import Round
-from hvdperf.plan.arms import Comparison, LaunchMode, Question, Schedule, Workload
+from hvdperf.plan.arms import Schedule, Workload
+from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, Verdict
@@ -86,8 +88,8 @@ class Case:
         return self.outcome.failure is not None
 
     @property
-    def is_against(self) -> bool:
-        return self.comparison.is_against
+    def judged_as(self) -> JudgedAs:
+        return self.comparison.judged_as
 
     @property
     def round_group(self) -> tuple[Workload, LaunchMode, str]:

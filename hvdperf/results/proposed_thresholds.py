@@ -10,6 +10,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.plan import thresholds
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case, SessionDocument
 from hvdperf.results.fingerprint import Fingerprint, differences
@@ -77,7 +78,7 @@ def _observations(cases: Iterable[Case]) -> dict[thresholds.Case, list[float]]:
     found: dict[thresholds.Case, list[float]] = {}
     for case in cases:
         invalid = case.verdict is Verdict.INVALID and not case.is_sound
-        if case.is_against or case.failed or invalid:
+        if case.judged_as is not JudgedAs.THRESHOLD or case.failed or invalid:
             continue
         values = [value for value in case.outcome.observations if math.isfinite(value)]
         if values:
@@ -87,7 +88,7 @@ def _observations(cases: Iterable[Case]) -> dict[thresholds.Case, list[float]]:
 
 def _key(case: Case) -> thresholds.Case:
     variant = ""
-    if case.question.has_variants:
+    if case.question.spec.has_variants:
         inside = case.name.partition("[")[2].removesuffix("]")
         variant = inside.removesuffix(f"{case.workload.model}-np{case.world_size}").rstrip("-")
     nodes = len(case.replicas_per_node)

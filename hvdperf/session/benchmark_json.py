@@ -10,7 +10,8 @@ from hvdperf.judge.observations import startup_seconds
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.training_runs import samples
 from hvdperf.measure.records import Block, median_speed
-from hvdperf.plan.arms import Question, Side
+from hvdperf.plan.arms import Side
+from hvdperf.plan.question import LaunchMode
 
 
 class ReplayedClock:
@@ -43,13 +44,13 @@ class ReplayedClock:
 def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """Record the durations of the candidate's blocks, start-ups, runs or collective operations,
     with the verdict as extra_info, and with the throughput of blocks."""
-    if outcome.comparison.question.is_startup:
+    if outcome.comparison.question.mode is LaunchMode.STARTUP:
         _record_startups(clock, outcome, benchmark)
         return
-    if outcome.comparison.question.work.is_run:
+    if outcome.comparison.question.mode.is_run:
         _record_runs(clock, outcome, benchmark)
         return
-    if outcome.comparison.question is Question.FRAMEWORK_TAX:
+    if outcome.comparison.question.spec.has_variants and outcome.comparison.collective is not None:
         _record_collectives(clock, outcome, benchmark)
         return
     side = outcome.comparison.candidate

@@ -13,7 +13,7 @@ from hvdperf.cli import WIDTH
 from hvdperf.interim import looks_after
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.speedup import TOO_SHORT
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.session.terminal.cases import label
 from hvdperf.session.workload_run import STARTS_OF_A_RUN, starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded

@@ -15,9 +15,10 @@ from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.slots import Slots, outer_size, shown_by, tasks_without_mpirun
 from hvdperf.paths import ROOT
-from hvdperf.plan.arms import Comparison, Schedule
+from hvdperf.plan.arms import Schedule
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import LAUNCHERS
-from hvdperf.plan.recipes import PRECISIONS
+from hvdperf.plan.variants import PRECISIONS
 from hvdperf.results.summary_rows import properties
 from hvdperf.session import live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record

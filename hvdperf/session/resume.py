@@ -20,7 +20,7 @@ from hvdperf.json_records import plain
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.placement import replicas_per_node
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.results.archive import Archive, read_session
 from hvdperf.results.documents import Row, now

@@ -15,7 +15,8 @@ from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
 from hvdperf.measure.round_runner import Progress
-from hvdperf.plan.arms import Comparison, Profile
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.scatter import Noise, launch_variance, turn_correlation
 from hvdperf.session.workload_run import Doing, WorkloadRun

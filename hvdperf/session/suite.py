@@ -24,7 +24,8 @@ from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import probe, stack_differences
 from hvdperf.paths import ROOT
-from hvdperf.plan.arms import AGAINST, Comparison
+from hvdperf.plan.arms import AGAINST
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.archive import read_session

@@ -30,7 +30,10 @@ from hvdperf.measure.requirements import (
     transfers_of,
 )
 from hvdperf.measure.round_runner import RoundRunner, read_weights
-from hvdperf.plan.arms import Arm, BlockKind, Comparison, LaunchMode, Profile, Question
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.plan.comparisons import Comparison, JudgedAs
+from hvdperf.plan.profile import Profile
+from hvdperf.plan.question import LaunchMode
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
 from hvdperf.verdict import Verdict
 
@@ -118,7 +121,7 @@ class WorkloadRun:
         self.left = list(comparisons)
         self.rows: dict[Comparison, list[Row]] = {}
         self._session, self._rules = session, session.rules
-        workload, work = comparisons[0].workload, comparisons[0].question.work
+        workload, work = comparisons[0].workload, comparisons[0].question.mode
         self._prefix = workload.model + ("" if work is LaunchMode.BLOCKS else f" {work.value}")
         self._sampling = sampling_of(comparisons, session.profile.sampling)
         self._rounds: list[Round] = []
@@ -191,7 +194,7 @@ class WorkloadRun:
         """Return the comparisons for which rounds are taken. An A/A pair is measured along with
         others; alone it asks only for the first few rounds."""
         judged = [c for c in self.comparisons if self._rules.judged(c)]
-        asking = [c for c in judged if c.question is not Question.SAME]
+        asking = [c for c in judged if c.judged_as is not JudgedAs.AA_PAIR]
         if not asking and self.done < EARLY_LOOKS[0]:
             asking = judged
         return [comparison for comparison in asking if comparison in self.left]
@@ -268,7 +271,7 @@ class WorkloadRun:
         companions = [
             comparison
             for comparison in self.left
-            if comparison.question is Question.SAME
+            if comparison.judged_as is JudgedAs.AA_PAIR
             and comparison not in undecided
             and (self.done < EARLY_LOOKS[0] or comparison.reference.arm in arms)
         ]
@@ -278,7 +281,11 @@ class WorkloadRun:
         """Return the kinds of blocks that a round of these comparisons takes. A FAIL of `--against`
         or of a fault case is attributed from the blocks of all its rounds, so their kinds stay the
         same there."""
-        blamed = [each for each in self.comparisons if each.is_against and each not in wanted]
+        blamed = [
+            each
+            for each in self.comparisons
+            if each.judged_as is not JudgedAs.THRESHOLD and each not in wanted
+        ]
         return kinds_of([*wanted, *blamed], self._rules.judged)
 
     def _turns(self) -> int:
@@ -294,7 +301,7 @@ class WorkloadRun:
         rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
         turn_seconds = self._runner.turn_seconds
         if self.is_failing:
-            blamed = any(each.is_against for each in undecided)
+            blamed = any(each.judged_as is not JudgedAs.THRESHOLD for each in undecided)
             return sampling.turns_min if blamed else min(FEW_TURNS, sampling.turns_min)
         if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
             return sampling.turns_min
@@ -364,7 +371,7 @@ class WorkloadRun:
             elif self._counted(comparison) >= EARLY_LOOKS[0]:
                 self._session.open_(outcome)
         if not self.undecided:
-            for comparison in [c for c in self.left if c.question is Question.SAME]:
+            for comparison in [c for c in self.left if c.judged_as is JudgedAs.AA_PAIR]:
                 self._decide(self._outcome(comparison, final=True))
 
     def _settles(self, outcome: Outcome) -> bool:
@@ -374,7 +381,7 @@ class WorkloadRun:
         has then had its effect. An A/A pair ends with the comparisons that it is measured with."""
         if outcome.failure is not None or outcome.called is Verdict.INVALID:
             return True
-        if outcome.comparison.question is Question.SAME:
+        if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
             return False
         undecided = outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
         return not undecided or self._is_final(outcome.comparison)

@@ -11,7 +11,8 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.history.extract import extract
 from hvdperf.history.raw import Refused, Series
-from hvdperf.plan.arms import AGAINST, Comparison, Side, Strategy
+from hvdperf.plan.arms import AGAINST, Side, Strategy
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, strong_scaling, weak_scaling
 from hvdperf.verdict import Verdict
 from tests.support.rounds import WORKLOAD, outcome

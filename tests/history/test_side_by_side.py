@@ -18,7 +18,7 @@ from hvdperf.history.releases import Axis
 from hvdperf.history.side_by_side import Asked, between, bisect_command, result_of
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.group import GroupFailed
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import against, parity, weak_scaling
 from hvdperf.results.archive import Archive, read_session
 from hvdperf.verdict import Floor, Verdict, judge

@@ -10,8 +10,9 @@ import pytest
 from hvdperf.judge.observations import observation
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan import questions
-from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Question, Schedule, Strategy
+from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule, Strategy
 from hvdperf.plan.faults import Fault
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import against
 from tests.support.rounds import HOROVOD_2, WORKLOAD, launch
 

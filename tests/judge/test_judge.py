@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hvdperf.measure.records import Launch
-from hvdperf.plan.arms import Sampling, Schedule
+from hvdperf.plan.arms import Schedule
+from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import (
     against,
     communication,
@@ -90,13 +91,13 @@ def test_a_start_up_is_judged_from_launches_of_its_own(stage):
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(2.0)),)
     outcomes = stage.measure(*startup(WORKLOAD, 2))
     # Those of tests/support/rounds.py: a trace of 2.5 s and 54 tensors, a first step of 1.1 s.
-    assert {o.comparison.question.phase: o.judgement.verdict for o in outcomes.values()} == {
+    assert {o.comparison.question.spec.phase: o.judgement.verdict for o in outcomes.values()} == {
         "init": Verdict.PASS,
         "trace": Verdict.PASS,
         "first step": Verdict.PASS,
         "broadcast": Verdict.PASS,
     }
-    figures = {o.comparison.question.phase: o.judgement.figure for o in outcomes.values()}
+    figures = {o.comparison.question.spec.phase: o.judgement.figure for o in outcomes.values()}
     assert figures["trace"].estimate == pytest.approx(2.5 / 54)
     assert stage.script.schedules == {Schedule.FRESH}
     assert stage.script.launched == [[HOROVOD_2]] * FIRST_LOOK
@@ -104,7 +105,7 @@ def test_a_start_up_is_judged_from_launches_of_its_own(stage):
 
 def test_a_start_up_above_its_ceiling_fails(stage):
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(1.0)),)
-    words = {c.question.phase: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()}
+    words = {c.question.spec.phase: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()}
     assert words["first step"] is Verdict.FAIL
     assert words["init"] is Verdict.PASS
 
@@ -271,7 +272,7 @@ def test_what_is_slower_than_under_the_other_stack_is_told_with_its_cause(stage,
 
 def test_so_is_a_start(stage):
     asked = [against(each) for each in startup(WORKLOAD, 2)]
-    trace = next(each for each in asked if each is not None and each.question.phase == "trace")
+    trace = next(each for each in asked if each is not None and each.question.spec.phase == "trace")
 
     def longer(launched: Any) -> None:
         for rank in launched.startup_seconds if not launched.arm.stack else ():

@@ -14,8 +14,8 @@ from hvdperf.launch import resources
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.resources import ADDRESS_VARIABLE, make_arm_launcher, reachable_address
 from hvdperf.machine.placement import Offer, place
-from hvdperf.plan.arms import Sampling
 from hvdperf.plan.options import LAUNCHERS
+from hvdperf.plan.profile import Sampling
 from hvdperf.worker.protocol import address_towards
 
 SLOTS = place([Offer(rank, host, (0, 1)) for rank, host in enumerate(["first", "near", "far"])])

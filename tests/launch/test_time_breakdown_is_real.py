@@ -12,8 +12,10 @@ from hvdperf.judge.observations import observation
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.judge.time_breakdown import TERMS, ledger
 from hvdperf.measure.round_runner import RoundRunner
-from hvdperf.plan.arms import BlockKind, LaunchMode, Runs, Sampling, Schedule
+from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
+from hvdperf.plan.profile import Runs, Sampling
+from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.questions import wall_time
 from tests.support.groups import WORKLOAD, MakeStarter
 

@@ -16,7 +16,7 @@ from hvdperf.judge import validity
 from hvdperf.launch.group import Group
 from hvdperf.measure.records import Block, Launch
 from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.plan.exchanges import EXCHANGES
+from hvdperf.plan.variants import EXCHANGES
 from tests.support.groups import (
     DCGAN,
     DEADLINE_S,

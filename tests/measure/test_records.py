@@ -5,7 +5,8 @@ import pytest
 
 from hvdperf.judge.observations import observation
 from hvdperf.measure.records import Block, Launch, Round, back_to_back, median_speed, settled
-from hvdperf.plan.arms import BlockKind, Question, Schedule
+from hvdperf.plan.arms import BlockKind, Schedule
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import communication, parity, startup, strong_scaling, weak_scaling
 from tests.support.rounds import (
     HOROVOD_1,

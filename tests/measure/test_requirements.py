@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from hvdperf.measure.requirements import kinds_of, last_phase, transfers_of
-from hvdperf.plan.arms import BlockKind, Comparison, Question
+from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import startup, sweep
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import (

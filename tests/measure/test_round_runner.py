@@ -28,8 +28,10 @@ from hvdperf.measure.round_runner import (
     WARM_UP_STEPS,
     RoundRunner,
 )
-from hvdperf.plan.arms import Arm, BlockKind, LaunchMode, Runs, Sampling, Schedule, Side, Strategy
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Strategy
 from hvdperf.plan.collectives import Collective, Transfer
+from hvdperf.plan.profile import Runs, Sampling
+from hvdperf.plan.question import LaunchMode
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import (
     BARE_2,

@@ -2,17 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.arms import (
-    Arm,
-    BlockKind,
-    LaunchMode,
-    Question,
-    Side,
-    Strategy,
-    default_world_sizes,
-)
-from hvdperf.plan.exchanges import EXCHANGES
+from hvdperf.plan.arms import Arm, BlockKind, Side, Strategy
 from hvdperf.plan.faults import Fault
+from hvdperf.plan.profile import default_world_sizes
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     bound,
@@ -29,6 +22,7 @@ from hvdperf.plan.questions import (
     tax,
     weak_scaling,
 )
+from hvdperf.plan.variants import EXCHANGES
 from hvdperf.worker.protocol import STARTUP
 from tests.support.rounds import BARE_2, HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
@@ -101,7 +95,7 @@ def test_a_training_to_the_end_is_held_against_both_others():
 
 def test_every_question_has_its_work():
     asked = {
-        question: question.work for question in Question if question.work is not LaunchMode.BLOCKS
+        question: question.mode for question in Question if question.mode is not LaunchMode.BLOCKS
     }
     assert asked == {
         Question.CONVERGENCE_LOSS: LaunchMode.EPOCHS,
@@ -151,11 +145,11 @@ def test_every_exchange_is_held_against_the_default():
 
 def test_a_start_up_is_asked_phase_by_phase():
     asked = startup(WORKLOAD, 2)
-    phases = [comparison.question.phase for comparison in asked]
+    phases = [comparison.question.spec.phase for comparison in asked]
     assert phases == ["init", "trace", "first step", "broadcast"]
     assert set(phases) <= {phase.value for phase in STARTUP}
     assert all(comparison.arms == (HOROVOD_2,) for comparison in asked)
-    assert parity(WORKLOAD, 2).question.phase == ""
+    assert parity(WORKLOAD, 2).question.spec.phase == ""
 
 
 def test_what_both_sides_train_must_agree_where_that_is_known():

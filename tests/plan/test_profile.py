@@ -2,9 +2,10 @@ import pytest
 
 from bench.simulation import LOOKS
 from hvdperf.errors import UserError
-from hvdperf.plan.arms import Question, Runs, Sampling, Schedule
+from hvdperf.plan.arms import Schedule
 from hvdperf.plan.fault_cases import TRIALS
-from hvdperf.plan.profile import PROFILES, load_profile
+from hvdperf.plan.profile import PROFILES, Runs, Sampling, load_profile
+from hvdperf.plan.question import Question
 from models.registry import NETWORKS, Scale, Traffic, network
 
 COMPLETE = """\

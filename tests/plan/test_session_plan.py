@@ -13,10 +13,10 @@ from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer
-from hvdperf.plan.arms import Question
 from hvdperf.plan.fault_cases import TRIALS
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import Options
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     bound,

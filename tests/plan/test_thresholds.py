@@ -7,7 +7,7 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
-from hvdperf.plan.arms import Question
+from hvdperf.plan.question import Question
 from hvdperf.plan.threshold_proposal import fewest_rounds, proposed_rule
 from hvdperf.plan.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
 from hvdperf.stats import NotMeasurable, spread

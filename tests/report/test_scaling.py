@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.judge.scaling_breakdown import account
-from hvdperf.plan.arms import Question
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import nodes, scaling
 from hvdperf.verdict import Floor, Verdict

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.plan.arms import Question, Schedule, Side
+from hvdperf.plan.arms import Schedule, Side
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import startup, weak_scaling
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.startup import PHASES, section

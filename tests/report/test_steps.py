@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.arms import AGAINST, TWIN, BlockKind, Question, Side
+from hvdperf.plan.arms import AGAINST, TWIN, BlockKind, Side
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.steps import section

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.group import GroupFailed
-from hvdperf.plan.arms import Question
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.results import archive as archives
 from hvdperf.results.archive import Archive, read_session

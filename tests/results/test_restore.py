@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from hvdperf.results.restore import recall
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,6 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.results.archive import Case, read_session
 from hvdperf.results.documents import case_document, plain
-from hvdperf.results.restore import recall
 from hvdperf.session.terminal import bandwidths, cases
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.marked import marked_round

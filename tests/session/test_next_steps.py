@@ -11,7 +11,7 @@ import pytest
 
 from hvdperf.cli import WIDTH
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, weak_scaling
 from hvdperf.session.next_steps import (
     CommandLine,

@@ -18,19 +18,10 @@ from hvdperf.measure.reports import (
     RunReport,
     Validation,
 )
-from hvdperf.plan.arms import (
-    SWEEP,
-    Arm,
-    BlockKind,
-    Comparison,
-    LaunchMode,
-    Question,
-    Schedule,
-    Side,
-    Strategy,
-    Workload,
-)
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule, Side, Strategy, Workload
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
 
@@ -243,7 +234,7 @@ def one_round(
 ) -> Round:
     """Return a round in which the comparison's figure is `ratio`. The reference reaches 1000
     samples/s."""
-    if comparison.question.work is LaunchMode.COLLECTIVES:
+    if comparison.question.mode is LaunchMode.COLLECTIVES:
         return exchanging_round(comparison, ratio, number)
     reference = 1000.0
     speeds: dict[Side, float] = {

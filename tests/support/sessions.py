@@ -17,7 +17,9 @@ from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import Correctness
-from hvdperf.plan.arms import Arm, BlockKind, Comparison, Profile, Sampling, Schedule, Side
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     bound,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.plan.arms import Question
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of
 from hvdperf.report.plots import by_verdict, field, layered, rows_high
-from hvdperf.report.words import QUESTIONS, plural, several, shown, slug, workload_labels
+from hvdperf.report.words import plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 
@@ -21,18 +22,6 @@ OTHERS = (
     Question.CONVERGENCE_LOSS,
     Question.CONVERGENCE_ACCURACY,
 )
-
-MEANT = {
-    Question.PARITY: "speed of Horovod / speed of MirroredStrategy",
-    Question.MULTIWORKER: "speed of Horovod / speed of MultiWorkerMirroredStrategy",
-    Question.TAX: "speed of Horovod on one replica / speed of plain TensorFlow",
-    Question.COMMUNICATION: "speed with the exchange of gradients / speed without it",
-    Question.EXCHANGE: "speed with another way of exchange / speed with the default",
-    Question.RECIPE: "speed with another recipe / speed with the workload's own",
-    Question.FIXED_TIME: "samples of n replicas in a given time / n times those of one",
-    Question.CONVERGENCE_LOSS: "validation loss of Horovod / that of the other strategy",
-    Question.CONVERGENCE_ACCURACY: "validation accuracy of Horovod / that of the other strategy",
-}
 
 COLUMNS = (
     Column("case", "case"),
@@ -79,7 +68,7 @@ def against(cases: Sequence[Case]) -> Section | None:
     found = [case for case in cases if case.comparison.reference.arm.stack]
     if not found:
         return None
-    learnt = any(case.question.is_convergence for case in found)
+    learnt = any(case.question.mode is LaunchMode.EPOCHS for case in found)
     meant = (
         "speed, or what a validation found, here / there" if learnt else "speed here / speed there"
     )
@@ -101,17 +90,19 @@ def _figures(cases: Sequence[Case], questions: Sequence[Question]) -> tuple[Figu
     return tuple(
         _figure(
             slug(question.value),
-            QUESTIONS[question],
+            question.label,
             found,
-            MEANT[question],
-            {"question": QUESTIONS[question]},
+            question.spec.meaning,
+            {"question": question.label},
         )
         for question in questions
         if (
             found := [
                 case
                 for case in cases
-                if case.question is question and case.figure is not None and not case.is_against
+                if case.question is question
+                and case.figure is not None
+                and case.judged_as is JudgedAs.THRESHOLD
             ]
         )
     )

@@ -9,7 +9,9 @@ from statistics import fmean, median
 from typing import Any
 
 from hvdperf.measure.reports import RunReport, Validation
-from hvdperf.plan.arms import BlockKind, LaunchMode, Question, Workload
+from hvdperf.plan.arms import BlockKind, Workload
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
@@ -78,7 +80,7 @@ def section(cases: Sequence[Case]) -> Section:
         "alike is judged in the cases of convergence."
     )
     sound = trusted(cases)
-    groups = _groups([case for case in sound if case.question.work in TRAINED])
+    groups = _groups([case for case in sound if case.question.mode in TRAINED])
     figures = [figure for group in groups for figure in (*_curves(group), *_validations(group))]
     missing = "Nothing was trained to an end: pytest perf/test_convergence.py"
     if figures:
@@ -97,8 +99,8 @@ def _groups(cases: Sequence[Case]) -> list[_Group]:
     which has one replica, is in each of these groups."""
     asked: dict[tuple[Workload, LaunchMode, int], list[Case]] = {}
     for case in cases:
-        if not case.is_against:
-            asked.setdefault((case.workload, case.question.work, case.world_size), []).append(case)
+        if case.judged_as is JudgedAs.THRESHOLD:
+            asked.setdefault((case.workload, case.question.mode, case.world_size), []).append(case)
     labels = workload_labels(workload for workload, _, _ in asked)
     groups = []
     for (workload, work, world_size), of_group in asked.items():

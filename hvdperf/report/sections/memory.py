@@ -8,12 +8,13 @@ from statistics import median
 from typing import Any
 
 from hvdperf.judge.training_runs import SETTLING_SHARE, STEPS_OF_GROWTH, growth
-from hvdperf.plan.arms import Question
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import number
 from hvdperf.report.plots import dashes, field, known, layered, tooltip
-from hvdperf.report.words import QUESTIONS, plural, slug, workload_labels
+from hvdperf.report.words import plural, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import Ceiling
 
@@ -34,7 +35,9 @@ Readings = Sequence[tuple[int, float]]
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on endurance runs."""
     asked = [
-        case for case in trusted(cases) if case.question is Question.MEMORY and not case.is_against
+        case
+        for case in trusted(cases)
+        if case.question is Question.MEMORY and case.judged_as is JudgedAs.THRESHOLD
     ]
     labels = workload_labels(case.workload for case in asked)
     figures = tuple(figure for case in asked for figure in _of_case(case, labels[case.workload]))
@@ -76,7 +79,7 @@ def _of_case(case: Case, label: str) -> list[Figure]:
             tags={
                 "model": case.workload.model,
                 "world_size": str(n),
-                "question": QUESTIONS[case.question],
+                "question": case.question.label,
             },
         )
     ]

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from statistics import median
 
-from hvdperf.plan.arms import Question
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.words import plural, slug, workload_labels
 from hvdperf.results.documents import Case
@@ -18,7 +19,9 @@ def section(cases: Sequence[Case]) -> Section | None:
     scaled = [
         case
         for case in cases
-        if case.question is Question.WEAK_SCALING and case.is_sound and not case.is_against
+        if case.question is Question.WEAK_SCALING
+        and case.is_sound
+        and case.judged_as is JudgedAs.THRESHOLD
     ]
     if not any(len(case.replicas_per_node) > 1 for case in scaled):
         return None

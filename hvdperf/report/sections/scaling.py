@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from hvdperf.plan.arms import BlockKind, Question, Workload
+from hvdperf.plan.arms import BlockKind, Workload
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.numbers import cells_of, number
 from hvdperf.report.sections import scaling_plots
@@ -53,7 +55,9 @@ class _Point:
 def section(cases: Sequence[Case]) -> Section:
     figures = []
     speeds = throughputs(cases)
-    asked = [case for case in cases if case.question in _ASKED and not case.is_against]
+    asked = [
+        case for case in cases if case.question in _ASKED and case.judged_as is JudgedAs.THRESHOLD
+    ]
     labels = workload_labels(case.workload for case in asked)
     bars: list[Row] = []
     for weak, ways in ((True, WEAK), (False, STRONG)):

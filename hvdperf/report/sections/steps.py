@@ -8,7 +8,9 @@ from typing import Any
 
 from hvdperf.judge.straggler import beyond_chance
 from hvdperf.measure.records import Block
-from hvdperf.plan.arms import Arm, BlockKind, Question, Strategy, Workload
+from hvdperf.plan.arms import Arm, BlockKind, Strategy, Workload
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number, quantiles
@@ -167,7 +169,11 @@ _OF_AN_ARM = (
 def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
     """Return a figure per workload, of all ranks together."""
     found: dict[Workload, dict[str, list[Started]]] = {}
-    asked = [case for case in cases if case.question in OF_STRATEGIES and not case.is_against]
+    asked = [
+        case
+        for case in cases
+        if case.question in OF_STRATEGIES and case.judged_as is JudgedAs.THRESHOLD
+    ]
     labels = workload_labels(case.workload for case in asked)
     for started in launches(asked):
         if _blocks(started):

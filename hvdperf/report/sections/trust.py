@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.plan.arms import Question
 from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.words import plural, several, shown

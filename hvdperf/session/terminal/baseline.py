@@ -116,7 +116,7 @@ def changes(
             or case.comparison != outcome.comparison
         ):
             continue
-        if outcome.comparison.question.work.is_run and not runs_alike:
+        if outcome.comparison.question.mode.is_run and not runs_alike:
             continue
         changed = ratio(outcome.observations, case.outcome.observations)
         if changed is not None and case.figure is not None:

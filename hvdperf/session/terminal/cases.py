@@ -10,30 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hvdperf.cli import WIDTH
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.arms import Comparison, Question
 from hvdperf.plan.collectives import Collective
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.question import LaunchMode
 from hvdperf.session.terminal import wall_time
 from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, confidence, is_bounded, must_be, smallest_visible_change
 
-_NAMES = {
-    Question.WEAK_SCALING: "weak",
-    Question.STRONG_SCALING: "strong",
-    Question.COMMUNICATION: "comm.",
-    Question.PARITY: "parity",
-    Question.SAME: "same",
-    Question.TAX: "tax",
-    Question.MULTIWORKER: "multi.",
-    Question.FIXED_TIME: "time",
-    Question.MEMORY: "memory",
-    Question.WALL_WEAK: "wall-w",
-    Question.WALL_STRONG: "wall-s",
-    Question.BOUND: "bound",
-    Question.STARTUP_INIT: "init",
-    Question.STARTUP_TRACE: "trace",
-    Question.STARTUP_FIRST_STEP: "first",
-    Question.STARTUP_BROADCAST: "bcast",
-}
 _TAXES = {
     Collective.ALLREDUCE: "tax/ar",
     Collective.ALLGATHER: "tax/ag",
@@ -129,14 +112,14 @@ def label(outcome: Outcome) -> str:
 
 def _name(comparison: Comparison) -> str:
     """Return the name of the question in six columns; the variant if the question has several."""
-    if comparison.question.is_convergence:
-        metric = comparison.question.metric.replace("accuracy", "acc")
+    if comparison.question.mode is LaunchMode.EPOCHS:
+        metric = comparison.question.spec.metric.replace("accuracy", "acc")
         return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
     if comparison.is_trial:
         return comparison.variant
     if comparison.collective is not None:
         return _TAXES[comparison.collective]
-    return _NAMES.get(comparison.question, comparison.variant)
+    return comparison.question.spec.short or comparison.variant
 
 
 def explanation(outcome: Outcome) -> str:

@@ -11,7 +11,9 @@ from statistics import median
 
 from hvdperf.judge.outcome import Outcome
 from hvdperf.measure.records import median_speed
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, LaunchMode, Question, Strategy
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Strategy
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.stats import Interval
 from hvdperf.verdict import worst
 
@@ -44,7 +46,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     lines = [
         _line(key, speeds[key], by_line[key])
         for key in sorted(by_line, key=lambda key: (models.index(key[0]), key[1]))
-        if speeds[key] or any(c.comparison.question.work is LaunchMode.BLOCKS for c in by_line[key])
+        if speeds[key] or any(c.comparison.question.mode is LaunchMode.BLOCKS for c in by_line[key])
     ]
     return [_HEADER, *lines]
 
@@ -64,7 +66,7 @@ def _speeds(case: Outcome) -> list[float]:
     """Return the samples per second of plain Horovod, one value a round."""
     comparison = case.comparison
     plain = Arm(comparison.workload, Strategy.HOROVOD, comparison.world_size)
-    if plain not in comparison.arms or comparison.question.work not in _IN_TURNS:
+    if plain not in comparison.arms or comparison.question.mode not in _IN_TURNS:
         return []
     of_rounds = (measured.of(plain).of_kind(BlockKind.FULL) for measured in case.rounds)
     timed = ([block for block in blocks if block.seconds > 0] for blocks in of_rounds)
@@ -94,7 +96,7 @@ def _figure(cases: Sequence[Outcome], question: Question) -> Interval | None:
     an arm with the same one under another stack, or without its fault, shows no efficiency and is
     left out."""
     for case in cases:
-        if case.comparison.question is question and not case.comparison.is_against:
+        if case.comparison.question is question and case.comparison.judged_as is JudgedAs.THRESHOLD:
             return case.judgement.figure
     return None
 

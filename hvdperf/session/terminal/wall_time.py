@@ -10,7 +10,7 @@ from hvdperf.cli import WIDTH
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.judge.speedup import FIXED
 from hvdperf.judge.time_breakdown import OF_STEPS
-from hvdperf.plan.arms import Comparison, Question
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.stats import Interval
 
 # Terms below this share of a sum are left out of its text.
@@ -23,7 +23,7 @@ def lines(comparison: Comparison, account: ScalingBreakdown, briefly: bool = Fal
     """Return lines of at most 80 columns. briefly: leave out what another length of the same run
     has, too."""
     ours, n = account.candidate, account.world_size
-    weak = comparison.question is Question.WALL_WEAK
+    weak = not comparison.question.spec.divides_steps
     how = f"{ours.steps} steps on each" if weak else f"{account.reference.steps} steps divided"
     speedups = (
         ("speed", account.by_speed),

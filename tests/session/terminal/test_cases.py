@@ -11,7 +11,7 @@ from _pytest._io import TerminalWriter
 
 from hvdperf.cli import WIDTH
 from hvdperf.launch.group import GroupFailed
-from hvdperf.plan.arms import Comparison
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
     at_gradient_sizes,
     bound,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdperf.plan.arms import SWEEP, Question
+from hvdperf.plan.arms import SWEEP
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Section
 from hvdperf.report.launches import trusted
 from hvdperf.report.sections.collectives.bound import bounds

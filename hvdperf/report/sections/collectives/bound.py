@@ -7,7 +7,7 @@ from typing import Any
 
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.observations import step_times
-from hvdperf.plan.arms import Question
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.numbers import number, quantiles
 from hvdperf.report.plots import field, layered, rows_high, tooltip

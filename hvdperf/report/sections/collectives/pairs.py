@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdperf.judge.collectives import paired
-from hvdperf.plan.arms import SWEEP, Question, Workload
+from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.plan.collectives import Collective, busbw
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Value
 from hvdperf.report.numbers import quantiles
 from hvdperf.results.documents import Case

@@ -27,7 +27,7 @@ from hvdperf.report.sections.collectives.pairs import (
     taxes,
     widths,
 )
-from hvdperf.report.words import QUESTIONS, slug
+from hvdperf.report.words import slug
 from hvdperf.results.documents import Case
 
 _SIZE = (Column("bytes", "size", "B", hidden=True), Column("size", "size"))
@@ -56,7 +56,7 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
         ),
         table=table,
         plot=_plot(list(rows)),
-        tags={"world_size": str(n), "question": QUESTIONS[case.question]},
+        tags={"world_size": str(n), "question": case.question.label},
     )
 
 

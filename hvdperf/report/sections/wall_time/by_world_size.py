@@ -7,11 +7,12 @@ from typing import Any
 
 from hvdperf.judge.scaling_breakdown import Spent
 from hvdperf.judge.time_breakdown import TERMS
-from hvdperf.plan.arms import Question, Workload
+from hvdperf.plan.arms import Workload
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.sections.wall_time.trainings import Labels, account_of, is_weak
-from hvdperf.report.words import QUESTIONS, slug
+from hvdperf.report.words import slug
 from hvdperf.results.documents import Case
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
@@ -79,7 +80,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
         says=f"By number of replicas: {'; '.join(said)}.",
         table=Table(_OF_A_SIZE, tuple(rows)),
         plot=_plot(len(sizes)),
-        tags={"model": model, "question": QUESTIONS[Question.WALL_WEAK]},
+        tags={"model": model, "question": Question.WALL_WEAK.label},
     )
 
 

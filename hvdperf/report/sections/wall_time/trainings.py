@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown
-from hvdperf.plan.arms import Question, Workload
+from hvdperf.plan.arms import Workload
 from hvdperf.results.documents import Case
 from hvdperf.verdict import Verdict
 
@@ -19,7 +19,7 @@ def account_of(case: Case) -> ScalingBreakdown:
 
 
 def is_weak(case: Case) -> bool:
-    return case.question is Question.WALL_WEAK
+    return not case.question.spec.divides_steps
 
 
 def not_judged(case: Case) -> tuple[str, ...]:

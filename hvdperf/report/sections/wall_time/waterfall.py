@@ -7,7 +7,7 @@ from typing import Any
 
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.judge.time_breakdown import OF_STEPS, TERMS
-from hvdperf.plan.arms import Question
+from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
@@ -17,7 +17,7 @@ from hvdperf.report.sections.wall_time.trainings import (
     is_weak,
     not_judged,
 )
-from hvdperf.report.words import QUESTIONS, slug
+from hvdperf.report.words import slug
 from hvdperf.results.documents import Case
 
 # A term whose excess is below this share of the wall time has no bar of its own.
@@ -60,7 +60,7 @@ def waterfall(case: Case, label: str) -> Figure:
         tags={
             "model": case.workload.model,
             "world_size": str(n),
-            "question": QUESTIONS[case.question],
+            "question": case.question.label,
         },
     )
 
@@ -69,7 +69,7 @@ def _steps_down(question: Question, account: ScalingBreakdown) -> list[Row]:
     """Return the rows: the ideal, each term's excess, the unexplained rest, and the wall time. The
     bars of small terms come after the others, side by side at one place."""
     ours, theirs = account.candidate, account.reference
-    parts = 1 if question is Question.WALL_WEAK else account.world_size
+    parts = account.world_size if question.spec.divides_steps else 1
     took = _seconds(ours)
     ideal = {term: seconds / parts for term, seconds in _seconds(theirs).items()}
     wall, ideal_wall = ours.wall_seconds, theirs.wall_seconds / parts

@@ -1,4 +1,5 @@
-"""Ways of exchanging gradients, by the short name that a case shows. Pure data, no I/O."""
+"""Variants of a training: ways of exchanging gradients, and recipes that change the cost of a step,
+each by the short name that a case shows. Pure data, no I/O."""
 
 from __future__ import annotations
 
@@ -39,3 +40,16 @@ EXCHANGES = {
     "nofuse": Exchange(fusion_bytes=0),
     "cycle": Exchange(cycle_ms=25.0),
 }
+
+# Each recipe maps to the fields of a workload that it changes.
+# On CPUs oneDNN supports bfloat16, while float16 takes 30 to 60 times as long as float32.
+RECIPES: dict[str, dict[str, str]] = {
+    "bf16": {"precision": "mixed_bfloat16"},
+    "f16": {"precision": "mixed_float16"},
+    # Warmed up, then reduced when training stalls (hvdperf/worker/learning_rate.py).
+    "rate": {"learning_rate": "adaptive"},
+}
+PRECISIONS = (
+    "float32",
+    *(changes["precision"] for changes in RECIPES.values() if "precision" in changes),
+)

@@ -1,0 +1,262 @@
+"""The questions that a case can ask: one row a question, with all that other rooms need to know.
+
+The comparisons that answer a question are in hvdperf/plan/questions.py. Pure data, no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from hvdperf.verdict import Band, Ceiling, Floor, Rule
+
+
+class LaunchMode(Enum):
+    """The work of a round's launches, which comparisons of one workload and mode share.
+
+    BLOCKS: run timed blocks, in turns. STARTUP: start, and nothing else. EPOCHS: train from new
+    weights for a number of epochs, then validate. TIME: train for a number of seconds. ENDURANCE:
+    train for a number of steps. LEDGER: train for a number of steps and mark the time of every
+    part, then measure the parts of a step. COLLECTIVES: exchange tensors through Horovod and
+    without it, between blocks if a comparison needs blocks, too.
+    """
+
+    BLOCKS = "blocks"
+    STARTUP = "startup"
+    EPOCHS = "epochs"
+    TIME = "time"
+    ENDURANCE = "endurance"
+    LEDGER = "ledger"
+    COLLECTIVES = "collectives"
+
+    @property
+    def is_run(self) -> bool:
+        return self in (LaunchMode.EPOCHS, LaunchMode.TIME, LaunchMode.ENDURANCE, LaunchMode.LEDGER)
+
+
+class Between(Enum):
+    """The side of a comparison that --against measures under both stacks. NEITHER: two stacks are
+    not compared by this question."""
+
+    CANDIDATE = "candidate"
+    REFERENCE = "reference"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True)
+class QuestionSpec:
+    """One question.
+
+    name: key of the threshold, and beginning of the case's name unless `topic` has another one.
+    label: its name for people. short: the same in six columns; "" if the case's variant is shown.
+    meaning: what the figure is. mode: work of the launches that answer it. rule: kind of rule that
+    judges its figure; unit: of a figure that is not a ratio. topic, variant: the two parts of a
+    case's name, if one test asks several questions. has_variants: whether each variant has a
+    threshold of its own. own_rounds: whether its arms, which are many, have rounds of their own.
+    is_speed: whether the figure depends on the speed of the machine. phase: of a start-up.
+    per_tensor: whether its seconds are divided by the number of gradient tensors. metric: of a
+    validation. divides_steps: whether the replicas divide the steps of a training. times_steps:
+    whether steps are timed beside collective operations. tolerance: tolerated difference of both
+    sides' weights, besides rounding, as a part of their change by training; None if weights are not
+    compared. between: side that two stacks are compared by.
+    """
+
+    name: str
+    label: str
+    short: str = ""
+    meaning: str = ""
+    mode: LaunchMode = LaunchMode.BLOCKS
+    rule: type[Rule] = Floor
+    unit: str = ""
+    topic: str = ""
+    variant: str = ""
+    has_variants: bool = False
+    own_rounds: bool = False
+    is_speed: bool = True
+    phase: str = ""
+    per_tensor: bool = False
+    metric: str = ""
+    divides_steps: bool = False
+    times_steps: bool = False
+    tolerance: float | None = None
+    between: Between = Between.CANDIDATE
+
+
+def _startup(phase: str, short: str, per_tensor: bool = False) -> QuestionSpec:
+    variant = phase.replace(" ", "_")
+    return QuestionSpec(
+        f"startup_{variant}",
+        f"start-up: {phase}",
+        short,
+        f"seconds of the slowest rank's {phase}" + (" per gradient tensor" * per_tensor),
+        LaunchMode.STARTUP,
+        Ceiling,
+        unit="s",
+        topic="startup",
+        variant=variant,
+        phase=phase,
+        per_tensor=per_tensor,
+    )
+
+
+def _convergence(metric: str) -> QuestionSpec:
+    return QuestionSpec(
+        f"convergence_{metric}",
+        f"validation {metric}",
+        meaning=f"validation {metric} of Horovod / that of the other strategy",
+        mode=LaunchMode.EPOCHS,
+        rule=Band,
+        topic="convergence",
+        has_variants=True,
+        is_speed=False,
+        metric=metric,
+    )
+
+
+def _wall(way: str, short: str, meaning: str, divides_steps: bool) -> QuestionSpec:
+    return QuestionSpec(
+        f"wall_{way}",
+        f"wall time, {way}",
+        short,
+        meaning,
+        LaunchMode.LEDGER,
+        topic="wall_time",
+        variant=way,
+        divides_steps=divides_steps,
+        between=Between.NEITHER,
+    )
+
+
+class Question(Enum):
+    """The questions. The value is the name in the row."""
+
+    spec: QuestionSpec
+
+    def __new__(cls, spec: QuestionSpec) -> Question:
+        question = object.__new__(cls)
+        question._value_ = spec.name
+        question.spec = spec
+        return question
+
+    WEAK_SCALING = QuestionSpec(
+        "weak_scaling",
+        "weak scaling",
+        "weak",
+        "speed of n replicas / n times that of one, a batch for each",
+    )
+    STRONG_SCALING = QuestionSpec(
+        "strong_scaling",
+        "strong scaling",
+        "strong",
+        "speed of n replicas / n times that of one, with the batch divided",
+    )
+    COMMUNICATION = QuestionSpec(
+        "communication",
+        "communication",
+        "comm.",
+        "speed with the exchange of gradients / speed without it",
+        between=Between.REFERENCE,
+    )
+    PARITY = QuestionSpec(
+        "parity",
+        "parity with Mirrored",
+        "parity",
+        "speed of Horovod / speed of MirroredStrategy",
+        rule=Band,
+        tolerance=1e-5,
+        between=Between.REFERENCE,
+    )
+    SAME = QuestionSpec(
+        "same",
+        "A/A",
+        "same",
+        "speed of one group / speed of an identical one",
+        rule=Band,
+        between=Between.NEITHER,
+    )
+    TAX = QuestionSpec(
+        "tax",
+        "tax over plain TensorFlow",
+        "tax",
+        "speed of Horovod on one replica / speed of plain TensorFlow",
+        tolerance=1e-5,
+        between=Between.REFERENCE,
+    )
+    MULTIWORKER = QuestionSpec(
+        "multiworker",
+        "parity with MultiWorker",
+        "multi.",
+        "speed of Horovod / speed of MultiWorkerMirroredStrategy",
+        tolerance=1e-5,
+        between=Between.REFERENCE,
+    )
+    EXCHANGE = QuestionSpec(
+        "exchange",
+        "way of exchange",
+        meaning="speed with another way of exchange / speed with the default",
+        has_variants=True,
+        own_rounds=True,
+    )
+    RECIPE = QuestionSpec(
+        "recipe",
+        "recipe",
+        meaning="speed with another recipe / speed with the workload's own",
+        has_variants=True,
+        own_rounds=True,
+    )
+    CONVERGENCE_LOSS = _convergence("loss")
+    CONVERGENCE_ACCURACY = _convergence("accuracy")
+    FIXED_TIME = QuestionSpec(
+        "fixed_time",
+        "samples in a given time",
+        "time",
+        "samples of n replicas in a given time / n times those of one",
+        LaunchMode.TIME,
+    )
+    MEMORY = QuestionSpec(
+        "memory",
+        "memory growth",
+        "memory",
+        "factor by which the resident set grows in 1,000 steps",
+        LaunchMode.ENDURANCE,
+        Ceiling,
+        is_speed=False,
+        between=Between.NEITHER,
+    )
+    WALL_WEAK = _wall(
+        "weak", "wall-w", "wall time of one replica / that of n, as many steps", False
+    )
+    WALL_STRONG = _wall(
+        "strong", "wall-s", "wall time of one replica / n times that of n, steps divided", True
+    )
+    FRAMEWORK_TAX = QuestionSpec(
+        "framework_tax",
+        "tax over bare MPI",
+        meaning="time of a collective operation through Horovod / through the bare transport",
+        mode=LaunchMode.COLLECTIVES,
+        rule=Ceiling,
+        has_variants=True,
+        between=Between.NEITHER,
+    )
+    BOUND = QuestionSpec(
+        "bound",
+        "bound of a step",
+        "bound",
+        "time of a step / time of one that hides nothing of its exchange",
+        LaunchMode.COLLECTIVES,
+        Ceiling,
+        times_steps=True,
+        between=Between.NEITHER,
+    )
+    STARTUP_INIT = _startup("init", "init")
+    STARTUP_TRACE = _startup("trace", "trace", per_tensor=True)
+    STARTUP_FIRST_STEP = _startup("first step", "first")
+    STARTUP_BROADCAST = _startup("broadcast", "bcast")
+
+    @property
+    def mode(self) -> LaunchMode:
+        return self.spec.mode
+
+    @property
+    def label(self) -> str:
+        return self.spec.label
