@@ -14,9 +14,10 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.paths import ROOT
-from hvdperf.plan.arms import Arm, Strategy
+from hvdperf.plan.arms import Arm
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
+from hvdperf.worker.strategies.table import Strategy
 
 Part = Callable[[ArmLauncher, str, Arm], list[str]]
 PARTS: Mapping[str, Part] = {

@@ -31,9 +31,10 @@ from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.plan.arms import SWEEP, Arm, Strategy
+from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.faults import Fault
 from hvdperf.worker.protocol import Phase
+from hvdperf.worker.strategies.table import Strategy
 
 LAUNCHES = 200
 RANKS = 2

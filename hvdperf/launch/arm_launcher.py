@@ -17,13 +17,14 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher, Order
 from hvdperf.machine.placement import Slot, cores_of, place_group
 from hvdperf.machine.rank_environment import user_settings
-from hvdperf.plan.arms import SWEEP, TWIN, Arm, BlockKind, Strategy
+from hvdperf.plan.arms import SWEEP, TWIN, Arm, BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.fault_cases import TRIALS
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.other_data import other_data
 from hvdperf.plan.variants import EXCHANGES, Exchange
 from hvdperf.worker.protocol import Phase
+from hvdperf.worker.strategies.table import Strategy
 from models import inputs
 from models.registry import network
 
@@ -62,10 +63,10 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
     share, replicas = len(slots[0].cores), len(slots)
     if slots[0].device is not None:
         return Threads(0, 0)
-    if strategy is not Strategy.MIRRORED:
+    if not strategy.spec.one_process:
         return Threads(share, 1)
     if len({slot.host for slot in slots}) > 1:
-        raise ValueError("MirroredStrategy runs in one process on one host")
+        raise ValueError(f"{strategy.value} runs in one process on one host")
     return Threads(1 if share == 1 else replicas * share, replicas)
 
 
@@ -132,7 +133,7 @@ class ArmLauncher:
         exchange = replace(EXCHANGES[arm.exchange], **PLANTED_SETTINGS.get(planted, {}))
         alone = arm.processes == 1
         hosts = [placed] if alone else [[slot] for slot in placed]
-        horovod = arm.strategy is Strategy.HOROVOD
+        strategy = arm.strategy.spec
         everywhere = cores_of(self.slots)
         configs = []
         for rank, slots in enumerate(hosts):
@@ -156,8 +157,8 @@ class ArmLauncher:
                     "intra_op": pools.intra_op,
                     "inter_op": pools.inter_op,
                     "input_threads": max(1, len(cores)),
-                    "rendezvous": launcher.rendezvous(placed) if horovod else None,
-                    "cluster": arm.strategy is Strategy.MULTIWORKER,
+                    "rendezvous": launcher.rendezvous(placed) if strategy.horovod else None,
+                    "cluster": strategy.cluster,
                     "fault": fault.as_config() if fault else None,
                 }
             )
@@ -192,7 +193,7 @@ class ArmLauncher:
         hosts, which have no server; on GPUs, because forking has not been tried with CUDA."""
         here = {slot.host for slot in slots} == {socket.gethostname()}
         on_cpus = all(slot.device is None for slot in slots)
-        if self._servers is None or arm.strategy is Strategy.BARE or not (here and on_cpus):
+        if self._servers is None or not (arm.strategy.spec.trains and here and on_cpus):
             return None
         server = self._servers.get(arm.stack)
         if server is None or server.ended:

@@ -41,7 +41,7 @@ from hvdperf.measure.reports import (
     RunReport,
     TimelineReport,
 )
-from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Strategy
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.collectives import Transfer
 from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.question import LaunchMode
@@ -492,7 +492,7 @@ class RoundRunner:
         """Return the bytes of each tensor; return [] for a model's own gradients. Without a
         framework the gradients are one buffer, as large as the model reports: the most that a
         transport can be asked for at once."""
-        if transfer.tensor_bytes or arm.strategy is not Strategy.BARE:
+        if transfer.tensor_bytes or arm.strategy.spec.trains:
             return list(transfer.tensor_bytes)
         sizes = [launch.facts[0].gradient_bytes for launch in result.launches]
         return [size for size in sizes if size][:1]

@@ -6,17 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from hvdperf.plan.variants import RECIPES
-
-
-class Strategy(Enum):
-    """A way to spread the replicas of a training run over devices. BARE trains nothing: it is the
-    transport without a framework."""
-
-    HOROVOD = "horovod"
-    MIRRORED = "mirrored"
-    MULTIWORKER = "multiworker"
-    SINGLE = "single"
-    BARE = "bare"
+from hvdperf.worker.strategies.table import Strategy
 
 
 class BlockKind(Enum):
@@ -123,7 +113,7 @@ class Arm:
     @property
     def processes(self) -> int:
         """The number of processes that a launch starts."""
-        return 1 if self.strategy is Strategy.MIRRORED else self.world_size
+        return 1 if self.strategy.spec.one_process else self.world_size
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hvdperf.plan.arms import TWIN, Arm, Strategy
+from hvdperf.plan.arms import TWIN, Arm
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {
     "rank": int,
@@ -117,7 +117,7 @@ class Fault:
         size, if these are given. The arm of a fault case is not struck: it has its own fault.
         """
         return (
-            arm.strategy is Strategy.HOROVOD
+            arm.strategy.spec.horovod
             and not arm.stack
             and arm.planted in ("", TWIN)
             and self.model in ("", arm.workload.model)

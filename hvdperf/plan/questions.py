@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvdperf.plan.arms import AGAINST, SWEEP, TWIN, Arm, BlockKind, Side, Strategy, Workload
+from hvdperf.plan.arms import AGAINST, SWEEP, TWIN, Arm, BlockKind, Side, Workload
 from hvdperf.plan.collectives import Collective
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.fault_cases import TRIALS, FaultCase
 from hvdperf.plan.question import Between, LaunchMode, Question
 from hvdperf.plan.variants import EXCHANGES, RECIPES
+from hvdperf.worker.strategies.table import Strategy
 
 
 def weak_scaling(workload: Workload, world_size: int) -> Comparison:

@@ -14,7 +14,7 @@ from hvdperf.errors import UserError
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
-from hvdperf.plan.arms import SWEEP, Arm, Strategy, Workload
+from hvdperf.plan.arms import SWEEP, Arm, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.data import DataSource, dataset_of, open_data_sets, parse_data_dir
 from hvdperf.plan.faults import Fault
@@ -158,8 +158,8 @@ class SessionPlan:
 
     def _can_run(self, arm: Arm) -> bool:
         """Return whether Horovod, the strategy and the network support that way of training."""
-        if arm.strategy is Strategy.MIRRORED:
-            # MirroredStrategy is one process, so it has one host, and takes no GPU twice.
+        if arm.strategy.spec.one_process:
+            # One process has one host, and takes no GPU twice.
             shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, arm.world_size)
             return nodes(self.slots, arm.world_size) == 1 and not shares_gpu
         if arm.exchange == "adasum":

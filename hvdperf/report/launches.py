@@ -25,7 +25,7 @@ class Started:
 
     @property
     def strategy(self) -> str:
-        return self.launch.arm.strategy.value
+        return self.launch.arm.strategy.spec.name
 
     @property
     def world_size(self) -> int:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from hvdperf.measure.records import is_disturbed
-from hvdperf.plan.arms import Arm, BlockKind, Strategy, Workload
+from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.results.documents import Case
+from hvdperf.worker.strategies.table import Strategy
 
 
 def throughputs(cases: Iterable[Case]) -> dict[tuple[Workload, int], tuple[float, ...]]:

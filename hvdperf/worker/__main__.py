@@ -16,16 +16,8 @@ from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.session_link import Driver, told
+from hvdperf.worker.strategies.table import Strategy
 from models import inputs
-
-# Strategy (hvdperf.plan.arms.Strategy) -> the module and the class that implement it.
-TRAINERS = {
-    "bare": ("hvdperf.worker.strategies.bare_mpi", "BareTrainer"),
-    "horovod": ("hvdperf.worker.strategies.horovod", "HorovodTrainer"),
-    "mirrored": ("hvdperf.worker.strategies.mirrored", "MirroredTrainer"),
-    "multiworker": ("hvdperf.worker.strategies.multiworker", "MultiWorkerTrainer"),
-    "single": ("hvdperf.worker.strategies.single", "SingleTrainer"),
-}
 
 
 def rank_of_this_process() -> int:
@@ -38,8 +30,8 @@ def rank_of_this_process() -> int:
 
 def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
     """Import TensorFlow and the strategy, which takes most of a start; return the trainer."""
-    module, name = TRAINERS[strategy]
-    return getattr(importlib.import_module(module), name)(config)
+    chosen = Strategy.named(strategy)
+    return getattr(importlib.import_module(chosen.module), chosen.spec.trainer)(config)
 
 
 def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:

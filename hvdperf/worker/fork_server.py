@@ -24,8 +24,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from hvdperf.worker import process
-from hvdperf.worker.__main__ import TRAINERS, run_rank
+from hvdperf.worker.__main__ import run_rank
 from hvdperf.worker.fork_stub import FORKED, NUMBER, READY
+from hvdperf.worker.strategies.table import Strategy
 
 # Timeout of a stub's request. A stub sends it at once; until then no other rank is forked.
 REQUEST_S = 5.0
@@ -44,7 +45,7 @@ def import_all() -> str:
     except Exception as error:  # noqa: BLE001 - each rank imports by itself then, and reports it
         traceback.print_exc()
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    for module in (*LATER, *(module for module, _ in TRAINERS.values())):
+    for module in (*LATER, *(strategy.module for strategy in Strategy)):
         # A strategy may be missing from this release, and mpi4py from this environment: the rank
         # that asks for it imports it again, and fails.
         with suppress(Exception):

@@ -11,10 +11,11 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.history.extract import extract
 from hvdperf.history.raw import Refused, Series
-from hvdperf.plan.arms import AGAINST, Side, Strategy
+from hvdperf.plan.arms import AGAINST, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, strong_scaling, weak_scaling
 from hvdperf.verdict import Verdict
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import make_store, session_document
 

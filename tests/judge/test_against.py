@@ -10,10 +10,11 @@ import pytest
 from hvdperf.judge.observations import observation
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan import questions
-from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule, Strategy
+from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import against
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_2, WORKLOAD, launch
 
 WEAK = against(questions.weak_scaling(WORKLOAD, 2))

@@ -105,7 +105,9 @@ def test_a_start_up_is_judged_from_launches_of_its_own(stage):
 
 def test_a_start_up_above_its_ceiling_fails(stage):
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(1.0)),)
-    words = {c.question.spec.phase: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()}
+    words = {
+        c.question.spec.phase: v for c, v in verdicts(stage.measure(*startup(WORKLOAD, 2))).items()
+    }
     assert words["first step"] is Verdict.FAIL
     assert words["init"] is Verdict.PASS
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from hvdperf.judge.validity import expected_samples, invalid_reasons, too_fast, weights_differ
-from hvdperf.plan.arms import Arm, BlockKind, Strategy
+from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.collectives import Series, StepTimes
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     GRADIENTS,
     HOROVOD_1,

@@ -12,8 +12,9 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import LaunchError, Order
 from hvdperf.launch.mpirun import command
 from hvdperf.machine.placement import Offer, place
-from hvdperf.plan.arms import Arm, BlockKind, Strategy
+from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import DataSource
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import WORKLOAD
 
 

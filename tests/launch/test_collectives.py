@@ -12,10 +12,11 @@ import pytest
 from hvdperf.judge import validity
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.measure.records import Launch
-from hvdperf.plan.arms import SWEEP, Arm, Strategy
+from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.collectives import Collective, Series, Transfer, other_library
 from hvdperf.plan.faults import Fault
 from hvdperf.worker.protocol import Phase
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.groups import DEADLINE_S, WORKLOAD, horovod
 
 pytestmark = pytest.mark.mpirun

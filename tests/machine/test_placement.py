@@ -15,7 +15,7 @@ from hvdperf.machine.placement import (
     place_group,
     replicas_per_node,
 )
-from hvdperf.plan.arms import Strategy
+from hvdperf.worker.strategies.table import Strategy
 
 
 def offers(*hosts):

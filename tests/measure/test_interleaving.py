@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdperf.measure.interleaving import Pair, Position, walk
-from hvdperf.plan.arms import Arm, BlockKind, Side, Strategy
+from hvdperf.plan.arms import Arm, BlockKind, Side
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT

@@ -28,11 +28,12 @@ from hvdperf.measure.round_runner import (
     WARM_UP_STEPS,
     RoundRunner,
 )
-from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side, Strategy
+from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.collectives import Collective, Transfer
 from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.question import LaunchMode
 from hvdperf.worker.protocol import Phase
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_1,

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.arms import Arm, BlockKind, Side, Strategy
+from hvdperf.plan.arms import Arm, BlockKind, Side
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import default_world_sizes
 from hvdperf.plan.question import LaunchMode, Question
@@ -24,6 +24,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.plan.variants import EXCHANGES
 from hvdperf.worker.protocol import STARTUP
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import BARE_2, HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 

@@ -17,7 +17,7 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.launch.group import GroupFailed
 from hvdperf.machine.disturbance import Culprit
-from hvdperf.plan.arms import BlockKind, Strategy
+from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.collectives import Series
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
@@ -34,6 +34,7 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.results.documents import Store, disturbance_document, plain, session_name, write_json
 from hvdperf.verdict import Band, Ceiling, Judgement, Verdict, judge
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.marked import marked_round
 from tests.support.rounds import (
     GRADIENTS,

@@ -15,11 +15,12 @@ from hvdperf.launch.group import NotStarted
 from hvdperf.machine.disturbance import Culprit, Usage
 from hvdperf.machine.noise_record import Load
 from hvdperf.measure.requirements import SWEEP_TURNS, sampling_of
-from hvdperf.plan.arms import BlockKind, Side, Strategy
+from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
 from hvdperf.scatter import Noise
 from hvdperf.verdict import Band, Verdict
+from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,

@@ -10,8 +10,9 @@ import numpy as np
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group
 from hvdperf.measure.round_runner import CORRECTNESS_STEPS
-from hvdperf.plan.arms import Arm, Strategy, Workload
+from hvdperf.plan.arms import Arm, Workload
 from hvdperf.worker.protocol import DRIVER_VARIABLE
+from hvdperf.worker.strategies.table import Strategy
 
 # Small enough to trace in a second, of the shape that the default profile trains.
 WORKLOAD = Workload(model="alexnet_s", dataset="cifar10", input_size=67, batch=8)

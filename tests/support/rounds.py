@@ -18,12 +18,13 @@ from hvdperf.measure.reports import (
     RunReport,
     Validation,
 )
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule, Side, Strategy, Workload
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule, Side, Workload
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import Floor, Judgement, Rule, Verdict, as_ratio
+from hvdperf.worker.strategies.table import Strategy
 
 WORKLOAD = Workload("resnet_50_s", "cifar10", 32, batch=32)
 HOROVOD_1 = Arm(WORKLOAD, Strategy.HOROVOD, 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 from hvdperf.judge.straggler import beyond_chance
 from hvdperf.measure.records import Block
-from hvdperf.plan.arms import Arm, BlockKind, Strategy, Workload
+from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
@@ -17,6 +17,7 @@ from hvdperf.report.numbers import finite, number, quantiles
 from hvdperf.report.plots import LEGEND, field, interval, layered, rows_high, tooltip
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
+from hvdperf.worker.strategies.table import Strategy
 
 OF_HOROVOD = (Question.WEAK_SCALING, Question.PARITY)
 OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.TAX)

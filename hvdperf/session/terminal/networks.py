@@ -11,11 +11,12 @@ from statistics import median
 
 from hvdperf.judge.outcome import Outcome
 from hvdperf.measure.records import median_speed
-from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Strategy
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.stats import Interval
 from hvdperf.verdict import worst
+from hvdperf.worker.strategies.table import Strategy
 
 # Launch modes that time blocks of a training in turns with other launches.
 _IN_TURNS = (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES)

@@ -1,0 +1,54 @@
+"""The strategies: one row a strategy. Standard library only, because who launches ranks reads it,
+too, and does not import TensorFlow."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+@dataclass(frozen=True)
+class StrategySpec:
+    """One strategy.
+
+    name: as configs and documents have it. module, trainer: the class that implements it
+    (hvdperf/worker/strategies/base.py). trains: whether it trains a model, and so imports
+    TensorFlow. one_process: whether one process runs all replicas, on one host. horovod: whether it
+    uses Horovod, which needs the launcher's rendezvous and can have faults injected. cluster:
+    whether its workers send each other their addresses.
+    """
+
+    name: str
+    module: str
+    trainer: str
+    trains: bool = True
+    one_process: bool = False
+    horovod: bool = False
+    cluster: bool = False
+
+
+class Strategy(Enum):
+    """A way to spread the replicas of a training run over devices. BARE trains nothing: it is the
+    transport without a framework. The value is the name in the row."""
+
+    spec: StrategySpec
+
+    def __new__(cls, spec: StrategySpec) -> "Strategy":
+        strategy = object.__new__(cls)
+        strategy._value_ = spec.name
+        strategy.spec = spec
+        return strategy
+
+    HOROVOD = StrategySpec("horovod", "horovod", "HorovodTrainer", horovod=True)
+    MIRRORED = StrategySpec("mirrored", "mirrored", "MirroredTrainer", one_process=True)
+    MULTIWORKER = StrategySpec("multiworker", "multiworker", "MultiWorkerTrainer", cluster=True)
+    SINGLE = StrategySpec("single", "single", "SingleTrainer")
+    BARE = StrategySpec("bare", "bare_mpi", "BareTrainer", trains=False)
+
+    @classmethod
+    def named(cls, name: str) -> "Strategy":
+        """Return the strategy of that name. Raises KeyError."""
+        return {strategy.spec.name: strategy for strategy in cls}[name]
+
+    @property
+    def module(self) -> str:
+        """The full name of the module that implements the strategy."""
+        return f"hvdperf.worker.strategies.{self.spec.module}"
