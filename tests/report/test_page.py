@@ -19,8 +19,8 @@ import pytest
 from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, expect
 
 from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
+from hvdperf.report.formats.cells import printable, value_text
 from hvdperf.report.formats.html import page as document
-from hvdperf.report.formats.html_cells import printable, value_text
 from hvdperf.report.formats.inline import themes
 from hvdperf.report.sections.scaling_plots import STRONG, speedup
 from hvdperf.verdict import Verdict
@@ -72,7 +72,7 @@ def as_shown(figure: Figure) -> list[dict[str, object]]:
     """The rows of a figure with its texts as a page has them, and its numbers as they are."""
     return [
         {
-            key: printable(value) if isinstance(value, str) else value
+            key: printable(value)
             for key, value in row.items()
             if key in {column.key for column in figure.table.columns}
         }

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hvdperf.report.content import Column, Report, Table
+from hvdperf.report.formats.cells import number_text, printable
 from hvdperf.report.formats.headline import blames, headline, neutral, others
-from hvdperf.report.formats.html import page
-from hvdperf.report.formats.html_cells import body, number_text, printable
+from hvdperf.report.formats.html import body, page
 from hvdperf.report.formats.inline import (
     EARLY,
     LATE,
@@ -29,7 +29,8 @@ from hvdperf.report.formats.inline import (
     themes,
 )
 from hvdperf.verdict import Verdict
-from tests.report.sample import HOSTILE, a_report, hostile
+from tests.report.sample import a_report, hostile
+from tests.support.any_report import report as any_report
 
 COPIES = copies()
 # WCAG 2.2: text (1.4.3, AA), and what is no text but has to be seen (1.4.11).
@@ -179,14 +180,18 @@ def test_the_themes_have_the_same_colours() -> None:
 def test_what_is_shown_can_be_written_and_obeys_nothing(text: str) -> None:
     shown = printable(text)
     shown.encode()
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e]", shown)
     assert len(shown) == len(text)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_text_is_seen_whole(text: str) -> None:
-    kept = [char for char in text if char.isprintable()]
-    assert [char for char in printable(text) if char in kept] == kept
+def test_what_does_not_print_is_seen_as_its_picture() -> None:
+    assert printable("a\x1b[31m\x7f\n\tb \u05d0") == "a\u241b[31m\u2421\n\tb \u05d0"
+    assert printable("a\x9bb\u202ec\ud800") == "a\ufffdb\ufffdc\ufffd"
+
+
+def test_all_text_of_a_report_is_made_printable() -> None:
+    assert "\x1b" not in str(printable(any_report("\x1b")))
+    assert printable(a_report()) == a_report()
 
 
 @pytest.mark.parametrize(
@@ -202,6 +207,8 @@ def test_a_hostile_text_is_seen_whole(text: str) -> None:
         (0.00004, 3, "4e-05"),
         (-0.00004, 3, "-4e-05"),
         (0.0, 3, "0.000"),
+        (1.5, None, "1.5"),
+        (1e300, 3, "1.000e+300"),
     ],
 )
 def test_numbers_are_rounded_for_people(value: float, digits: int | None, shown: str) -> None:

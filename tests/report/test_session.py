@@ -210,7 +210,7 @@ def test_without_a_session_it_is_the_newest_one(tmp_path):
     assert done.stdout == "there/report/20260102T000000Z-1.html\n"
 
 
-@pytest.mark.parametrize(("form", "holds"), [("markdown", "| FAIL |"), ("latex", r"\toprule")])
+@pytest.mark.parametrize(("form", "holds"), [("markdown", "| `FAIL` |"), ("latex", r"\toprule")])
 def test_text_goes_to_stdout(tmp_path, form, holds):
     done = hvdperf("report", session_of(tmp_path, GOOD, BAD), "--format", form, cwd=tmp_path)
     assert done.returncode == 0

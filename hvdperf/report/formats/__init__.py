@@ -1,1 +1,1 @@
-"""The formats of a report, and the escaping by which quoted text stays inert in each of them."""
+"""The formats of a report, each with the escaping that its text needs."""

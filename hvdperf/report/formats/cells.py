@@ -1,4 +1,5 @@
-"""Table cells as text for people, in Markdown and LaTeX: digits, units, intervals after estimates.
+"""Table cells as text for people, the same in all formats: digits, units, intervals after
+estimates.
 
 The text has no markup; each format escapes it in its own way. hvdperf/report/formats/csv.py gives
 numbers in full precision instead.
@@ -6,8 +7,9 @@ numbers in full precision instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from hvdperf.report.content import Column, Row, Table, Value
 
@@ -17,6 +19,16 @@ NONE = "\N{EN DASH}"
 _LARGE = 1e15
 # Parts of the keys of a lower and of an upper bound.
 _BOUNDS = (("lower", "upper"), ("_low", "_high"))
+# Control characters but line feed and tab are shown as pictures. C1, changes of the direction of
+# text, and what no UTF-8 or no HTML document may hold have none.
+_UNKNOWN = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+PICTURES = {
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: "\u2421",
+    # Vega breaks a line at these.
+    **dict.fromkeys((0x2028, 0x2029), "\u2424"),
+    **dict.fromkeys((*_UNKNOWN, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd"),
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,20 @@ class Shown:
     headings: tuple[str, ...]
     numeric: tuple[bool, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+def printable(value: Any) -> Any:
+    """Return a copy of a report, or of a part of one, whose text every format can show."""
+    if isinstance(value, str):
+        return value.translate(PICTURES)
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {field.name: printable(getattr(value, field.name)) for field in fields(value)}
+        return replace(value, **parts)
+    if isinstance(value, Mapping):
+        return {printable(key): printable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(printable, value))
+    return value
 
 
 def shown(table: Table) -> Shown:
@@ -44,21 +70,24 @@ def shown(table: Table) -> Shown:
 
 def heading(column: Column) -> str:
     """Return a heading such as `throughput [img/s]`."""
-    title = one_line(column.title)
-    return f"{title} [{one_line(column.unit)}]" if column.unit else title
+    return one_line(f"{column.title} [{column.unit}]" if column.unit else column.title)
 
 
-def cell(value: Value, digits: int | None = None) -> str:
-    """Return a value as people see it. digits: those of its column."""
+def value_text(value: Value, digits: int | None = None, none: str = "") -> str:
+    """Return a value as people see it. digits: those of its column. none: the text for None."""
     if value is None:
-        return NONE
-    if isinstance(value, str):
-        return one_line(value)
+        return none
+    return value if isinstance(value, str) else number_text(value, digits)
+
+
+def number_text(value: float, digits: int | None) -> str:
+    """Return a number as people see it. A small number is not rounded to zero."""
     if digits is None:
         return str(value) if isinstance(value, int) else f"{value:.6g}"
-    text = f"{value:.3e}" if abs(value) >= _LARGE else f"{value:.{digits}f}"
-    # A value that is rounded to zero has no sign.
-    return text.removeprefix("-") if float(text) == 0 else text
+    if abs(value) >= _LARGE:
+        return f"{value:.3e}"
+    text = f"{value:.{digits}f}"
+    return f"{value:.2g}" if value != 0 and float(text) == 0 else text
 
 
 def is_numeric(table: Table, column: Column) -> bool:
@@ -71,19 +100,7 @@ def is_numeric(table: Table, column: Column) -> bool:
 
 
 def one_line(text: str) -> str:
-    """Return the text in one line. A character that does not print is replaced by its escape:
-    control characters, changes of the direction of text, lone surrogates."""
-    return "".join(map(_printable, " ".join(text.split())))
-
-
-def _printable(letter: str) -> str:
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-
-
-def lines_of(text: str) -> Iterator[str]:
-    """Yield the lines of printed output; a character that does not print becomes its escape."""
-    for line in text.expandtabs().splitlines():
-        yield "".join(map(_printable, line)).rstrip()
+    return " ".join(text.split())
 
 
 def _with_bounds(columns: list[Column]) -> Iterator[tuple[Column, ...]]:
@@ -105,8 +122,8 @@ def _are_bounds(figure: Column, lower: Column, upper: Column) -> bool:
 
 def _joined(row: Row, columns: tuple[Column, ...]) -> str:
     first, *bounds = columns
-    text = cell(row[first.key], first.digits)
+    text = value_text(row[first.key], first.digits, NONE)
     if all(row[bound.key] is None for bound in bounds):
-        return text
-    between = ", ".join(cell(row[bound.key], bound.digits) for bound in bounds)
-    return f"{text} [{between}]"
+        return one_line(text)
+    between = ", ".join(value_text(row[bound.key], bound.digits, NONE) for bound in bounds)
+    return one_line(f"{text} [{between}]")

@@ -11,7 +11,7 @@ import csv
 from io import StringIO
 
 from hvdperf.report.content import Column, Report, Table, Value
-from hvdperf.report.formats.cells import one_line
+from hvdperf.report.formats.cells import one_line, printable
 
 # The first characters of a formula. Some spreadsheets take the full-width ones for the others.
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
@@ -22,7 +22,7 @@ def tables(report: Report) -> dict[str, str]:
 
     Line ends are CRLF: write the text unchanged, in UTF-8.
     """
-    return {figure.name: text(figure.table) for figure in report.figures}
+    return {figure.name: text(figure.table) for figure in printable(report).figures}
 
 
 def text(table: Table) -> str:

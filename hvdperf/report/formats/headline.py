@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdperf.report.content import CaseNote, Report
+from hvdperf.report.words import plural
 from hvdperf.verdict import Verdict
 
 MEANINGS: Mapping[Verdict, str] = {
@@ -35,16 +36,16 @@ def headline(report: Report) -> str:
         return "Nothing was measured"
     if report.verdict is None:
         if total > report.counts.get(Verdict.NOT_JUDGED, 0):
-            return f"{_cases(total)}, shown side by side"
-        return f"None of {_cases(total)} was judged"
+            return f"{plural(total, 'case')}, shown side by side"
+        return f"None of {plural(total, 'case')} was judged"
     count = report.counts.get(report.verdict, 0)
     if report.verdict is Verdict.PASS:
         judged = "judged " if count < total else ""
         return f"All {count} {judged}cases PASS" if count > 1 else f"The only {judged}case: PASS"
     word = report.verdict.value
     if report.verdict is Verdict.FAIL:
-        return f"{count} of {_cases(total)} {word}"
-    return f"{count} of {_cases(total)} {'is' if count == 1 else 'are'} {word}"
+        return f"{count} of {plural(total, 'case')} {word}"
+    return f"{count} of {plural(total, 'case')} {'is' if count == 1 else 'are'} {word}"
 
 
 def others(report: Report) -> str:
@@ -77,7 +78,3 @@ def blames(report: Report) -> list[Blame]:
 def neutral(report: Report) -> list[CaseNote]:
     """Return the notes of cases that need nobody's attention."""
     return [note for note in report.notes if note.verdict not in _NOT_PASSED]
-
-
-def _cases(count: int) -> str:
-    return f"{count} case" if count == 1 else f"{count} cases"

@@ -1,6 +1,7 @@
 """A report as one HTML document that needs nothing else: no network, no other file.
 
-Its tables are the only copy of the numbers; scripts in the page draw the plots from them.
+Its tables are the only copy of the numbers: each cell also keeps its exact value, and scripts in
+the page draw the plots from them.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from hvdperf.report.content import Figure, Report
+from hvdperf.report.content import Column, Report, Table, Value
+from hvdperf.report.formats.cells import is_numeric, number_text, one_line, printable, value_text
 from hvdperf.report.formats.headline import MEANINGS, blames, headline, neutral, others
-from hvdperf.report.formats.html_cells import body, is_number, printable, slug, value_text
 from hvdperf.report.formats.inline import PAGE, assets, json_text
 from hvdperf.verdict import Verdict
 
@@ -28,12 +29,12 @@ CHOSEN_BY = {
 }
 # A note of more characters is folded, because its text would push the next note away.
 _LONG_NOTE = 280
-_USUAL_HEIGHT = 260
-_ORDER = {verdict.value: place for place, verdict in enumerate(Verdict)}
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
 def page(report: Report) -> str:
     """Return the HTML document. UTF-8 can encode all of its text."""
+    report = printable(report)
     template = _environment().get_template("page.html.j2")
     return template.render(
         report=report,
@@ -49,6 +50,19 @@ def page(report: Report) -> str:
     )
 
 
+def slug(verdict: Verdict) -> str:
+    """Return the verdict's name in classes and colours."""
+    return verdict.name.lower()
+
+
+def body(table: Table) -> Markup:
+    """Return the rows of an HTML table. A number's element also holds its value with all digits."""
+    rows = (
+        Markup("").join(_cell(row[each.key], each) for each in table.columns) for row in table.rows
+    )
+    return Markup("\n").join(Markup("<tr>%s</tr>") % row for row in rows)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -57,26 +71,18 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
     )
     environment.globals.update(
         Verdict=Verdict,
         meanings=MEANINGS,
         body=body,
-        is_number=is_number,
+        is_numeric=is_numeric,
         slug=slug,
-        spec=_spec,
-        height=_height,
-        tags=_tags,
+        json=json_text,
         only=_only,
         long_note=_LONG_NOTE,
     )
     return environment
-
-
-def _shown(value: object) -> object:
-    """Return a value as a template shows it. Markup is unchanged, because this package made it."""
-    return printable(value) if type(value) is str else value
 
 
 def _bar(report: Report) -> list[tuple[Verdict, int, int]]:
@@ -99,40 +105,31 @@ def _choices(report: Report) -> Mapping[str, Sequence[tuple[str, int]]]:
         counts = Counter(value for value in values if value is not None)
         known = list(counts)
         if key == "verdict":
-            known.sort(key=lambda value: _ORDER.get(str(value), len(_ORDER)))
+            known.sort(key=[*_VERDICTS, *known].index)
         elif key != "question":
             known.sort(key=lambda value: (isinstance(value, str), value))
         found[key] = [(value_text(value, columns[key].digits), counts[value]) for value in known]
     return found
 
 
-def _tags(figure: Figure) -> str:
-    """Return a figure's tags as JSON, which the page's scripts compare with the chosen filters."""
-    return str(json_text({key: printable(value) for key, value in figure.tags.items()}))
-
-
 def _only(case: str) -> str:
     """Return the part of an address after # that selects a case by the words of its name."""
-    return urlencode({"text": " ".join(printable(case).split()), "at": "pageBoard"})
+    return urlencode({"text": one_line(case), "at": "pageBoard"})
 
 
-def _spec(figure: Figure) -> str:
-    """Return the figure's plot as JSON for a <script>."""
-    return json_text(_printable(figure.plot))
+def _cell(value: Value, column: Column) -> Markup:
+    hidden = Markup(" hidden" if column.hidden else "")
+    return Markup("<td%s>%s</td>") % (hidden, _content(value, column))
 
 
-def _printable(value: Any) -> Any:
-    """Return a copy of a JSON value in which all text is printable."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, Mapping):
-        return {printable(key): _printable(each) for key, each in value.items()}
-    if isinstance(value, Sequence):
-        return [_printable(each) for each in value]
-    return value
-
-
-def _height(figure: Figure) -> int:
-    """Return the height of the plot in pixels, so that nothing moves when the plot is drawn."""
-    height = (figure.plot or {}).get("height")
-    return height if isinstance(height, int) else _USUAL_HEIGHT
+def _content(value: Value, column: Column) -> Markup:
+    # A cell is empty only if there is no value: a style shows an empty cell as a dash.
+    if value is None:
+        return Markup("")
+    if not isinstance(value, str):
+        shown = number_text(value, column.digits)
+        return Markup(f'<data value="{value!r}">{shown}</data>')
+    text = escape(value)
+    if column.key.startswith("verdict") and value in _VERDICTS:
+        return Markup(f'<span class="verdict {slug(_VERDICTS[value])}">{text}</span>')
+    return Markup(f"<bdi>{text}</bdi>")

@@ -1,43 +1,62 @@
 """Tables for a paper: the text of one .tex file to be \\input, with a booktabs table per figure.
 
-The file is ASCII, and its head lists the packages that it needs.
+The file is UTF-8, which LaTeX reads since 2018. Its head lists the packages that it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from hvdperf.report.content import Figure, Report
-from hvdperf.report.formats.cells import NONE, Shown, one_line, shown
-from hvdperf.report.formats.tex_text import number, tex
+from hvdperf.report.formats.cells import NONE, PICTURES, Shown, one_line, printable, shown
 
-# More rows do not fit a page. The macro shrinks only a table that is still too large.
+# More rows do not fit a page. adjustbox shrinks only a table that is still too large.
 MOST_ROWS = 100
+_BOX = r"\begin{adjustbox}{max width=\linewidth, max totalheight=0.8\textheight}"
 _HEAD = r"""% Needs, before \begin{document}:
 %   \usepackage[T1]{fontenc}
 %   \usepackage{textcomp}
 %   \usepackage{booktabs}
-%   \usepackage{graphicx}
+%   \usepackage{adjustbox}
+% Scripts other than Latin need lualatex or xelatex, and a font that has them.
 % Tables are tab:NAME, NAME being that of the figure in the report.
-\makeatletter
-\@ifundefined{hvdperfbox}{\newsavebox{\hvdperfbox}}{}
-\makeatother
-\providecommand{\hvdperffit}[1]{%
-  \sbox{\hvdperfbox}{#1}%
-  \ifdim\wd\hvdperfbox>\linewidth
-    \sbox{\hvdperfbox}{\resizebox{\linewidth}{!}{\usebox{\hvdperfbox}}}%
-  \fi
-  \ifdim\ht\hvdperfbox>0.4\textheight
-    \resizebox*{!}{0.8\textheight}{\usebox{\hvdperfbox}}%
-  \else
-    \usebox{\hvdperfbox}%
-  \fi}
 """
+_ESCAPES = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "{}$&#_%"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "`": r"\textasciigrave{}",
+        # LaTeX looks for these after the end of a row.
+        "[": "{[}",
+        "*": "{*}",
+        NONE: r"\textendash{}",
+        # No font of LaTeX has these.
+        **dict.fromkeys(PICTURES.values(), "?"),
+    }
+)
 
 
 def latex(report: Report) -> str:
     """Return the tables of all figures, the board first."""
-    return "\n".join((_HEAD, *map(_table, report.figures)))
+    return "\n".join((_HEAD, *map(_table, printable(report).figures)))
+
+
+def tex(text: str) -> str:
+    """Return the text in one line that LaTeX prints and does not obey."""
+    # Two hyphens would join to a dash.
+    return re.sub("-(?=-)", "-{}", one_line(text).translate(_ESCAPES))
+
+
+def number(text: str) -> str:
+    """Return a figure, perhaps with its interval, with minus signs for hyphens."""
+    return tex(text).replace("-", "$-$")
 
 
 def _table(figure: Figure) -> str:
@@ -45,33 +64,32 @@ def _table(figure: Figure) -> str:
         return f"% tab:{figure.name}: {len(figure.table.rows)} rows are too many for a page\n"
     told = shown(figure.table)
     columns = "".join("r" if numeric else "l" for numeric in told.numeric)
-    title = tex(one_line(figure.title))
-    says = tex(one_line(figure.says))
+    title = tex(figure.title)
     lines = [
         r"\begin{table}[htbp]",
         r"  \centering",
-        rf"  \caption[{{{title}}}]{{{title}. {says}}}",
+        rf"  \caption[{{{title}}}]{{{title}. {tex(figure.says)}}}",
         rf"  \label{{tab:{figure.name}}}",
-        rf"  \hvdperffit{{\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+        rf"  {_BOX}\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
         r"    \toprule",
-        f"    {_row([tex(heading) for heading in told.headings])}",
+        f"    {_row(map(tex, told.headings))}",
         r"    \midrule",
         *(f"    {row}" for row in _rows(told)),
         r"    \bottomrule",
-        r"  \end{tabular}}",
+        r"  \end{tabular}\end{adjustbox}",
         r"\end{table}",
         "",
     ]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(lines)
 
 
 def _rows(told: Shown) -> Iterator[str]:
     for row in told.rows:
         cells = zip(told.numeric, row, strict=True)
-        yield _row([number(text) if numeric else tex(text) for numeric, text in cells])
+        yield _row(number(text) if numeric else tex(text) for numeric, text in cells)
     if not told.rows:
         yield _row([tex(NONE), *[""] * (len(told.headings) - 1)])
 
 
-def _row(cells: list[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return f"{' & '.join(cells)} \\\\"

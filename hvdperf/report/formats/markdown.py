@@ -1,19 +1,21 @@
 """The report as GitHub-flavoured Markdown, for the summary of a CI job ($GITHUB_STEP_SUMMARY).
 
 Cases that did not pass come first, then the board, then the folded tables of the sections. Only
-the page has plots. GitHub refuses a summary above 1 MiB as a whole, so tables are left out, from
-the end on.
+the page has plots. Names and other text in cells are code, so that they make no markup, no link
+and no mention. GitHub refuses a summary above 1 MiB as a whole, so tables are left out, from the
+end on.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from hvdperf.report.content import Figure, Report, Section, Table
-from hvdperf.report.formats.cells import lines_of, one_line, shown
-from hvdperf.report.formats.escaping import fenced, html, inline
+from hvdperf.report.formats.cells import NONE, one_line, printable, shown
 from hvdperf.report.formats.headline import MEANINGS, blames, headline, neutral, others
 from hvdperf.verdict import Verdict
 
@@ -25,58 +27,70 @@ _ROWS_OF_A_SECTION = 200
 _OUTPUT_LINES = 40
 _LONGEST_TEXT = 2000
 _NAMED = 20
-
-
-@dataclass(frozen=True, eq=False)
-class _Frame:
-    """The text around the parts of a section."""
-
-    opening: str = ""
-    closing: str = ""
-
-
-_OPEN = _Frame()
+_CLOSING = "</details>\n\n"
+# Markup inside a line and at its beginning. An underscore inside a word is no markup.
+_MARKUP = re.compile(r"[\\`*\[\]<>&~$|]|(?<![^\W_])_|_(?![^\W_])|^[-+#]")
+_NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 
 
 @dataclass(frozen=True)
 class _Part:
     """A part of the summary, written whole or not at all. name: its name in the list of parts that
-    are left out."""
+    are left out. closing: text that has to follow if the summary ends here."""
 
     name: str
     text: str
-    frame: _Frame = _OPEN
+    closing: str = ""
 
 
 def markdown(report: Report) -> str:
     """Return the summary, of fewer than LIMIT_BYTES bytes in UTF-8."""
-    said = [_headline(report)]
-    left = LIMIT_BYTES - _SPARE_BYTES - _bytes(said[0])
-    parts = list(_parts(report))
-    frame, taken = _OPEN, 0
-    for part in parts:
-        same = part.frame is frame
-        added = part.text if same else f"{frame.closing}{part.frame.opening}{part.text}"
-        if _bytes(added) + _bytes(part.frame.closing) > left:
-            break
-        said.append(added)
-        left -= _bytes(added)
-        frame = part.frame
-        taken += 1
-    said.append(frame.closing)
-    if taken < len(parts):
-        said.append(_left_out([part.name for part in parts[taken:]]))
-    return "".join(said)
+    parts = list(_parts(printable(report)))
+    left = LIMIT_BYTES - _SPARE_BYTES
+    for i, part in enumerate(parts):
+        left -= len(part.text.encode())
+        if left < 0:
+            last = parts[i - 1].closing + _left_out([part.name for part in parts[i:] if part.name])
+            return "".join(part.text for part in parts[:i]) + last
+    return "".join(part.text for part in parts)
+
+
+def line(text: str) -> str:
+    """Return the text as a line of Markdown that reads as the text."""
+    return _NUMBERED.sub(r"\1\\\2", _MARKUP.sub(r"\\\g<0>", _short(text)))
+
+
+def code(text: str) -> str:
+    """Return the text as code, also for the cell of a table."""
+    text = _short(text)
+    if not text:
+        return ""
+    fence = _fence(text, 1)
+    # Markdown removes one space from both ends.
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{fence}{space}{text}{space}{fence}"
+
+
+def fenced(lines: Iterable[str]) -> str:
+    """Return printed output as a block of code."""
+    text = "\n".join(lines)
+    fence = _fence(text, 3)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Return more backticks than any run in the text."""
+    return "`" * max((least, *(len(run) + 1 for run in re.findall("`+", text))))
 
 
 def _parts(report: Report) -> Iterator[_Part]:
-    """Yield everything below the headline, in order."""
+    yield _Part("", _headline(report))
     if report.facts:
-        rows = [f"| {_cell(name)} | {_cell(fact)} |" for name, fact in report.facts.items()]
+        rows = [f"| {line(name)} | {_cell(fact)} |" for name, fact in report.facts.items()]
         yield _Part("facts", _block("| | |", "|---|---|", *rows))
-    for kind, lines in (("Warning", report.warnings), ("Left out", report.left_out)):
-        for line in lines:
-            yield _Part("a warning", _block(f"> **{kind}**: {_text(line)}"))
+    for kind, warnings in (("Warning", report.warnings), ("Left out", report.left_out)):
+        for warning in warnings:
+            yield _Part("a warning", _block(f"> **{kind}**: {line(warning)}"))
     yield from _not_passed(report)
     yield from _not_judged(report)
     yield _Part("the table of all cases", _figure("##", report.board, _table(report.board.table)))
@@ -89,23 +103,22 @@ def _headline(report: Report) -> str:
     if report.verdict is not None:
         said += f": {MEANINGS[report.verdict]}"
     rest = f" {others(report)}." if others(report) else ""
-    return _block(f"# {_text(report.title)}") + _block(f"{said}.{rest}")
+    return _block(f"# {line(report.title)}") + _block(f"{said}.{rest}")
 
 
 def _not_passed(report: Report) -> Iterator[_Part]:
     """Yield the cases that did not pass, the worst verdict first, each with its note and output."""
-    begun = False
+    title = "## What did not pass"
     for blame in blames(report):
         for note in blame.notes:
-            blocks = [] if begun else ["## What did not pass"]
-            begun = True
-            case = f"**{blame.verdict.value}** {_text(note.case)}"
-            first, *more = map(_text, note.paragraphs or ("",))
-            blocks += [f"{case}: {first}" if first else case, *more]
-            output = [line for each in note.output for line in lines_of(each)]
+            first, *more = map(line, note.paragraphs or ("",))
+            case = f"**{blame.verdict.value}** {code(note.case)}"
+            blocks = [title, f"{case}: {first}" if first else case, *more]
+            output = [each for text in note.output for each in text.expandtabs().splitlines()]
             if output:
-                blocks.append(fenced(line[:_LONGEST_TEXT] for line in output[-_OUTPUT_LINES:]))
+                blocks.append(fenced(each[:_LONGEST_TEXT] for each in output[-_OUTPUT_LINES:]))
             yield _Part(f"why {note.case} did not pass", "".join(map(_block, blocks)))
+            title = ""
 
 
 def _not_judged(report: Report) -> Iterator[_Part]:
@@ -116,36 +129,33 @@ def _not_judged(report: Report) -> Iterator[_Part]:
         if note.verdict is Verdict.NOT_JUDGED and note.paragraphs
     )
     for reason, count in reasons.items():
-        said = f"**{Verdict.NOT_JUDGED.value}** ({count}): {_text(reason)}"
+        said = f"**{Verdict.NOT_JUDGED.value}** ({count}): {line(reason)}"
         yield _Part("why cases are not judged", _block(said))
 
 
 def _section(section: Section) -> Iterator[_Part]:
     """Yield the parts of a section, folded because a summary is read from the top."""
     # GitHub reads HTML up to the next empty line, and Markdown from there on.
-    opening = _block("<details>", f"<summary>{html(_short(section.title))}</summary>")
-    opening += _block(_text(section.intro))
-    if section.missing:
-        opening += _block(_text(section.missing))
-    frame = _Frame(opening, _block("</details>"))
-    if not section.figures:
-        yield _Part(section.title, "", frame)
+    opening = _block("<details>", f"<summary>{escape(_short(section.title))}</summary>")
+    text = opening + _block(line(section.intro)) + _block(line(section.missing))
+    yield _Part(section.title, text, _CLOSING)
     # Two plots of the same numbers have equal tables, of which only the first is written.
     told: list[Figure] = []
     for figure in section.figures:
         same = next((other for other in told if other.table == figure.table), None)
         if same is not None:
-            table = f"Its numbers are those of: {_text(same.title)}"
+            table = f"Its numbers are those of: {line(same.title)}"
         elif len(figure.table.rows) > _ROWS_OF_A_SECTION:
             table = f"{len(figure.table.rows)} rows: see the page."
         else:
             table = _table(figure.table)
         told.append(figure)
-        yield _Part(figure.title, _figure("###", figure, table), frame)
+        yield _Part(figure.title, _figure("###", figure, table), _CLOSING)
+    yield _Part("", _CLOSING)
 
 
 def _figure(level: str, figure: Figure, table: str) -> str:
-    blocks = (f"{level} {_text(figure.title)}", _text(figure.says), table)
+    blocks = (f"{level} {line(figure.title)}", line(figure.says), table)
     return "".join(map(_block, blocks))
 
 
@@ -153,27 +163,28 @@ def _table(table: Table) -> str:
     told = shown(table)
     if not told.rows:
         return "Nothing."
-    aligned = ("---:" if numeric else "---" for numeric in told.numeric)
-    lines = [_row(map(_cell, told.headings)), _row(aligned)]
-    lines += [_row(map(_cell, row)) for row in told.rows]
+    lines = [
+        _row(map(line, told.headings)),
+        _row("---:" if numeric else "---" for numeric in told.numeric),
+    ]
+    for row in told.rows:
+        cells = zip(told.numeric, row, strict=True)
+        lines.append(_row(text if numeric else _cell(text) for numeric, text in cells))
     return "\n".join(lines)
 
 
-def _row(cells: Iterator[str]) -> str:
+def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
 def _cell(text: str) -> str:
-    return inline(_short(text), in_table=True)
+    """Return the cell of a table, in which a bar has to be escaped in code, too."""
+    return text if text == NONE else code(text).replace("|", r"\|")
 
 
-def _text(text: str) -> str:
-    return inline(_short(text))
-
-
-def _short(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 3]}..."
+def _short(text: str, most: int = _LONGEST_TEXT) -> str:
+    text = one_line(text)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _block(*lines: str) -> str:
@@ -182,15 +193,6 @@ def _block(*lines: str) -> str:
 
 
 def _left_out(names: Sequence[str]) -> str:
-    told = ", ".join(dict.fromkeys(map(_brief, names[:_NAMED])))
+    told = ", ".join(dict.fromkeys(line(_short(name, 60)) for name in names[:_NAMED]))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return _block(f"Left out, since a summary has to be small: {told}{more}.")
-
-
-def _brief(name: str) -> str:
-    line = one_line(name)
-    return inline(line if len(line) <= 60 else f"{line[:57]}...")
-
-
-def _bytes(text: str) -> int:
-    return len(text.encode())
