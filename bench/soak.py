@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.leftovers import COUNTED, Census, take_census
+from hvdperf.columns import Columns
 from hvdperf.errors import UserError
 from hvdperf.launch.agent import LocalAgent
 from hvdperf.launch.agents import AgentsLauncher
@@ -201,11 +202,12 @@ def settled(before: Census, look: Callable[[], Census]) -> Census:
 
 def compared(before: Census, after: Census) -> tuple[list[str], list[str]]:
     """Return a table of counts, and a line for everything that only the census `after` has."""
-    table = [f"{'':<20} {'before':>6} {'after':>6} {'left':>6}"]
+    columns = Columns(("", -20), ("before", 6), ("after", 6), ("left", 6))
+    table = [columns.header]
     left = []
     for what in COUNTED:
         new = sorted(after[what] - before[what])
-        table.append(f"{what:<20} {len(before[what]):>6} {len(after[what]):>6} {len(new):>6}")
+        table.append(columns.row(what, len(before[what]), len(after[what]), len(new)))
         left += [f"left behind, of {what}: {name}" for name in new]
     return table, left
 

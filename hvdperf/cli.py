@@ -10,8 +10,6 @@ from typing import TypeAlias
 
 from hvdperf.errors import UserError
 
-# Columns of a terminal, for text that is written to it.
-WIDTH = 80
 REFUSED = 2
 # The object that argparse's add_subparsers returns; the rooms add their commands to it.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

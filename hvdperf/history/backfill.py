@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.importing import keep
@@ -150,16 +149,11 @@ def table(combinations: Sequence[Combination]) -> list[str]:
     rows = list(dict.fromkeys(each.horovod for each in combinations))
     words = {State.MEASURED: "measured", State.NOT_BUILT: "-", State.MISSING: "missing"}
     by_versions = {(each.horovod, each.tensorflow): each for each in combinations}
-    lines = ["Horovod  " + "".join(f"{'TF ' + column:>12}" for column in columns)]
+    matrix = Columns(("Horovod", -9), *((f"TF {column}", 11) for column in columns))
+    lines = [matrix.header]
     for row in rows:
-        cells = (words[by_versions[row, column].state] for column in columns)
-        lines.append(f"{row:<9}" + "".join(f"{cell:>12}" for cell in cells))
+        lines.append(matrix.row(row, *(words[by_versions[row, each].state] for each in columns)))
     for each in combinations:
         if each.state is State.NOT_BUILT:
-            lines += textwrap.wrap(
-                f"{each.name}: cannot be built: {each.reason}",
-                WIDTH,
-                subsequent_indent="    ",
-                break_long_words=False,
-            )
+            lines += wrapped(f"{each.name}: cannot be built: {each.reason}")
     return lines

@@ -8,13 +8,12 @@ separates the two.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import Columns, wrapped
 from hvdperf.history.lines import Line
 from hvdperf.history.otava import ChangePoint
 from hvdperf.history.releases import Axis
@@ -23,7 +22,15 @@ from hvdperf.history.releases import Axis
 # 94 % at a noise of 2 %; of a step of 10 %, all.
 NEAR_LAUNCHES = 3
 NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
-_HEADER = f"  {'model':<15} {'np':>3} {'since':<8} {'before':<8} {'size':>7} {'p':>9} what"
+_TABLE = Columns(
+    ("  model", -17),
+    ("np", 3),
+    ("since", -8),
+    ("before", -8),
+    ("size", 7),
+    ("p", 9),
+    ("what", 0),
+)
 
 
 @dataclass(frozen=True)
@@ -92,8 +99,8 @@ def report(lines: Sequence[Line], found: Sequence[Sequence[ChangePoint]]) -> lis
     ]
     told: list[str] = []
     for heading, alike in groupby(sorted(changes, key=_heading), key=_heading):
-        told += [*_wrapped(heading), _HEADER, *map(_row, alike), ""]
-    told += _wrapped(_summary(len(lines), changes))
+        told += [*wrapped(heading), _TABLE.header, *map(_row, alike), ""]
+    told += wrapped(_summary(len(lines), changes))
     of_releases = [change for change in changes if change.is_of_release]
     if of_releases:
         told += _advice(max(of_releases, key=lambda change: abs(change.size)))
@@ -111,9 +118,14 @@ def _heading(change: Change) -> str:
 def _row(change: Change) -> str:
     line = change.line
     p_value = f"{change.p_value:.6f}" if change.p_value else "<0.000001"
-    return (
-        f"  {line.model:<15} {line.world_size:>3} {change.since:<8} {change.before:<8} "
-        f"{100 * change.size:>+5.1f} % {p_value:>9} {change.word}"
+    return _TABLE.row(
+        f"  {line.model}",
+        line.world_size,
+        change.since,
+        change.before,
+        f"{100 * change.size:+.1f} %",
+        p_value,
+        change.word,
     )
 
 
@@ -129,7 +141,7 @@ def _summary(lines: int, changes: Sequence[Change]) -> str:
 def _advice(change: Change) -> list[str]:
     line = change.line
     return [
-        *_wrapped(
+        *wrapped(
             "What the machine does differs between sessions, too, and looks the same. To be sure, "
             "hold the releases against each other side by side, such as:"
         ),
@@ -137,7 +149,3 @@ def _advice(change: Change) -> list[str]:
         f"    --from {change.before} --to {change.since} --model {line.model} "
         f"--np {line.world_size}",
     ]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.backfill import NotBuilt, build
@@ -215,5 +214,5 @@ def answer_of(case: Case) -> Answer:
 
 
 def _tell(text: str) -> None:
-    for line in textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False):
+    for line in wrapped(text):
         print(line, flush=True)

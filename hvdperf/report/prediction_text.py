@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import Columns, interval, number, wrapped
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
-from hvdperf.session.terminal.cases import figure_text
 from hvdperf.stats import Interval
 from hvdperf.toml_file import shown
 
 MODEL = "model, not measured"
+_TABLE = Columns(("np", 5), ("nodes", 5), ("figure", 6), ("interval", -14))
 HEADER = (
     f"{MODEL}: efficiency of weak scaling, S_n / (n S_1)",
-    *textwrap.wrap(
+    *wrapped(
         "The last decline goes on, up to 6 to 8 %: more was the step over a border. It rests on 35 "
         "curves of one published study, 1 to 8 nodes of 4 GPUs, where the intervals held 83 to "
         "89 % of what was measured. What this session's own figures are off by comes on top.",
-        WIDTH,
+        others="",
     ),
 )
 
@@ -91,20 +90,18 @@ def _table(
 ) -> list[str]:
     per_node = prediction.last.replicas_per_node
     heading = f"{workload.name}, {per_node} replica{'s' * (per_node > 1)} a node"
-    columns = f"{'np':>5} {'nodes':>5} {'figure':>6} {'interval':<14}"
-    lines = [f"{columns} (measured)"]
+    lines = [f"{_TABLE.header} (measured)"]
     for point in (prediction.half, prediction.last):
         figure = points[point]
-        text = f"{1.0:>6.3f} {'by definition':<14}" if figure is None else figure_text(figure)
-        lines.append(f"{point.replicas:>5} {point.nodes:>5} {text}".rstrip())
-    lines.append(f"{columns} ({MODEL})")
-    lines += [
-        f"{each.replicas:>5} {each.nodes:>5} {each.efficiency:>6.3f} "
-        f"[{each.low:.3f}, {each.high:.3f}]"
-        for each in prediction.estimates
-    ]
+        bounds = "by definition" if figure is None else interval(figure.lower, figure.upper)
+        efficiency = number(point.efficiency, 6, 3)
+        lines.append(_TABLE.row(point.replicas, point.nodes, efficiency, bounds))
+    lines.append(f"{_TABLE.header} ({MODEL})")
+    for each in prediction.estimates:
+        cells = number(each.efficiency, 6, 3), interval(each.low, each.high)
+        lines.append(_TABLE.row(each.replicas, each.nodes, *cells))
     return [
-        *textwrap.wrap(heading, WIDTH),
+        *wrapped(heading, others=""),
         *lines,
-        *(part for note in unused for part in textwrap.wrap(note, WIDTH, subsequent_indent="    ")),
+        *(part for note in unused for part in wrapped(note)),
     ]

@@ -8,12 +8,11 @@ within that rounding.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import Columns, interval, wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.speedup import FixedCost, fit_fixed_cost
 
@@ -22,6 +21,15 @@ REQUIRED = ("gpus", "train_seconds", "examples_per_second_per_gpu")
 # of each other; arithmetic breaks down beyond that.
 SMALLEST, LARGEST, FARTHEST = 1e-6, 1e12, 1e6
 PRINTED = ("speedup_time_printed", "speedup_speed_printed")
+
+_TABLE = Columns(
+    ("n", 4),
+    ("by speed", 9),
+    ("", 6),
+    ("by time", 9),
+    ("", 6),
+    (" by time without a", 0),
+)
 
 
 @dataclass(frozen=True)
@@ -119,13 +127,19 @@ def lines(explanation: Explanation) -> list[str]:
     a, rows = explanation.fixed.a_seconds, explanation.rows
     result = [
         f"t = a + b / n: a = {a:.2f} s, whatever n; b = {explanation.fixed.b_seconds:.1f} s",
-        f"{'n':>4} {'by speed':>9} {'':>6} {'by time':>9} {'':>6}  by time without a",
+        _TABLE.header,
     ]
     for row in rows:
-        n, (low, high) = row.world_size, row.without_fixed_range
+        n = row.world_size
         result.append(
-            f"{n:>4} {row.by_speed:>9.2f} {_percent(row.by_speed / n):>6} {row.by_time:>9.2f} "
-            f"{_percent(row.by_time / n):>6}  {row.without_fixed:.2f} [{low:.2f}, {high:.2f}]"
+            _TABLE.row(
+                n,
+                f"{row.by_speed:.2f}",
+                _percent(row.by_speed / n),
+                f"{row.by_time:.2f}",
+                _percent(row.by_time / n),
+                f" {row.without_fixed:.2f} {interval(*row.without_fixed_range, 6, 2)}",
+            )
         )
     last = rows[-1]
     seconds = a + explanation.fixed.b_seconds / last.world_size
@@ -135,9 +149,9 @@ def lines(explanation: Explanation) -> list[str]:
         f"and {last.synchronous_seconds:.1f} s are lost to synchronous steps. The fixed cost {gap} "
         "the gap."
     )
-    result += textwrap.wrap(said, WIDTH)
+    result += wrapped(said, others="")
     for misprint in explanation.misprints:
-        result += textwrap.wrap(f"Not reproducible: {misprint}", WIDTH, subsequent_indent="    ")
+        result += wrapped(f"Not reproducible: {misprint}")
     return result
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from hvdperf.cli import Commands, complain
+from hvdperf.columns import Columns
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
@@ -63,22 +64,24 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
 
 
 def list_networks(_: argparse.Namespace) -> int:
-    print(f"{'network':<18} {'input':>5} {'gradients':>9}  task, and what an allreduce gets")
-    for network in NETWORKS.values():
-        print(
-            f"{network.name:<18} {network.input_size:>5} {network.gradient_tensors:>9}  "
-            f"{network.task.value}, {network.traffic.value}"
-        )
+    table = Columns(
+        ("network", -18), ("input", 5), ("gradients", 9), (" task, and what an allreduce gets", 0)
+    )
+    print(table.header)
+    for each in NETWORKS.values():
+        told = f" {each.task.value}, {each.traffic.value}"
+        print(table.row(each.name, each.input_size, each.gradient_tensors, told))
     return 0
 
 
 def list_profiles(_: argparse.Namespace) -> int:
-    print(f"{'profile':<10} {'budget':>7} {'looks':<10} networks")
+    table = Columns(("profile", -10), ("budget", 7), ("looks", -10), ("networks", 0))
+    print(table.header)
     for path in sorted(PROFILES.glob("*.toml")):
         profile = load_profile(path)
         looks = ", ".join(map(str, profile.sampling.looks))
         minutes = f"{profile.budget_s / 60:.0f} min"
-        print(f"{profile.name:<10} {minutes:>7} {looks:<10} {', '.join(profile.models)}")
+        print(table.row(profile.name, minutes, looks, ", ".join(profile.models)))
     return 0
 
 

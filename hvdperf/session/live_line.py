@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import WIDTH
 
 INTERVAL_S = 1.0
 # On fewer columns the line would be too short to be of use.

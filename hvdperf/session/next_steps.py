@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import WIDTH, wrapped
 from hvdperf.interim import looks_after
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.speedup import TOO_SHORT
@@ -163,7 +162,7 @@ def lines(
         found += _to_decide(reachable, seconds_of_a_start(outcomes, seconds), resumed)
     if on_limit:
         names = ", ".join(" ".join(label(each).split()) for each in on_limit)
-        found += _wrapped(
+        found += wrapped(
             f"No number of rounds decides what is on its limit: {names}. Change the limit, or what "
             "is measured"
         )
@@ -185,7 +184,7 @@ def _to_decide(
         minutes = max(1, math.ceil(_starts(to_go) * seconds_of_start / 60))
         took = f", about {minutes} min"
     of_each = f"up to {most} more rounds" if most > 1 else "one more round"
-    return [*_wrapped(f"To decide {words} ({of_each}{took}):"), *resumed(minutes)]
+    return [*wrapped(f"To decide {words} ({of_each}{took}):"), *resumed(minutes)]
 
 
 def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:
@@ -207,8 +206,4 @@ def _to_see_again(
     first = of_use[0]
     many = f" (the first of {len(of_use)})" if len(of_use) > 1 else ""
     text = f"To measure what is {first.judgement.verdict.value} again, alone{many}:"
-    return [*_wrapped(text), *alone(first.comparison)]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False)
+    return [*wrapped(text), *alone(first.comparison)]

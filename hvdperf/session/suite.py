@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import fields
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.resources import dispose, make_arm_launcher
@@ -266,8 +265,7 @@ class Suite:
         said = any(each.judgement.verdict is Verdict.INCONCLUSIVE for each in self.decided)
         if whole is None or not whole.is_disturbed or said:
             return []
-        text = f"Disturbed turns were repeated: {whole.reason()}"
-        return textwrap.wrap(text, WIDTH, subsequent_indent="    ")
+        return wrapped(f"Disturbed turns were repeated: {whole.reason()}")
 
     def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
         """Return lines on what to type next. node: returns pytest's name of a case."""

@@ -13,7 +13,7 @@ from hvdperf.results.restore import recall
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import WIDTH
 from hvdperf.judge.attribution import Blame
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.observations import observation

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import WIDTH
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, weak_scaling

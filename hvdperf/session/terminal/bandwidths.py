@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from hvdperf.columns import Columns, number
 from hvdperf.judge.collectives import paired
 from hvdperf.judge.outcome import Outcome
 from hvdperf.measure.records import Series
@@ -13,7 +14,8 @@ from hvdperf.plan.collectives import KIB, MIB, Collective, Transfer, busbw
 
 # Columns of each collective operation: busbw through Horovod, busbw through the bare transport, and
 # the ratio of times.
-_GROUP = 18
+_GROUP = 17
+_CELLS = Columns(("", 5), ("", 5), ("", 5))
 Pair = tuple[Series, Series]
 
 
@@ -25,23 +27,23 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _of_world_size(sweeps: Sequence[Outcome], world_size: int) -> list[str]:
-    columns: dict[Collective, dict[int, str]] = {}
+    cells: dict[Collective, dict[int, str]] = {}
     for outcome in sweeps:
         comparison = outcome.comparison
         if comparison.world_size == world_size and comparison.collective is not None:
-            columns[comparison.collective] = {
+            cells[comparison.collective] = {
                 sum(transfer.tensor_bytes): _cells(world_size, transfer.collective, pairs)
                 for transfer, pairs in _measured(outcome).items()
             }
-    shown = [collective for collective in Collective if collective in columns]
-    sizes = sorted({size for column in columns.values() for size in column})
+    shown = [collective for collective in Collective if collective in cells]
+    sizes = sorted({size for column in cells.values() for size in column})
+    columns = Columns(("size", 7), *((collective.value, _GROUP) for collective in shown))
     lines = [
         f"np {world_size}: busbw in GB/s through Horovod and bare, and time of Horovod / bare",
-        f"{'size':>7}" + "".join(f"{collective.value:>{_GROUP}}" for collective in shown),
+        columns.header,
     ]
     for size in sizes:
-        cells = "".join(columns[collective].get(size, " " * _GROUP) for collective in shown)
-        lines.append(f"{_size(size):>7}{cells}".rstrip())
+        lines.append(columns.row(_size(size), *(cells[each].get(size, "") for each in shown)))
     return lines
 
 
@@ -62,14 +64,7 @@ def _cells(world_size: int, collective: Collective, pairs: Sequence[Pair]) -> st
         for side in zip(*pairs, strict=True)
     ]
     ratios = [horovod.seconds / bare.seconds for horovod, bare in pairs]
-    return "".join(f" {_five(median(values)):>5}" for values in (*widths, ratios))
-
-
-def _five(value: float) -> str:
-    """Return the value with two digits after the point, or with as many as fit in five columns."""
-    formats = {99.995: ".2f", 999.95: ".1f", 99999.5: ".0f"}
-    fitting = next((format_ for limit, format_ in formats.items() if value < limit), ".0e")
-    return f"{value:{fitting}}"
+    return _CELLS.row(*(number(median(values), 5, 2) for values in (*widths, ratios)))
 
 
 def _size(size_bytes: int) -> str:

@@ -7,12 +7,11 @@ sessions. A change of the stack is judged by --against, in one session.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import Columns, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.results.archive import Archive
@@ -22,6 +21,15 @@ from hvdperf.stats import Interval, NotMeasurable, shift
 from hvdperf.toml_file import shown
 from hvdperf.verdict import ALPHA, as_ratio
 
+_CHANGE = Columns(
+    ("case", -28),
+    ("then", 6),
+    ("", 2),
+    ("now", -6),
+    ("change", 8),
+    ("interval", -15),
+    ("direction", 0),
+)
 # Settings (hvdperf.session.resume.asked) that change the meaning of every figure.
 _ANOTHER = (
     "plant",
@@ -130,15 +138,11 @@ def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> li
     name = shown(directory)
     if series:
         said = f"not compared with {name}: a new series begins, for there is now"
-        wrapped = textwrap.wrap(said, WIDTH, break_long_words=False)
+        result = wrapped(said, others="")
         for text in series:
-            wrapped += textwrap.wrap(
-                text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False
-            )
-        return wrapped
-    result = textwrap.wrap(
-        f"compared with {name}, of the same machine and stack:", WIDTH, break_long_words=False
-    )
+            result += wrapped(text, "  ")
+        return result
+    result = wrapped(f"compared with {name}, of the same machine and stack:", others="")
     if not found:
         result.append("  no case of both sessions has a figure")
     for change in found:
@@ -149,8 +153,15 @@ def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> li
             else "[-, -]"
         )
         result.append(
-            f"  {label(change.outcome)} {change.then:>6.3f} -> {change.now:<6.3f} "
-            f"{_percent(told.estimate):>6} % {bounds:<15} {change.word}".rstrip()
+            _CHANGE.row(
+                f"  {label(change.outcome)}",
+                number(change.then, 6, 3),
+                "->",
+                number(change.now, 6, 3),
+                f"{_percent(told.estimate)} %",
+                bounds,
+                change.word,
+            )
         )
     return result
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import Columns, interval, number, wrapped
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.collectives import Collective
 from hvdperf.plan.comparisons import Comparison
@@ -23,8 +21,11 @@ _TAXES = {
     Collective.BROADCAST: "tax/bc",
     Collective.REDUCESCATTER: "tax/rs",
 }
-_HEADER = f"{'case':<6} {'model':<15} {'np':>3} {'figure':>6} {'interval':<14} "
-_HEADER += f"{'must be':<13} {'n':>2} verdict"
+_CASE = Columns(("case", -6), ("model", -15), ("np", 3))
+_FIGURE = Columns(("figure", 6), ("interval", -14))
+_TABLE = Columns(
+    (_CASE.header, -26), (_FIGURE.header, -21), ("must be", -13), ("n", 2), ("verdict", 0)
+)
 
 # Keywords of pytest's terminal writer.
 MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
@@ -85,29 +86,27 @@ def painted(text: str, markup: Callable[..., str]) -> str:
 def figure_text(figure: Interval | None) -> str:
     """Return estimate and interval, such as ` 0.873 [0.861, 0.884]`."""
     if figure is None:
-        return f"{'-':>6} {'':<14}"
-    bounds = [
-        "-" if math.isinf(bound) or bound == 0 else f"{bound:.3f}"[:5]
-        for bound in (figure.lower, figure.upper)
-    ]
-    return f"{figure.estimate:>6.3f} {f'[{bounds[0]}, {bounds[1]}]':<14}"
+        return _FIGURE.row("-", "")
+    return _FIGURE.row(number(figure.estimate, 6, 3), interval(figure.lower, figure.upper))
 
 
 def line(outcome: Outcome) -> str:
     """Return the line of a case: question, model, world size, figure with interval, threshold,
     rounds, verdict."""
     judgement = outcome.judgement
-    return (
-        f"{label(outcome)} {figure_text(judgement.figure)} "
-        f"{must_be(judgement):<13} {judgement.rounds:>2} {judgement.verdict.value}"
-        f"{' *' if outcome.taken_over else ''}"
+    return _TABLE.row(
+        label(outcome),
+        figure_text(judgement.figure),
+        must_be(judgement),
+        judgement.rounds,
+        f"{judgement.verdict.value}{' *' if outcome.taken_over else ''}",
     )
 
 
 def label(outcome: Outcome) -> str:
     """Return question, model and world size, in 26 columns."""
     comparison = outcome.comparison
-    return f"{_name(comparison):<6} {comparison.workload.model:<15} {comparison.world_size:>3}"
+    return _CASE.row(_name(comparison), comparison.workload.model, comparison.world_size)
 
 
 def _name(comparison: Comparison) -> str:
@@ -147,24 +146,21 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
     --against."""
     if not interpreter:
         return []
-    lines = textwrap.wrap(
+    lines = wrapped(
         f"Every figure is the speed here / the speed under {interpreter}. Here there are, "
         "instead of what is there:",
-        WIDTH,
-        break_long_words=False,
+        others="",
     )
     found = changed or ["nothing differs: this is a stack against itself"]
     for text in found:
-        lines += textwrap.wrap(
-            text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False
-        )
+        lines += wrapped(text, "  ")
     return lines
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the whole table, then each reason for verdicts that the figure does not explain, and
     the time breakdowns of trainings."""
-    lines = [_HEADER, *(line(outcome) for outcome in outcomes)]
+    lines = [_TABLE.header, *(line(outcome) for outcome in outcomes)]
     notes: dict[tuple[Verdict, str], dict[str, None]] = {}
     for outcome in outcomes:
         verdict, reason = outcome.judgement.verdict, outcome.judgement.reason
@@ -172,12 +168,12 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
             notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
     for (verdict, reason), names in notes.items():
         note = f"{verdict.value} {', '.join(names)}: {reason}"
-        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ", break_long_words=False)
+        lines += wrapped(note)
     lines += _accounts(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
     for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
         note = f"NOT JUDGED: {reason}; shown, and neutral"
-        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
+        lines += wrapped(note)
     if any(outcome.taken_over for outcome in outcomes):
         lines.append("*: measured before the session was resumed")
     return lines
@@ -197,7 +193,7 @@ def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
     ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
     told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)
     text = f"Smallest change these PASSes could have seen: {told}"
-    return textwrap.wrap(text, WIDTH, subsequent_indent="    ") if told else []
+    return wrapped(text) if told else []
 
 
 def _percent(share: float) -> str:

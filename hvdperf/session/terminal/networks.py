@@ -5,25 +5,30 @@ It stands above the verdicts, which show the same figures case by case with one 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from statistics import median
 
+from hvdperf.columns import Columns, number
 from hvdperf.judge.outcome import Outcome
 from hvdperf.measure.records import median_speed
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.stats import Interval
-from hvdperf.verdict import worst
+from hvdperf.verdict import is_bounded, worst
 from hvdperf.worker.strategies.table import Strategy
 
 # Launch modes that time blocks of a training in turns with other launches.
 _IN_TURNS = (LaunchMode.BLOCKS, LaunchMode.COLLECTIVES)
 _NAME = 15
-_HEADER = (
-    f"{'model':<{_NAME}} {'np':>3} {'samples/s':>9} {'weak scaling':<14} {'strong':>6} "
-    f"{'parity':<14} verdict"
+_TABLE = Columns(
+    ("model", -_NAME),
+    ("np", 3),
+    ("samples/s", 9),
+    ("weak scaling", -14),
+    ("strong", 6),
+    ("parity", -14),
+    ("verdict", 0),
 )
 
 Key = tuple[str, int]
@@ -49,7 +54,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
         for key in sorted(by_line, key=lambda key: (models.index(key[0]), key[1]))
         if speeds[key] or any(c.comparison.question.mode is LaunchMode.BLOCKS for c in by_line[key])
     ]
-    return [_HEADER, *lines]
+    return [_TABLE.header, *lines]
 
 
 def samples_per_second(cases: Sequence[Outcome]) -> float | None:
@@ -85,10 +90,14 @@ def _line(key: Key, speed: float | None, cases: Sequence[Outcome]) -> str:
         for question in (Question.WEAK_SCALING, Question.STRONG_SCALING, Question.PARITY)
     )
     verdict = worst([case.judgement.verdict for case in cases])
-    return (
-        f"{model:<{_NAME}.{_NAME}} {world_size:>3} {_speed(speed):>9} {_interval(weak):<14} "
-        f"{'-' if strong is None else _four(strong.estimate):>6} {_interval(parity):<14} "
-        f"{verdict.value}"
+    return _TABLE.row(
+        model[:_NAME],
+        world_size,
+        _speed(speed),
+        _interval(weak),
+        "-" if strong is None else number(strong.estimate, 4, 2),
+        _interval(parity),
+        verdict.value,
     )
 
 
@@ -105,17 +114,10 @@ def _figure(cases: Sequence[Outcome], question: Question) -> Interval | None:
 def _interval(figure: Interval | None) -> str:
     """Return estimate and bounds, such as `0.79 0.75-0.80`."""
     if figure is None:
-        return f"{'-':>4}"
+        return "   -"
     bounds = (figure.lower, figure.upper)
-    unbounded = any(math.isinf(bound) or bound == 0 for bound in bounds)
-    return f"{_four(figure.estimate)} {'-' if unbounded else '-'.join(map(_four, bounds))}"
-
-
-def _four(value: float) -> str:
-    """Return the value in four columns: with two digits after the point, or as many as fit."""
-    formats = {9.995: ".2f", 99.95: ".1f", 9999.5: ".0f"}
-    fitting = next((format_ for limit, format_ in formats.items() if value < limit), ".0e")
-    return f"{value:{fitting}}".replace("e+0", "e")
+    known = "-".join(number(bound, 4, 2) for bound in bounds) if is_bounded(figure) else "-"
+    return f"{number(figure.estimate, 4, 2)} {known}"
 
 
 def _speed(value: float | None) -> str:

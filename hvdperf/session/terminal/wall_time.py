@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
 from collections.abc import Mapping
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import interval, wrapped
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.judge.speedup import FIXED
 from hvdperf.judge.time_breakdown import OF_STEPS
@@ -46,10 +44,7 @@ def lines(comparison: Comparison, account: ScalingBreakdown, briefly: bool = Fal
     ]
     paragraphs += filter(None, (_late(account), _unbalanced(account), _wire(account)))
     first, *others = paragraphs[:2] if briefly else paragraphs
-    wrapped = textwrap.wrap(first, WIDTH, subsequent_indent="    ")
-    for paragraph in others:
-        wrapped += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="    ")
-    return wrapped
+    return [*wrapped(first), *(text for each in others for text in wrapped(each, "  "))]
 
 
 def fixed_part(spent: Spent) -> str:
@@ -125,5 +120,4 @@ def _sum(seconds: Mapping[str, float]) -> str:
 
 
 def _factor(name: str, value: Interval) -> str:
-    bounds = f"{value.lower:.3f}, {value.upper:.3f}" if math.isfinite(value.upper) else "-, -"
-    return f"{name} {value.estimate:.3f} [{bounds}]"
+    return f"{name} {value.estimate:.3f} {interval(value.lower, value.upper)}"

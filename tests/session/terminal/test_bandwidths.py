@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import WIDTH
 from hvdperf.plan.collectives import SWEEP_BYTES
 from hvdperf.plan.questions import at_gradient_sizes, sweep, weak_scaling
 from hvdperf.session.terminal.bandwidths import table

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from _pytest._io import TerminalWriter
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import WIDTH
 from hvdperf.launch.group import GroupFailed
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
@@ -95,11 +95,6 @@ def test_every_verdict_has_its_own_exit_status():
 )
 def test_figures_are_shown_with_three_decimals(figure, text):
     assert figure_text(figure).strip() == text
-
-
-def test_figures_are_aligned():
-    figures = [None, interval(0.5, 0.0, math.inf), interval(10.5, 10.123, 10.876)]
-    assert len({len(figure_text(figure)) for figure in figures}) == 1
 
 
 # The table -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.cli import WIDTH
+from hvdperf.columns import WIDTH
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import (
