@@ -8,7 +8,7 @@ docs/measurement.md describes the rules and their error rates.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -232,6 +232,11 @@ def undecided(figure: Interval) -> str:
     """Returns why a figure has no verdict, in words."""
     seen = 100 * smallest_visible_change(figure)
     return f"the smallest change that could be seen in these rounds is {seen:.1f} %"
+
+
+def counted(counts: Mapping[Verdict, int]) -> str:
+    """Return the number of cases by verdict, such as `1 FAIL, 3 PASS`; "" if there are none."""
+    return ", ".join(f"{counts[each]} {each.value}" for each in Verdict if counts.get(each))
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:

@@ -34,7 +34,7 @@ from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.results.throughput import throughputs
 from hvdperf.session.terminal.baseline import baseline_session
 from hvdperf.stats import Interval
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import counted
 
 _RATIO = (
     Column("ratio", "B / A", digits=3),
@@ -85,8 +85,7 @@ def _session(archive: Archive) -> str:
     if archive.session is not None:
         profile = f"profile {archive.session.profile}, "
     gpus = f", {plural(known['gpus'], 'GPU')}" if known["gpus"] else ""
-    counted = Counter(case.verdict for case in archive.cases)
-    verdicts = ", ".join(f"{counted[v]} {v.value}" for v in Verdict if counted[v])
+    verdicts = counted(Counter(case.verdict for case in archive.cases))
     return (
         f"{_name(archive)}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
         f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}: {verdicts}"

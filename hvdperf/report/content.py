@@ -33,6 +33,11 @@ class Column:
     digits: int | None = None
     hidden: bool = False
 
+    @property
+    def heading(self) -> str:
+        """Return a heading such as `throughput [img/s]`."""
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
 
 @dataclass(frozen=True)
 class Table:

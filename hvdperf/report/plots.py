@@ -83,7 +83,7 @@ def tooltip(columns: Iterable[Column]) -> list[dict[str, Any]]:
     return [
         {
             "field": column.key,
-            "title": f"{column.title} [{column.unit}]" if column.unit else column.title,
+            "title": column.heading,
             **(
                 {"type": "nominal"}
                 if column.digits is None

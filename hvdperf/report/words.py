@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from hvdperf.columns import interval
 from hvdperf.plan.arms import SWEEP, Workload
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
@@ -54,9 +55,8 @@ def shown(figure: Interval | None) -> str:
     """Return a figure with its interval for a sentence, such as 0.873 [0.861, 0.884]."""
     if figure is None:
         return "not measured"
-    if is_bounded(figure):
-        return f"{figure.estimate:.3f} [{figure.lower:.3f}, {figure.upper:.3f}]"
-    return f"{figure.estimate:.3f}"
+    bounds = f" {interval(figure.lower, figure.upper)}" if is_bounded(figure) else ""
+    return f"{figure.estimate:.3f}{bounds}"
 
 
 def must_be(rule: Rule) -> str:

@@ -43,7 +43,7 @@ def test_shares_are_of_all_sessions():
     # Clopper and Pearson, 2 of 4: their figures, from a table of the F distribution.
     assert slow["lower"] == pytest.approx(6.76, abs=0.01)
     assert slow["upper"] == pytest.approx(93.24, abs=0.01)
-    assert ": 3 of 5 trials were called" in figure.says
+    assert ": 3 of 5 fault cases were reported with the expected verdict." in figure.says
 
 
 def test_what_was_measured_otherwise_is_not_counted():

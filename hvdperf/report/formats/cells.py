@@ -62,15 +62,10 @@ def shown(table: Table) -> Shown:
     """
     groups = list(_with_bounds([column for column in table.columns if not column.hidden]))
     return Shown(
-        tuple(heading(columns[0]) for columns in groups),
+        tuple(one_line(columns[0].heading) for columns in groups),
         tuple(is_numeric(table, columns[0]) for columns in groups),
         tuple(tuple(_joined(row, columns) for columns in groups) for row in table.rows),
     )
-
-
-def heading(column: Column) -> str:
-    """Return a heading such as `throughput [img/s]`."""
-    return one_line(f"{column.title} [{column.unit}]" if column.unit else column.title)
 
 
 def value_text(value: Value, digits: int | None = None, none: str = "") -> str:

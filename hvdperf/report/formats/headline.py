@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hvdperf.report.content import CaseNote, Report
 from hvdperf.report.words import plural
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Verdict, counted
 
 MEANINGS: Mapping[Verdict, str] = {
     Verdict.FAIL: "outside what is allowed, or failed",
@@ -51,11 +51,8 @@ def headline(report: Report) -> str:
 def others(report: Report) -> str:
     """Return the counts that the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; return ""
     if there are none."""
-    return ", ".join(
-        f"{report.counts[verdict]} {verdict.value}"
-        for verdict in Verdict
-        if report.counts.get(verdict, 0) and verdict is not report.verdict
-    )
+    rest = {verdict: n for verdict, n in report.counts.items() if verdict is not report.verdict}
+    return counted(rest)
 
 
 def blames(report: Report) -> list[Blame]:

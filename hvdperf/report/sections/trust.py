@@ -21,17 +21,17 @@ from hvdperf.results.detection_rates import (
 from hvdperf.results.documents import Case
 
 COLUMNS = (
-    Column("trial", "planted"),
+    Column("trial", "fault case"),
     Column("fault", "as --plant takes it"),
     Column("model", "network"),
     Column("world_size", "replicas"),
-    Column("must", "must be called"),
-    Column("called", "was"),
+    Column("must", "expected"),
+    Column("called", "reported"),
     Column("sessions", "of sessions"),
     Column("share", "share", "%", digits=0),
     Column("lower", "lower", "%", digits=0),
     Column("upper", "upper", "%", digits=0),
-    Column("blamed", "right rank and term"),
+    Column("blamed", "right attribution"),
     Column("inconclusive", "undecided"),
 )
 
@@ -49,10 +49,10 @@ def section(
     return Section(
         "trust",
         "Trust",
-        "A/A holds an arm against itself: what differs there is this night's noise. Where make "
-        "trust has measured on this machine with this stack, the other table counts how often "
-        "what was planted on purpose was called by its name, with 95 % intervals (Clopper and "
-        "Pearson 1934).",
+        "An A/A case compares an arm with itself: a difference there is the noise of this session. "
+        "Where make trust has measured on this machine with this stack, the other table counts how "
+        "often an injected fault was reported with the expected verdict, with 95 % intervals "
+        "(Clopper and Pearson 1934).",
         tuple(figures),
         "" if figures else _NOTHING,
     )
@@ -107,10 +107,10 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
     return [
         Figure(
             "caught",
-            "What was planted, and what was said of it",
+            "Injected faults, and the verdicts reported",
             f"{plural(len(alike), 'session')} on {facts['cores']} cores of {facts['cpu_model']}, "
             f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}{more}: {called} of "
-            f"{tried} trials were called what they must.",
+            f"{tried} fault cases were reported with the expected verdict.",
             Table(COLUMNS, tuple(map(_row, found))),
             _plot(len(found)),
         )
@@ -142,7 +142,7 @@ def _plot(rows: int) -> Plot:
     y = field("into", "nominal", sort=None, axis={"title": None})
     along: dict[str, object] = {
         "type": "quantitative",
-        "title": "called by its name, in % of sessions",
+        "title": "expected verdict reported, in % of sessions",
         "scale": {"domain": [0, 100]},
     }
     return {
@@ -157,9 +157,9 @@ def _plot(rows: int) -> Plot:
                     "y": y,
                     "x": {"field": "share", **along},
                     "tooltip": [
-                        field("trial", "nominal", "planted"),
-                        field("must", "nominal", "must be called"),
-                        field("called", "quantitative", "was"),
+                        field("trial", "nominal", "fault case"),
+                        field("must", "nominal", "expected"),
+                        field("called", "quantitative", "reported"),
                         field("sessions", "quantitative", "of sessions"),
                     ],
                 },

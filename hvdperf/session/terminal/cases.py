@@ -13,7 +13,14 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
 from hvdperf.session.terminal import wall_time
 from hvdperf.stats import Interval
-from hvdperf.verdict import Verdict, confidence, is_bounded, must_be, smallest_visible_change
+from hvdperf.verdict import (
+    Verdict,
+    confidence,
+    counted,
+    is_bounded,
+    must_be,
+    smallest_visible_change,
+)
 
 _TAXES = {
     Collective.ALLREDUCE: "tax/ar",
@@ -232,5 +239,4 @@ def _accounts(outcomes: Sequence[Outcome]) -> list[str]:
 
 def counts(outcomes: Sequence[Outcome]) -> str:
     """Return the number of cases by verdict, such as `3 PASS, 1 FAIL`."""
-    found = Counter(outcome.judgement.verdict for outcome in outcomes)
-    return ", ".join(f"{found[v]} {v.value}" for v in Verdict if found[v]) or "nothing measured"
+    return counted(Counter(each.judgement.verdict for each in outcomes)) or "nothing measured"
