@@ -4,7 +4,7 @@ Blocks give, for every rank's step, the time between steps, the wait for its bat
 blocks without exchange of as large a batch were timed, the rest is divided into computing (with
 applying) and the exchange, in which the ranks wait for each other. The time that a rank spends by
 itself shows which rank is at fault: if one rank is late, the others merely wait. The names of terms
-are the ledger's (hvdperf.judge.time_breakdown.TERMS).
+are the ledger's (hvdperf.plan.terms).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hvdperf.measure.records import Block, Launch, Round
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
-from hvdperf.plan.terms import BETWEEN, COMPUTE, EXCHANGE, INPUT, INSIDE, MEMORY
+from hvdperf.plan.terms import Term
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.
@@ -80,19 +80,20 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockK
         for rank in range(len(rounds[0]))
     ]
     own = [
-        [sum(share for term, share in rank.items() if term != EXCHANGE) for rank in each]
+        [sum(share for term, share in rank.items() if term != Term.EXCHANGE) for rank in each]
         for each in rounds
     ]
     rank = _at_fault(own, max(sum(terms.values()) for terms in grown))
     if rank is not None:
-        ours = {term: share for term, share in grown[rank].items() if term != EXCHANGE}
+        ours = {term: share for term, share in grown[rank].items() if term != Term.EXCHANGE}
         term = max(ours, key=ours.__getitem__)
         return Blame(term, rank, ours[term])
     alike = {term: min(each[term] for each in grown) for term in grown[0]}
-    term = max(alike, key=alike.__getitem__)
-    if alike[term] < WORTH_A_NAME:
+    longest = max(alike, key=alike.__getitem__)
+    if alike[longest] < WORTH_A_NAME:
         return Blame()
-    return Blame(term if told_apart or term != EXCHANGE else INSIDE, None, alike[term])
+    named = Term.INSIDE if longest is Term.EXCHANGE and not told_apart else longest
+    return Blame(named, None, alike[longest])
 
 
 def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
@@ -126,7 +127,7 @@ def _apart(own: Sequence[float]) -> list[float]:
 
 def _grown(
     slow: Launch, usual: Launch, kind: BlockKind, told_apart: bool
-) -> list[dict[str, float]]:
+) -> list[dict[Term, float]]:
     """Return by what share of a step each term of each rank is longer."""
     ours, theirs = (of_steps(launch, kind, told_apart) for launch in (slow, usual))
     whole = median(sum(rank.values()) for rank in theirs)
@@ -136,9 +137,9 @@ def _grown(
     ]
 
 
-def of_steps(launch: Launch, kind: BlockKind, told_apart: bool) -> list[dict[str, float]]:
+def of_steps(launch: Launch, kind: BlockKind, told_apart: bool) -> list[dict[Term, float]]:
     """Return the seconds of a typical step's terms, by rank, from blocks of that kind. told_apart:
-    divide computing from the exchange, by blocks without exchange; otherwise EXCHANGE holds
+    divide computing from the exchange, by blocks without exchange; otherwise Term.EXCHANGE holds
     both."""
     blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
     result = []
@@ -147,10 +148,10 @@ def of_steps(launch: Launch, kind: BlockKind, told_apart: bool) -> list[dict[str
         inside = median(block.inside_seconds(rank) for block in blocks)
         result.append(
             {
-                BETWEEN: median(_between(block, rank) for block in blocks),
-                INPUT: median(_waiting(block, rank) for block in blocks),
-                COMPUTE: computing,
-                EXCHANGE: inside - computing,
+                Term.BETWEEN: median(_between(block, rank) for block in blocks),
+                Term.INPUT: median(_waiting(block, rank) for block in blocks),
+                Term.COMPUTE: computing,
+                Term.EXCHANGE: inside - computing,
             }
         )
     return result
@@ -210,4 +211,4 @@ def memory_blame(launches: Sequence[Launch]) -> Blame:
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
     rank = _at_fault(rounds, max(shares))
     share = min(shares) if rank is None else shares[rank]
-    return Blame(MEMORY, rank, share) if share >= WORTH_A_NAME else Blame()
+    return Blame(Term.MEMORY, rank, share) if share >= WORTH_A_NAME else Blame()

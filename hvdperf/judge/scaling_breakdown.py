@@ -15,10 +15,11 @@ from hvdperf.judge import speedup
 from hvdperf.judge.observations import training
 from hvdperf.judge.speedup import FixedCost, Training
 from hvdperf.judge.straggler import Straggler
-from hvdperf.judge.time_breakdown import TERMS, TimeBreakdown, ledger
+from hvdperf.judge.time_breakdown import TimeBreakdown, ledger
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.terms import TERMS, Term
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
 
@@ -76,7 +77,7 @@ class ScalingBreakdown:
         timeline."""
         if self.wire_seconds is None:
             return None
-        exposed = self.candidate.terms["exposed communication"] / self.candidate.steps_of_run
+        exposed = self.candidate.terms[Term.EXCHANGE] / self.candidate.steps_of_run
         return max(0.0, self.wire_seconds - max(0.0, exposed))
 
     @property

@@ -35,17 +35,8 @@ from hvdperf.launch.timestamps import Marks
 from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.terms import START, TERMS, Term
 
-START = ("import", "init", "build", "input", "trace", "first step", "broadcast", "ready")
-OF_STEPS = (
-    "between steps",
-    "input wait",
-    "straggler wait",
-    "compute",
-    "apply",
-    "exposed communication",
-)
-TERMS = ("launch", *START, *OF_STEPS, "end")
 # A ledger that leaves more than this share of the wall time unexplained makes a launch INVALID.
 CLOSES_WITHIN = 0.02
 # Seconds by which the time of day may move against the clock that is never set, because a process
@@ -193,7 +184,10 @@ def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
 
 def _outside_of_steps(marks: Marks, rank: int) -> dict[str, float]:
     own = marks.ranks[rank]
-    terms = {"launch": own[0].at - marks.launched_at, "end": marks.ended_at - own[-1].at}
+    terms: dict[str, float] = {
+        Term.LAUNCH.value: own[0].at - marks.launched_at,
+        Term.END.value: marks.ended_at - own[-1].at,
+    }
     for mark, following in pairwise(own[: len(START) + 1]):
         terms[mark.phase] = following.clock - mark.clock
     return terms
@@ -204,10 +198,10 @@ def _of_steps(marks: StepMarks, waited: float, computes: float, applies: float) 
     inside = sum(end - batch for _, batch, _, end in marks)
     compute, apply = computes * inside, applies * inside
     return {
-        "between steps": between,
-        "input wait": sum(batch - begin for begin, batch, _, _ in marks),
-        "straggler wait": waited,
-        "compute": compute,
-        "apply": apply,
-        "exposed communication": inside - compute - apply - waited,
+        Term.BETWEEN: between,
+        Term.INPUT: sum(batch - begin for begin, batch, _, _ in marks),
+        Term.STRAGGLER: waited,
+        Term.COMPUTE: compute,
+        Term.APPLY: apply,
+        Term.EXCHANGE: inside - compute - apply - waited,
     }

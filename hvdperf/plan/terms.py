@@ -1,17 +1,56 @@
-"""Terms of a step and of memory, which name a fault (hvdperf.judge.time_breakdown.TERMS)."""
+"""Terms of a time breakdown: the names of the parts of a start and of a step. Pure data."""
 
 from __future__ import annotations
 
-# Terms of a step. The phases of a start-up are terms, too.
-BETWEEN, INPUT, COMPUTE, EXCHANGE = (
-    "between steps",
-    "input wait",
-    "compute",
-    "exposed communication",
+from enum import StrEnum
+
+
+class Term(StrEnum):
+    """A part of the wall time of a training (hvdperf/judge/time_breakdown.py defines each), and
+    what an injected fault can be attributed to.
+
+    INSIDE: COMPUTE or EXCHANGE, if the measured blocks cannot tell which. MEMORY takes no time.
+    """
+
+    LAUNCH = "launch"
+    IMPORT = "import"
+    INIT = "init"
+    BUILD = "build"
+    INPUT_OPENED = "input"
+    TRACE = "trace"
+    FIRST_STEP = "first step"
+    BROADCAST = "broadcast"
+    READY = "ready"
+    BETWEEN = "between steps"
+    INPUT = "input wait"
+    STRAGGLER = "straggler wait"
+    COMPUTE = "compute"
+    APPLY = "apply"
+    EXCHANGE = "exposed communication"
+    END = "end"
+    INSIDE = "compute or communication"
+    MEMORY = "memory"
+
+
+# The phases of a start after the launch, and the parts of a step, in their order.
+START = (
+    Term.IMPORT,
+    Term.INIT,
+    Term.BUILD,
+    Term.INPUT_OPENED,
+    Term.TRACE,
+    Term.FIRST_STEP,
+    Term.BROADCAST,
+    Term.READY,
 )
-# COMPUTE or EXCHANGE, if the measured blocks cannot tell which.
-INSIDE = "compute or communication"
-# A term that takes no time.
-MEMORY = "memory"
+OF_STEPS = (
+    Term.BETWEEN,
+    Term.INPUT,
+    Term.STRAGGLER,
+    Term.COMPUTE,
+    Term.APPLY,
+    Term.EXCHANGE,
+)
+TERMS = (Term.LAUNCH, *START, *OF_STEPS, Term.END)
 # Terms that can be told apart only by blocks without exchange.
-TOLD_APART = (COMPUTE, EXCHANGE)
+TOLD_APART = (Term.COMPUTE, Term.EXCHANGE)

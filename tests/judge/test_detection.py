@@ -9,11 +9,11 @@ import pytest
 
 from hvdperf.judge.attribution import Blame, blamed
 from hvdperf.judge.detection import Detection, noticed, on_trial
-from hvdperf.judge.time_breakdown import TERMS
 from hvdperf.plan import questions
 from hvdperf.plan.arms import TWIN, Arm
 from hvdperf.plan.fault_cases import TRIALS, trial_of
 from hvdperf.plan.question import Question
+from hvdperf.plan.terms import TERMS
 from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Judgement, Verdict
 from hvdperf.worker.protocol import STARTUP

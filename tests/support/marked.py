@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hvdperf.judge.time_breakdown import START
 from hvdperf.launch.timestamps import Asked, Mark, Marks
 from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import RunReport, TimelineReport
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.terms import START
 from tests.support.rounds import block, launch, run_report
 
 LAUNCH_S, END_S = 0.2, 0.3

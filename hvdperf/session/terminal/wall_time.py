@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hvdperf.columns import interval, wrapped
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.judge.speedup import FIXED
-from hvdperf.judge.time_breakdown import OF_STEPS
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.terms import OF_STEPS
 from hvdperf.stats import Interval
 
 # Terms below this share of a sum are left out of its text.

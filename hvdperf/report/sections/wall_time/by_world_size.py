@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvdperf.judge.scaling_breakdown import Spent
-from hvdperf.judge.time_breakdown import TERMS
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.question import Question
+from hvdperf.plan.terms import TERMS, Term
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.sections.wall_time.trainings import Labels, account_of, is_weak
@@ -16,23 +16,23 @@ from hvdperf.report.words import slug
 from hvdperf.results.documents import Case
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
-GROUPS: Mapping[str, str] = {
-    "launch": "1 processes",
-    "import": "1 processes",
-    "init": "1 processes",
-    "build": "1 processes",
-    "input": "1 processes",
-    "trace": "2 trace",
-    "first step": "3 first step, broadcast",
-    "broadcast": "3 first step, broadcast",
-    "ready": "3 first step, broadcast",
-    "between steps": "4 input",
-    "input wait": "4 input",
-    "straggler wait": "5 straggler wait",
-    "compute": "6 compute",
-    "apply": "7 apply",
-    "exposed communication": "8 exposed communication",
-    "end": "1 processes",
+GROUPS: Mapping[Term, str] = {
+    Term.LAUNCH: "1 processes",
+    Term.IMPORT: "1 processes",
+    Term.INIT: "1 processes",
+    Term.BUILD: "1 processes",
+    Term.INPUT_OPENED: "1 processes",
+    Term.TRACE: "2 trace",
+    Term.FIRST_STEP: "3 first step, broadcast",
+    Term.BROADCAST: "3 first step, broadcast",
+    Term.READY: "3 first step, broadcast",
+    Term.BETWEEN: "4 input",
+    Term.INPUT: "4 input",
+    Term.STRAGGLER: "5 straggler wait",
+    Term.COMPUTE: "6 compute",
+    Term.APPLY: "7 apply",
+    Term.EXCHANGE: "8 exposed communication",
+    Term.END: "1 processes",
 }
 
 _OF_A_SIZE = (
@@ -58,7 +58,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
     rows: list[Row] = [
         {
             "world_size": size,
-            "term": term,
+            "term": term.value,
             "group": GROUPS[term],
             "seconds": spent.terms[term],
             "share": 100 * spent.terms[term] / spent.wall_seconds,

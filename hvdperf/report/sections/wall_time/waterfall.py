@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
-from hvdperf.judge.time_breakdown import OF_STEPS, TERMS
 from hvdperf.plan.question import Question
+from hvdperf.plan.terms import OF_STEPS, TERMS
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
