@@ -9,6 +9,7 @@ import pytest
 
 from hvdperf.judge.observations import observation
 from hvdperf.measure.records import Launch, Round
+from hvdperf.measure.reports import Metadata
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
 from hvdperf.plan.faults import Fault
@@ -74,7 +75,7 @@ def test_a_speed_is_over_that_of_the_other_stack():
     measured = Round(
         0,
         Schedule.ALTERNATE,
-        {arm: launch(arm, {BlockKind.FULL: speed}) for arm, speed in speeds.items()},
+        [launch(arm, {BlockKind.FULL: speed}) for arm, speed in speeds.items()],
     )
     assert math.exp(observation(WEAK, measured)) == pytest.approx(0.9)
 
@@ -83,12 +84,11 @@ def test_a_start_that_takes_longer_is_a_lower_speed():
     assert TRACE is not None
     assert TRACE.question is Question.STARTUP_TRACE
     ours, theirs = (side.arm for side in (TRACE.candidate, TRACE.reference))
-    launches = {
-        arm: Launch(
-            arm, 0, startup_seconds=[{"trace": seconds}] * 2, facts=[{"gradient_tensors": 50}] * 2
-        )
+    facts = [Metadata(rank, 2, "mpi", gradient_tensors=50) for rank in range(2)]
+    launches = [
+        Launch(arm, 0, startup_seconds=[{"trace": seconds}] * 2, facts=facts)
         for arm, seconds in ((ours, 2.5), (theirs, 2.0))
-    }
+    ]
     assert math.exp(observation(TRACE, Round(0, Schedule.FRESH, launches))) == pytest.approx(0.8)
 
 

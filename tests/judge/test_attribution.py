@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
 from hvdperf.judge.attribution import Blame, memory_blame, of_steps, start_blame, steps_blame
 from hvdperf.measure.records import Block, Launch
+from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
-from tests.support.rounds import HOROVOD_2, launch, run_report
+from tests.support.rounds import HOROVOD_2, launch, rank_report, run_report
 
 STEPS = 10
 # Fewer bound nothing.
@@ -25,15 +27,16 @@ class Rank(NamedTuple):
     computing: float = 0.014
     exchanging: float = 0.004
 
-    def report(self, kind: BlockKind) -> dict[str, Any]:
+    def report(self, kind: BlockKind) -> BlockReport:
         inside = self.computing + (self.exchanging if kind is BlockKind.FULL else 0.0)
         step = self.between + self.waiting + inside
-        return {
-            "seconds": STEPS * step,
-            "step_seconds": [step] * STEPS,
-            "input_seconds": [self.waiting] * STEPS,
-            "inside_seconds": STEPS * inside,
-        }
+        return rank_report(
+            STEPS * step,
+            samples=32 * STEPS,
+            steps=STEPS,
+            input_seconds=[self.waiting] * STEPS,
+            inside_seconds=STEPS * inside,
+        )
 
 
 def launched(ranks: Sequence[Rank], kinds: Sequence[BlockKind] = (BlockKind.FULL,)) -> Launch:
@@ -236,10 +239,10 @@ def grown(*growth: int) -> Launch:
     """Whose ranks hold so many bytes more after each of 25 steps."""
     made: Launch = launch(HOROVOD_2, {})
     made.run = [
-        {
-            **run_report(),
-            "memory": [[step, 1_000_000_000 + own * step] for step in range(25, 400, 25)],
-        }
+        replace(
+            run_report(),
+            memory=[[step, 1_000_000_000 + own * step] for step in range(25, 400, 25)],
+        )
         for own in growth
     ]
     return made

@@ -152,7 +152,9 @@ def test_a_start_is_blamed_by_its_phase():
     comparison = TRIED["trace"]
     measured = rounds_of(comparison)
     for each in measured:
-        each.launches[comparison.candidate.arm].startup_seconds[1]["trace"] *= 1.15
+        launch = each.of(comparison.candidate.arm)
+        first, second = launch.startup_seconds
+        launch.startup_seconds = [first, {**second, "trace": 1.15 * second["trace"]}]
     found = blamed(comparison, measured)
     assert (found.term, found.rank) == ("trace", 1)
     assert found.share == pytest.approx(0.15)
@@ -162,12 +164,15 @@ def test_who_grows_most_is_blamed_for_memory():
     comparison = TRIED["leak"]
     measured = rounds_of(comparison)
     for each in measured:
-        reports = [run_report(), run_report()]
-        for rank, report in enumerate(reports):
-            report["memory"] = [
-                [step, int(1e9 * math.exp(0.0001 * rank * step))] for step in range(25, 400, 25)
-            ]
-        each.launches[comparison.candidate.arm].run = reports
+        each.of(comparison.candidate.arm).run = [
+            replace(
+                run_report(),
+                memory=[
+                    [step, int(1e9 * math.exp(0.0001 * rank * step))] for step in range(25, 400, 25)
+                ],
+            )
+            for rank in range(2)
+        ]
     found = blamed(comparison, measured)
     assert (found.term, found.rank) == ("memory", 1)
     assert found.share == pytest.approx(0.1, rel=0.01)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hvdperf.measure.records import Launch
+from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import (
@@ -32,6 +33,7 @@ from tests.support.rounds import (
     HOROVOD_2,
     MIRRORED_2,
     WORKLOAD,
+    change_reports,
     evidence_report,
     run_report,
 )
@@ -236,18 +238,31 @@ def test_another_stack_is_held_against_margins_that_need_no_threshold(stage, rat
     assert outcome.judgement.figure.estimate == pytest.approx(ratio, rel=0.01)
 
 
-def between_steps_of_rank_1(launched: Any) -> None:
+def between_steps(rank: int, report: BlockReport) -> BlockReport:
+    """A tenth of the steps of rank 1 passes between them."""
+    if rank != 1:
+        return report
+    return replace(report, inside_seconds=0.9 * report.inside_seconds)
+
+
+def between_steps_of_rank_1(launched: Launch) -> None:
     """A tenth of its step, under the session's own stack."""
-    for block in launched.blocks if not launched.arm.stack else ():
-        block.ranks[1]["inside_seconds"] *= 0.9
+    if not launched.arm.stack:
+        change_reports(launched, between_steps)
 
 
-def nowhere(launched: Any) -> None:
+def nowhere(launched: Launch) -> None:
     """Blocks last longer, and the steps in them do not."""
-    for block in launched.blocks if not launched.arm.stack else ():
-        for rank in block.ranks:
-            rank["step_seconds"] = [0.9 * seconds for seconds in rank["step_seconds"]]
-            rank["inside_seconds"] *= 0.9
+    if launched.arm.stack:
+        return
+    change_reports(
+        launched,
+        lambda rank, own: replace(
+            own,
+            step_seconds=[0.9 * seconds for seconds in own.step_seconds],
+            inside_seconds=0.9 * own.inside_seconds,
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,9 +291,11 @@ def test_so_is_a_start(stage):
     asked = [against(each) for each in startup(WORKLOAD, 2)]
     trace = next(each for each in asked if each is not None and each.question.spec.phase == "trace")
 
-    def longer(launched: Any) -> None:
-        for rank in launched.startup_seconds if not launched.arm.stack else ():
-            rank["trace"] *= 1.2
+    def longer(launched: Launch) -> None:
+        if not launched.arm.stack:
+            launched.startup_seconds = [
+                {**rank, "trace": 1.2 * rank["trace"]} for rank in launched.startup_seconds
+            ]
 
     stage.script.spoil = longer
     judgement = stage.measure(trace)[trace].judgement
@@ -354,7 +371,7 @@ def test_a_clock_that_reads_nonsense_is_invalid(stage, seconds):
     def spoil(launched: Launch) -> None:
         if launched.arm == HOROVOD_2:
             first = launched.blocks[0]
-            ranks = [{**rank, "seconds": seconds} for rank in first.ranks]
+            ranks = [replace(rank, seconds=seconds) for rank in first.ranks]
             launched.blocks[0] = replace(first, ranks=ranks)
 
     stage.script.spoil = spoil
@@ -419,11 +436,8 @@ def test_what_is_planted_and_blamed_on_the_right_rank_has_passed(stage):
     stage.script.speed = struck(slow.candidate.arm, 0.9)
 
     def waits(launched):
-        if launched.arm != slow.candidate.arm:
-            return
-        for block in launched.blocks:
-            # A tenth of its step is spent between steps by rank 1.
-            block.ranks[1]["inside_seconds"] *= 0.9
+        if launched.arm == slow.candidate.arm:
+            change_reports(launched, between_steps)
 
     stage.script.spoil = waits
     outcome = stage.measure(slow)[slow]
@@ -437,7 +451,8 @@ def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
 
     def misread(launched):
         if launched.arm == other.candidate.arm:
-            launched.evidence[1]["data"] = "other"
+            first, second = launched.evidence
+            launched.evidence = [first, replace(second, data="other")]
 
     stage.script.spoil = misread
     outcome = stage.measure(other)[other]
@@ -494,7 +509,8 @@ def test_what_is_invalid_by_its_figures_is_so_at_looks_only(stage):
 
 def test_what_a_launch_shows_by_itself_is_invalid_at_once(stage):
     def apart(launched):
-        launched.evidence[-1]["digests"] = ["c0de", "0dd"]
+        *others, last = launched.evidence
+        launched.evidence = [*others, replace(last, digests=["c0de", "0dd"])]
 
     stage.script.spoil = apart
     for asked in (WEAK, TRIALS["slow10"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import wall_time
 from hvdperf.session.terminal import wall_time as terminal
 from tests.support.marked import COMPUTE, WIRE, marked_round
-from tests.support.rounds import WORKLOAD
+from tests.support.rounds import WORKLOAD, change_reports
 
 WEAK, STRONG = wall_time(WORKLOAD, 2)
 
@@ -36,9 +37,9 @@ def test_a_product_beside_the_interval_explains_nothing():
     measured = rounds(WEAK, exchange=0.003)
     assert account(WEAK, measured).product.estimate == pytest.approx(19 / 22)
     for each in measured:
-        for block in each.launches[WEAK.candidate.arm].blocks:
-            for rank in block.ranks:
-                rank["seconds"] *= 1.2
+        change_reports(
+            each.of(WEAK.candidate.arm), lambda rank, own: replace(own, seconds=1.2 * own.seconds)
+        )
     assert not account(WEAK, measured).explained
     assert "does not explain it" in words(WEAK, account(WEAK, measured))
 
@@ -73,15 +74,23 @@ def test_what_is_hidden_is_what_the_timeline_shows_and_the_steps_do_not():
     assert account(WEAK, rounds(WEAK, exchange=0.03)).hidden_seconds == 0
     silent = rounds(WEAK)
     for measured in silent:
-        measured.launches[WEAK.candidate.arm].timeline = []
+        measured.of(WEAK.candidate.arm).timeline = []
     assert account(WEAK, silent).hidden_seconds is None
+
+
+def slower_on_rank_1(block):
+    first, second = block.ranks
+    return replace(block, ranks=[first, replace(second, seconds=1.3 * second.seconds)])
 
 
 def test_a_rank_whose_steps_take_longer_is_named():
     measured = rounds(WEAK)
     for each in measured:
-        for block in each.launches[WEAK.candidate.arm].of_kind(BlockKind.LOCAL):
-            block.ranks[1]["seconds"] *= 1.3
+        launch = each.of(WEAK.candidate.arm)
+        launch.blocks = [
+            slower_on_rank_1(block) if block.kind is BlockKind.LOCAL else block
+            for block in launch.blocks
+        ]
     found = account(WEAK, measured)
     assert found.slowest == 1
     assert "Rank 1 is slowest: its steps take 13 % longer" in words(WEAK, found)

@@ -175,7 +175,7 @@ def test_phases_out_of_order_are_no_ledger(change, said):
 
 def test_steps_that_were_not_marked_are_no_ledger():
     launch = marked(HOROVOD_2)
-    launch.run = [{**report, "marks": []} for report in launch.run]
+    launch.run = [replace(report, marks=[]) for report in launch.run]
     with pytest.raises(ValueError, match="not marked on all ranks"):
         ledger(launch)
 

@@ -18,10 +18,10 @@ EPOCHS = {comparison.variant: comparison for comparison in fixed_epochs(WORKLOAD
 
 def one_round(comparison, candidate, reference):
     arms = comparison.candidate.arm, comparison.reference.arm
-    launches = {
-        arm: Launch(arm, 0, run=reports)
+    launches = [
+        Launch(arm, 0, run=reports)
         for arm, reports in zip(arms, (candidate, reference), strict=True)
-    }
+    ]
     return Round(0, Schedule.ALTERNATE, launches)
 
 
@@ -78,7 +78,7 @@ def test_samples_in_a_fixed_time_are_those_of_all_ranks_for_each_replica():
 def test_memory_is_the_growth_of_the_rank_that_grows_most():
     asked = memory(WORKLOAD, 2)
     ranks = [run_report(steps=1000, growth=0.0), run_report(steps=1000, growth=5e4)]
-    measured = Round(0, Schedule.ALTERNATE, {HOROVOD_2: Launch(HOROVOD_2, 0, run=ranks)})
+    measured = Round(0, Schedule.ALTERNATE, [Launch(HOROVOD_2, 0, run=ranks)])
     # 50 MB of 500 MB, and a little less than that of what it has grown to.
     assert math.exp(observation(asked, measured)) == pytest.approx(1.096, abs=0.003)
 

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.validity import expected_samples, invalid_reasons, too_fast, weights_differ
+from hvdperf.measure.records import Series
 from hvdperf.plan.arms import Arm, BlockKind
-from hvdperf.plan.collectives import Series, StepTimes
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
     GRADIENTS,
@@ -29,8 +30,8 @@ SPEEDS = {BlockKind.FULL: 1000.0}
 def changed(sound, position, **values):
     """The launch with something else in the report of one rank, of its first block."""
     first = sound.blocks[0]
-    ranks = [dict(rank) for rank in first.ranks]
-    ranks[position].update(values)
+    ranks = list(first.ranks)
+    ranks[position] = replace(ranks[position], **values)
     sound.blocks[0] = replace(first, ranks=ranks)
     return sound
 
@@ -142,7 +143,7 @@ def test_every_kind_of_block_consumes_what_the_plan_says(kind, expected):
     sound = launch(HOROVOD_2, {kind: 1000.0})
     assert expected_samples(sound, sound.blocks[0]) == expected
     assert invalid_reasons(sound) == []
-    own = sound.blocks[0].ranks[0]["samples"]
+    own = sound.blocks[0].ranks[0].samples
     (problem,) = invalid_reasons(changed(sound, 0, samples=own - 1))
     assert f"{expected - 1} samples were consumed instead of {expected}" in problem
 

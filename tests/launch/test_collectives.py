@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from hvdperf.judge import validity
+from hvdperf.judge.collectives import other_library
 from hvdperf.launch.group import Group, GroupFailed
-from hvdperf.measure.records import Launch
+from hvdperf.measure.records import Launch, Series
 from hvdperf.plan.arms import SWEEP, Arm
-from hvdperf.plan.collectives import Collective, Series, Transfer, other_library
+from hvdperf.plan.collectives import Collective, Transfer
 from hvdperf.plan.faults import Fault
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy

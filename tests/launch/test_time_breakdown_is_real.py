@@ -48,7 +48,7 @@ def runner(make_arm_launcher: MakeStarter, launcher: str, tmp_path: Path):
 
 def test_a_run_is_accounted_for_to_the_second(runner) -> None:
     measured = runner().run(0, WEAK.arms)
-    launches = [measured.launches[arm] for arm in WEAK.arms]
+    launches = [measured.of(arm) for arm in WEAK.arms]
     assert [problem for launch in launches for problem in validity.invalid_reasons(launch)] == []
     for launch in launches:
         assert [rank["curve"] for rank in (*launch.run, *launch.met_run) if rank["curve"]] == []
@@ -59,8 +59,8 @@ def test_a_run_is_accounted_for_to_the_second(runner) -> None:
         assert all(rank[term] >= 0 for rank in book.ranks for term in others)
         for phase in ("import", "trace", "first step", "compute"):
             assert all(rank[phase] > 0 for rank in book.ranks)
-    two = ledger(measured.launches[WEAK.candidate.arm])
-    assert {rank["steps"] for rank in measured.launches[WEAK.candidate.arm].met_run}
+    two = ledger(measured.of(WEAK.candidate.arm))
+    assert {rank["steps"] for rank in measured.of(WEAK.candidate.arm).met_run}
     assert two.terms["straggler wait"] > 0
     found = account(WEAK, [measured])
     assert found.wire_seconds is not None
@@ -71,7 +71,7 @@ def test_a_run_is_accounted_for_to_the_second(runner) -> None:
 
 def test_a_delayed_rank_is_named_by_both_ways_of_looking(runner) -> None:
     measured = runner(Fault("delay", rank=1, ms=50.0)).run(0, [WEAK.candidate.arm])
-    book = ledger(measured.launches[WEAK.candidate.arm])
+    book = ledger(measured.of(WEAK.candidate.arm))
     for late in (book.late, book.late_where_met):
         assert late is not None
         assert late.rank == 1

@@ -4,11 +4,24 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.judge.observations import observation
-from hvdperf.measure.records import Block, Launch, Round, back_to_back, median_speed, settled
+from hvdperf.measure.records import (
+    REPEATS_MAX,
+    SERIES_SECONDS,
+    Block,
+    Launch,
+    Round,
+    Series,
+    affordable_repeats,
+    back_to_back,
+    median_speed,
+    settled,
+)
+from hvdperf.measure.reports import Metadata
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import communication, parity, startup, strong_scaling, weak_scaling
 from tests.support.rounds import (
+    GRADIENTS,
     HOROVOD_1,
     HOROVOD_2,
     MIRRORED_2,
@@ -16,6 +29,7 @@ from tests.support.rounds import (
     block,
     one_round,
     rank_report,
+    series_report,
 )
 
 FULL = BlockKind.FULL
@@ -64,10 +78,10 @@ def test_of_a_turn_the_blocks_taken_closest_to_each_other_are_compared():
     assert back_to_back(near, horovod) == [(near[0], horovod[0]), (near[1], horovod[2])]
     assert back_to_back(horovod, mirrored[2:]) == []
     comparison = parity(WORKLOAD, 2)
-    launches = {
-        HOROVOD_2: Launch(HOROVOD_2, 0, blocks=horovod),
-        MIRRORED_2: Launch(MIRRORED_2, 0, blocks=mirrored[:1]),
-    }
+    launches = [
+        Launch(HOROVOD_2, 0, blocks=horovod),
+        Launch(MIRRORED_2, 0, blocks=mirrored[:1]),
+    ]
     # As close to either: the first.
     measured = Round(0, Schedule.ALTERNATE, launches)
     assert observation(comparison, measured) == pytest.approx(math.log(2.0))
@@ -78,19 +92,19 @@ def two_arms(schedule):
     return Round(
         0,
         schedule,
-        {
-            HOROVOD_2: launched(HOROVOD_2, [1.0, 2.0, 4.0]),
-            MIRRORED_2: launched(MIRRORED_2, [1.0, 8.0, 2.0]),
-        },
+        [
+            launched(HOROVOD_2, [1.0, 2.0, 4.0]),
+            launched(MIRRORED_2, [1.0, 8.0, 2.0]),
+        ],
     )
 
 
 def test_arms_that_take_turns_are_compared_within_each_turn():
     # Ratios of the turns: 1, 4 and 1/2. The ratio of the medians would be 1.
     measured = two_arms(Schedule.ALTERNATE)
-    measured.launches[MIRRORED_2].blocks.reverse()  # whatever order they were written in
+    measured.of(MIRRORED_2).blocks.reverse()  # whatever order they were written in
     assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(math.log(1.0))
-    measured.launches[HOROVOD_2].blocks.pop(0)
+    measured.of(HOROVOD_2).blocks.pop(0)
     assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(
         (math.log(4.0) + math.log(0.5)) / 2
     )
@@ -98,7 +112,7 @@ def test_arms_that_take_turns_are_compared_within_each_turn():
 
 def test_arms_that_run_apart_are_compared_by_their_medians():
     measured = two_arms(Schedule.FRESH)
-    measured.launches[HOROVOD_2].blocks.pop(0)
+    measured.of(HOROVOD_2).blocks.pop(0)
     # Medians of the speeds: (320 + 160) / 2 and 320.
     assert observation(parity(WORKLOAD, 2), measured) == pytest.approx(math.log(0.75))
 
@@ -107,7 +121,7 @@ def test_two_kinds_of_one_arm_are_paired_in_either_schedule():
     for schedule in Schedule:
         one = launched(HOROVOD_2, [1.0, 4.0, 2.0])
         one.blocks += launched(HOROVOD_2, [2.0, 1.0, 2.0], BlockKind.LOCAL).blocks
-        measured = Round(0, schedule, {HOROVOD_2: one})
+        measured = Round(0, schedule, [one])
         # Turns: 2, 1/4, 1. Medians apart would give 320 / 320 = 1 too, so take one away.
         one.blocks.pop(2)
         logs = (math.log(2.0) + math.log(0.25)) / 2
@@ -118,7 +132,7 @@ def test_the_ideal_of_n_replicas_is_n_times_one():
     measured = Round(
         0,
         Schedule.ALTERNATE,
-        {HOROVOD_1: launched(HOROVOD_1, [1.0]), HOROVOD_2: launched(HOROVOD_2, [1.0])},
+        [launched(HOROVOD_1, [1.0]), launched(HOROVOD_2, [1.0])],
     )
     comparison = weak_scaling(WORKLOAD, 2)
     assert observation(comparison, measured) == pytest.approx(0.0)
@@ -130,19 +144,19 @@ def test_the_ideal_of_n_replicas_is_n_times_one():
 def test_a_side_that_was_not_measured_is_an_error(schedule, missing):
     comparison = weak_scaling(WORKLOAD, 2)
     measured = one_round(comparison, 0.9, schedule=schedule)
-    measured.launches[missing].blocks.clear()
+    measured.of(missing).blocks.clear()
     with pytest.raises(KeyError, match="no block of kind full"):
         observation(comparison, measured)
-    del measured.launches[missing]
-    with pytest.raises(KeyError):
+    measured.launches.remove(measured.of(missing))
+    with pytest.raises(KeyError, match="was not launched in round 0"):
         observation(comparison, measured)
 
 
 def test_sides_that_share_no_turn_are_an_error():
     comparison = weak_scaling(WORKLOAD, 2)
     measured = one_round(comparison, 0.9, turns=2)
-    measured.launches[HOROVOD_1].blocks.pop(0)
-    measured.launches[HOROVOD_2].blocks.pop(1)
+    measured.of(HOROVOD_1).blocks.pop(0)
+    measured.of(HOROVOD_2).blocks.pop(1)
     with pytest.raises(KeyError, match="no turn"):
         observation(comparison, measured)
 
@@ -175,9 +189,9 @@ def test_a_start_up_is_that_of_the_slowest_rank():
         HOROVOD_2,
         0,
         startup_seconds=[{"init": 0.2, "trace": 2.0}, {"init": 0.5, "trace": 1.0}],
-        facts=[{"gradient_tensors": 50}] * 2,
+        facts=[Metadata(rank, 2, "mpi", gradient_tensors=50) for rank in range(2)],
     )
-    measured = Round(0, Schedule.FRESH, {HOROVOD_2: launch})
+    measured = Round(0, Schedule.FRESH, [launch])
     asked = {comparison.question: comparison for comparison in startup(WORKLOAD, 2)}
     seconds = {
         question: math.exp(observation(asked[question], measured))
@@ -185,3 +199,30 @@ def test_a_start_up_is_that_of_the_slowest_rank():
     }
     assert seconds[Question.STARTUP_INIT] == pytest.approx(0.5)
     assert seconds[Question.STARTUP_TRACE] == pytest.approx(2.0 / 50)
+
+
+# Collective operations -------------------------------------------------------------------------
+
+
+def test_a_repeat_takes_as_long_as_on_its_slowest_rank():
+    ranks = [series_report([1.0, 5.0, 2.0]), series_report([3.0, 4.0, 1.0])]
+    measured = Series(GRADIENTS, 0, ranks)
+    assert measured.repeats == [3.0, 5.0, 2.0]
+    assert measured.seconds == 3.0
+
+
+def test_a_series_without_times_takes_no_time_that_is_a_number():
+    assert math.isnan(Series(GRADIENTS, 0, [series_report([])] * 2).seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "repeats"),
+    [(1e-5, REPEATS_MAX), (SERIES_SECONDS / 4.5, 4), (SERIES_SECONDS, 1), (3.0, 1)],
+)
+def test_what_takes_long_is_repeated_less(seconds, repeats):
+    first = Series(GRADIENTS, 0, [series_report([9.0, seconds])] * 2)
+    assert affordable_repeats(first) == repeats
+
+
+def test_what_could_not_be_measured_is_asked_for_once_more():
+    assert affordable_repeats(Series(GRADIENTS, 0, [series_report([])] * 2)) == 1

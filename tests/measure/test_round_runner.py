@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from hvdperf.launch.arm_launcher import SEED
-from hvdperf.launch.group import GroupFailed, NotStarted
+from hvdperf.launch.group import Failure, GroupFailed
 from hvdperf.launch.job import LaunchError, SlotGone
 from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
-from hvdperf.measure.records import Block, back_to_back, is_disturbed
+from hvdperf.measure.records import Block, Round, back_to_back, is_disturbed
+from hvdperf.measure.reports import Correctness, Metadata, TimelineReport
 from hvdperf.measure.round_runner import (
     CORRECTNESS_STEPS,
     TIMELINE_STEPS,
@@ -39,6 +40,7 @@ from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
     MIRRORED_2,
+    evidence_report,
     rank_report,
     run_report,
     series_report,
@@ -47,6 +49,7 @@ from tests.support.rounds import (
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
 SINGLE = replace(HOROVOD_1, strategy=Strategy.SINGLE)
+Report = TypeVar("Report")
 
 
 @dataclass
@@ -101,9 +104,8 @@ class FakeGroup:
 
     def __init__(self, arm: Arm, stage: Stage) -> None:
         self.arm = arm
-        self.ranks = [
-            SimpleNamespace(facts={"rank": i}, host="", pid=0) for i in range(arm.processes)
-        ]
+        self.gradient_bytes = 0
+        self.ranks = [SimpleNamespace(host="", pid=0) for _ in range(arm.processes)]
         self.paused = False
         self.ended = False
         self._stage = stage
@@ -126,26 +128,45 @@ class FakeGroup:
         assert not others, "two groups run at the same time"
         self.paused = False
 
-    def ask(self, op: str, deadline_s: float, **arguments: Any) -> list[dict[str, Any]]:
+    def facts(self, report: type[Metadata]) -> list[Metadata]:
+        return [
+            report(rank, self.arm.world_size, "mpi", gradient_bytes=self.gradient_bytes)
+            for rank in range(len(self.ranks))
+        ]
+
+    def ask(self, op: str, deadline_s: float, **arguments: Any) -> None:
         assert not self.paused
         assert not self.ended
         self._stage.note(self.arm, op, **arguments)
         self._stage.deadlines.append((op, arguments.get("steps", 0), deadline_s))
+
+    def reports(
+        self, report: type[Report], op: str, deadline_s: float, /, **arguments: Any
+    ) -> list[Report]:
+        self.ask(op, deadline_s, **arguments)
+        made = self._report(op, arguments)
+        assert isinstance(made, report)
+        return [made for _ in self.ranks]
+
+    def _report(self, op: str, arguments: dict[str, Any]) -> object:
         if op == "run":
-            return [run_report(seconds=self._stage.run_seconds) for _ in self.ranks]
+            return run_report(seconds=self._stage.run_seconds)
         if op == "collective":
-            seconds = self._stage.collective_seconds
-            return [series_report([9.0, seconds]) for _ in self.ranks]
-        if op != "block":
-            return [{"digests": ["a1b2"], "world_size": self.arm.world_size} for _ in self.ranks]
+            return series_report([9.0, self._stage.collective_seconds])
+        if op == "evidence":
+            return evidence_report(world_size=self.arm.world_size)
+        if op == "correctness":
+            return Correctness(0.5, ["a1b2"])
+        steps = arguments["steps"]
+        if op == "timeline":
+            return TimelineReport(steps, 0.03 * steps)
         split = arguments["kind"] == SPLIT.value
         seconds = self._stage.step_seconds.get(self.arm, 0.01) / (2 if split else 1)
         if self._blocks < len(self._stage.warm_up_steps_of):
             seconds = self._stage.warm_up_steps_of[self._blocks]
         self._blocks += 1
-        self._stage.clock += seconds * arguments["steps"]
-        steps = arguments["steps"]
-        return [rank_report(seconds * steps, 32 * steps, steps) for _ in self.ranks]
+        self._stage.clock += seconds * steps
+        return rank_report(seconds * steps, 32 * steps, steps)
 
     def close(self, leave_group: bool = False) -> None:
         self._stage.note(self.arm, "close")
@@ -217,15 +238,19 @@ def stage() -> Stage:
 
 
 def failure(arm: Arm) -> GroupFailed:
-    return GroupFailed(arm.name, 0, "block", "it broke", [])
+    return GroupFailed(Failure(arm.name, 0, "block", "it broke"))
 
 
-def blocks_of(measured: Any) -> list[list[Block]]:
-    return [launch.blocks for launch in measured.launches.values()]
+def blocks_of(measured: Round) -> list[list[Block]]:
+    return [launch.blocks for launch in measured.launches]
 
 
-def turns(measured: Any) -> dict[Arm, list[int]]:
-    return {a: [b.turn for b in launch.blocks] for a, launch in measured.launches.items()}
+def turns(measured: Round) -> dict[Arm, list[int]]:
+    return {launch.arm: [b.turn for b in launch.blocks] for launch in measured.launches}
+
+
+def launched(measured: Round) -> set[Arm]:
+    return {launch.arm for launch in measured.launches}
 
 
 def timed(stage: Stage) -> list[Arm]:
@@ -273,7 +298,7 @@ def test_as_many_turns_are_taken_again_as_there_are_to_be(stage):
 def test_without_a_meter_nothing_is_told_of_others(stage):
     measured = make_runner(stage).run(0, [HOROVOD_2])
     assert measured.disturbance is None
-    assert measured.launches[HOROVOD_2].blocks[0].usage is None
+    assert measured.of(HOROVOD_2).blocks[0].usage is None
 
 
 def test_arms_start_in_random_order():
@@ -347,8 +372,8 @@ def test_what_is_compared_is_measured_one_right_after_the_other(stage):
     arms = (*ARMS, SINGLE)
     kinds = {arm: {FULL} for arm in arms} | {HOROVOD_2: {FULL, LOCAL}}
     measured = make_runner(stage, kinds=kinds, pairs=pairs, turns=2).run(0, arms)
-    blocks = {arm: launch.of_kind(FULL) for arm, launch in measured.launches.items()}
-    hub = measured.launches[HOROVOD_2]
+    blocks = {launch.arm: launch.of_kind(FULL) for launch in measured.launches}
+    hub = measured.of(HOROVOD_2)
     # Twice a turn, and once what is not compared.
     assert [block.turn for block in hub.of_kind(LOCAL)] == [0, 0, 1, 1]
     assert [block.turn for block in hub.of_kind(FULL)] == [0, 1]
@@ -382,7 +407,7 @@ def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
     measured = runner.run(0, ARMS)
     assert alive_at_start == [0, 0, 0]
     assert not any(details["share_startup"] for _, details in stage.of("start"))
-    assert set(measured.launches) == set(ARMS)
+    assert launched(measured) == set(ARMS)
 
 
 def test_every_round_reads_the_data_in_another_order(stage):
@@ -407,7 +432,7 @@ def test_every_round_reads_the_data_in_another_order(stage):
 def test_a_block_is_long_enough_on_the_fastest_arm(stage, step_seconds, steps):
     stage.step_seconds = step_seconds
     measured = make_runner(stage).run(0, [HOROVOD_1, HOROVOD_2])
-    blocks = [block for launch in measured.launches.values() for block in launch.blocks]
+    blocks = [block for launch in measured.launches for block in launch.blocks]
     assert {block.steps for block in blocks} == {steps}
     assert all(block.seconds >= 0.3 for block in blocks)
 
@@ -417,7 +442,7 @@ def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
     for seed in range(6):
         stage = Stage(step_seconds={HOROVOD_1: 0.01, HOROVOD_2: 0.2, MIRRORED_2: 0.02})
         measured = make_runner(stage, seed, schedule=schedule).run(0, ARMS)
-        blocks = [block for launch in measured.launches.values() for block in launch.blocks]
+        blocks = [block for launch in measured.launches for block in launch.blocks]
         assert all(block.seconds >= 0.3 for block in blocks)
 
 
@@ -441,26 +466,26 @@ def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
     runner.run(0, [HOROVOD_1])
     stage.step_seconds = {HOROVOD_1: 0.001}
     measured = runner.run(1, [HOROVOD_1])
-    assert {block.steps for block in measured.launches[HOROVOD_1].blocks} == {30}
+    assert {block.steps for block in measured.of(HOROVOD_1).blocks} == {30}
 
 
 def test_a_warm_up_goes_on_until_block_times_have_settled(stage):
     stage.warm_up_steps_of = [0.9, 0.5, 0.2, 0.1, 0.01]
     measured = make_runner(stage).run(0, [HOROVOD_1])
-    assert len(measured.launches[HOROVOD_1].warm_up) == 6
-    assert len(measured.launches[HOROVOD_1].blocks) == 3
+    assert len(measured.of(HOROVOD_1).warm_up) == 6
+    assert len(measured.of(HOROVOD_1).blocks) == 3
 
 
 def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
     stage.warm_up_steps_of = [2.0**-i for i in range(20)]
     measured = make_runner(stage).run(0, [HOROVOD_1])
-    assert len(measured.launches[HOROVOD_1].warm_up) == WARM_UP_BLOCKS_MAX
+    assert len(measured.of(HOROVOD_1).warm_up) == WARM_UP_BLOCKS_MAX
 
 
 def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
     kinds = {HOROVOD_1: {FULL}, HOROVOD_2: {FULL, LOCAL, SPLIT}}
     measured = make_runner(stage, kinds=kinds).run(0, [HOROVOD_1, HOROVOD_2])
-    steps = {arm: [b.steps for b in launch.warm_up] for arm, launch in measured.launches.items()}
+    steps = {launch.arm: [b.steps for b in launch.warm_up] for launch in measured.launches}
     assert steps == {HOROVOD_1: [5] * 3, HOROVOD_2: [3] * 9}
 
 
@@ -504,9 +529,9 @@ def test_an_arm_that_fails_in_the_middle_does_not_stop_the_others(stage):
     runner = make_runner(stage, progress=told.append)
     measured = runner.run(0, ARMS)
     assert list(runner.failures) == [HOROVOD_2]
-    assert len(measured.launches[HOROVOD_1].blocks) == 3
-    assert len(measured.launches[MIRRORED_2].blocks) == 3
-    assert measured.launches[HOROVOD_2].blocks == []
+    assert len(measured.of(HOROVOD_1).blocks) == 3
+    assert len(measured.of(MIRRORED_2).blocks) == 3
+    assert measured.of(HOROVOD_2).blocks == []
     assert any("FAILED resnet_50_s horovod@2" in text for text in told)
     assert stage.alive() == 0
 
@@ -528,8 +553,8 @@ def test_an_arm_that_cannot_be_started_fails_and_says_why(stage):
     measured = runner.run(0, ARMS)
     assert "no such file: mpirun" in str(runner.failures[MIRRORED_2])
     assert runner.failures[MIRRORED_2].phase == "launch"
-    assert not isinstance(runner.failures[MIRRORED_2], NotStarted)
-    assert set(measured.launches) == {HOROVOD_1, HOROVOD_2}
+    assert runner.failures[MIRRORED_2].started
+    assert launched(measured) == {HOROVOD_1, HOROVOD_2}
 
 
 def test_a_slot_that_is_gone_is_no_failure_of_the_launch(stage):
@@ -538,7 +563,7 @@ def test_a_slot_that_is_gone_is_no_failure_of_the_launch(stage):
     stage.raises[MIRRORED_2, "start"] = error
     runner = make_runner(stage)
     runner.run(0, ARMS)
-    assert isinstance(runner.failures[MIRRORED_2], NotStarted)
+    assert not runner.failures[MIRRORED_2].started
 
 
 def test_an_arm_that_has_failed_is_never_started_again(stage):
@@ -549,7 +574,7 @@ def test_an_arm_that_has_failed_is_never_started_again(stage):
     stage.raises.clear()
     measured = runner.run(1, ARMS)
     assert {arm for arm, _ in stage.of("start")} == {HOROVOD_1, MIRRORED_2}
-    assert HOROVOD_2 not in measured.launches
+    assert not measured.has(HOROVOD_2)
 
 
 @pytest.mark.parametrize("what", ["start", "wait_ready", "block", "evidence"])
@@ -567,7 +592,7 @@ def test_a_start_up_is_measured_without_training(stage):
     measured = runner.run(0, ARMS)
     assert stage.of("block") == []
     assert len(stage.of("evidence")) == len(stage.of("close")) == 3
-    assert all(launch.startup_seconds for launch in measured.launches.values())
+    assert all(launch.startup_seconds for launch in measured.launches)
     assert not any(details["share_startup"] for _, details in stage.of("start"))
 
 
@@ -590,7 +615,7 @@ def test_a_run_is_as_long_as_its_work_says(stage, work, length):
     measured = make_runner(stage, work=work, runs=runs).run(0, [HOROVOD_2])
     assert stage.of("run") == [(HOROVOD_2, length)]
     assert stage.of("block") == []
-    assert [rank["steps"] for rank in measured.launches[HOROVOD_2].run] == [100, 100]
+    assert [rank.steps for rank in measured.of(HOROVOD_2).run] == [100, 100]
 
 
 def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
@@ -608,7 +633,7 @@ def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
 
 def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
     runner = make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ablation_turns=3))
-    launch = runner.run(0, [HOROVOD_2]).launches[HOROVOD_2]
+    launch = runner.run(0, [HOROVOD_2]).of(HOROVOD_2)
     kinds = {FULL, BlockKind.LOCAL, BlockKind.COMPUTE}
     assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
     assert [block.turn for block in launch.blocks] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
@@ -659,7 +684,7 @@ def test_each_size_goes_through_both_transports_back_to_back(stage):
     orders = [asked[i][0].strategy for i in range(0, len(asked), 2)]
     assert orders[0] == orders[1] != orders[2] == orders[3], "forwards, then backwards"
     for arm in (HOROVOD_2, BARE_2):
-        of_arm = [(s.transfer, s.turn) for s in measured.launches[arm].series]
+        of_arm = [(s.transfer, s.turn) for s in measured.of(arm).series]
         assert sorted(turn for _, turn in of_arm) == [0, 0, 1, 1]
         assert set(of_arm) == {(t, turn) for t in (SMALL, LARGE) for turn in (0, 1)}
     assert stage.of("block") == []
@@ -688,7 +713,7 @@ def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
     def built(arm: Arm, *args: Any, **given: Any) -> FakeGroup:
         group: FakeGroup = start(arm, *args, **given)
         if arm == HOROVOD_2:
-            group.ranks = [SimpleNamespace(facts={"gradient_bytes": 4321})] * 2
+            group.gradient_bytes = 4321
         return group
 
     runner.arm_launcher.start = built  # type: ignore[method-assign, assignment]
@@ -701,9 +726,9 @@ def test_blocks_are_taken_in_the_same_turns(stage):
     runner = exchanging(stage, SMALL)
     runner.kinds = {HOROVOD_2: {FULL, LOCAL}, BARE_2: set()}
     measured = runner.run(0, [HOROVOD_2, BARE_2])
-    assert [b.turn for b in measured.launches[HOROVOD_2].of_kind(LOCAL)] == [0, 1, 2]
-    assert [s.turn for s in measured.launches[BARE_2].series] == [0, 1, 2]
-    assert measured.launches[BARE_2].blocks == []
+    assert [b.turn for b in measured.of(HOROVOD_2).of_kind(LOCAL)] == [0, 1, 2]
+    assert [s.turn for s in measured.of(BARE_2).series] == [0, 1, 2]
+    assert measured.of(BARE_2).blocks == []
 
 
 def test_a_transport_that_fails_leaves_the_other(stage):
@@ -711,7 +736,7 @@ def test_a_transport_that_fails_leaves_the_other(stage):
     runner = exchanging(stage, SMALL)
     measured = runner.run(0, [HOROVOD_2, BARE_2])
     assert list(runner.failures) == [BARE_2]
-    assert len(measured.launches[HOROVOD_2].series) == 3
+    assert len(measured.of(HOROVOD_2).series) == 3
     assert stage.alive() == 0
 
 
@@ -742,8 +767,8 @@ def test_a_check_that_failed_is_not_taken_for_one_that_was_made(stage):
 
 
 def test_a_launch_brings_startup_facts_and_evidence_of_every_rank(stage):
-    launch = make_runner(stage).run(0, [HOROVOD_2]).launches[HOROVOD_2]
-    assert launch.facts == [{"rank": 0}, {"rank": 1}]
+    launch = make_runner(stage).run(0, [HOROVOD_2]).of(HOROVOD_2)
+    assert [facts.rank for facts in launch.facts] == [0, 1]
     assert len(launch.startup_seconds) == len(launch.evidence) == 2
     assert all(len(block.ranks) == 2 for block in launch.blocks)
 

@@ -17,8 +17,8 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.launch.group import GroupFailed
 from hvdperf.machine.disturbance import Culprit
+from hvdperf.measure.records import Series
 from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.collectives import Series
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (

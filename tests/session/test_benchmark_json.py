@@ -59,7 +59,7 @@ def test_a_run_is_recorded_with_what_it_ended_with() -> None:
     comparison = fixed_time(WORKLOAD, 2)
     measured = outcome(comparison, (0.9, 0.91))
     for each in measured.rounds:
-        each.launches[comparison.candidate.arm].run = [run_report(samples=640)] * 2
+        each.of(comparison.candidate.arm).run = [run_report(samples=640)] * 2
     clock = ReplayedClock()
     benchmark = FakeBenchmark(clock)
     record(clock, measured, benchmark)
@@ -130,7 +130,7 @@ def test_only_the_candidates_kind_of_block_is_recorded() -> None:
     comparison = strong_scaling(WORKLOAD, 2)
     measured = outcome(comparison, (0.8,))
     more = launch(HOROVOD_2, {BlockKind.FULL: 1.0})
-    measured.rounds[0].launches[HOROVOD_2].blocks += more.blocks
+    measured.rounds[0].of(HOROVOD_2).blocks += more.blocks
     assert recorded(measured).durations == pytest.approx([0.2] * 3)
 
 
@@ -144,7 +144,7 @@ def test_a_run_that_failed_records_those_before_it() -> None:
     asked = memory(WORKLOAD, 2)
     rounds = tuple(one_round(asked, 1.0, number) for number in range(3))
     for measured in rounds[:2]:
-        measured.launches[HOROVOD_2].run = [run_report(seconds=3.0), run_report(seconds=4.0)]
+        measured.of(HOROVOD_2).run = [run_report(seconds=3.0), run_report(seconds=4.0)]
     failure = GroupFailed(HOROVOD_2.name, 1, "run", "killed by SIGKILL", [])
     judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
     failed = Outcome(asked, judgement, rounds=rounds, failure=failure)
@@ -155,7 +155,7 @@ def test_a_run_that_failed_records_those_before_it() -> None:
 
 def test_a_reference_that_failed_before_its_first_block_is_no_obstacle() -> None:
     measured = one_round(WEAK, 0.8)
-    measured.launches[HOROVOD_1].blocks.clear()
+    measured.of(HOROVOD_1).blocks.clear()
     failure = GroupFailed(HOROVOD_1.name, 0, "block", "it broke", [])
     judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
     failed = Outcome(WEAK, judgement, rounds=(measured,), failure=failure)

@@ -382,7 +382,7 @@ def test_blocks_that_only_decided_cases_need_are_taken_no_more(stage):
     stage.script.speed = noisy(0.7, 0.01)
     outcomes = stage.measure(WEAK, COMMUNICATION)
     decided = outcomes[COMMUNICATION].judgement.rounds
-    launches = [measured.launches[HOROVOD_2] for measured in outcomes[WEAK].rounds]
+    launches = [measured.of(HOROVOD_2) for measured in outcomes[WEAK].rounds]
     taken = [bool(launched.of_kind(BlockKind.LOCAL)) for launched in launches]
     assert decided < FIRST_LOOK
     assert taken == [number < decided for number in range(FIRST_LOOK)]

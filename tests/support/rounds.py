@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -180,6 +180,14 @@ def launch(
             for _ in range(n)
         ],
     )
+
+
+def change_reports(launched: Launch, change: Callable[[int, BlockReport], BlockReport]) -> None:
+    """Replace the report of each rank on each block of the launch by `change(rank, report)`."""
+    launched.blocks = [
+        replace(block, ranks=[change(rank, report) for rank, report in enumerate(block.ranks)])
+        for block in launched.blocks
+    ]
 
 
 # The facts that a rank knows once it has built the model.

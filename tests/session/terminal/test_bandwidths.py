@@ -71,6 +71,6 @@ def test_without_a_sweep_there_is_no_table():
 def test_what_has_no_times_is_left_out():
     (first, *_) = swept()
     for measured in first.rounds:
-        bare = measured.launches[first.comparison.reference.arm]
+        bare = measured.of(first.comparison.reference.arm)
         bare.series = [replace(each, ranks=[series_report([])] * 2) for each in bare.series]
     assert table([first]) == []

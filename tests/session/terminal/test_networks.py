@@ -135,7 +135,7 @@ def test_throughput_is_that_of_nothing_planted():
 
 def test_blocks_without_a_time_are_left_out():
     case = outcome(weak_scaling(WORKLOAD, 2), RATIOS[:2])
-    for block in case.rounds[0].launches[HOROVOD_2].of_kind(BlockKind.FULL):
+    for block in case.rounds[0].of(HOROVOD_2).of_kind(BlockKind.FULL):
         for rank in block.ranks:
             rank.update(seconds=math.nan)  # type: ignore[attr-defined]
     assert rows([case])[0][2] == "1560"

@@ -1,0 +1,136 @@
+"""From the times of collective operations to the framework tax and the bound of a step."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from hvdperf.judge.collectives import (
+    StepTimes,
+    framework_tax,
+    invalid_reasons,
+    other_library,
+    paired,
+)
+from hvdperf.judge.observations import observation, step_times
+from hvdperf.measure.records import Series
+from hvdperf.plan.collectives import Collective, Transfer
+from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
+from tests.support.rounds import (
+    BARE_2,
+    HOROVOD_2,
+    WORKLOAD,
+    exchanging_round,
+    series,
+    series_report,
+)
+
+SMALL, LARGE = Transfer(Collective.ALLREDUCE, (64,)), Transfer(Collective.ALLREDUCE, (4096,))
+
+
+# The tax ---------------------------------------------------------------------------------------
+
+
+def test_the_tax_is_the_geometric_mean_over_sizes_of_medians_over_turns():
+    bare = [series(1.0, size, turn) for turn in range(3) for size in (SMALL, LARGE)]
+    ours = [series(ratio, SMALL, turn) for turn, ratio in enumerate((7.0, 9.0, 8.0))]
+    ours += [series(ratio, LARGE, turn) for turn, ratio in enumerate((2.0, 1.0, 50.0))]
+    assert framework_tax(ours, bare, Collective.ALLREDUCE) == pytest.approx(4.0)
+
+
+def test_only_what_ran_in_the_same_turn_is_compared():
+    ours = [series(2.0, SMALL, 0), series(90.0, SMALL, 1)]
+    assert framework_tax(ours, [series(1.0, SMALL, 0)], Collective.ALLREDUCE) == pytest.approx(2.0)
+
+
+def test_other_operations_are_left_out():
+    gather = Transfer(Collective.ALLGATHER, (64,))
+    ours = [series(2.0, SMALL), series(50.0, gather)]
+    bare = [series(1.0, SMALL), series(1.0, gather)]
+    assert framework_tax(ours, bare, Collective.ALLREDUCE) == pytest.approx(2.0)
+    assert list(paired(ours, bare, Collective.ALLGATHER)) == [gather]
+
+
+def test_sizes_are_in_their_order():
+    both = [series(1.0, LARGE), series(1.0, SMALL)]
+    assert list(paired(both, both, Collective.ALLREDUCE)) == [SMALL, LARGE]
+
+
+def test_without_a_bare_transport_there_is_no_tax():
+    missing = [Series(SMALL, 0, [series_report([], problem="no mpi4py")] * 2)]
+    with pytest.raises(ValueError, match="no collective operation was measured"):
+        framework_tax([series(1.0, SMALL)], missing, Collective.ALLREDUCE)
+
+
+@pytest.mark.parametrize("asked", [*sweep(WORKLOAD, 2), at_gradient_sizes(WORKLOAD, 2)], ids=str)
+def test_a_round_gives_the_logarithm_of_the_tax(asked):
+    assert math.exp(observation(asked, exchanging_round(asked, 3.5))) == pytest.approx(3.5)
+
+
+# The bound of a step ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("times", "nothing_hidden", "all_hidden"),
+    [
+        (StepTimes(full=0.04, local=0.03, exchange=0.01), 1.0, 4 / 3),
+        (StepTimes(full=0.03, local=0.03, exchange=0.01), 0.75, 1.0),
+        (StepTimes(full=0.03, local=0.01, exchange=0.03), 0.75, 1.0),
+        (StepTimes(full=0.015, local=0.01, exchange=0.03), 0.375, 0.5),
+    ],
+)
+def test_a_step_lies_between_its_longer_part_and_both(times, nothing_hidden, all_hidden):
+    assert times.of_nothing_hidden == pytest.approx(nothing_hidden)
+    assert times.of_all_hidden == pytest.approx(all_hidden)
+
+
+def test_a_round_gives_the_logarithm_of_a_step_that_hides_nothing():
+    asked = bound(WORKLOAD, 2)
+    measured = exchanging_round(asked, 1.25)
+    assert math.exp(observation(asked, measured)) == pytest.approx(1.25)
+    (first, *_) = step_times(measured.of(HOROVOD_2), measured.of(BARE_2))
+    assert first == pytest.approx((0.05, 0.03, 0.01))
+
+
+def test_a_turn_that_lacks_a_part_bounds_nothing():
+    measured = exchanging_round(bound(WORKLOAD, 2), 1.25)
+    horovod, bare = measured.of(HOROVOD_2), measured.of(BARE_2)
+    del bare.series[0]
+    horovod.blocks = [b for b in horovod.blocks if not (b.turn == 1 and b.kind.value == "local")]
+    assert len(step_times(horovod, bare)) == 1
+
+
+# Evidence --------------------------------------------------------------------------------------
+
+
+def test_a_sound_series_has_no_problem():
+    assert invalid_reasons("resnet_50_s bare@2", 2, [series(0.1)]) == []
+
+
+@pytest.mark.parametrize(
+    ("ranks", "said"),
+    [
+        ([series_report([0.1])], "1 of 2 ranks reported"),
+        (
+            [series_report([0.1]), series_report([0.1], problem="number 0 is 3 instead of 2")],
+            "rank 1: number 0 is 3 instead of 2",
+        ),
+        ([series_report([0.1]), series_report([0.0])], "rank 1 reported a time that is none"),
+        ([series_report([math.nan]), series_report([0.1])], "rank 0 reported a time that is none"),
+        ([series_report([]), series_report([0.1])], "rank 0 reported a time that is none"),
+        ([series_report([0.1, 0.1]), series_report([0.1])], "ranks repeated it differently often"),
+    ],
+)
+def test_what_is_wrong_with_a_series_is_told(ranks, said):
+    found = invalid_reasons("sweep horovod@2", 2, [Series(SMALL, 3, ranks)])
+    assert any(said in problem for problem in found)
+    assert all("sweep horovod@2, allreduce of " in problem for problem in found)
+
+
+def test_both_must_run_over_the_same_mpi():
+    ours = [series(0.1)]
+    assert other_library(ours, [series(0.1)]) == ""
+    told = other_library(ours, [series(0.1, library="MPICH 4.2")])
+    assert told.startswith("Horovod runs over Open MPI v4.1.8, mpi4py over MPICH 4.2")
+    assert other_library([], []) == ""
