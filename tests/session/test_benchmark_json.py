@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import bound, fixed_time, memory, strong_scaling, sweep, weak_scaling
 from hvdperf.session.benchmark_json import ReplayedClock, record
@@ -145,7 +145,7 @@ def test_a_run_that_failed_records_those_before_it() -> None:
     rounds = tuple(one_round(asked, 1.0, number) for number in range(3))
     for measured in rounds[:2]:
         measured.of(HOROVOD_2).run = [run_report(seconds=3.0), run_report(seconds=4.0)]
-    failure = GroupFailed(HOROVOD_2.name, 1, "run", "killed by SIGKILL", [])
+    failure = Failure(HOROVOD_2.name, 1, "run", "killed by SIGKILL")
     judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
     failed = Outcome(asked, judgement, rounds=rounds, failure=failure)
     assert recorded(failed).durations == pytest.approx([4.0] * 2)
@@ -156,7 +156,7 @@ def test_a_run_that_failed_records_those_before_it() -> None:
 def test_a_reference_that_failed_before_its_first_block_is_no_obstacle() -> None:
     measured = one_round(WEAK, 0.8)
     measured.of(HOROVOD_1).blocks.clear()
-    failure = GroupFailed(HOROVOD_1.name, 0, "block", "it broke", [])
+    failure = Failure(HOROVOD_1.name, 0, "block", "it broke")
     judgement = Judgement(Verdict.FAIL, None, None, 0, str(failure))
     failed = Outcome(WEAK, judgement, rounds=(measured,), failure=failure)
     assert len(recorded(failed).durations) in (0, 3)

@@ -21,7 +21,7 @@ from hvdperf.plan import questions
 from hvdperf.results.detection_log import read_log
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store, session_document
+from tests.support.stores import case_of, write_session
 
 (TWIN,) = questions.trials(WORKLOAD, 1)
 QUIET = outcome(
@@ -45,10 +45,9 @@ class Sessions:
 
     def __call__(self, command: Sequence[str]) -> int:
         (results,) = [a.split("=")[1] for a in command if a.startswith("--results=")]
-        store = make_store(Path(results) / "runs", session="20261122T000000Z-1")
-        store.write_case(self.said)
+        case = case_of(self.said, session="20261122T000000Z-1")
         ending = {} if self.is_over else {"exit_status": None}
-        store.write_session({**session_document("trust", Verdict.PASS), **ending})
+        write_session(Path(results) / "runs", case, **ending)
         return self.status
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +15,8 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
 from hvdperf.plan.questions import parity, weak_scaling
-from hvdperf.results.archive import read_session, schema_problem
-from hvdperf.results.documents import plain
+from hvdperf.results.archive import read_document, read_session
+from hvdperf.results.documents import SessionDocument, Summary
 from hvdperf.results.summary_rows import row_of
 from hvdperf.session.results_writer import ResultsWriter, clock_problem
 from hvdperf.session.resume import Earlier
@@ -24,29 +24,29 @@ from hvdperf.session.terminal.cases import NOT_WRITTEN
 from hvdperf.verdict import Band, Verdict
 from tests.support.filesystems import fill, make_read_only, small_disk
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store, session_document
+from tests.support.stores import SESSION, placed, session_of_cases
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
 ONE, OTHER = outcome(WEAK, RATIOS), outcome(PARITY, RATIOS, Band(0.75, 1.33))
-TOLD = {
-    name: value
-    for name, value in session_document(WEAK.name, Verdict.PASS).items()
-    if name != "exit_status"
-}
-
-
 NOTHING_EARLIER = Earlier(seed=1)
 
 
-def results_writer(runs: Path, earlier: Earlier = NOTHING_EARLIER) -> ResultsWriter:
-    session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbances=[])
-    return ResultsWriter(make_store(runs), session, TOLD, earlier, began=0.0)
+def results_writer(
+    runs: Path, earlier: Earlier = NOTHING_EARLIER, disturbances: Sequence[Disturbance] = ()
+) -> ResultsWriter:
+    session: Any = SimpleNamespace(
+        timed_seconds=1.5,
+        disturbances=disturbances,
+        arm_launcher=SimpleNamespace(slots=placed()),
+    )
+    directory = runs / SESSION
+    directory.mkdir(parents=True)
+    return ResultsWriter(directory, session_of_cases(), session, earlier, began=0.0)
 
 
-def written(kept: ResultsWriter) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((kept.directory / "session.json").read_text())
-    return document
+def written(kept: ResultsWriter) -> SessionDocument:
+    return read_document(kept.directory / "session.json", SessionDocument)
 
 
 def test_a_session_can_be_read_from_its_beginning(tmp_path):
@@ -54,8 +54,8 @@ def test_a_session_can_be_read_from_its_beginning(tmp_path):
     archive = read_session(kept.directory)
     assert archive.left_out == ()
     assert archive.session is not None
-    assert archive.session["exit_status"] is None
-    assert archive.session["verdicts"] == {}
+    assert archive.session.exit_status is None
+    assert archive.session.verdicts == {}
     assert "still runs, or was killed" in archive.unfinished
 
 
@@ -64,40 +64,38 @@ def test_a_case_is_on_disk_the_moment_it_is_decided(tmp_path):
     assert kept.keep(ONE) == ""
     archive = read_session(kept.directory)
     assert [case.name for case in archive.cases] == [WEAK.name]
-    assert written(kept)["verdicts"] == {WEAK.name: "PASS"}
-    assert written(kept)["budget_spent_seconds"] > 0
+    assert written(kept).verdicts == {WEAK.name: Verdict.PASS}
+    assert written(kept).budget_spent_seconds > 0
     assert kept.end(0) == 0
-    assert written(kept)["exit_status"] == 0
+    assert written(kept).exit_status == 0
     assert read_session(kept.directory).unfinished == ""
 
 
-def summary(kept: ResultsWriter) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((kept.directory / "summary.json").read_text())
-    assert schema_problem("summary", document) == ""
-    return document
+def summary(kept: ResultsWriter) -> Summary:
+    return read_document(kept.directory / "summary.json", Summary)
 
 
 def test_the_summary_has_every_case_of_all_parts_and_the_status(tmp_path):
-    kept = results_writer(tmp_path, Earlier(seed=1, rows={PARITY.name: plain(row_of(OTHER))}))
+    kept = results_writer(tmp_path, Earlier(seed=1, rows={PARITY.name: row_of(OTHER)}))
     kept.keep(ONE)
     document = summary(kept)
-    assert [case["name"] for case in document["cases"]] == [PARITY.name, WEAK.name]
-    assert document["exit_status"] is None
-    assert document["disturbance"] is None
-    assert document["session"] == kept.directory.name
+    assert [case.name for case in document.cases] == [PARITY.name, WEAK.name]
+    assert document.exit_status is None
+    assert document.disturbance is None
+    assert document.session == kept.directory.name
     kept.end(0)
-    assert summary(kept)["exit_status"] == 0
+    assert summary(kept).exit_status == 0
 
 
 def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
     usage = Usage(1.0, 2, 2.0, 1.0, 0.0, wait_seconds=1.0, throttled_seconds=0.0)
     found = Disturbance(0.0, usage, 1.0, 1.0, (Culprit("python", 1234, 0.9, (1,)),))
-    session: Any = SimpleNamespace(began=0.0, timed_seconds=1.5, disturbances=[found])
-    kept = ResultsWriter(make_store(tmp_path), session, TOLD, NOTHING_EARLIER, began=0.0)
+    kept = results_writer(tmp_path, disturbances=[found])
     kept.end(0)
-    told = summary(kept)["disturbance"]
-    assert told["foreign_share"] == 0.5
-    assert [(each["name"], each["pid"]) for each in told["culprits"]] == [("python", 1234)]
+    told = summary(kept).disturbance
+    assert told is not None
+    assert told.foreign_share == 0.5
+    assert [(each.name, each.pid) for each in told.culprits] == [("python", 1234)]
 
 
 def test_the_parts_of_a_session_are_added_up(tmp_path):
@@ -107,17 +105,14 @@ def test_the_parts_of_a_session_are_added_up(tmp_path):
             seed=1,
             elapsed_seconds=1e9,
             budget_spent_seconds=1e9,
-            resumed_at=("2026-01-31T23:59:59+00:00",),
             verdicts={PARITY.name: Verdict.FAIL},
         ),
     )
     kept.keep(ONE)
     document = written(kept)
-    assert document["elapsed_seconds"] > 1e9
-    assert document["budget_spent_seconds"] > 1e9
-    assert document["verdicts"] == {PARITY.name: "FAIL", WEAK.name: "PASS"}
-    assert document["taken_over"] == [PARITY.name]
-    assert document["resumed_at"] == ["2026-01-31T23:59:59+00:00"]
+    assert document.elapsed_seconds > 1e9
+    assert document.budget_spent_seconds > 1e9
+    assert document.verdicts == {PARITY.name: Verdict.FAIL, WEAK.name: Verdict.PASS}
 
 
 def test_a_full_disk_is_found_before_anything_is_measured(tmp_path):

@@ -11,13 +11,13 @@ import pytest
 
 from bench.sessions import MOST_TURNS, Case, Session
 from bench.simulation import LOOKS
-from hvdperf.launch.group import NotStarted
 from hvdperf.machine.disturbance import Culprit, Usage
 from hvdperf.machine.noise_record import Load
 from hvdperf.measure.requirements import SWEEP_TURNS, sampling_of
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import against, parity, sweep, weak_scaling
+from hvdperf.results.documents import of_the_case
 from hvdperf.scatter import Noise
 from hvdperf.verdict import Band, Verdict
 from hvdperf.worker.strategies.table import Strategy
@@ -168,27 +168,10 @@ def test_sweeps_go_on_side_by_side_although_each_document_has_its_own_operations
             halves.append(launched.series)
         launched.series = [series for half in halves for series in half]
 
-    def as_read_back(outcome):
-        mine = outcome.comparison.collective
-        rounds = [
-            replace(
-                measured,
-                launches={
-                    arm: replace(
-                        launched,
-                        series=[s for s in launched.series if s.transfer.collective is mine],
-                    )
-                    for arm, launched in measured.launches.items()
-                },
-            )
-            for measured in outcome.rounds
-        ]
-        return replace(outcome, rounds=tuple(rounds))
-
     stage.script.spoil, stage.budget_s = spoil, 5 * 13.5
     first = stage.measure(*asked)
     assert {o.judgement.verdict for o in first.values()} == {Verdict.INCONCLUSIVE}
-    stage.earlier, stage.budget_s = tuple(map(as_read_back, first.values())), ENOUGH
+    stage.earlier, stage.budget_s = tuple(map(of_the_case, first.values())), ENOUGH
     outcomes = stage.measure(*asked)
     assert verdicts(outcomes) == dict.fromkeys(asked, Verdict.PASS)
     assert {o.judgement.rounds for o in outcomes.values()} == {FIRST_LOOK}
@@ -540,7 +523,7 @@ def test_a_launch_that_fails_fails_what_needs_it_and_nothing_else(stage, arm, hu
 
 def test_what_could_not_be_started_is_not_run_and_no_fault_of_the_stack(stage):
     stage.script.failing[MIRRORED_2] = 2
-    stage.script.failure = NotStarted
+    stage.script.started = False
     outcomes = stage.measure(*ALL)
     assert verdicts(outcomes) == {**dict.fromkeys(ALL, Verdict.PASS), PARITY: Verdict.NOT_RUN}
     assert outcomes[PARITY].judgement.reason.endswith("mirrored@2: not started: it broke")
@@ -558,13 +541,13 @@ def test_other_arms_of_what_has_failed_are_not_launched_again(stage):
 def test_rounds_of_a_case_are_those_with_all_of_its_arms(stage):
     outcome = stage.measure(*ALL)[PARITY]
     assert [measured.number for measured in outcome.rounds] == list(range(FIRST_LOOK))
-    assert all(set(PARITY.arms) <= set(measured.launches) for measured in outcome.rounds)
+    assert all(measured.has(arm) for measured in outcome.rounds for arm in PARITY.arms)
     assert len(outcome.observations) == FIRST_LOOK
 
 
 def test_timed_seconds_are_those_of_all_blocks(stage):
     outcome = stage.measure(WEAK)[WEAK]
     blocks = itertools.chain.from_iterable(
-        launched.blocks for measured in outcome.rounds for launched in measured.launches.values()
+        launched.blocks for measured in outcome.rounds for launched in measured.launches
     )
     assert stage.session.timed_seconds == pytest.approx(sum(block.seconds for block in blocks))

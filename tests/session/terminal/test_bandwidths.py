@@ -55,7 +55,7 @@ def test_only_what_was_asked_has_columns():
 def test_a_size_that_was_not_measured_leaves_its_columns_empty():
     first, second, *_ = swept()
     for measured in second.rounds:
-        for launch in measured.launches.values():
+        for launch in measured.launches:
             launch.series = [s for s in launch.series if sum(s.transfer.tensor_bytes) > 65536]
     row = table([first, second])[2]
     assert row.split()[:2] == ["64", "KB"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +11,11 @@ from hvdperf.errors import UserError
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.questions import against, fixed_time, parity, weak_scaling
 from hvdperf.results.archive import read_session
-from hvdperf.results.fingerprint import fingerprint
+from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import MACHINE, STACK, make_store, session_document
+from tests.support.stores import case_of, fingerprint_of, placed, write_session
 
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
 ASKED = {
@@ -36,24 +35,10 @@ def earlier(tmp_path: Path):
     """A session that measured weak scaling; other: further outcomes."""
 
     def session(*other):
-        store = make_store(tmp_path)
-        for measured in (outcome(WEAK, THEN), *other):
-            store.write_case(measured)
-        said = session_document(WEAK.name, Verdict.PASS)
-        store.write_session({**said, "asked": ASKED})
-        return baseline.baseline_session(read_session(store.directory))
+        cases = map(case_of, (outcome(WEAK, THEN), *other))
+        return baseline.baseline_session(read_session(write_session(tmp_path, *cases, asked=ASKED)))
 
     return session
-
-
-def facts(stack=STACK):
-    return fingerprint(MACHINE, stack, "mpirun", make_slots(), {})
-
-
-def make_slots():
-    from hvdperf.machine.placement import Offer, place
-
-    return place([Offer(rank, "host0", (0, 1)) for rank in range(2)])
 
 
 def scaled(ratio: float):
@@ -105,7 +90,7 @@ def test_another_stack_begins_a_new_series_and_says_why(earlier):
     archive = earlier()
     same = archive.cases[0].fingerprint
     assert baseline.new_series(archive, same, ASKED) == []
-    other = {**same, "keras": "3.16.0"}
+    other: Fingerprint = {**same, "keras": "3.16.0"}
     (changed,) = baseline.new_series(archive, other, ASKED)
     assert changed == "keras: 3.15.1 -> 3.16.0"
     said = baseline.lines(archive.directory, [changed], [])
@@ -148,7 +133,7 @@ def test_a_session_that_does_not_say_what_it_was_asked_is_of_no_series(earlier):
 
 def test_a_fingerprint_is_the_same_after_it_was_stored(earlier):
     stored = earlier().cases[0].fingerprint
-    assert stored == json.loads(json.dumps(stored))
+    assert stored == fingerprint_of(placed())
 
 
 def test_a_directory_without_a_case_is_one_line(tmp_path):

@@ -9,8 +9,9 @@ from functools import partial
 import pytest
 from _pytest._io import TerminalWriter
 
+from hvdperf.cli import WIDTH
 from hvdperf.columns import WIDTH
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
     at_gradient_sizes,
@@ -303,7 +304,7 @@ def test_without_colours_every_byte_is_the_same():
 
 
 def test_an_explanation_shows_cause_and_the_end_of_stderr():
-    failure = GroupFailed("resnet_50_s horovod@2", 1, "block", "it broke", ["[rank 1] last words"])
+    failure = Failure("resnet_50_s horovod@2", 1, "block", "it broke", ["[rank 1] last words"])
     text = explanation(outcome(WEAK, (), None, Verdict.FAIL, str(failure), failure=failure))
     assert text.splitlines() == [
         "FAIL  weak_scaling[resnet_50_s-np2]",

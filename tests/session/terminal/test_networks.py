@@ -11,7 +11,6 @@ import pytest
 
 from hvdperf.columns import WIDTH
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import (
     against,
     communication,
@@ -29,7 +28,7 @@ from hvdperf.session.terminal.networks import table
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Verdict
 from models.registry import NETWORKS
-from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
+from tests.support.rounds import HOROVOD_2, WORKLOAD, change_reports, outcome
 
 RATIOS = (0.77, 0.78, 0.79, 0.80, 0.81, 0.82)
 OTHER = replace(WORKLOAD, model="vgg_16_s")
@@ -135,9 +134,7 @@ def test_throughput_is_that_of_nothing_planted():
 
 def test_blocks_without_a_time_are_left_out():
     case = outcome(weak_scaling(WORKLOAD, 2), RATIOS[:2])
-    for block in case.rounds[0].of(HOROVOD_2).of_kind(BlockKind.FULL):
-        for rank in block.ranks:
-            rank.update(seconds=math.nan)  # type: ignore[attr-defined]
+    change_reports(case.rounds[0].of(HOROVOD_2), lambda rank, own: replace(own, seconds=math.nan))
     assert rows([case])[0][2] == "1560"
 
 
