@@ -13,6 +13,7 @@ from hvdperf.judge import validity
 from hvdperf.judge.collectives import other_library
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.measure.records import Launch, Series
+from hvdperf.measure.reports import CollectiveReport, Evidence
 from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.collectives import Collective, Transfer
 from hvdperf.plan.faults import Fault
@@ -29,19 +30,22 @@ SIZE = 4 * 10_001
 
 
 def exchange(group: Group, transfer: Transfer, repeats: int = 3, **other: Any) -> Series:
-    replies = group.ask(
+    reports = group.reports(
+        CollectiveReport,
         "collective",
         DEADLINE_S,
         collective=transfer.collective.value,
         tensor_bytes=list(transfer.tensor_bytes),
         **{"repeats": repeats, "check": True, **other},
     )
-    return Series(transfer, 0, replies)
+    return Series(transfer, 0, reports)
 
 
 def launched(arm: Arm, group: Group, *series: Series) -> Launch:
     """As a round makes it, save for start-up and blocks."""
-    return Launch(arm, 0, series=list(series), evidence=group.ask("evidence", DEADLINE_S))
+    return Launch(
+        arm, 0, series=list(series), evidence=group.reports(Evidence, "evidence", DEADLINE_S)
+    )
 
 
 @pytest.mark.parametrize("arm", [HOROVOD, BARE], ids=lambda arm: arm.label)
@@ -74,18 +78,18 @@ def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: S
     facts = ours.ranks[0].facts
     gradients = Transfer(Collective.ALLREDUCE)
     taken = exchange(ours, gradients)
-    assert [rank["tensors"] for rank in taken.ranks] == [facts["gradient_tensors"]] * 2
+    assert [rank.tensors for rank in taken.ranks] == [facts["gradient_tensors"]] * 2
     assert taken.size_bytes == facts["gradient_bytes"]
     assert validity.invalid_reasons(launched(horovod(2), ours, taken)) == []
     ours.close()
     arm = Arm(WORKLOAD, Strategy.BARE, 2)
     bare = start("mpirun", arm, kinds=())
     whole = exchange(bare, Transfer(Collective.ALLREDUCE, (facts["gradient_bytes"],)))
-    assert [rank["tensors"] for rank in whole.ranks] == [1, 1]
+    assert [rank.tensors for rank in whole.ranks] == [1, 1]
     assert whole.size_bytes == taken.size_bytes
     assert validity.invalid_reasons(launched(arm, bare, whole)) == []
     assert other_library([taken], [whole]) == ""
-    assert taken.ranks[0]["library"]
+    assert taken.ranks[0].library
 
 
 def test_a_network_that_is_trained_beside_goes_on_as_before(start: Start) -> None:
@@ -127,7 +131,7 @@ def test_numbers_are_only_looked_at_when_that_is_asked_for(start: Start) -> None
         "mpirun", HOROVOD, kinds=(), last_phase=Phase.INIT, fault=Fault("corrupt", rank=1)
     )
     taken = exchange(group, Transfer(Collective.ALLREDUCE, (SIZE,)), check=False)
-    assert [rank["problem"] for rank in taken.ranks] == ["", ""]
+    assert [rank.problem for rank in taken.ranks] == ["", ""]
 
 
 def test_a_rank_that_hangs_in_an_operation_is_named(start: Start) -> None:
@@ -142,7 +146,7 @@ def test_a_rank_that_hangs_in_an_operation_is_named(start: Start) -> None:
             repeats=1,
             check=False,
         )
-    assert (failed.value.rank, failed.value.phase) == (1, "collective")
+    assert (failed.value.failure.rank, failed.value.failure.phase) == (1, "collective")
 
 
 def test_without_mpi4py_there_is_one_line_and_no_figure(

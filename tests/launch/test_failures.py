@@ -52,7 +52,7 @@ def test_the_failing_rank_is_named_and_nothing_stays(
     assert bool(shared_files) == (launcher == "mpirun")
     with pytest.raises(GroupFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
-    failure = caught.value
+    failure = caught.value.failure
     assert (failure.rank, failure.phase) == (1, "block")
     assert CAUSES[kind] in failure.cause
     assert ended(pids)
@@ -68,9 +68,9 @@ def test_a_failure_shows_the_end_of_that_ranks_stderr(
     group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     with pytest.raises(GroupFailed) as caught:
         group.wait_ready(DEADLINE_S)
-    assert caught.value.phase == "trace"
-    assert any("PlantedFault" in line for line in caught.value.tail)
-    assert all(line.startswith("[rank 1]") for line in caught.value.tail)
+    assert caught.value.failure.phase == "trace"
+    assert any("PlantedFault" in line for line in caught.value.failure.tail)
+    assert all(line.startswith("[rank 1]") for line in caught.value.failure.tail)
 
 
 def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter, launcher: str) -> None:
@@ -79,7 +79,7 @@ def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter, launche
     with pytest.raises(GroupFailed) as caught:
         # By then the other rank is past its build on a busy machine, too.
         group.wait_ready(25.0)
-    assert (caught.value.rank, caught.value.phase) == (1, "build")
+    assert (caught.value.failure.rank, caught.value.failure.phase) == (1, "build")
 
 
 def test_a_stopped_rank_is_named(start: Callable[..., Group], launcher: str) -> None:
@@ -87,7 +87,7 @@ def test_a_stopped_rank_is_named(start: Callable[..., Group], launcher: str) -> 
     os.kill(group.ranks[0].pid, signal.SIGSTOP)
     with pytest.raises(GroupFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
-    assert caught.value.rank == 0
+    assert caught.value.failure.rank == 0
 
 
 def test_a_stopped_group_dies_with_the_session(
@@ -141,7 +141,7 @@ def test_a_damaged_record_is_named_with_its_file(
             group.wait_ready(DEADLINE_S)
     finally:
         group.end()
-    assert failed.value.rank == 1
-    assert str(victim) in failed.value.cause
-    assert re.search(r"record \d", failed.value.cause)
-    assert "\n" not in failed.value.cause
+    assert failed.value.failure.rank == 1
+    assert str(victim) in failed.value.failure.cause
+    assert re.search(r"record \d", failed.value.failure.cause)
+    assert "\n" not in failed.value.failure.cause

@@ -13,6 +13,7 @@ from hvdperf.judge import validity
 from hvdperf.launch.group import Group
 from hvdperf.launch.mpirun import is_running
 from hvdperf.measure.records import Launch
+from hvdperf.measure.reports import Evidence
 from hvdperf.plan.faults import Fault
 from tests.support.groups import DEADLINE_S, environments, horovod
 
@@ -32,7 +33,8 @@ def block(group: Group) -> list[dict[str, list[float]]]:
 
 
 def problems(group: Group) -> list[str]:
-    return validity.invalid_reasons(Launch(ARM, 0, evidence=group.ask("evidence", DEADLINE_S)))
+    evidence = group.reports(Evidence, "evidence", DEADLINE_S)
+    return validity.invalid_reasons(Launch(ARM, 0, evidence=evidence))
 
 
 def test_input_is_late_on_that_rank_alone(start: Start) -> None:

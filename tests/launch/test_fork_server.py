@@ -15,7 +15,7 @@ import pytest
 
 from bench.leftovers import ended, launched
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.group import Failure, Group, GroupFailed
 from tests.support.groups import MakeStarter, horovod
 
 pytestmark = pytest.mark.mpirun
@@ -65,10 +65,10 @@ def start_importing(arm_launcher: ArmLauncher) -> Group:
     return group
 
 
-def failure_of(group: Group, deadline_s: float = SOON) -> GroupFailed:
+def failure_of(group: Group, deadline_s: float = SOON) -> Failure:
     with pytest.raises(GroupFailed) as failed:
         group.wait_ready(deadline_s)
-    return failed.value
+    return failed.value.failure
 
 
 def processes(arm_launcher: ArmLauncher, name: str = "hvd-") -> dict[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import signal
 import socket
@@ -14,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.group import Failure, Group, GroupFailed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import LaunchError, Order, SlotGone
+from hvdperf.measure.reports import Correctness, Metadata
 from hvdperf.worker.protocol import DRIVER_VARIABLE, STARTUP, Connection, Message, Phase
 
 SOON = 5.0
@@ -130,6 +132,11 @@ def standing(phase: str, steps: int = 0, waits: bool = False) -> dict[str, Any]:
     return {"phase": phase, "steps_begun": steps, "where": where, "waits": waits}
 
 
+def reports(**other: Any) -> Answer:
+    """Answers every order by a report with these fields."""
+    return lambda rank, order: rank.say(reply={"loss": 0.5, **other})
+
+
 def fails(error: Mapping[str, str], phase: str = "block", then: Answer | None = None) -> Answer:
     def answer(rank: FakeRank, order: Message) -> None:
         if order["op"] == "block":
@@ -188,11 +195,11 @@ def start(
         rank.join()
 
 
-def failure_of(group: Group, deadline_s: float = SOON) -> GroupFailed:
+def failure_of(group: Group, deadline_s: float = SOON) -> Failure:
     group.wait_ready(SOON)
     with pytest.raises(GroupFailed) as failed:
         group.ask("block", deadline_s, kind="full", steps=10)
-    return failed.value
+    return failed.value.failure
 
 
 def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start):
@@ -240,8 +247,8 @@ def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
     with pytest.raises(GroupFailed) as failed:
         group.ask("block", SOON)
     deaf.set()
-    assert failed.value.rank == 1
-    assert "does not take what it is told" in failed.value.cause
+    assert failed.value.failure.rank == 1
+    assert "does not take what it is told" in failed.value.failure.cause
 
 
 # What goes well --------------------------------------------------------------------------------
@@ -313,6 +320,22 @@ def test_replies_are_in_the_order_of_ranks(start):
     assert [reply["rank"] for reply in replies] == [0, 1, 2]
     assert replies[0] == {"rank": 0, "op": "block", "kind": "full", "steps": 10}
     assert group.ask("evidence", SOON)[0]["op"] == "evidence"
+    group.end()
+
+
+def test_reports_are_records_in_the_order_of_ranks(start):
+    group, _ = start(reports(digests=["a"]), reports(digests=["b"]))
+    group.wait_ready(SOON)
+    found = group.reports(Correctness, "correctness", SOON)
+    assert found == [Correctness(0.5, ["a"]), Correctness(0.5, ["b"])]
+    group.end()
+
+
+def test_a_loss_that_is_not_a_number_stays_so_in_a_report(start):
+    group, _ = start(reports(loss=math.nan, digests=[]))
+    group.wait_ready(SOON)
+    (found,) = group.reports(Correctness, "correctness", SOON)
+    assert math.isnan(found.loss)
     group.end()
 
 
@@ -406,6 +429,35 @@ def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
     assert launcher.job.ends == 1
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (reports(), "Object missing required field `digests`"),
+        (reports(digests="a"), "digests: Expected `array`, got `str`"),
+        (reports(digests=["a", 3]), "digests[1]: Expected `str`, got `int`"),
+    ],
+)
+def test_a_report_that_cannot_be_read_fails_its_rank_and_is_explained(
+    start, launcher, answer, said
+):
+    group, _ = start(reports(digests=["a"]), answer)
+    group.wait_ready(SOON)
+    with pytest.raises(GroupFailed) as failed:
+        group.reports(Correctness, "correctness", SOON)
+    assert failed.value.failure.rank == 1
+    assert failed.value.failure.cause == f"its report cannot be read: {said}"
+    assert launcher.job.ends == 1
+
+
+def test_facts_that_lack_one_fail_their_rank(start):
+    group, _ = start(obedient)
+    group.wait_ready(SOON)
+    with pytest.raises(GroupFailed) as failed:
+        group.facts(Metadata)
+    assert failed.value.failure.rank == 0
+    assert "missing required field `world_size`" in failed.value.failure.cause
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_first_cause_is_told_and_not_its_echo(start, first):
     answers: list[Answer] = [fails(SHUT_DOWN)] * 2
@@ -497,8 +549,8 @@ def test_an_order_that_took_too_long_is_told_with_its_own_time_and_what_to_do(st
     group._began -= 1000.0  # of a launch that has done much before
     with pytest.raises(GroupFailed) as failed:
         group.ask(op, 0.2)
-    assert re.match(r"no answer after \d s \(rank 0: block, step 7", failed.value.cause)
-    assert failed.value.cause.endswith(f"; if it is only slow, {remedy}")
+    assert re.match(r"no answer after \d s \(rank 0: block, step 7", failed.value.failure.cause)
+    assert failed.value.failure.cause.endswith(f"; if it is only slow, {remedy}")
 
 
 def test_of_ranks_at_the_same_step_the_one_that_waits_for_nobody_is_named(start):
@@ -527,11 +579,11 @@ def test_a_rank_that_never_connects_is_named(start):
     group, _ = start(obedient, None)
     with pytest.raises(GroupFailed) as failed:
         group.wait_ready(0.3)
-    assert failed.value.rank == 1
-    assert failed.value.cause.endswith(
+    assert failed.value.failure.rank == 1
+    assert failed.value.failure.cause.endswith(
         "it never connected; if it is only slow, raise startup_deadline_s in the profile"
     )
-    assert failed.value.phase == "launch"
+    assert failed.value.failure.phase == "launch"
 
 
 def test_processes_that_end_before_they_connect_fail_at_once(start, launcher):
@@ -577,8 +629,8 @@ def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what
     launcher.job.signal = gone
     with pytest.raises(GroupFailed) as failed:
         getattr(group, what)()
-    assert failed.value.rank == 1
-    assert "the slot of rank 1 did not answer 'signal' within 30 s" in failed.value.cause
+    assert failed.value.failure.rank == 1
+    assert "the slot of rank 1 did not answer 'signal' within 30 s" in failed.value.failure.cause
     assert launcher.job.ends == 1
     group.kill()
     group.end()

@@ -51,7 +51,7 @@ def test_a_run_is_accounted_for_to_the_second(runner) -> None:
     launches = [measured.of(arm) for arm in WEAK.arms]
     assert [problem for launch in launches for problem in validity.invalid_reasons(launch)] == []
     for launch in launches:
-        assert [rank["curve"] for rank in (*launch.run, *launch.met_run) if rank["curve"]] == []
+        assert [rank.curve for rank in (*launch.run, *launch.met_run) if rank.curve] == []
         book = ledger(launch)
         assert book.steps == STEPS
         # What is left to the balance of the steps may be below nothing by chance.
@@ -60,7 +60,7 @@ def test_a_run_is_accounted_for_to_the_second(runner) -> None:
         for phase in ("import", "trace", "first step", "compute"):
             assert all(rank[phase] > 0 for rank in book.ranks)
     two = ledger(measured.of(WEAK.candidate.arm))
-    assert {rank["steps"] for rank in measured.of(WEAK.candidate.arm).met_run}
+    assert {rank.steps for rank in measured.of(WEAK.candidate.arm).met_run}
     assert two.terms["straggler wait"] > 0
     found = account(WEAK, [measured])
     assert found.wire_seconds is not None

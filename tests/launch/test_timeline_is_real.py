@@ -80,8 +80,8 @@ def test_a_launch_that_cannot_refuses_in_a_line(
     group = start("mpirun", arm)
     with pytest.raises(GroupFailed) as raised:
         group.ask("timeline", DEADLINE_S, steps=1, path=str(tmp_path / "none.json"))
-    assert raised.value.phase == "timeline"
-    assert raised.value.cause == f"ValueError: {says}"
+    assert raised.value.failure.phase == "timeline"
+    assert raised.value.failure.cause == f"ValueError: {says}"
     assert list(tmp_path.glob("*.json")) == []
 
 
@@ -90,5 +90,5 @@ def test_a_file_that_cannot_be_written_is_named(start: Start, tmp_path: Path) ->
     path = tmp_path / "missing" / "timeline.json"
     with pytest.raises(GroupFailed) as raised:
         group.ask("timeline", DEADLINE_S, steps=1, path=str(path))
-    assert raised.value.rank == 0
-    assert f"{path} cannot be read" in raised.value.cause
+    assert raised.value.failure.rank == 0
+    assert f"{path} cannot be read" in raised.value.failure.cause

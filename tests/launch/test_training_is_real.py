@@ -15,6 +15,7 @@ import pytest
 from hvdperf.judge import validity
 from hvdperf.launch.group import Group
 from hvdperf.measure.records import Block, Launch
+from hvdperf.measure.reports import BlockReport, Evidence
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.variants import EXCHANGES
 from tests.support.groups import (
@@ -146,10 +147,16 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
 ) -> None:
     group = start(launcher, horovod(2), tuple(BlockKind))
     blocks = [
-        Block(kind, turn, 5, group.ask("block", DEADLINE_S, kind=kind.value, steps=5))
+        Block(
+            kind,
+            turn,
+            5,
+            group.reports(BlockReport, "block", DEADLINE_S, kind=kind.value, steps=5),
+        )
         for turn in range(2)
     ]
-    launch = Launch(horovod(2), 0, blocks=blocks, evidence=group.ask("evidence", DEADLINE_S))
+    evidence = group.reports(Evidence, "evidence", DEADLINE_S)
+    launch = Launch(horovod(2), 0, blocks=blocks, evidence=evidence)
     assert validity.invalid_reasons(launch) == []
     expected = 5 * WORKLOAD.batch * (1 if kind is BlockKind.SPLIT else 2)
     assert [block.samples for block in blocks] == [expected, expected]

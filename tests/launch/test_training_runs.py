@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 from hvdperf.judge import training_runs, validity
 from hvdperf.launch.group import Group
 from hvdperf.measure.records import Launch
+from hvdperf.measure.reports import Evidence, RunReport, Validation
 from hvdperf.plan.arms import Arm, Workload
 from hvdperf.plan.faults import Fault
 from hvdperf.worker.protocol import Phase
@@ -39,7 +40,12 @@ def adaptive(workload: Workload = WORKLOAD) -> Workload:
 
 def launched(arm: Arm, group: Group) -> Launch:
     """As a round makes it, save for start-up and blocks."""
-    return Launch(arm, 0, evidence=group.ask("evidence", DEADLINE_S))
+    return Launch(arm, 0, evidence=group.reports(Evidence, "evidence", DEADLINE_S))
+
+
+def validation_of(ranks: Sequence[RunReport]) -> Validation:
+    assert ranks[0].validation is not None
+    return ranks[0].validation
 
 
 @pytest.mark.parametrize(
@@ -51,25 +57,26 @@ def test_a_run_of_so_many_steps_ends_with_a_validation_of_everything(
     start: Start, arm: Arm
 ) -> None:
     group = start("mpirun", arm)
-    ranks = group.ask("run", DEADLINE_S, steps=60, validate=True)
+    ranks = group.reports(RunReport, "run", DEADLINE_S, steps=60, validate=True)
     launch = launched(arm, group)
     launch.run = ranks
     assert validity.invalid_reasons(launch) == []
-    assert [rank["steps"] for rank in ranks] == [60] * arm.processes
-    assert {rank["validation"]["samples"] for rank in ranks} == {VALIDATED}
-    assert len({str(rank["validation"]) for rank in ranks}) == 1, "every rank knows all of it"
+    assert [rank.steps for rank in ranks] == [60] * arm.processes
+    validation = validation_of(ranks)
+    assert validation.samples == VALIDATED
+    assert {rank.validation for rank in ranks} == {validation}, "every rank knows all of it"
     # Chance is 0.1 and ln 10 = 2.3.
-    assert ranks[0]["validation"]["accuracy"] > 0.2
-    assert [step for step, _ in ranks[0]["memory"]] == [25, 50]
+    assert validation.accuracy > 0.2
+    assert [step for step, _ in ranks[0].memory] == [25, 50]
     for rank in ranks:
-        steps, losses, rates = zip(*rank["curve"], strict=True)
+        steps, losses, rates = zip(*rank.curve, strict=True)
         assert list(steps) == list(range(1, 61))
-        assert losses[-1] == pytest.approx(rank["loss"])
+        assert losses[-1] == pytest.approx(rank.loss)
         # It begins at about ln 10, whatever the strategy makes of it, and learns.
         assert 1.0 < losses[0] < 5.0
         assert np.mean(losses[-10:]) < np.mean(losses[:10])
-        assert rates[0] < rates[-1] == pytest.approx(rank["learning_rate"])
-    assert all(5e7 < size < 5e9 for _, size in ranks[0]["memory"])
+        assert rates[0] < rates[-1] == pytest.approx(rank.learning_rate)
+    assert all(5e7 < size < 5e9 for _, size in ranks[0].memory)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +98,9 @@ def test_strategies_that_train_on_the_same_batches_end_alike(
     ended, trained_at = [], []
     for arm in (horovod(2, workload), other):
         group = start("mpirun", arm, common_order=True)
-        ranks = group.ask("run", DEADLINE_S, steps=8 * arm.passes, validate=True)
-        ended.append(ranks[0]["validation"]["loss"])
-        losses = [loss for rank in ranks for _, loss, _ in rank["curve"]]
+        ranks = group.reports(RunReport, "run", DEADLINE_S, steps=8 * arm.passes, validate=True)
+        ended.append(validation_of(ranks).loss)
+        losses = [loss for rank in ranks for _, loss, _ in rank.curve]
         trained_at.append(np.mean(losses))
         group.close()
     assert ended[0] == pytest.approx(ended[1], rel=1e-3)
@@ -103,38 +110,38 @@ def test_strategies_that_train_on_the_same_batches_end_alike(
 def test_ranks_vote_when_time_is_up(start: Start, launcher: str) -> None:
     arm = horovod(2, adaptive())
     group = start(launcher, arm, fault=Fault("slow", rank=1, factor=3.0))
-    ranks = group.ask("run", DEADLINE_S, seconds=2.0, validate=False)
+    ranks = group.reports(RunReport, "run", DEADLINE_S, seconds=2.0, validate=False)
     assert training_runs.invalid_reasons(arm, ranks) == []
-    assert ranks[0]["steps"] == ranks[1]["steps"] > 0
-    assert all(rank["seconds"] >= 2.0 for rank in ranks)
-    assert ranks[0]["validation"] is None
+    assert ranks[0].steps == ranks[1].steps > 0
+    assert all(rank.seconds >= 2.0 for rank in ranks)
+    assert ranks[0].validation is None
     for rank in ranks:
-        assert 0 < len(rank["curve"]) < 200
-        assert rank["curve"][-1][0] == rank["steps"]
+        assert 0 < len(rank.curve) < 200
+        assert rank.curve[-1][0] == rank.steps
 
 
 def test_words_are_validated_too(start: Start) -> None:
     group = start("mpirun", horovod(2, adaptive(LSTM)))
-    ranks = group.ask("run", DEADLINE_S, steps=100, validate=True)
+    ranks = group.reports(RunReport, "run", DEADLINE_S, steps=100, validate=True)
     # Who knows nothing is at ln 2,000 = 7.6.
-    assert 0 < ranks[0]["validation"]["loss"] < 7.5
-    assert 0 < ranks[0]["validation"]["accuracy"] < 1
+    assert 0 < validation_of(ranks).loss < 7.5
+    assert 0 < validation_of(ranks).accuracy < 1
 
 
 def test_workers_of_tensorflow_agree_on_their_learning_rate(start: Start) -> None:
     arm = multiworker(2, adaptive())
     group = start("mpirun", arm)
-    ranks = group.ask("run", DEADLINE_S, steps=30, validate=False)
-    assert len({rank["learning_rate"] for rank in ranks}) == 1
+    ranks = group.reports(RunReport, "run", DEADLINE_S, steps=30, validate=False)
+    assert len({rank.learning_rate for rank in ranks}) == 1
     # Each has the loss of its own samples, and not its share of all: about ln 10 at first.
-    assert all(1.0 < rank["curve"][0][1] < 5.0 for rank in ranks)
+    assert all(1.0 < rank.curve[0][1] < 5.0 for rank in ranks)
     assert validity.invalid_reasons(launched(arm, group)) == []
 
 
 def test_a_rank_with_a_learning_rate_of_its_own_is_named_and_invalid(start: Start) -> None:
     arm = horovod(2, adaptive())
     group = start("mpirun", arm, fault=Fault("stray", rank=1, factor=2.0))
-    group.ask("run", DEADLINE_S, steps=5, validate=False)
+    group.reports(RunReport, "run", DEADLINE_S, steps=5, validate=False)
     first, second = validity.invalid_reasons(launched(arm, group))
     assert "ranks train with different learning rates" in first
     assert "weights of replica" in second
@@ -142,8 +149,8 @@ def test_a_rank_with_a_learning_rate_of_its_own_is_named_and_invalid(start: Star
 
 def test_a_rank_that_leaks_grows_and_another_does_not(start: Start) -> None:
     group = start("mpirun", horovod(2), fault=Fault("leak", rank=1))
-    ranks = group.ask("run", DEADLINE_S, steps=300, validate=False)
-    sound, leaking = (np.exp(training_runs.growth(rank["memory"])) for rank in ranks)
+    ranks = group.reports(RunReport, "run", DEADLINE_S, steps=300, validate=False)
+    sound, leaking = (np.exp(training_runs.growth(rank.memory)) for rank in ranks)
     assert sound < 1.3
     # A megabyte a step, to what a rank of TensorFlow takes.
     assert leaking > 1.8
