@@ -60,7 +60,7 @@ def copies(session: Path, into: Path, cases: int) -> int:
     for copy in range(-(-cases // len(documents))):
         for path in documents:
             text = path.read_text()
-            model = json.loads(text)["plan"]["workload"]["model"]
+            model = json.loads(text)["outcome"]["comparison"]["workload"]["model"]
             other = f"{model}{copy}"
             (into / path.name.replace(model, other)).write_text(text.replace(model, other))
             written += 1

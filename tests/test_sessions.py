@@ -18,7 +18,8 @@ import pytest
 from hvdperf.launch.mpirun import is_running
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.results.archive import schema_problem
+from hvdperf.results.archive import read_document
+from hvdperf.results.documents import Limit, Summary
 from tests.support.filesystems import make_read_only, small_disk
 from tests.support.terminals import Terminal
 
@@ -101,11 +102,9 @@ def documents(tmp_path: Path) -> dict[str, dict]:
     return {p.name: json.loads(p.read_text()) for p in paths if p.name != "summary.json"}
 
 
-def summary(tmp_path: Path) -> dict:
+def summary(tmp_path: Path) -> Summary:
     (path,) = (tmp_path / "results" / "runs").glob("*/summary.json")
-    document: dict = json.loads(path.read_text())
-    assert schema_problem("summary", document) == ""
-    return document
+    return read_document(path, Summary)
 
 
 def last_words(output: str) -> str:
@@ -120,9 +119,9 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
     done = run("--plant=raise:rank=1", "-k", "parity or efficiency", f"--junitxml={junit}")
     assert done.returncode == 1, done.stdout
     words = {
-        name: found["verdict"]["word"]
+        name: found["outcome"]["judgement"]["verdict"]
         for name, found in documents(tmp_path).items()
-        if "verdict" in found
+        if "outcome" in found
     }
     assert words == {
         "communication-alexnet_s-np2.json": "FAIL",
@@ -158,20 +157,22 @@ def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -
     assert done.returncode == 6, done.stdout
     assert done.stdout.count("INCONCLUSIVE") >= 2
     benchmarks = json.loads(record.read_text())["benchmarks"]
-    case = documents(tmp_path)["communication-alexnet_s-np2.json"]
+    case = documents(tmp_path)["communication-alexnet_s-np2.json"]["outcome"]
     blocks = [b for b in case["rounds"][0]["launches"][0]["blocks"] if b["kind"] == "full"]
     recorded = next(b for b in benchmarks if "communication" in b["name"])
-    assert recorded["stats"]["data"] == pytest.approx([b["seconds"] for b in blocks])
+    assert recorded["stats"]["data"] == pytest.approx(
+        [max(rank["seconds"] for rank in b["ranks"]) for b in blocks]
+    )
     assert recorded["extra_info"]["word"] == "INCONCLUSIVE"
     assert "benchmark 'communication'" not in done.stdout, "its tables are shown on request"
     assert last_words(done.stdout).startswith("exit status 6: INCONCLUSIVE, 2 of 2 cases could not")
     told = summary(tmp_path)
-    assert (told["exit_status"], len(told["cases"])) == (6, 2)
-    assert [told["cases"][0][key] for key in ("name", "figure", "limit")] == [
+    assert (told.exit_status, len(told.cases)) == (6, 2)
+    assert (told.cases[0].name, told.cases[0].figure, told.cases[0].limit) == (
         "communication[alexnet_s-np2]",
-        case["verdict"]["figure"]["estimate"],
-        {"at_least": case["verdict"]["threshold"]["pass_from"], "at_most": None},
-    ]
+        case["judgement"]["figure"]["estimate"],
+        Limit(at_least=case["judgement"]["rule"]["pass_from"], at_most=None),
+    )
 
 
 @pytest.mark.mpirun
@@ -220,22 +221,22 @@ def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Pat
         *(["64", "KB"], ["256", "KB"], ["1", "MB"], ["4", "MB"]),
         *(["16", "MB"], ["64", "MB"], ["128", "MB"]),
     ]
-    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]
-    launches = {launch["strategy"]: launch for launch in case["rounds"][0]["launches"]}
+    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]["outcome"]
+    launches = {launch["arm"]["strategy"]: launch for launch in case["rounds"][0]["launches"]}
     assert set(launches) == {"horovod", "bare"}
     for launch in launches.values():
-        assert {each["bytes"] for each in launch["series"]} == {
+        assert {each["ranks"][0]["bytes"] for each in launch["series"]} == {
             2**power for power in (16, 18, 20, 22, 24, 26, 27)
         }
-        assert all(each["busbw_gb_per_s"] > 0 for each in launch["series"])
+        assert all(min(each["ranks"][0]["seconds"]) > 0 for each in launch["series"])
 
 
 @pytest.mark.mpirun
 def test_a_sweep_with_wrong_numbers_is_invalid(run: Run, tmp_path: Path) -> None:
     done = run("-k", "test_sweep and broadcast", "--plant=corrupt:rank=0")
     assert done.returncode == 7, done.stdout
-    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]
-    assert "number 0 is 1 instead of 0" in case["verdict"]["reason"]
+    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]["outcome"]
+    assert "number 0 is 1 instead of 0" in case["judgement"]["reason"]
 
 
 @pytest.mark.mpirun
@@ -247,14 +248,14 @@ def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
     done = run(f"--profile={profile}", "-k", "test_planted")
     assert done.returncode == 6, done.stdout
     found = {
-        name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case
+        name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case["outcome"]
         for name, case in documents(tmp_path).items()
         if name.startswith("trust-")
     }
-    words = {name: case["verdict"]["word"] for name, case in found.items()}
+    words = {name: case["judgement"]["verdict"] for name, case in found.items()}
     assert words == {"skip": "PASS", "data": "PASS", "slow15": "INCONCLUSIVE"}
     assert found["data"]["noticed"]["called"] == "INVALID"
-    assert found["data"]["plan"]["candidate"]["planted"] == "data"
+    assert found["data"]["comparison"]["candidate"]["arm"]["planted"] == "data"
     assert "planted data:rank=1: INVALID" in " ".join(done.stdout.split())
 
 
@@ -327,14 +328,15 @@ def test_a_stack_may_be_held_against_itself(run: Run, tmp_path: Path) -> None:
     assert done.returncode == 6, done.stdout
     assert "nothing differs: this is a stack against itself" in done.stdout
     written = documents(tmp_path)
-    case = written["parity-alexnet_s-np1.json"]
-    assert [case["plan"][side]["stack"] for side in ("candidate", "reference")] == ["", "against"]
-    assert case["plan"]["candidate"]["strategy"] == "mirrored"
+    case = written["parity-alexnet_s-np1.json"]["outcome"]
+    arms = [case["comparison"][side]["arm"] for side in ("candidate", "reference")]
+    assert [arm["stack"] for arm in arms] == ["", "against"]
+    assert arms[0]["strategy"] == "mirrored"
     (measured,) = case["rounds"]
     ours, theirs = (launch["blocks"] for launch in measured["launches"])
     # One turn, and once more where other programs disturbed it.
     assert 1 <= len(ours) == len(theirs) <= 2
-    assert case["verdict"]["threshold"]["fail_below"] == 0.98
+    assert case["judgement"]["rule"]["fail_below"] == 0.98
     session = written["session.json"]
     assert (session["against"], session["changed"]) == (sys.executable, [])
 
@@ -352,7 +354,7 @@ def test_another_stack_is_measured_than_pytests_own(run: Run, tmp_path: Path) ->
     python.chmod(0o755)
     done = run(f"--stack={python}", "-k", "weak_scaling and np2")
     assert done.returncode == 6, done.stdout
-    (measured,) = documents(tmp_path)["weak_scaling-alexnet_s-np2.json"]["rounds"]
+    (measured,) = documents(tmp_path)["weak_scaling-alexnet_s-np2.json"]["outcome"]["rounds"]
     assert len(measured["launches"]) == 2
     # One of one rank and one of two, for which a server forks them.
     names = [Path(line).name for line in started.read_text().split()]
@@ -604,7 +606,7 @@ def test_a_killed_session_goes_on_where_it_was(
     before = documents(tmp_path)
     assert before.keys() == {undecided, "session.json"}, "it was killed too late"
     assert before["session.json"]["exit_status"] is None
-    recorded = before[undecided]["rounds"]
+    recorded = before[undecided]["outcome"]["rounds"]
     assert len(recorded) == 3
     (directory,) = (tmp_path / "results" / "runs").iterdir()
     refused = run(*two_workloads, f"--resume={directory}", "--batch-size=16")
@@ -614,8 +616,8 @@ def test_a_killed_session_goes_on_where_it_was(
     after = documents(tmp_path)
     assert after.keys() == {*before, "communication-alexnet_s-np2.json"}
     # The other workload has its three rounds first.
-    assert len(after["communication-alexnet_s-np2.json"]["rounds"]) >= 1
-    assert after[undecided]["rounds"][:3] == recorded
+    assert len(after["communication-alexnet_s-np2.json"]["outcome"]["rounds"]) >= 1
+    assert after[undecided]["outcome"]["rounds"][:3] == recorded
     session = after["session.json"]
     assert session["exit_status"] == resumed.returncode == 6, resumed.stdout
     assert session["taken_over"] == ["framework_tax[broadcast-sweep-np2]"]

@@ -173,7 +173,8 @@ def test_a_case_with_a_launch_too_few_is_measured_again(interrupted, plan):
     path.write_text(json.dumps(document))
     archive = resumable(interrupted.directory)
     earlier = earlier_parts(archive, facts(), plan(), (), [WEAK, PARITY])
-    assert earlier.outcomes == earlier.verdicts == {}
+    assert earlier.outcomes == {}
+    assert earlier.verdicts == {}
     assert "round 0 lacks a launch of a side" in earlier.told[0]
 
 

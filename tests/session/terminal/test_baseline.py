@@ -11,7 +11,6 @@ from hvdperf.errors import UserError
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.questions import against, fixed_time, parity, weak_scaling
 from hvdperf.results.archive import read_session
-from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Band, Verdict
 from tests.support.rounds import WORKLOAD, outcome
@@ -90,7 +89,8 @@ def test_another_stack_begins_a_new_series_and_says_why(earlier):
     archive = earlier()
     same = archive.cases[0].fingerprint
     assert baseline.new_series(archive, same, ASKED) == []
-    other: Fingerprint = {**same, "keras": "3.16.0"}
+    other = same.copy()
+    other["keras"] = "3.16.0"
     (changed,) = baseline.new_series(archive, other, ASKED)
     assert changed == "keras: 3.15.1 -> 3.16.0"
     said = baseline.lines(archive.directory, [changed], [])
