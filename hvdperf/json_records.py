@@ -5,19 +5,32 @@ JSON has neither NaN nor infinities. Records write them as null and restore them
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
 Kind = TypeVar("Kind")
+
+# Annotations of whole numbers from 0 on and from 1 on, and of a time with its zone.
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 # The annotation of a figure that may be NaN. A document has null in its place.
 if TYPE_CHECKING:
     Number = float
 else:
     Number = float | None
+
+
+# Any whole number beyond the range of a float has at least as many digits as this text, if all
+# digits are replaced by 0. msgspec checks the range of other numbers itself.
+_LONG_NUMBER = b"0" * 309
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 class Unreadable(ValueError):
@@ -48,33 +61,36 @@ def encode(record: object) -> bytes:
     return msgspec.json.format(_encoded(record), indent=1) + b"\n"
 
 
-def _encoded(record: object) -> bytes:
-    try:
-        return msgspec.json.encode(record)
-    except UnicodeEncodeError:
-        # A name of a file that is not UTF-8, for example.
-        return msgspec.json.encode(_escaped(msgspec.to_builtins(record)))
-
-
-def _escaped(value: Any) -> Any:
-    """Return the value with escapes for what UTF-8 cannot encode."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, list | tuple):
-        return [_escaped(item) for item in value]
-    if isinstance(value, dict):
-        return {_escaped(key): _escaped(item) for key, item in value.items()}
-    return value
-
-
 def plain(record: object) -> Any:
     """Return a record as the dictionaries and lists that its document has."""
     return msgspec.json.decode(_encoded(record))
 
 
-def decode(text: bytes, kind: type[Kind]) -> Kind:
-    """Return the record of that kind that the JSON text holds. Raises Unreadable."""
+def _encoded(record: object) -> bytes:
     try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(record)))
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Return plain dictionaries and lists with lone surrogates as escapes, such as `\\udcff`.
+    Python has one for each byte of a file's name that is not UTF-8; JSON cannot hold them."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(value[key]) for key in value}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in value]
+    return value
+
+
+def decode(text: bytes, kind: type[Kind]) -> Kind:
+    """Return the record of that kind that the JSON text holds. Of a key that stands twice the last
+    value counts. Raises Unreadable, also for a number that exceeds the range of a float."""
+    try:
+        if _LONG_NUMBER in text.translate(_ZEROS):
+            json.loads(text, parse_int=_in_range)
         return msgspec.json.decode(text, type=kind)
     except RecursionError:
         raise Unreadable("nested more deeply than any document") from None
@@ -92,16 +108,26 @@ def convert(value: object, kind: type[Kind]) -> Kind:
         raise Unreadable(_placed(error)) from None
 
 
+def _in_range(digits: str) -> float:
+    """Raise ValueError for a whole number that is longer than Python reads, or than a float
+    holds."""
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"a number of {len(digits)} digits is out of range")
+    return number
+
+
 def schema(kind: Any) -> dict[str, Any]:
-    """Return the JSON schema of a kind of record."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **msgspec.json.schema(kind),
-    }
+    """Return the JSON schema of a kind of record, in which the docstrings are descriptions."""
+    made = msgspec.json.schema(kind)
+    for definition in made["$defs"].values():
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].split())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
 def _placed(error: msgspec.ValidationError) -> str:
     """Return the error's message with the place first: `rounds[0].number: expected ...`."""
-    message, _, place = str(error).partition(" - at `$")
-    where = place.rstrip("`").removeprefix(".")
-    return f"{where}: {message}" if where else message
+    message, at, place = str(error).rpartition(" - at `$")
+    where = place.rstrip("`").removeprefix(".") if at else ""
+    return f"{where}: {message}" if where else message or place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hvdperf.history.label import machine_label, replica_of
-from hvdperf.history.raw import RawResult, Refused, Series, check_releases
+from hvdperf.history.raw import FORMAT, RawResult, Refused, Series, check_releases
 from hvdperf.results.archive import read_session
 from hvdperf.results.throughput import throughputs
 from hvdperf.toml_file import shown
@@ -33,6 +33,7 @@ def extract(directory: Path) -> RawResult:
     if not launches:
         raise Refused(f"{shown(directory)} has no case that measured a throughput soundly")
     result = RawResult(
+        format=FORMAT,
         session=archive.session.session,
         measured_at=archive.session.written_at,
         machine=machine_label(fingerprint),

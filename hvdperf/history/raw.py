@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from hvdperf.errors import UserError
 from hvdperf.history.label import machine_label
 from hvdperf.history.releases import Axis, order
-from hvdperf.json_records import Unreadable
+from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.results.archive import read_document
 from hvdperf.results.documents import write_record
 from hvdperf.results.fingerprint import METHOD, Fingerprint
 from hvdperf.toml_file import shown
 
 FORMAT = 2
+Speed = Annotated[float, Meta(gt=0)]
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Series:
 
     model: str
     replica: str
-    world_size: int
-    samples_per_second: tuple[float, ...]
+    world_size: Positive
+    samples_per_second: Annotated[tuple[Speed, ...], Meta(min_length=1)]
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -44,12 +47,12 @@ class RawResult:
     """The raw result of one session. measured_at: when the session ended. machine: its label
     (hvdperf.history.label.machine_label)."""
 
+    format: Positive
     session: str
-    measured_at: datetime
+    measured_at: Moment
     machine: str
     fingerprint: Fingerprint
-    series: tuple[Series, ...]
-    format: int = FORMAT
+    series: Annotated[tuple[Series, ...], Meta(min_length=1)]
 
     def version(self, package: Axis) -> str:
         """Return the installed version of Horovod or TensorFlow."""

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
+from hvdperf.json_records import Positive
+
 # A pair of blocks is disturbed if other programs took a larger share of the cores from the ranks.
 # Undisturbed pairs had up to 0.044; most pairs that were slowed by a tenth had 0.064 or more
 # (docs/measurement.md).
@@ -31,7 +33,7 @@ class Usage:
     """
 
     wall_seconds: float
-    cores: int
+    cores: Positive
     busy_seconds: float
     own_seconds: float
     steal_seconds: float

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from statistics import median
+from typing import Annotated
 
+from msgspec import Meta
+
+from hvdperf.json_records import Count, Positive
 from hvdperf.launch.timestamps import Marks
 from hvdperf.machine import disturbance
 from hvdperf.machine.disturbance import Disturbance, Usage
@@ -39,10 +43,10 @@ class Block:
     """
 
     kind: BlockKind
-    turn: int
-    steps: int
-    ranks: Sequence[BlockReport]
-    visit: int = 0
+    turn: Count
+    steps: Positive
+    ranks: Annotated[Sequence[BlockReport], Meta(min_length=1)]
+    visit: Count = 0
     usage: Usage | None = None
 
     @property
@@ -73,8 +77,8 @@ class Series:
     """
 
     transfer: Transfer
-    turn: int
-    ranks: Sequence[CollectiveReport]
+    turn: Count
+    ranks: Annotated[Sequence[CollectiveReport], Meta(min_length=1)]
 
     @property
     def size_bytes(self) -> int:
@@ -105,7 +109,7 @@ class Launch:
     """
 
     arm: Arm
-    round: int
+    round: Count
     startup_seconds: Sequence[Mapping[str, float]] = ()
     facts: Sequence[Metadata] = ()
     warm_up: list[Block] = field(default_factory=list)
@@ -134,7 +138,7 @@ class Round:
     """Every arm of a workload once, under like conditions. disturbance: of the round by other
     programs; None if no blocks were timed, or nothing was read."""
 
-    number: int
+    number: Count
     schedule: Schedule
     launches: list[Launch] = field(default_factory=list)
     disturbance: Disturbance | None = None

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
-from hvdperf.json_records import Figures, Number
+from msgspec import Meta
+
+from hvdperf.json_records import Count, Figures, Number, Positive
 
 
 @dataclass(frozen=True)
@@ -22,13 +25,13 @@ class Metadata:
     no model was built.
     """
 
-    rank: int
-    world_size: int
+    rank: Count
+    world_size: Positive
     transport: str
     nccl: bool = False
-    parameters: int = 0
-    gradient_tensors: int = 0
-    gradient_bytes: int = 0
+    parameters: Count = 0
+    gradient_tensors: Count = 0
+    gradient_bytes: Count = 0
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class BlockReport(Figures):
     step_seconds: Sequence[Number]
     input_seconds: Sequence[Number]
     inside_seconds: Number
-    samples: int
+    samples: Count
     cpu_seconds: Number
     loss: Number
 
@@ -59,8 +62,8 @@ class CollectiveReport(Figures):
     problem: why the figures must not be used, in words; "" if they are sound.
     """
 
-    bytes: int
-    tensors: int
+    bytes: Count
+    tensors: Count
     seconds: Sequence[Number]
     library: str | None
     problem: str
@@ -74,7 +77,7 @@ class Validation(Figures):
 
     loss: Number
     accuracy: Number
-    samples: int
+    samples: Positive
     chance_loss: Number
 
 
@@ -91,14 +94,14 @@ class RunReport(Figures):
     """
 
     seconds: Number
-    steps: int
+    steps: Count
     epochs: Number
-    samples: int
+    samples: Count
     loss: Number
     learning_rate: Number
-    memory: Sequence[Sequence[int]]
-    marks: Sequence[Sequence[float]]
-    curve: Sequence[Sequence[Number]]
+    memory: Sequence[Annotated[Sequence[int], Meta(min_length=2, max_length=2)]]
+    marks: Sequence[Annotated[Sequence[float], Meta(min_length=4, max_length=4)]]
+    curve: Sequence[Annotated[Sequence[Number], Meta(min_length=3, max_length=3)]]
     validation: Validation | None = None
 
 
@@ -113,7 +116,7 @@ class Evidence(Figures):
     reads none.
     """
 
-    world_size: int
+    world_size: Positive
     learning_rate: Number
     digests: Sequence[str]
     data: str
@@ -138,7 +141,7 @@ class TimelineReport:
     move data between ranks; None on other ranks.
     """
 
-    steps: int
+    steps: Positive
     seconds: float
     activities: Mapping[str, float] | None = None
     wire_seconds: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from hvdperf.json_records import Positive
 from hvdperf.plan.variants import RECIPES
 from hvdperf.worker.strategies.table import Strategy
 
@@ -89,9 +90,9 @@ class Arm:
 
     workload: Workload
     strategy: Strategy
-    world_size: int
+    world_size: Positive
     exchange: str = ""
-    passes: int = 1
+    passes: Positive = 1
     stack: str = ""
     planted: str = ""
 

@@ -6,6 +6,8 @@ other files are read.
 
 from __future__ import annotations
 
+import stat
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from hvdperf.errors import UserError
-from hvdperf.json_records import Unreadable, decode
+from hvdperf.json_records import Positive, Unreadable, decode
 from hvdperf.results.documents import (
     FORMAT,
     SESSION_FILE,
@@ -101,34 +103,27 @@ def read_document(path: Path, kind: type[Document], reads: int = FORMAT) -> Docu
     OfEarlierFormat for a document of an earlier version."""
     if path.suffix == ".partial":
         raise Unreadable("half-written: the session ended while it wrote this")
-    if path.suffix != ".json" or path.is_dir():
-        raise Unreadable("no document of a session")
     try:
+        # Nobody may ever write into a pipe.
+        if path.suffix != ".json" or not stat.S_ISREG(path.stat().st_mode):
+            raise Unreadable("no document of a session")
         text = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
-    _check_format(text, reads)
+    made = decode(text, _Header).format
+    if made != reads:
+        who, refused = ("an earlier", OfEarlierFormat) if made < reads else ("a later", Unreadable)
+        raise refused(
+            f"of format {made}, which {who} version of the suite wrote; this version reads format "
+            f"{reads}"
+        )
     return decode(text, kind)
 
 
 class _Header(msgspec.Struct):
     """The beginning that documents of all formats share."""
 
-    format: int = 0
-
-
-def _check_format(text: bytes, reads: int) -> None:
-    """Raises OfEarlierFormat for a document of an earlier format. Any other problem is left to who
-    decodes the whole document."""
-    try:
-        made = decode(text, _Header).format
-    except Unreadable:
-        return
-    if 0 < made < reads:
-        raise OfEarlierFormat(
-            f"of format {made}, which an earlier version of the suite wrote; this version reads "
-            f"format {reads}"
-        )
+    format: Positive
 
 
 def _contradiction(path: Path, case: Case, session: str) -> str:
@@ -142,10 +137,9 @@ def _contradiction(path: Path, case: Case, session: str) -> str:
     if sum(case.replicas_per_node) != case.world_size:
         placed = list(case.replicas_per_node)
         return f"replicas_per_node {placed} are not {case.world_size} replicas"
-    wanted = set(case.comparison.arms)
     for measured in case.rounds:
-        if {launch.arm for launch in measured.launches} != wanted:
-            return f"round {measured.number} lacks a launch of a side"
+        if Counter(launch.arm for launch in measured.launches) != Counter(case.comparison.arms):
+            return f"round {measured.number} has not one launch of each side"
     return ""
 
 

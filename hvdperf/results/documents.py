@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hvdperf.files import write_whole
-from hvdperf.json_records import encode
+from hvdperf.json_records import Count, Moment, Positive, encode
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Disturbance, together
 from hvdperf.measure.records import Round
@@ -38,11 +38,11 @@ class Case:
     replicas_per_node: of the candidate, one number a node.
     """
 
-    format: int
+    format: Positive
     session: str
-    written_at: datetime
+    written_at: Moment
     fingerprint: Fingerprint
-    replicas_per_node: tuple[int, ...]
+    replicas_per_node: tuple[Positive, ...]
     name: str
     outcome: Outcome
 
@@ -121,14 +121,14 @@ class SessionDocument:
     verdicts: of all cases so far. disturbances: by other programs, one a round.
     """
 
-    format: int
+    format: Positive
     session: str
-    written_at: datetime
+    written_at: Moment
     fingerprint: Fingerprint
     profile: str
     seed: int
-    world_sizes: tuple[int, ...]
-    oversubscribed_sizes: tuple[int, ...]
+    world_sizes: tuple[Positive, ...]
+    oversubscribed_sizes: tuple[Positive, ...]
     launcher: str
     schedule: Schedule
     against: str | None
@@ -138,7 +138,7 @@ class SessionDocument:
     elapsed_seconds: float = 0.0
     timed_seconds: float = 0.0
     budget_spent_seconds: float = 0.0
-    resumed_at: tuple[datetime, ...] = ()
+    resumed_at: tuple[Moment, ...] = ()
     taken_over: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None
     disturbances: tuple[Disturbance, ...] = ()
@@ -191,13 +191,13 @@ class Row:
     name: str
     question: Question
     model: str
-    world_size: int
+    world_size: Positive
     verdict: Verdict
     figure: float | None
     lower: float | None
     upper: float | None
     limit: Limit | None
-    rounds: int
+    rounds: Count
     reason: str
 
 
@@ -205,9 +205,9 @@ class Row:
 class Summary:
     """All cases of a session in one document, for programs."""
 
-    format: int
+    format: Positive
     session: str
-    written_at: datetime
+    written_at: Moment
     exit_status: int | None
     disturbance: DisturbanceSummary | None
     cases: tuple[Row, ...]

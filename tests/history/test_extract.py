@@ -17,7 +17,7 @@ from hvdperf.plan.questions import communication, parity, strong_scaling, weak_s
 from hvdperf.verdict import Verdict
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store, session_document
+from tests.support.stores import case_of, write_session
 
 RATIOS = (0.9, 0.8, 0.85)
 WEAK = weak_scaling(WORKLOAD, 2)
@@ -25,11 +25,8 @@ REPLICA = "cifar10, size 32, batch 32, float32, 1 core"
 
 
 def session(runs: Path, *cases: Comparison, verdict: Verdict = Verdict.PASS, **told) -> Path:
-    store = make_store(runs)
-    for case in cases:
-        store.write_case(outcome(case, RATIOS, verdict=verdict))
-    store.write_session({**session_document(WEAK.name, verdict), **told})
-    return store.directory
+    measured = [case_of(outcome(case, RATIOS, verdict=verdict)) for case in cases]
+    return write_session(runs, *measured, **told)
 
 
 def speeds(series: tuple[Series, ...]) -> dict[int, list[float]]:

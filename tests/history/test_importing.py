@@ -16,7 +16,7 @@ from hvdperf.plan.questions import weak_scaling
 from hvdperf.verdict import Verdict
 from tests.support.histories import raw_result
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store, session_document
+from tests.support.stores import case_of, write_session
 
 WEAK = weak_scaling(WORKLOAD, 2)
 
@@ -31,9 +31,7 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def one_session(runs: Path, session: str, verdict: Verdict = Verdict.PASS) -> None:
-    store = make_store(runs, session=session)
-    store.write_case(outcome(WEAK, (0.9, 0.8), verdict=verdict))
-    store.write_session(session_document(WEAK.name, verdict))
+    write_session(runs, case_of(outcome(WEAK, (0.9, 0.8), verdict=verdict), session=session))
 
 
 def files(root: Path) -> dict[Path, bytes]:

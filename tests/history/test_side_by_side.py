@@ -17,13 +17,13 @@ from hvdperf.history.bisect import Answer
 from hvdperf.history.releases import Axis
 from hvdperf.history.side_by_side import Asked, between, bisect_command, result_of
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import against, parity, weak_scaling
 from hvdperf.results.archive import Archive, read_session
 from hvdperf.verdict import Floor, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store
+from tests.support.stores import case_of, write_session
 
 RULE = Floor(0.98, 0.95)
 # Of the rounds of a session, in a standard deviation of 0.8 %.
@@ -48,10 +48,8 @@ def measured(ratio: float, comparison: Comparison = WEAK, times_noise: float = 1
 
 
 def session(directory: Path, *outcomes: Outcome) -> Archive:
-    store = make_store(directory, slots=4, slots_per_node=4)
-    for each in outcomes:
-        store.write_case(each)
-    archive = read_session(store.directory)
+    cases = [case_of(each, slots=4, slots_per_node=4) for each in outcomes]
+    archive = read_session(write_session(directory, *cases))
     assert len(archive.cases) == len(outcomes)
     return archive
 
@@ -104,7 +102,7 @@ def test_what_was_not_measured_soundly_is_undecided_and_says_why(tmp_path, verdi
 
 
 def test_a_release_that_fails_to_train_is_not_called_slower(tmp_path):
-    failure = GroupFailed(WEAK.candidate.arm.name, 1, "first step", "it broke", [])
+    failure = Failure(WEAK.candidate.arm.name, 1, "first step", "it broke", [])
     judgement = replace(measured(0.9).judgement, verdict=Verdict.FAIL, reason=str(failure))
     made = replace(measured(0.9), judgement=judgement, failure=failure)
     found = result_of(session(tmp_path, made), ASKED)

@@ -23,7 +23,7 @@ from hvdperf.results.detection_rates import counts, of_newest, series
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store, session_document
+from tests.support.stores import case_of, write_session
 
 TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
 RIGHT = Blame("between steps", 1, 0.1)
@@ -65,12 +65,9 @@ ALARM = said("twin", Verdict.FAIL, Verdict.FAIL, Blame())
 
 
 def entry(tmp_path: Path, session: str, *outcomes: Outcome) -> Entry:
-    store = make_store(tmp_path, session=session)
-    for each in outcomes:
-        store.write_case(each)
+    cases = [case_of(each, session=session) for each in outcomes]
     asked = {"sampling.looks": "[8, 12]", "budget": "all that is not of how it is measured"}
-    store.write_session({**session_document("trust", Verdict.PASS), "asked": asked})
-    archive = read_session(store.directory)
+    archive = read_session(write_session(tmp_path, *cases, asked=asked))
     assert archive.left_out == ()
     made = entry_of(archive)
     assert made is not None
@@ -113,9 +110,8 @@ def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
 
 
 def test_a_session_without_trials_has_no_entry(tmp_path):
-    store = make_store(tmp_path)
-    store.write_case(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
-    assert entry_of(read_session(store.directory)) is None
+    alike = case_of(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
+    assert entry_of(read_session(write_session(tmp_path, alike))) is None
 
 
 def test_networks_and_world_sizes_are_counted_apart(tmp_path):

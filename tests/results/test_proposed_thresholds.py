@@ -13,13 +13,13 @@ from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.placement import Offer, place
 from hvdperf.paths import ROOT
+from hvdperf.plan import thresholds
 from hvdperf.plan.questions import exchanges, parity, strong_scaling, trials, weak_scaling
-from hvdperf.plan.thresholds import case_of, load_thresholds
 from hvdperf.results.archive import read_session
 from hvdperf.results.proposed_thresholds import propose
 from hvdperf.verdict import Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import make_store, session_document
+from tests.support.stores import case_of, write_session
 
 NAMES = ("20260131T235959Z-4711", "20260201T235959Z-4711")
 RATIOS = (0.91, 0.92, 0.93)
@@ -28,14 +28,8 @@ FP16 = exchanges(WORKLOAD, 2)[0]
 
 
 def session_of(runs: Path, name: str, *outcomes: Outcome, plant: str = "") -> Path:
-    store = make_store(runs, session=name)
-    for each in outcomes:
-        store.write_case(each)
-    document = session_document(outcomes[0].comparison.name, Verdict.PASS)
-    document.pop("exit_status")
-    asked = {"plant": plant, "sampling.looks": "[8, 12]"}
-    store.write_session({**document, "exit_status": 0, "asked": asked})
-    return store.directory
+    cases = [case_of(each, session=name) for each in outcomes]
+    return write_session(runs, *cases, asked={"plant": plant, "sampling.looks": "[8, 12]"})
 
 
 def hvdperf(*words: object) -> subprocess.CompletedProcess[str]:
@@ -55,10 +49,10 @@ def test_rounds_of_sessions_add_up_and_what_was_measured_passes(tmp_path):
     path = tmp_path / "mine.toml"
     done = hvdperf(*sessions, "--out", path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
-    thresholds = load_thresholds(path)
+    proposed = thresholds.load_thresholds(path)
     slots = place([Offer(rank, "host", (0, 1)) for rank in range(2)])
     for comparison in (WEAK, FP16):
-        rule = thresholds.rule(case_of(comparison, slots))
+        rule = proposed.rule(thresholds.case_of(comparison, slots))
         assert rule is not None
         values = outcome(comparison, RATIOS * 3).observations
         assert judge(values, rule).verdict is Verdict.PASS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 
 import pytest
 
@@ -39,17 +39,17 @@ def test_what_is_planted_or_unsound_does_not_count(tmp_path):
 
 def test_blocks_that_other_programs_disturbed_do_not_count(tmp_path):
     (case,) = cases_of(tmp_path, outcome(WEAK, RATIOS))
-    first, *_ = case.document["rounds"]
-    for launch in first["launches"]:
-        launch["blocks"] = [{**block, "usage": asdict(usage(0.4))} for block in launch["blocks"]]
+    first, *_ = case.rounds
+    for launch in first.launches:
+        launch.blocks = [replace(block, usage=usage(0.4)) for block in launch.blocks]
     assert {size: len(speeds) for (_, size), speeds in throughputs([case]).items()} == {1: 2, 2: 2}
 
 
 def test_another_precision_does_not_count(tmp_path):
     (bf16,) = (each for each in recipes(WORKLOAD, 2) if each.variant == "bf16")
     (case,) = cases_of(tmp_path, outcome(bf16, RATIOS))
-    for measured in case.document["rounds"]:
-        for launch in measured["launches"]:
-            if launch["precision"] == WORKLOAD.precision:
-                launch["blocks"] = []
+    for measured in case.rounds:
+        for launch in measured.launches:
+            if launch.arm.workload.precision == WORKLOAD.precision:
+                launch.blocks = []
     assert throughputs([case]) == {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from hvdperf.history.label import machine_label
-from hvdperf.history.raw import RawResult, Series
+from hvdperf.history.raw import FORMAT, RawResult, Series
 from hvdperf.machine.placement import Offer, place
 from hvdperf.results.fingerprint import fingerprint
 from tests.support.stores import MACHINE, STACK
@@ -37,6 +37,7 @@ def raw_result(
     told = {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **facts}
     at = BEGAN + timedelta(hours=number)
     return RawResult(
+        format=FORMAT,
         session=f"{at:%Y%m%dT%H%M%SZ}-4711",
         measured_at=at,
         machine=machine_label(told),

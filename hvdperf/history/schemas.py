@@ -1,0 +1,36 @@
+"""Writes results/schema/*.schema.json, the JSON schemas of all documents, from their records.
+
+Run by `make schemas`, or `python -m hvdperf.history.schemas`. It is in this room because no earlier
+one knows raw results.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hvdperf.files import write_whole
+from hvdperf.history.raw import RawResult
+from hvdperf.json_records import schema
+from hvdperf.paths import ROOT
+from hvdperf.results.documents import Case, SessionDocument, Summary
+
+DIRECTORY = ROOT / "results" / "schema"
+DOCUMENTS = {"case": Case, "session": SessionDocument, "summary": Summary, "raw": RawResult}
+
+
+def texts() -> dict[str, str]:
+    """Return the schema of each kind of document, as JSON, by the name of its file."""
+    return {
+        f"{name}.schema.json": json.dumps(schema(kind), indent=1) + "\n"
+        for name, kind in DOCUMENTS.items()
+    }
+
+
+def write(directory: Path) -> None:
+    for name, text in texts().items():
+        write_whole(directory / name, text)
+
+
+if __name__ == "__main__":
+    write(DIRECTORY)
