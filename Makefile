@@ -46,7 +46,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes test lint bench soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes schemas test lint bench soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -90,6 +90,9 @@ test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then
 stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpreter for --against
 	@$(MAKE) --no-print-directory $(READY) >&2
 	@echo $(CURDIR)/$(VENV)/bin/python
+
+schemas: env ## write results/schema/ again, after a change of the records
+	@$(ACTIVATE); python -m hvdperf.history.schemas
 
 lint: env ## ruff and mypy
 	@$(ACTIVATE); ruff check && ruff format --check && mypy

@@ -23,6 +23,8 @@ from hvdperf.json_records import (
     plain,
     schema,
 )
+from hvdperf.stats import Interval
+from hvdperf.verdict import Band, Ceiling, Floor, Judgement, Verdict
 from tests.support.damage import FUZZ, damaged_json
 
 
@@ -154,3 +156,16 @@ def test_a_damaged_document_is_read_or_refused_and_no_error_escapes(data):
 def test_any_bytes_are_refused(content):
     with pytest.raises(Unreadable):
         decode(content, Whole)
+
+
+@pytest.mark.parametrize("upper", [math.inf, 0.3])
+def test_an_upper_bound_that_is_infinite_is_null_and_infinite_again(upper):
+    interval = Interval(0.2, 0.0, upper, alpha=0.025, observations=3)
+    assert plain(interval)["upper"] == (None if math.isinf(upper) else upper)
+    assert decode(encode(interval), Interval) == interval
+
+
+@pytest.mark.parametrize("rule", [Floor(0.95, 0.98), Band(0.9, 1.1), Ceiling(5.0), None])
+def test_a_rule_comes_back_as_its_own_kind(rule):
+    judgement = Judgement(Verdict.INVALID, None, rule, 0, "no threshold")
+    assert decode(encode(judgement), Judgement) == judgement

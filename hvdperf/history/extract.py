@@ -26,6 +26,8 @@ def extract(directory: Path) -> RawResult:
     if archive.session.asked.get("plant"):
         raise Refused(f"{archive.session.asked['plant']} was planted into it")
     fingerprint = archive.session.fingerprint
+    if not fingerprint["rank_cores"]:
+        raise Refused("its fingerprint names no cores of ranks")
     launches = {
         (workload.model, replica_of(fingerprint, workload), world_size): speeds
         for (workload, world_size), speeds in throughputs(archive.cases).items()

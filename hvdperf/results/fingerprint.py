@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
+from typing import Annotated, TypedDict
+
+from msgspec import Meta
 
 from hvdperf.json_records import convert
 from hvdperf.machine.gpus import Gpu
@@ -17,6 +19,9 @@ from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 
 Fields = dict[str, str | int | float | list[str] | None]
+# A name with a text, and a rank with its cores: `cifar10: 6 files`, `0: 0-3,8`.
+Named = Annotated[str, Meta(pattern=": ")]
+RankCores = Annotated[str, Meta(pattern=r"^\d+: \d+(-\d+)?(,\d+(-\d+)?)*$")]
 
 
 class Fingerprint(TypedDict):
@@ -73,8 +78,8 @@ class Fingerprint(TypedDict):
     nccl_settings: list[str]
     thread_settings: list[str]
     tensorflow_settings: list[str]
-    data_sets: list[str]
-    rank_cores: list[str]
+    data_sets: list[Named]
+    rank_cores: list[RankCores]
 
 
 # Number of the method that computes a figure from block times (docs/measurement.md). A change that

@@ -87,6 +87,23 @@ def test_a_verdict_against_the_stack_is_no_matter(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"rank_cores": []}, "its fingerprint names no cores of ranks"),
+        ({"rank_cores": ["0: 0-x"]}, "rank_cores"),
+        ({"data_sets": ["cifar10"]}, "data_sets"),
+    ],
+)
+def test_a_session_of_which_no_replica_is_known_is_refused(tmp_path, fields, why):
+    directory = session(tmp_path, WEAK)
+    document = json.loads((directory / "session.json").read_text())
+    document["fingerprint"].update(fields)
+    (directory / "session.json").write_text(json.dumps(document))
+    with pytest.raises(Refused, match=why):
+        extract(directory)
+
+
+@pytest.mark.parametrize(
     ("told", "why"),
     [
         ({"exit_status": None}, "has not ended"),

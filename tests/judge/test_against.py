@@ -12,6 +12,7 @@ from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import Metadata
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AGAINST, Arm, BlockKind, Schedule
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import against
@@ -24,14 +25,14 @@ TRACE = against(questions.startup(WORKLOAD, 2)[1])
 
 def test_the_candidate_is_held_against_itself_under_the_other_stack():
     assert WEAK is not None
-    assert WEAK.is_against
+    assert WEAK.judged_as is JudgedAs.REGRESSION
     assert WEAK.candidate.arm == HOROVOD_2
     assert WEAK.reference.arm == replace(HOROVOD_2, stack=AGAINST)
     assert WEAK.ideal_ratio == 1.0
     assert WEAK.name == "weak_scaling[resnet_50_s-np2]", "the name of the case stays"
     assert WEAK.tolerance is None
     assert WEAK.reference.arm.label == "horovod@2+against"
-    assert not questions.weak_scaling(WORKLOAD, 2).is_against
+    assert questions.weak_scaling(WORKLOAD, 2).judged_as is JudgedAs.THRESHOLD
 
 
 @pytest.mark.parametrize(

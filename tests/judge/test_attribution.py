@@ -12,6 +12,7 @@ from hvdperf.judge.attribution import Blame, memory_blame, of_steps, start_blame
 from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.terms import Term
 from tests.support.rounds import HOROVOD_2, launch, rank_report, run_report
 
 STEPS = 10
@@ -69,7 +70,7 @@ def test_the_terms_of_a_step_add_up_to_it():
         }
     )
     (told, _) = of_steps(launched(USUAL), BlockKind.FULL, told_apart=False)
-    assert told["compute"] == 0
+    assert told[Term.COMPUTE] == 0
     assert sum(told.values()) == pytest.approx(sum(first.values()))
 
 

@@ -11,6 +11,7 @@ from hvdperf.judge.attribution import Blame, blamed
 from hvdperf.judge.detection import Detection, noticed, on_trial
 from hvdperf.plan import questions
 from hvdperf.plan.arms import TWIN, Arm
+from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.fault_cases import TRIALS, trial_of
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS
@@ -40,8 +41,8 @@ def test_every_trial_is_asked_of_an_arm_against_itself():
         assert comparison.is_trial
         assert trial_of(comparison) is TRIALS[name]
         assert comparison.tolerance is None
+        assert comparison.judged_as is JudgedAs.DETECTION
         if comparison.question is not Question.MEMORY:
-            assert comparison.is_against
             assert comparison.reference.arm == HOROVOD_2
     (alone,) = questions.trials(WORKLOAD, 1)
     assert alone.candidate.arm.planted == TWIN

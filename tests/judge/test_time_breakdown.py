@@ -8,9 +8,10 @@ import pytest
 
 from hvdperf.judge import validity
 from hvdperf.judge.observations import training
-from hvdperf.judge.time_breakdown import CLOSES_WITHIN, START, TERMS, disorder, ledger, wall_seconds
+from hvdperf.judge.time_breakdown import CLOSES_WITHIN, disorder, ledger, wall_seconds
 from hvdperf.launch.timestamps import Marks
 from hvdperf.measure.records import Launch
+from hvdperf.plan.terms import START, TERMS
 from hvdperf.worker.protocol import STARTUP, Phase
 from tests.support.marked import (
     APPLY,

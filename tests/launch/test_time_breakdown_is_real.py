@@ -10,13 +10,14 @@ import pytest
 from hvdperf.judge import validity
 from hvdperf.judge.observations import observation
 from hvdperf.judge.scaling_breakdown import account
-from hvdperf.judge.time_breakdown import TERMS, ledger
+from hvdperf.judge.time_breakdown import ledger
 from hvdperf.measure.round_runner import RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.questions import wall_time
+from hvdperf.plan.terms import TERMS
 from tests.support.groups import WORKLOAD, MakeStarter
 
 pytestmark = pytest.mark.mpirun

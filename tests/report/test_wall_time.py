@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hvdperf.judge.scaling_breakdown import account
-from hvdperf.judge.time_breakdown import CLOSES_WITHIN, TERMS
+from hvdperf.judge.time_breakdown import CLOSES_WITHIN
 from hvdperf.plan.questions import wall_time
+from hvdperf.plan.terms import TERMS
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import section
 from hvdperf.report.sections.wall_time.by_world_size import GROUPS

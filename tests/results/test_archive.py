@@ -55,9 +55,9 @@ def test_a_session_is_read_as_it_was_written(directory):
     assert archive.left_out == ()
     assert names(archive) == ["parity[resnet_50_s-np2]", "weak_scaling[resnet_50_s-np2]"]
     assert [plain(case) for case in archive.cases] == [plain(PARITY), plain(WEAK)]
-    assert archive.session == replace(
-        session_of_cases(WEAK, PARITY), written_at=archive.session.written_at
-    )
+    assert archive.session is not None
+    written_at = archive.session.written_at
+    assert archive.session == replace(session_of_cases(WEAK, PARITY), written_at=written_at)
     assert archive.unfinished == ""
 
 

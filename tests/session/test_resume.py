@@ -175,7 +175,7 @@ def test_a_case_with_a_launch_too_few_is_measured_again(interrupted, plan):
     earlier = earlier_parts(archive, facts(), plan(), (), [WEAK, PARITY])
     assert earlier.outcomes == {}
     assert earlier.verdicts == {}
-    assert "round 0 lacks a launch of a side" in earlier.told[0]
+    assert "round 0 has not one launch of each side" in earlier.told[0]
 
 
 def test_of_many_differences_the_first_are_told(interrupted, plan):

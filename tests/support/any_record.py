@@ -41,7 +41,10 @@ def any_record(kind: Any, limits: msgspec.Meta | None = None) -> st.SearchStrate
     if origin in (dict, Mapping):
         return st.dictionaries(*map(any_record, arguments), max_size=LONGEST)
     if kind is int:
-        return st.integers(min_value=limits.ge if limits else None)
+        least_number = None if limits is None or limits.ge is None else int(limits.ge)
+        return st.integers(min_value=least_number)
+    if kind is str and limits and limits.pattern:
+        return st.from_regex(limits.pattern)
     if kind is float and limits and limits.gt is not None:
         return st.floats(limits.gt, exclude_min=True, allow_infinity=False)
     if kind in PLAIN:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from hvdperf.history.label import machine_label
 from hvdperf.history.raw import FORMAT, RawResult, Series
 from hvdperf.machine.placement import Offer, place
-from hvdperf.results.fingerprint import fingerprint
+from hvdperf.results.fingerprint import Fingerprint, fingerprint
 from tests.support.stores import MACHINE, STACK
 
 SLOTS = place([Offer(0, "host", (0,)), Offer(1, "host", (1,))])
@@ -34,7 +35,7 @@ def raw_result(
     """Return a raw result. speeds: samples per second of each launch, by network and world size.
     number: of the session, an hour after the one before. replica: what each replica trains on."""
     chosen = {("vgg_16_s", 1): [100.0, 101.0, 99.0]} if speeds is None else speeds
-    told = {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **facts}
+    told = cast(Fingerprint, {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **facts})
     at = BEGAN + timedelta(hours=number)
     return RawResult(
         format=FORMAT,

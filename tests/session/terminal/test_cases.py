@@ -9,7 +9,6 @@ from functools import partial
 import pytest
 from _pytest._io import TerminalWriter
 
-from hvdperf.cli import WIDTH
 from hvdperf.columns import WIDTH
 from hvdperf.launch.group import Failure
 from hvdperf.plan.comparisons import Comparison
