@@ -306,8 +306,9 @@ class Group:
             self.resume()
             for rank in range(len(self.ranks)):
                 self._tell(rank, {"op": "close", "leave_group": leave_group})
-            gone = lambda: all(rank.left_at is not None for rank in self.ranks)  # noqa: E731
-            self._hub.pump_until(gone, deadline)
+            self._hub.pump_until(
+                lambda: all(rank.left_at is not None for rank in self.ranks), deadline
+            )
             while leave_group and not self._job.ended() and time.monotonic() < deadline:
                 time.sleep(0.002)
         finally:
@@ -411,8 +412,10 @@ class Group:
         for rank in range(len(self.ranks)):
             self.ranks[rank].standing = None
             self._tell(rank, {"op": "status"})
-        answered = lambda: all(rank.standing for rank in self.ranks if rank.connection)  # noqa: E731
-        self._hub.pump_until(answered, time.monotonic() + GRACE_S)
+        self._hub.pump_until(
+            lambda: all(rank.standing for rank in self.ranks if rank.connection),
+            time.monotonic() + GRACE_S,
+        )
         told = self._told()
         if told is not None:
             return told  # a rank has failed while it was asked
