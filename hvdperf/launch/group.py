@@ -72,8 +72,9 @@ class GroupFailed(Exception):
 
 @dataclass
 class Rank:
-    """The driver's knowledge of one rank. standing: its last answer to `status`. left_at: when its
-    connection closed, by the monotonic clock."""
+    """The driver's knowledge of one rank. standing: its last answer to `status`. lost_at, left_at:
+    when its error came or its connection closed, whichever was first, and when its connection
+    closed, by the monotonic clock."""
 
     connection: Connection | None = None
     pid: int = 0
@@ -84,11 +85,16 @@ class Rank:
     replies: list[dict[str, Any]] = field(default_factory=list)
     standing: dict[str, Any] | None = None
     error: dict[str, str] | None = None
+    lost_at: float = math.inf
     left_at: float | None = None
 
     @property
     def finished(self) -> bool:
         return self.phase == Phase.END.value
+
+    def fail(self, error: dict[str, str]) -> None:
+        self.error = error
+        self.lost_at = min(self.lost_at, time.monotonic())
 
 
 class Group:
@@ -158,7 +164,7 @@ class Group:
         elif kind == "reply":
             state.replies.append(message["reply"])
         elif kind == "error":
-            state.error = message["error"]
+            state.fail(message["error"])
         elif kind == "status":
             state.standing = message["status"]
         elif kind == "share":
@@ -170,9 +176,10 @@ class Group:
     def left(self, rank: int, reason: str = "") -> None:
         state = self.ranks[rank]
         state.left_at = time.monotonic()
+        state.lost_at = min(state.lost_at, state.left_at)
         state.connection = None
         if reason and state.error is None:
-            state.error = {"phase": state.phase, "kind": "ConnectionError", "message": reason}
+            state.fail({"phase": state.phase, "kind": "ConnectionError", "message": reason})
 
     def _tell(self, rank: int, message: Message) -> None:
         connection = self.ranks[rank].connection
@@ -393,12 +400,11 @@ class Group:
 
     def _blame(self, rank: int) -> tuple[int, float]:
         """Sort key for the first cause: real errors, then deaths without a word, then echoes;
-        within each by the time at which the connection closed."""
-        left_at = self.ranks[rank].left_at
-        earliness = left_at if left_at is not None else float("inf")
-        if self.ranks[rank].error is None:
-            return (1, earliness)
-        return (2 if self._echoes(rank) else 0, earliness)
+        within each by the time at which the driver learned of it."""
+        state = self.ranks[rank]
+        if state.error is None:
+            return (1, state.lost_at)
+        return (2 if self._echoes(rank) else 0, state.lost_at)
 
     def _echoes(self, rank: int) -> bool:
         """Return whether the rank's error is only a consequence of another rank's."""

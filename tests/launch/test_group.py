@@ -486,6 +486,29 @@ def test_a_rank_that_raised_comes_before_one_that_died(start):
     assert failed.rank == 1
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_ranks_that_raised_the_first_in_time_is_told(start, first):
+    told = threading.Event()
+
+    def raises_first(rank: FakeRank, order: Message) -> None:
+        if order["op"] == "block":
+            rank.say(error={"phase": "block", "kind": "ValueError", "message": "bad shape"})
+            told.set()
+
+    def raises_later(rank: FakeRank, order: Message) -> None:
+        if order["op"] == "block":
+            assert told.wait(SOON)
+            time.sleep(0.1)
+            rank.say(error={"phase": "block", "kind": "KeyError", "message": "and so on"})
+            rank.leave()
+
+    answers: list[Answer] = [raises_later] * 2
+    answers[first] = raises_first
+    group, _ = start(*answers)
+    failed = failure_of(group)
+    assert (failed.rank, failed.cause) == (first, "ValueError: bad shape")
+
+
 def test_a_hang_that_horovod_gave_up_on_names_who_hangs(start):
     def gives_up(rank: FakeRank, order: Message) -> None:
         if order["op"] == "block":
