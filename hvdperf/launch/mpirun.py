@@ -119,13 +119,13 @@ class MpirunJob:
 
     def _written(self, rank: int) -> list[str]:
         """Return the lines that the rank has written. mpirun tags every piece that it reads, even
-        within a line; a line that begins without a tag is mpirun's own."""
+        within a line; text before the first tag of a line is mpirun's own."""
         tag = re.compile(r"\[\d+,(\d+)\]<stderr>:?")
         own = ""
         for line in self._lines():
-            untagged, *tagged = tag.split(line)
+            _, *tagged = tag.split(line)
             pieces = zip(tagged[::2], tagged[1::2], strict=True)
-            own += "" if untagged else "".join(text for who, text in pieces if int(who) == rank)
+            own += "".join(text for who, text in pieces if int(who) == rank)
         return own.splitlines()
 
     def _lines(self) -> list[str]:

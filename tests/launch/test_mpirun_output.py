@@ -22,13 +22,18 @@ def test_lines_that_were_tagged_in_pieces_are_whole_again(tmp_path):
         "[1,1]<stderr>:other[1,0]<stderr>:65536   \n"
         "[1,0]<stderr>:1048576 [1,0]<stderr>:  10.5[1,0]<stderr>:\n"
         "[1,1]<stderr>:'s\n"
-        "mpirun: [1,0]<stderr>:is quoted\n"
         "[1,10]<stderr>:rank 10\n",
     )
     assert found.tail(0) == ["# Size", "65536   ", "1048576   10.5"]
     assert found.tail(0, lines=1) == ["1048576   10.5"]
     assert found.tail(1) == ["other's"]
     assert found.tail(10) == ["rank 10"]
+
+
+def test_what_a_rank_writes_behind_words_of_mpirun_is_its_own(tmp_path):
+    found = job(tmp_path, "mpirun is inter[1,1]<stderr>:no such [1,0]<stderr>:file\nrupted\n")
+    assert found.tail(0) == ["file"]
+    assert found.tail(1) == ["no such "]
 
 
 def test_a_rank_that_has_written_nothing_has_mpiruns_last_words(tmp_path):
