@@ -92,11 +92,11 @@ class RoundRunner:
     weights_directory: Path
     progress: Progress
     order: random.Random
+    turns: int
     doing: Progress = lambda text: None
     failures: dict[Arm, Failure] = field(default_factory=dict)
     steps: dict[tuple[Arm, BlockKind], int] = field(default_factory=dict)
     correctness: dict[Arm, Launch] = field(default_factory=dict)
-    turns: int = 0
     turn_seconds: float = 0.0
     pairs: Sequence[Pair] = ()
     work: LaunchMode = LaunchMode.BLOCKS

@@ -150,6 +150,7 @@ class WorkloadRun:
             progress=self._say,
             doing=self._note,
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
+            turns=self._sampling.turns_min,
         )
         runner = self._runner
         self._may_pass_early = self._sampling.early and any(

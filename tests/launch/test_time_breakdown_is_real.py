@@ -40,6 +40,7 @@ def runner(make_arm_launcher: MakeStarter, launcher: str, tmp_path: Path):
             weights_directory=tmp_path,
             progress=lambda text: None,
             order=random.Random(1),
+            turns=1,
             work=LaunchMode.LEDGER,
             runs=Runs(ledger_steps=STEPS, ablation_turns=2),
         )

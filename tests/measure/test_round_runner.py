@@ -261,6 +261,13 @@ def timed(stage: Stage) -> list[Arm]:
 # Order -----------------------------------------------------------------------------------------
 
 
+def test_a_runner_has_to_be_told_how_many_turns_to_take(stage):
+    given = vars(make_runner(stage))
+    del given["turns"]
+    with pytest.raises(TypeError, match="'turns'"):
+        RoundRunner(**given)
+
+
 def test_arms_take_turns_forwards_and_backwards(stage):
     make_runner(stage, turns=4).run(0, [HOROVOD_2, MIRRORED_2])
     first, second = timed(stage)[:2]

@@ -129,7 +129,7 @@ class MadeUpRunner:
         script.schedules.add(self.schedule)
         self.failures: dict[Arm, Failure] = {}
         self.correctness: dict[Arm, Launch] = {}
-        self.turns = 0
+        self.turns = arguments["turns"]
         self.turn_seconds = 0.0
         self.steps: dict[tuple[Arm, BlockKind], int] = {}
         self._say = arguments["progress"]
@@ -157,7 +157,7 @@ class MadeUpRunner:
             broken: Launch = launch(arm, {}, number)
             return broken
         speeds = {kind: script.speed(Side(arm, kind), number) for kind in self.kinds[arm]}
-        launched: Launch = launch(arm, speeds, number, turns=max(1, self.turns))
+        launched: Launch = launch(arm, speeds, number, turns=self.turns)
         if arm in self.check and arm not in self.correctness:
             digests = script.digests.get(arm, ["c0de"] * arm.world_size)
             launched.correctness = [Correctness(0.5, [digest]) for digest in digests]
