@@ -51,14 +51,11 @@ class Tree:
 
 
 def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) -> None:
-    """Replace the tree with these lines. The new tree is written beside the old one and then
-    renamed, so that no reader finds a half-written tree. results: the raw results that the lines
-    are made of. Raises UserError if the tree cannot be written."""
+    """Replace the tree with these lines. results: the raw results that the lines are made of.
+    Raises UserError if the tree cannot be written."""
     new = tree.results_dir.with_name(tree.results_dir.name + ".partial")
-    old = tree.results_dir.with_name(tree.results_dir.name + ".old")
     try:
-        for leftover in (new, old):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         benchmarks = describe_benchmarks(lines)
         write_json(str(new / "benchmarks.json"), benchmarks, _BENCHMARKS_FORMAT)
@@ -68,12 +65,30 @@ def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) 
             write_json(str(new / machine / "machine.json"), told, _MACHINE_FORMAT)
             for result in _results_of(tree, told, of_machine, benchmarks):
                 result.save(str(new))
-        if tree.results_dir.exists():
-            tree.results_dir.rename(old)
-        new.rename(tree.results_dir)
-        shutil.rmtree(old, ignore_errors=True)
+        _move_files(new, tree.results_dir)
     except OSError as error:
         raise UserError(f"{shown(tree.results_dir)} cannot be written: {error.strerror}") from None
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _move_files(new: Path, old: Path) -> None:
+    """Make the directory `old` hold the files of `new` and no others.
+
+    Linux renames no directory over a full one, so the files move one by one. If the process is
+    killed meanwhile, every file is whole, and the old one or the new one. Each has the names of its
+    own parameters, so asv reads them side by side. The next call does the rest.
+    """
+    wanted = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+    for path in wanted:
+        (old / path).parent.mkdir(parents=True, exist_ok=True)
+        (new / path).replace(old / path)
+    for path in [path for path in old.rglob("*") if path.is_file()]:
+        if path.relative_to(old) not in wanted:
+            path.unlink()
+    for directory in [path for path in old.rglob("*") if path.is_dir()]:
+        if not any(directory.iterdir()):
+            directory.rmdir()
 
 
 def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
