@@ -23,9 +23,9 @@ from hvdperf.toml_file import shown
 
 PROFILE = "history"
 CASES = "perf/"
-# Exit statuses of pytest: interrupted, broken, bad input, nothing collected or judged. Any other
-# status is a verdict, and a throughput does not depend on the verdict.
-NO_SESSION = (2, 3, 4, 5)
+# Exit statuses of pytest: interrupted, broken, bad input. Any other status is a verdict, on which a
+# throughput does not depend, or says that no case was judged: the session's documents say why.
+NO_SESSION = (2, 3, 4)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def measure(stack: Path, quiet: bool) -> RawResult:
         command, cwd=ROOT, stdout=sys.stderr if quiet else None, check=False
     ).returncode
     new = sorted(set(results.glob("runs/*")) - before)
-    if status in NO_SESSION or not new:
+    if status < 0 or status in NO_SESSION or not new:
         raise UserError(
             f"nothing was measured of {stack}: {' '.join(command[1:4])} ended with {status}"
         )

@@ -171,7 +171,7 @@ def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Resu
         command.append(f"--budget={asked.budget_minutes:g}")
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     sessions = sorted(place.glob("runs/*"))
-    if status in NO_SESSION or not sessions:
+    if status < 0 or status in NO_SESSION or not sessions:
         raise UserError(
             f"{candidate} was not compared with {reference}: pytest ended with status {status}, "
             "and says why above"

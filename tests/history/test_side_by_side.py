@@ -4,9 +4,12 @@ built; and every step of a search."""
 from __future__ import annotations
 
 import math
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -196,6 +199,36 @@ def test_a_session_that_cannot_begin_is_one_line(tmp_path):
     nowhere = Path("/no/such/python")
     with pytest.raises(UserError, match="pytest ended with status 4, and says why above"):
         side_by_side.measure(ASKED, nowhere, nowhere, tmp_path)
+
+
+@pytest.fixture
+def ends(tmp_path, monkeypatch):
+    """Have the session end with a status, after it has written a case that is NOT JUDGED."""
+
+    def ended(status: int) -> None:
+        made = measured(1.0)
+        judgement = replace(made.judgement, verdict=Verdict.NOT_JUDGED, reason="too many replicas")
+
+        def run(*_: object, **__: object) -> SimpleNamespace:
+            session(tmp_path / "runs", replace(made, judgement=judgement))
+            return SimpleNamespace(returncode=status)
+
+        monkeypatch.setattr(subprocess, "run", run)
+
+    return ended
+
+
+def test_a_session_that_judged_nothing_says_why(tmp_path, ends):
+    ends(5)
+    found = side_by_side.measure(ASKED, Path("new"), Path("old"), tmp_path)
+    assert (found.answer, found.reason) == (Answer.UNDECIDED, "too many replicas")
+
+
+@pytest.mark.parametrize("status", [2, 3, -signal.SIGKILL])
+def test_a_session_that_was_interrupted_or_killed_is_no_answer(tmp_path, ends, status):
+    ends(status)
+    with pytest.raises(UserError, match=f"pytest ended with status {status}"):
+        side_by_side.measure(ASKED, Path("new"), Path("old"), tmp_path)
 
 
 @pytest.mark.mpirun

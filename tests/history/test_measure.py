@@ -1,0 +1,55 @@
+"""A session of the suite for one stack: when there was none, and what is said then."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.history import places
+from hvdperf.history.measure import measure
+from hvdperf.plan.questions import weak_scaling
+from hvdperf.verdict import Verdict
+from tests.support.reports import session_of
+from tests.support.rounds import WORKLOAD, outcome
+
+STACK = Path("stack/bin/python")
+
+
+@pytest.fixture
+def ends(tmp_path, monkeypatch):
+    """Have the session end with a status, after it has written a case with a verdict."""
+    monkeypatch.setattr(places, "MEASURED", tmp_path)
+
+    def ended(status: int, verdict: Verdict) -> None:
+        def run(*_: object, **__: object) -> SimpleNamespace:
+            made = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6, verdict=verdict)
+            session_of(tmp_path / "stack", made)
+            return SimpleNamespace(returncode=status)
+
+        monkeypatch.setattr(subprocess, "run", run)
+
+    return ended
+
+
+@pytest.mark.parametrize(("status", "verdict"), [(0, Verdict.PASS), (1, Verdict.FAIL)])
+def test_a_throughput_does_not_depend_on_the_verdict(ends, status, verdict):
+    ends(status, verdict)
+    assert {each.world_size for each in measure(STACK, quiet=False).series} == {1, 2}
+
+
+def test_where_nothing_was_judged_the_documents_say_why(ends):
+    ends(5, Verdict.NOT_JUDGED)
+    with pytest.raises(UserError, match="no case that measured a throughput soundly"):
+        measure(STACK, quiet=False)
+
+
+@pytest.mark.parametrize("status", [2, 3, 4, -signal.SIGKILL])
+def test_a_session_that_was_interrupted_or_killed_is_none(ends, status):
+    ends(status, Verdict.PASS)
+    with pytest.raises(UserError, match=f"nothing was measured of .* ended with {status}"):
+        measure(STACK, quiet=False)
