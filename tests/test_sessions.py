@@ -570,6 +570,40 @@ def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(
 
 
 @pytest.mark.mpirun
+def test_ctrl_c_while_the_page_is_written_loses_only_the_page(
+    sit_before: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    there = sit_before("-k", "parity and np1")
+    there.wait_for(b"results: ")
+    deadline = time.monotonic() + 10
+    while not is_written(tmp_path):
+        assert time.monotonic() < deadline, there.output
+    there.press(b"\x03")
+    assert there.end() == 6
+    lines = there.shown()
+    assert not any("KeyboardInterrupt" in line or "Traceback" in line for line in lines)
+    (told,) = (line for line in lines if "no report: interrupted; to write it: " in line)
+    command = told.partition("to write it: ")[2].split()
+    assert command[0] == "hvdperf"
+    subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=True)
+    assert any("exit status 6: INCONCLUSIVE" in line for line in lines)
+    assert documents(tmp_path)["session.json"]["exit_status"] == 6
+    assert list((tmp_path / "results" / "report").glob("*.html"))
+
+
+def is_written(results: Path) -> bool:
+    """Return whether a process writes the page of a session below this directory."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_text().split("\0")
+        except OSError:
+            continue  # it has ended
+        if command[2:4] == ["hvdperf", "report"] and command[4].startswith(str(results)):
+            return True
+    return False
+
+
+@pytest.mark.mpirun
 def test_a_terminal_that_is_closed_leaves_nothing(
     sit_before: Callable[..., Terminal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ status.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.paths import ROOT
+from hvdperf.toml_file import shown
 
 LONGEST_S = 120
 
@@ -23,7 +25,8 @@ def pytest_hvdperf_written(directory: Path, config: pytest.Config) -> str:
 
 
 def _written(directory: Path, here: Path) -> str:
-    """Write the report. Return a line that says where the page is, or why there is none."""
+    """Write the report. Return a line that says where the page is, or else why there is none and
+    how to write it. Ctrl-C ends only the writing, because the session has its verdicts."""
     # Run from `here`, so that paths are printed as seen from there. PYTHONPATH names the project's
     # root, which has the module.
     command = [sys.executable, "-m", "hvdperf", "report", str(directory)]
@@ -40,9 +43,14 @@ def _written(directory: Path, here: Path) -> str:
             timeout=LONGEST_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"no report: {error}"
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        return f"no report: {last}"
-    return f"report: {done.stdout.strip()}"
+    except KeyboardInterrupt:
+        why = "interrupted"
+    except subprocess.TimeoutExpired:
+        why = f"it took more than {LONGEST_S} s"
+    except OSError as error:
+        why = str(error)
+    else:
+        if done.returncode == 0:
+            return f"report: {done.stdout.strip()}"
+        why = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+    return f"no report: {why}; to write it: hvdperf report {shlex.quote(shown(directory))}"
