@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
+from hvdperf.plan.question import LaunchMode
 from hvdperf.report import plots
 from hvdperf.report.content import (
     CaseNote,
@@ -26,7 +27,15 @@ from hvdperf.report.content import (
     Value,
 )
 from hvdperf.report.numbers import cells_of
-from hvdperf.report.pairs import Changed, Kind, Pair, of_logarithms, pairs
+from hvdperf.report.pairs import (
+    Changed,
+    Kind,
+    Pair,
+    asked_otherwise,
+    not_alike,
+    of_logarithms,
+    pairs,
+)
 from hvdperf.report.words import plural, question_of, shown, workload_labels
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
@@ -250,13 +259,14 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     )
     ours, theirs = throughputs(a.cases), throughputs(b.cases)
     labels = workload_labels(workload for workload, _ in {**ours, **theirs})
+    otherwise = asked_otherwise(a, b, LaunchMode.BLOCKS)
     rows: list[Row] = []
     changes: dict[str, Changed] = {}
     for workload, world_size in sorted({**ours, **theirs}, key=str):
         speeds_a = ours.get((workload, world_size), ())
         speeds_b = theirs.get((workload, world_size), ())
         label = f"{labels[workload]}, np {world_size}"
-        changes[label] = changed = _of_speeds(speeds_a, speeds_b)
+        changes[label] = changed = _of_speeds(speeds_a, speeds_b, otherwise)
         rows.append(
             {
                 "label": label,
@@ -296,9 +306,11 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     return Section("throughput", "Throughput", intro, (figure,))
 
 
-def _of_speeds(a: Sequence[float], b: Sequence[float]) -> Changed:
+def _of_speeds(a: Sequence[float], b: Sequence[float], otherwise: Sequence[str]) -> Changed:
     if not a or not b:
         return Changed(Kind.ONLY_B if b else Kind.ONLY_A)
+    if otherwise:
+        return not_alike(otherwise)
     return of_logarithms([math.log(speed) for speed in a], [math.log(speed) for speed in b])
 
 

@@ -1,22 +1,22 @@
 """Cases of two sessions, A and B, in pairs: B's figure over A's, as a number and a word.
 
-Two cases are compared if both were measured soundly with the same plan. The ratio is that of
-session/terminal/baseline.py. It is no verdict, because it also contains all other changes between
-the two sessions.
+Two cases are compared if both were measured soundly, with the same plan and with blocks and runs of
+the same length and schedule. The ratio is that of session/terminal/baseline.py. It is no verdict,
+because it also contains all other changes between the two sessions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import Question
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
-from hvdperf.session.terminal.baseline import direction, ratio
+from hvdperf.session.terminal.baseline import asked_of, direction, ratio, settings_of
 from hvdperf.stats import Interval
 
 
@@ -69,10 +69,13 @@ class Pair:
 def pairs(a: Archive, b: Archive) -> list[Pair]:
     """Return a pair for every case of either session, by question, model, world size and name."""
     ours, theirs = ({case.name: case for case in each.cases} for each in (a, b))
-    found = [
-        Pair(ours.get(name), theirs.get(name), of_cases(ours.get(name), theirs.get(name)))
-        for name in {**ours, **theirs}
-    ]
+    otherwise = {work: asked_otherwise(a, b, work) for work in LaunchMode}
+
+    def pair_of(name: str) -> Pair:
+        first, second = ours.get(name), theirs.get(name)
+        return Pair(first, second, _of_cases(first, second, otherwise))
+
+    found = [pair_of(name) for name in {**ours, **theirs}]
     questions = list(Question)
 
     def place(pair: Pair) -> tuple[int, str, int, str]:
@@ -82,13 +85,34 @@ def pairs(a: Archive, b: Archive) -> list[Pair]:
     return sorted(found, key=place)
 
 
-def of_cases(a: Case | None, b: Case | None) -> Changed:
-    """Return the change of one case between two sessions. a, b: None if the session lacks it."""
+def asked_otherwise(a: Archive, b: Archive, work: LaunchMode) -> list[str]:
+    """Return the differences of two sessions' settings that change the meaning of figures from such
+    launches; [] if the settings of a session are not known."""
+    if a.session is None or b.session is None:
+        return []
+    ours, theirs = (settings_of(asked_of(each), work) for each in (a, b))
+    return [
+        f"{name} {ours.get(name, 'none')} in A, {theirs.get(name, 'none')} in B"
+        for name in dict.fromkeys((*ours, *theirs))
+        if ours.get(name) != theirs.get(name)
+    ]
+
+
+def not_alike(otherwise: Sequence[str]) -> Changed:
+    """Return that two figures cannot be compared because these settings differ."""
+    return Changed(Kind.NOT_COMPARABLE, why=f"asked otherwise, {'; '.join(otherwise)}")
+
+
+def _of_cases(
+    a: Case | None, b: Case | None, otherwise: Mapping[LaunchMode, Sequence[str]]
+) -> Changed:
+    """Return the change of one case between two sessions. a, b: None if the session lacks it.
+    otherwise: the sessions' settings that differ, by the work that they concern."""
     if a is None or b is None:
         return Changed(Kind.ONLY_B if a is None else Kind.ONLY_A)
-    otherwise = list(_differences(a.comparison, b.comparison))
-    if otherwise:
-        return Changed(Kind.NOT_COMPARABLE, why=f"asked otherwise, {'; '.join(otherwise)}")
+    differ = [*_differences(a.comparison, b.comparison), *otherwise[a.question.mode]]
+    if differ:
+        return not_alike(differ)
     unsound = {name: _unsound(case) for name, case in (("A", a), ("B", b)) if not case.is_sound}
     if unsound:
         alike = len(unsound) == 2 and unsound["A"] == unsound["B"]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.group import Failure
-from hvdperf.plan.questions import against, parity, same, weak_scaling
+from hvdperf.plan.questions import against, fixed_time, parity, same, weak_scaling
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.formats import csv, latex, markdown
@@ -151,6 +151,61 @@ def test_what_was_asked_otherwise_says_how(tmp_path):
     assert told["word"].startswith(
         "not comparable (asked otherwise, workload batch 32 in A, 64 in B"
     )
+
+
+LENGTHS = {
+    "schedule": "alternate",
+    "sampling.min_block_seconds": "0.3",
+    "sampling.min_block_steps": "10",
+    "sampling.looks": "[6]",
+    "runs.seconds": "10.0",
+    "runs.endurance_steps": "1500",
+}
+
+
+@pytest.fixture
+def asked_of(tmp_path):
+    """Return how two sessions' cases compare, and their throughputs; of B with other settings."""
+
+    def words(changed: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
+        cases = [scaled(1), outcome(fixed_time(WORKLOAD, 2), RATIOS)]
+        a, b = (session_of(tmp_path, *cases, name=name) for name in (A, B))
+        for each in (a, b):
+            edit(each, LENGTHS, "asked", only="session.json")
+        edit(b, changed, "asked", only="session.json")
+        made = read(a, b)
+        cells = {str(row["case"]): str(row["word"]) for row in made.board.table.rows}
+        return cells, {str(row["word"]) for row in figure(made, "throughput").table.rows}
+
+    return words
+
+
+@pytest.mark.parametrize(
+    ("changed", "how"),
+    [
+        ({"schedule": "fresh"}, "schedule alternate in A, fresh in B"),
+        ({"sampling.min_block_seconds": "1.0"}, "sampling.min_block_seconds 0.3 in A, 1.0 in B"),
+        ({"sampling.min_block_steps": "20"}, "sampling.min_block_steps 10 in A, 20 in B"),
+    ],
+)
+def test_blocks_of_another_length_or_schedule_are_not_compared(asked_of, changed, how):
+    cases, throughputs = asked_of(changed)
+    assert cases[WEAK.name] == f"not comparable (asked otherwise, {how})"
+    assert cases[fixed_time(WORKLOAD, 2).name].startswith("same within")
+    assert throughputs == {f"not comparable (asked otherwise, {how})"}
+
+
+def test_runs_of_another_length_are_not_compared(asked_of):
+    cases, throughputs = asked_of({"runs.seconds": "20.0"})
+    how = "runs.seconds 10.0 in A, 20.0 in B"
+    assert cases[fixed_time(WORKLOAD, 2).name] == f"not comparable (asked otherwise, {how})"
+    assert cases[WEAK.name].startswith("same within")
+    assert {word.partition(" ")[0] for word in throughputs} == {"same"}
+
+
+def test_more_rounds_or_other_runs_than_a_case_has_do_not_matter(asked_of):
+    cases, _ = asked_of({"sampling.looks": "[8]", "runs.endurance_steps": "300"})
+    assert {word.partition(" ")[0] for word in cases.values()} == {"same"}
 
 
 def test_a_figure_against_another_stack_is_another_figure(tmp_path):

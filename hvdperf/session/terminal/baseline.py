@@ -14,6 +14,7 @@ from pathlib import Path
 from hvdperf.columns import Columns, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
+from hvdperf.plan.question import LaunchMode
 from hvdperf.results.archive import Archive
 from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.session.terminal.cases import label
@@ -30,16 +31,20 @@ _CHANGE = Columns(
     ("interval", -15),
     ("direction", 0),
 )
-# Settings (hvdperf.session.resume.asked) that change the meaning of every figure.
-_ANOTHER = (
-    "plant",
-    "against",
-    "schedule",
-    "sampling.min_block_seconds",
-    "sampling.min_block_steps",
-)
-# Settings that change the meaning of the figures of whole runs; how long a run may take does not.
-_RUNS, _DEADLINE = "runs.", "runs.deadline_s"
+_LENGTH_OF_BLOCKS = ("sampling.min_block_seconds", "sampling.min_block_steps")
+# Settings (hvdperf.session.resume.asked) that change the meaning of a figure, by the work of the
+# launches that it comes from. How long a run may take does not change its meaning.
+_SETTINGS: Mapping[LaunchMode, Sequence[str]] = {
+    LaunchMode.BLOCKS: ("schedule", *_LENGTH_OF_BLOCKS),
+    LaunchMode.STARTUP: (),
+    LaunchMode.EPOCHS: ("runs.epochs", "runs.steps_max"),
+    LaunchMode.TIME: ("runs.seconds",),
+    LaunchMode.ENDURANCE: ("runs.endurance_steps",),
+    LaunchMode.LEDGER: ("runs.ledger_steps", "runs.ablation_turns", *_LENGTH_OF_BLOCKS),
+    LaunchMode.COLLECTIVES: _LENGTH_OF_BLOCKS,
+}
+# Settings that begin a new series.
+_ANOTHER = ("plant", "against", *_SETTINGS[LaunchMode.BLOCKS])
 
 
 @dataclass(frozen=True)
@@ -89,11 +94,11 @@ def new_series(archive: Archive, fingerprint: Fingerprint, asked: Mapping[str, s
     """Return what differs from an earlier session and begins a new series, one line each; [] if
     nothing does. asked: this session's settings, from hvdperf.session.resume.asked."""
     changed = differences(archive.cases[0].fingerprint, fingerprint)
-    return changed + differences(_another(_asked_then(archive)), _another(asked))
+    return changed + differences(_another(asked_of(archive)), _another(asked))
 
 
-def _asked_then(archive: Archive) -> Mapping[str, str]:
-    """Return the settings of an earlier session; {} if its session.json cannot be read."""
+def asked_of(archive: Archive) -> Mapping[str, str]:
+    """Return the settings of a session; {} if its session.json cannot be read."""
     return archive.session.asked if archive.session is not None else {}
 
 
@@ -101,20 +106,20 @@ def _another(asked: Mapping[str, str]) -> dict[str, str]:
     return {name: asked[name] or "(nothing)" for name in _ANOTHER if name in asked}
 
 
-def _of_runs(asked: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: value for name, value in asked.items() if name.startswith(_RUNS) and name != _DEADLINE
-    }
+def settings_of(asked: Mapping[str, str], work: LaunchMode) -> dict[str, str]:
+    """Return those of a session's settings that change the meaning of figures from such launches.
+    asked: all of its settings."""
+    return {name: asked[name] for name in _SETTINGS[work] if name in asked}
 
 
 def changes(
     archive: Archive, outcomes: Sequence[Outcome], asked: Mapping[str, str]
 ) -> list[Change]:
     """Return the change of every case that has a figure here and a sound one in the earlier
-    session, with the same plan and, for whole runs, the same settings of runs. asked: this
-    session's settings."""
+    session, with the same plan and the same settings of its launches. asked: this session's
+    settings."""
     earlier = {case.name: case for case in archive.cases if case.is_sound}
-    runs_alike = _of_runs(_asked_then(archive)) == _of_runs(asked)
+    then = asked_of(archive)
     found = []
     for outcome in outcomes:
         case = earlier.get(outcome.comparison.name)
@@ -124,7 +129,8 @@ def changes(
             or case.comparison != outcome.comparison
         ):
             continue
-        if outcome.comparison.question.mode.is_run and not runs_alike:
+        work = outcome.comparison.question.mode
+        if settings_of(then, work) != settings_of(asked, work):
             continue
         changed = ratio(outcome.observations, case.outcome.observations)
         if changed is not None and case.figure is not None:
