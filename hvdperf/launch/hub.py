@@ -16,6 +16,10 @@ from hvdperf.worker.protocol import Connection, Message, tune
 GREETING_BYTES = 1 << 16
 GREETING_S = 10.0
 STRANGERS_MAX = 256
+# Limit of a message after that. The longest tell of every step of a run, in 100 bytes a step.
+MESSAGE_BYTES = 1 << 25
+# The kernel's own limit of process ids. Others than these would be whole groups, or nothing.
+PROCESS_IDS = range(1, 1 << 22)
 # Seconds that a rank may refuse a message before it is given up.
 SEND_S = 10.0
 # Keys and types of every greeting, besides the token.
@@ -96,9 +100,13 @@ class Hub:
     def _accept(self) -> None:
         try:
             accepted, _ = self._server.accept()
-            tune(accepted)
         except OSError:
             return  # the peer has gone again, or too many files are open
+        try:
+            tune(accepted)
+        except OSError:
+            accepted.close()
+            return  # the peer has gone again
         accepted.settimeout(SEND_S)
         connection = Connection(accepted)
         self._strangers[connection] = time.monotonic() + GREETING_S
@@ -113,7 +121,11 @@ class Hub:
             return  # the line is not complete yet
         hello, *more = messages or [{}]
         listener = self._listener(hello.get("token"))
-        if listener is None or any(type(hello.get(k)) is not t for k, t in _GREETING.items()):
+        if (
+            listener is None
+            or any(type(hello.get(k)) is not t for k, t in _GREETING.items())
+            or hello["pid"] not in PROCESS_IDS
+        ):
             self.drop(connection)
             return
         del self._strangers[connection]
@@ -139,7 +151,7 @@ class Hub:
 
     def _deliver(self, listener: Listener, rank: int, connection: Connection) -> None:
         try:
-            messages = connection.receive()
+            messages = connection.receive(limit=MESSAGE_BYTES)
         except OSError:
             messages = None
         except ValueError as error:

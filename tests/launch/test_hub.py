@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -209,7 +210,19 @@ def test_many_strangers_do_not_keep_a_rank_out(hub, connect, monkeypatch):
     assert len(hub._strangers) <= 8
 
 
-@pytest.mark.parametrize("changes", [{"pid": None}, {"host": 1}, {"hello": True}, {"hello": 1.0}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": None},
+        # To end this launch would be to end every process of the user.
+        {"pid": -1},
+        {"pid": 0},
+        {"pid": 10**30},
+        {"host": 1},
+        {"hello": True},
+        {"hello": 1.0},
+    ],
+)
 def test_a_greeting_that_is_not_whole_is_closed(hub, connect, changes):
     listener = Recorder()
     address = hub.expect(listener)
@@ -242,6 +255,29 @@ def test_a_rank_may_say_more_than_a_stranger(hub, connect):
         target=sock.sendall, args=[json.dumps({"reply": {"text": "x" * 500_000}}).encode() + b"\n"]
     ).start()
     until(hub, lambda: listener.messages)
+
+
+def test_a_rank_whose_message_has_no_end_is_given_up(hub, connect, monkeypatch):
+    monkeypatch.setattr("hvdperf.launch.hub.MESSAGE_BYTES", 1 << 18)
+    listener = Recorder()
+    address = hub.expect(listener)
+    sock = connect(address)
+    sock.sendall(hello(address, rank=1))
+    until(hub, lambda: listener.hellos)
+
+    def babble() -> None:
+        with suppress(OSError):
+            while True:
+                sock.sendall(b"x" * (1 << 16))
+
+    babbling = threading.Thread(target=babble)
+    babbling.start()
+    until(hub, lambda: listener.gone)
+    babbling.join()
+    assert listener.gone == [1]
+    assert listener.reasons == [
+        "what it sends cannot be understood: a message is longer than 262144 bytes"
+    ]
 
 
 def test_both_ends_notice_a_host_that_vanishes(hub, connect):
