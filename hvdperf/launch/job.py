@@ -37,9 +37,13 @@ class Order:
 
 def fate_of(status: int) -> str:
     """Return how a process ended, in words. status: as subprocess.Popen returns it."""
-    if status < 0:
-        return f"(killed by signal {-status}, {signal.Signals(-status).name})"
-    return f"(exit status {status})"
+    return f"(exit status {status})" if status >= 0 else killed_by(-status)
+
+
+def killed_by(signum: int) -> str:
+    """Return by which signal a process was killed, in words."""
+    names = {each.value: each.name for each in signal.Signals}
+    return f"(killed by signal {signum}, {names.get(signum, 'which has no name')})"
 
 
 class Job(Protocol):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.launch.job import LaunchError, Order
+from hvdperf.launch.job import LaunchError, Order, killed_by
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import ROOT
@@ -83,10 +83,10 @@ class MpirunJob:
         reports the signal or the exit status of the first rank that failed."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(TERM_S)
-        text = (self._scratch / "stderr").read_text(errors="replace")
+        text = "".join(self._lines())
         found = re.search(rf"process rank {rank} .*\s+exited\s+on signal (\d+)", text)
         if found:
-            return f"(killed by signal {found[1]}, {signal.Signals(int(found[1])).name})"
+            return killed_by(int(found[1]))
         found = re.search(rf"\[\[\d+,\d+\],{rank}\]\s+Exit code:\s+(\d+)", text)
         return f"(exit status {found[1]})" if found else ""
 

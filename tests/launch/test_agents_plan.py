@@ -146,6 +146,8 @@ def test_ranks_already_started_end_when_one_cannot_be():
         ((None, None), None, ""),
         ((3, None), None, "(exit status 3)"),
         ((-9, 0), "ended with status [-9, 0]", "(killed by signal 9, SIGKILL)"),
+        # Batch systems use real-time signals, too.
+        ((-36, None), None, "(killed by signal 36, which has no name)"),
     ],
 )
 def test_how_ranks_ended_is_told_in_words(statuses, ended, fate):

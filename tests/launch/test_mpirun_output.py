@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hvdperf.launch.mpirun import MpirunJob
 
 
@@ -40,3 +42,22 @@ def test_a_rank_that_has_written_nothing_has_mpiruns_last_words(tmp_path):
     found = job(tmp_path, "[1,1]<stderr>:no such luck\n-----\nterminated\n")
     assert found.tail(1) == ["no such luck"]
     assert found.tail(0) == ["[1,1]<stderr>:no such luck", "-----", "terminated"]
+
+
+class Ended:
+    """A process that has ended."""
+
+    def wait(self, seconds: float) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("signum", "name"), [(9, "SIGKILL"), (36, "which has no name"), (99, "which has no name")]
+)
+def test_the_signal_that_mpirun_reports_is_told(tmp_path, signum, name):
+    process: Any = Ended()
+    told = f"mpirun noticed that process rank 1 with PID 4711 on node x exited on signal {signum}"
+    (tmp_path / "stderr").write_text(told)
+    found = MpirunJob(process, tmp_path, local=True)
+    assert found.fate(1) == f"(killed by signal {signum}, {name})"
+    assert found.fate(0) == ""
