@@ -101,8 +101,9 @@ class AgentsJob:
 
     def end(self, pids: Mapping[int, int]) -> None:
         for agent in self._agents:
-            # A rank whose slot is gone ends when its connection closes, or dies with the slot.
-            with suppress(SlotGone):
+            # A rank whose slot is gone ends when its connection closes, or dies with the slot. The
+            # other ranks have to be ended, whatever a slot answers.
+            with suppress(OSError):
                 agent.end(self._launch)
         if self._forked:
             wait_until_ended(pids.values())

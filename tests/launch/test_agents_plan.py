@@ -140,6 +140,16 @@ def test_ranks_already_started_end_when_one_cannot_be():
     assert agents[0].running == set()
 
 
+def test_every_rank_is_ended_although_one_slot_cannot_end_its_own():
+    class Stubborn(FakeAgent):
+        def end(self, launch: str) -> None:
+            raise OSError("slot of rank 0: Operation not permitted")
+
+    agents = [Stubborn(), FakeAgent()]
+    AgentsLauncher(agents).start(order(2)).end({})
+    assert agents[1].running == set()
+
+
 @pytest.mark.parametrize(
     ("statuses", "ended", "fate"),
     [
