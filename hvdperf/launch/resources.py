@@ -80,8 +80,8 @@ def make_arm_launcher(
     session_plan: SessionPlan, stacks: Mapping[str, Stack], slots: Slots | None
 ) -> ArmLauncher:
     """Open a listening socket and a scratch directory, and return an ArmLauncher that uses them.
-    stacks: by Arm.stack. Raises UserError if temporary files cannot be made, or if other hosts
-    cannot reach this one."""
+    stacks: by Arm.stack. Raises UserError if temporary files or a socket cannot be made, or if
+    other hosts cannot reach this one."""
     one_host = len({slot.host for slot in session_plan.slots}) == 1
     address = "" if one_host else reachable_address(session_plan.slots)
     sampling = session_plan.profile.sampling
@@ -91,7 +91,13 @@ def make_arm_launcher(
         except OSError as error:
             raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
         undo.callback(shutil.rmtree, scratch, ignore_errors=True)
-        hub = Hub() if one_host else Hub("0.0.0.0", advertised=address)
+        try:
+            hub = Hub() if one_host else Hub("0.0.0.0", advertised=address)
+        except OSError as error:
+            raise UserError(
+                f"no socket can be opened for ranks to connect to: {error.strerror}; see whether "
+                "the loopback interface is up, and whether too many files are open (ulimit -n)"
+            ) from None
         undo.callback(hub.close)
         arm_launcher = ArmLauncher(
             stacks={

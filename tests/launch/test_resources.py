@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import tempfile
 from types import SimpleNamespace
@@ -95,6 +96,20 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
         )
     assert list(tmp_path.iterdir()) == []
     assert [hub._server.fileno() for hub in opened] == [-1]
+
+
+def test_no_socket_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
+    def fail(*arguments: Any, **named: Any) -> None:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(socket, "create_server", fail)
+    session_plan: Any = SimpleNamespace(
+        slots=SLOTS[:1], profile=SimpleNamespace(sampling=Sampling())
+    )
+    with pytest.raises(UserError, match=r"no socket can be opened .*: Cannot assign requested"):
+        make_arm_launcher(session_plan, {}, None)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_launcher_that_can_be_asked_for_can_be_made():
