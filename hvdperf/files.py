@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +11,13 @@ from pathlib import Path
 def write_whole(path: Path, text: str) -> Path:
     """Write a file in one piece: readers see the whole text or the earlier file.
 
-    Line ends are written as they are. After an OSError the earlier file remains.
+    Line ends are written as they are. After an OSError the earlier file remains. Raises OSError
+    also for a device, a pipe and the like, in whose place there would be a file.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "It is there and is no file", str(path))
     partial = path.with_name(f"{path.name}.partial")
     try:
         with open(partial, "w", encoding="utf-8", newline="") as stream:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +50,14 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path, monkeypatch):
     write_whole(path, "1")
     assert seen == [False]
     assert [entry.name for entry in tmp_path.iterdir()] == ["case.json"]
+
+
+def test_what_is_no_file_is_left_as_it_is(tmp_path):
+    pipe, directory = tmp_path / "pipe", tmp_path / "directory"
+    os.mkfifo(pipe)
+    directory.mkdir()
+    for path, why in ((pipe, "is no file"), (directory, "Is a directory"), (Path(), "Is a dir")):
+        with pytest.raises(OSError, match=why):
+            write_whole(path, "1")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["directory", "pipe"]
