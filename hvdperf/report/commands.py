@@ -17,6 +17,7 @@ from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources
 from hvdperf.report.writing import FORMATS, write
 from hvdperf.results.archive import read_session
+from hvdperf.toml_file import shown
 
 
 def add_to(commands: Commands) -> None:
@@ -26,7 +27,7 @@ def add_to(commands: Commands) -> None:
         "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
     )
     add.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="DIR", help="of the newest session"
+        "--results", type=Path, metavar="DIR", help="of the newest session; default: results"
     )
     _add_output(add)
     add.set_defaults(command=report_session)
@@ -68,9 +69,17 @@ def _add_output(add: argparse.ArgumentParser) -> None:
 
 
 def report_session(arguments: argparse.Namespace) -> int:
-    directory = arguments.session or newest_session(arguments.results)
+    if arguments.session is not None and arguments.results is not None:
+        raise UserError(
+            f"--results {arguments.results}: is where the newest session is looked for; leave it "
+            f"out with {arguments.session}"
+        )
+    directory = arguments.session or newest_session(arguments.results or RESULTS)
     results = results_of(directory)
     sources = read_sources(directory, results)
+    if sources.archive.session is None and not sources.archive.cases:
+        why = next(iter(sources.archive.left_out), "there is no document of a session in it")
+        raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
     name = directory.resolve().name
     return _written(session_report(sources), arguments, results / REPORTS / name)
 

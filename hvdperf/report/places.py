@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from hvdperf.paths import ROOT
@@ -14,5 +15,5 @@ REPORTS = "report"
 def results_of(session: Path) -> Path:
     """Return the results that a session belongs to: the directory that holds its runs/, as
     --results named it. Return the project's own results for a session outside of a runs/."""
-    runs = session.resolve().parent
+    runs = Path(os.path.realpath(session)).parent  # which also takes links that lead nowhere
     return runs.parent if runs.name == "runs" else RESULTS

@@ -241,9 +241,20 @@ def test_two_sessions_side_by_side(tmp_path):
             "nowhere: No such file or directory; give the directory of a session",
         ),
         (["compare", "nowhere", "elsewhere"], "nowhere: No such file or directory"),
+        (["report", "loop"], "loop: Too many levels of symbolic links"),
+        (["compare", "loop", "loop"], "loop: Too many levels of symbolic links"),
+        (["report", "empty"], "empty: nothing to report: there is no document of a session in it;"),
+        (["report", "torn"], "torn: nothing to report: torn/session.json: left out: "),
+        (["report", "runs/20260131T235959Z-4711", "--out", ""], ". cannot be written: Is a direct"),
+        (["report", "empty", "--results", "."], "--results .: is where the newest session is"),
     ],
 )
 def test_bad_input_is_a_line(tmp_path, words, says):
+    session_of(tmp_path, GOOD)
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("empty", "torn"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "torn" / "session.json").write_text("{")
     done = hvdperf(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(says)
