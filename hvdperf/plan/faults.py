@@ -88,6 +88,8 @@ class Fault:
             known = (*cls.KINDS[kind], "model", "world_size")
             if key not in known:
                 raise ValueError(f"unknown key {key!r} of {kind}; known: {', '.join(known)}")
+            if key in given:
+                raise ValueError(f"{key}= is given twice; give it once")
             given[key] = _number(key, value) if key in _NUMBERS else value
         # If factor or ms is given, neither has a default, so that the lateness is the given one.
         late = {"factor", "ms"} & set(given)

@@ -236,6 +236,7 @@ def test_a_fault_strikes_rank_0_in_a_block_unless_it_says_otherwise():
         ("stray:ms=5", "unknown key 'ms' of stray; known: rank, factor"),
         ("slow:factor=inf", "factor inf is below 1 or no number"),
         ("delay:ms=-1", "ms -1.0 is no delay; give 0 or more"),
+        ("slow:rank=1,rank=0", "rank= is given twice; give it once"),
     ],
 )
 def test_a_fault_that_means_nothing_is_refused_in_one_line(text, why):
