@@ -25,6 +25,8 @@ class LaunchSpec:
 
 # Launchers by the name that --launcher takes; launch/resources.py makes them.
 LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
+# The largest dimension of a tensor that every operation takes.
+LARGEST = 2**31 - 1
 # A shorter budget is more likely a mistake than a wish.
 LEAST_BUDGET_MINUTES = 0.1
 # Phases in which a fault can strike a rank (hvdperf.plan.faults), and phases that can take longer.
@@ -63,7 +65,9 @@ class Options:
 
 def from_command_line(given: Mapping[str, Any]) -> Options:
     """Return the options that pytest has parsed. given: values by name, a list for an option that
-    may be repeated. Raises UserError if more than one fault is given."""
+    may be repeated. Raises UserError if more than one fault is given, or no place for results."""
+    if not given["results"].strip():
+        raise UserError("--results: names no directory; leave it out for `results`")
     faults = given["plant"]
     if len(faults) > 1:
         raise UserError(
@@ -98,10 +102,10 @@ def resolve_profile(options: Options) -> Profile:
     if options.dataset:
         profile = replace(profile, dataset=options.dataset)
     if options.batch_size is not None:
-        positive("--batch-size", options.batch_size)
+        positive("--batch-size", options.batch_size, LARGEST)
         profile = replace(profile, batch=options.batch_size)
     if options.image_size is not None:
-        positive("--image-size", options.image_size)
+        positive("--image-size", options.image_size, LARGEST)
     if options.schedule:
         profile = replace(profile, schedule=Schedule(options.schedule))
     if options.budget_minutes is not None:
@@ -122,9 +126,11 @@ def known_model(name: str) -> registry.Network:
         raise UserError(f"--models: {error}") from None
 
 
-def positive(option: str, value: float) -> None:
+def positive(option: str, value: float, largest: float = math.inf) -> None:
     if not 0 < value < math.inf:
         raise UserError(f"{option} {value:g}: must be above zero")
+    if value > largest:
+        raise UserError(f"{option} {value}: must be at most {largest}")
 
 
 def parse_world_sizes(text: str) -> tuple[int, ...]:

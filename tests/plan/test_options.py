@@ -43,6 +43,28 @@ def test_networks_of_several_options_are_added_up():
     assert resolve_profile(options).models == ("vgg_16_s", "lstm_s", "resnet_50_s")
 
 
+@pytest.mark.parametrize("place", ["", " "])
+def test_results_need_a_place(place):
+    with pytest.raises(UserError, match="--results: names no directory"):
+        from_command_line(given(results=place))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"batch_size": 0}, "--batch-size 0: must be above zero"),
+        ({"batch_size": 2**31}, "--batch-size 2147483648: must be at most 2147483647"),
+        ({"batch_size": 10**30}, f"--batch-size {10**30}: must be at most 2147483647"),
+        ({"batch_size": 10**400}, f"--batch-size {10**400}: must be at most 2147483647"),
+        ({"image_size": 10**11}, f"--image-size {10**11}: must be at most 2147483647"),
+    ],
+)
+def test_what_no_tensor_can_hold_is_refused(changes, said):
+    with pytest.raises(UserError) as caught:
+        resolve_profile(Options(**changes))
+    assert str(caught.value) == said
+
+
 def test_one_fault_is_planted_and_a_second_is_refused():
     assert from_command_line(given(plant=["kill"])).plant == "kill"
     assert from_command_line(given()) == Options()
