@@ -85,7 +85,10 @@ def write_releases(_: argparse.Namespace) -> int:
 def import_sessions(arguments: argparse.Namespace) -> int:
     from hvdperf.history.importing import keep_sessions, make_trees
 
-    for line in keep_sessions(arguments.sessions, places.RAW):
+    sessions: Path = arguments.sessions
+    if sessions != places.SESSIONS and not sessions.is_dir():
+        raise UserError(f"--sessions {sessions}: no such directory; give one such as results/runs")
+    for line in keep_sessions(sessions, places.RAW):
         print(line)
     return _tell_trees(*make_trees())
 

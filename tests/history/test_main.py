@@ -39,6 +39,10 @@ def hvdperf(*arguments: str) -> subprocess.CompletedProcess[str]:
             ["history", "measure", "--stack", "/none/bin/python"],
             "nothing was measured of /none/bin/python",
         ),
+        (
+            ["history", "import", "--sessions", "/none/runs"],
+            "--sessions /none/runs: no such directory",
+        ),
     ],
 )
 def test_bad_input_is_one_line(arguments, said):
