@@ -98,6 +98,8 @@ def list_faults(_: argparse.Namespace) -> int:
 def list_cases(arguments: argparse.Namespace) -> int:
     """List the cases that pytest collects with these options; return pytest's exit status."""
     given = {name: getattr(arguments, name) for name in ("profile", "models", "np")}
+    if given["profile"] is not None and given["profile"].endswith(".toml"):
+        given["profile"] = os.path.abspath(given["profile"])  # pytest runs in another directory
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
     command = [sys.executable, "-m", "pytest", "perf", "--collect-only", "-q", *options]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
