@@ -395,6 +395,10 @@ BAD_INPUT = (
     (["--baseline=/no/such/session"], "give the directory of a session"),
     (["--resume=/no/such/session"], "give the directory of a session"),
     (["--resume=tests"], "there is no session.json in it"),
+    (["--results="], "--results: names no directory"),
+    (["--junitxml=/proc/none/x.xml"], "--junitxml /proc/none/x.xml: cannot be written"),
+    (["--benchmark-json=/proc/x.json"], "--benchmark-json /proc/x.json: cannot be written"),
+    (["--benchmark-json=tests"], "--benchmark-json tests: cannot be written: Is a directory"),
 )
 # Of these, one for each place that finds them, since a start of mpirun takes seconds.
 UNDER_MPIRUN = (

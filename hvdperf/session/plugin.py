@@ -137,9 +137,28 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"srun has started {tasks} sessions, which would all measure at the same time; "
                 f"leave it out, and start one in the allocation with mpirun -np {tasks}"
             )
+        if not config.option.collectonly:
+            _check_files_of_others(config)
     if outer_size() > 1:
         # At once, whatever the session is about, because ranks that wait in MPI_Init do not sleep.
         config.stash[_slots] = Slots()
+
+
+def _check_files_of_others(config: pytest.Config) -> None:
+    """Raise UsageError if a file that another plugin writes at the end cannot be written. The other
+    plugin would fail only then, and take the summary with it."""
+    for option, name in (("--junitxml", "xmlpath"), ("--benchmark-json", "benchmark_json")):
+        given = getattr(config.option, name, None)
+        if not given:
+            continue
+        path = Path(os.path.expanduser(os.path.expandvars(given)))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.open("ab").close()
+        except OSError as error:
+            raise pytest.UsageError(
+                f"{option} {given}: cannot be written: {error.strerror}; give another place"
+            ) from None
 
 
 def without_colours(config: pytest.Config) -> None:
