@@ -1,0 +1,123 @@
+"""Recorded rounds get the verdict and the figure again that they got when they were measured.
+
+Replayed is `Judge` on the rounds of tests/judge/recorded: validity, observations, bounds, verdict,
+attribution and the breakdown of wall time, from the reports of the ranks on. Not replayed is what
+documents do not hold:
+
+- the weights after the reproducible training. They were compared then, and were alike; the Judge
+  gets equal ones.
+- the noise of the machine, unless the verdict rests on it; then it is in the document.
+- the search for a rule in a file of thresholds: the rules are those of the documents.
+- the reason of a case that other programs left open, which the session writes after the judgement.
+
+Each case is judged as if no round came after its last one.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hvdperf.json_records import plain
+from hvdperf.judge.judge import Judge
+from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.rules import Rules
+from hvdperf.machine.placement import Offer, place
+from hvdperf.plan.profile import Profile, Sampling
+from hvdperf.plan.question import Question
+from hvdperf.plan.thresholds import Line, Thresholds, case_of
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case
+from hvdperf.verdict import REGRESSION, Verdict
+from tests.support.recorded import recorded_sessions
+
+RECORDED = [(session, case) for session in recorded_sessions() for case in session.cases]
+
+
+def named(value: Archive | Case) -> str:
+    return value.name if isinstance(value, Case) else value.directory.name
+
+
+def rules(session: Archive) -> Rules:
+    """Return the rules of a session: the looks and networks of its profile, the rules of its cases,
+    and its slots."""
+    document = session.session
+    assert document is not None
+    asked, fingerprint = document.asked, document.fingerprint
+    profile = Profile(
+        name=document.profile,
+        models=tuple(ast.literal_eval(asked["models"])),
+        dataset=asked["dataset"],
+        batch=int(asked["batch"]),
+        budget_s=math.inf,
+        sampling=Sampling(looks=tuple(json.loads(asked["sampling.looks"]))),
+        oversubscribed=tuple(ast.literal_eval(asked["oversubscribed"])),
+    )
+    cores = tuple(range(fingerprint["cores"]))
+    slots = place([Offer(rank, "host", cores) for rank in range(len(fingerprint["rank_cores"]))])
+    lines = [
+        Line(case_of(case.comparison, slots).parts, case.rule)
+        for case in session.cases
+        if case.rule is not None and case.rule != REGRESSION
+    ]
+    path = Path(asked["thresholds"].partition(" ")[0])
+    return Rules(profile, Thresholds(path.stem, path, tuple(lines)), slots)
+
+
+def judge_of(session: Archive, case: Case) -> Judge:
+    """Return a judge that knows what the session knew when it judged the case."""
+    failure = case.outcome.failure
+    arms = [arm for arm in case.comparison.arms if failure and failure.arm == arm.name]
+    trained = {
+        launch.arm: launch
+        for each in session.cases
+        for measured in each.rounds
+        for launch in measured.launches
+        if launch.correctness
+    }
+    return Judge(
+        rules(session),
+        failures={arm: failure for arm in arms if failure},
+        correctness=trained,
+        weights=lambda arm: {},
+        noise=lambda comparison: case.outcome.judgement.early,
+    )
+
+
+def without_reason_of_the_session(outcome: Outcome) -> Outcome:
+    judgement = outcome.judgement
+    if judgement.verdict is Verdict.INCONCLUSIVE and "other programs" in judgement.reason:
+        return replace(outcome, judgement=replace(judgement, reason=""))
+    return outcome
+
+
+@pytest.mark.parametrize(("session", "case"), RECORDED, ids=named)
+def test_recorded_rounds_are_judged_as_they_were(session, case):
+    again = judge_of(session, case).outcome(case.comparison, case.rounds, final=True)
+    recorded = case.outcome
+    assert again.judgement.verdict is recorded.judgement.verdict
+    assert plain(without_reason_of_the_session(again)) == plain(
+        without_reason_of_the_session(recorded)
+    )
+
+
+@pytest.mark.parametrize(
+    ("session", "case"), [pair for pair in RECORDED if pair[1].verdict is Verdict.FAIL], ids=named
+)
+def test_a_failed_case_did_not_fail_before_its_look(session, case):
+    looks = rules(session).profile.sampling.looks
+    for count in range(1, len(case.rounds)):
+        if count not in looks:
+            early = judge_of(session, case).outcome(case.comparison, case.rounds[:count])
+            assert early.judgement.verdict is Verdict.INCONCLUSIVE, count
+
+
+def test_the_recorded_sessions_are_whole_and_of_many_kinds():
+    assert [line for session in recorded_sessions() for line in session.left_out] == []
+    assert {case.verdict for _, case in RECORDED} == set(Verdict)
+    assert {case.question for _, case in RECORDED} == set(Question)
