@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from bench.trust_page import PAGE, README, page, readme
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.results.archive import read_session
 from hvdperf.results.detection_log import Entry, append, entry_of, read_log
 from hvdperf.results.detection_rates import series
-from hvdperf.toml_file import shown
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 RUNS = LOG.parent / "runs"

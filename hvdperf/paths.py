@@ -1,7 +1,13 @@
-"""The directory of the project."""
+"""The directory of the project, and paths in messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def shown(path: Path) -> str:
+    """Return the path as a person in the current directory would write it."""
+    absolute, here = path.absolute(), Path.cwd()
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)

@@ -23,7 +23,7 @@ from hvdperf.errors import UserError
 from hvdperf.history.lines import Line
 from hvdperf.history.raw import RawResult
 from hvdperf.history.releases import Axis, releases
-from hvdperf.toml_file import shown
+from hvdperf.paths import shown
 
 # As in hvdperf/history/benchmarks/throughput.py: asv names benchmarks by file, class and function.
 BENCHMARK = "throughput.Training.track_{}"

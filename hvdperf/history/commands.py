@@ -14,7 +14,7 @@ from hvdperf.errors import UserError
 from hvdperf.history import backfill, places
 from hvdperf.history.raw import RawResult, read_history
 from hvdperf.history.releases import Axis, order
-from hvdperf.toml_file import shown
+from hvdperf.paths import shown
 
 
 def add_to(commands: Commands) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from hvdperf.history.label import machine_label, replica_of
 from hvdperf.history.raw import FORMAT, RawResult, Refused, Series, check_releases
+from hvdperf.paths import shown
 from hvdperf.results.archive import read_session
 from hvdperf.results.throughput import throughputs
-from hvdperf.toml_file import shown
 
 
 def extract(directory: Path) -> RawResult:

@@ -11,7 +11,7 @@ from hvdperf.history.lines import lines
 from hvdperf.history.raw import RawResult, Refused, read_history, write_raw
 from hvdperf.history.releases import Axis, releases
 from hvdperf.history.repository import write_repository
-from hvdperf.toml_file import shown
+from hvdperf.paths import shown
 
 
 def keep_sessions(sessions: Path, root: Path) -> list[str]:

@@ -15,11 +15,10 @@ from hvdperf.history.raw import RawResult, Refused
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.fingerprint import fingerprint
-from hvdperf.toml_file import shown
 
 PROFILE = "history"
 CASES = "perf/"

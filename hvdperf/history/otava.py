@@ -20,7 +20,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.lines import Line
-from hvdperf.toml_file import shown
+from hvdperf.paths import shown
 
 COMMAND = places.GENERATED / "otava" / "bin" / "otava"
 # As in ci/otava.txt: this module reads the output of this version.

@@ -17,10 +17,10 @@ from hvdperf.errors import UserError
 from hvdperf.history.label import machine_label
 from hvdperf.history.releases import Axis, order
 from hvdperf.json_records import Moment, Positive, Unreadable
+from hvdperf.paths import shown
 from hvdperf.results.archive import read_document
 from hvdperf.results.documents import write_record
 from hvdperf.results.fingerprint import METHOD, Fingerprint
-from hvdperf.toml_file import shown
 
 FORMAT = 2
 Speed = Annotated[float, Meta(gt=0)]

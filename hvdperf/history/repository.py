@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.history.releases import Release
-from hvdperf.toml_file import shown
+from hvdperf.paths import shown
 
 BRANCH = "main"
 # The author of every commit: no person, since commits are releases.

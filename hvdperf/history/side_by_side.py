@@ -20,7 +20,7 @@ from hvdperf.history.measure import NO_SESSION
 from hvdperf.history.releases import Axis, order
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.options import Options
 from hvdperf.plan.question import Question
@@ -29,7 +29,6 @@ from hvdperf.results.archive import Archive, read_session
 from hvdperf.results.documents import Case, session_name
 from hvdperf.session.terminal.cases import figure_text
 from hvdperf.stats import Interval
-from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 # The profile that measures longest before it reports INCONCLUSIVE.

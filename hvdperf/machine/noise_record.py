@@ -7,7 +7,6 @@ because the form of these documents may change.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,10 +16,11 @@ from pathlib import Path
 from statistics import quantiles
 
 from hvdperf.files import write_whole
+from hvdperf.json_records import Unreadable, decode, encode
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot, is_oversubscribed
+from hvdperf.paths import shown
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise
-from hvdperf.toml_file import is_number, shown
 
 # The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
@@ -45,6 +45,13 @@ def load_of(world_size: int, slots: Sequence[Slot]) -> Load:
 
 # The variance between launches, by load: an unbiased estimate, which can be negative.
 Variances = Mapping[Load, float]
+
+
+@dataclass(frozen=True)
+class _Document:
+    """The file of a machine. launch_variance: by the name of the session."""
+
+    launch_variance: Mapping[str, Variances]
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,9 @@ class MachineRecord:
             return
         sessions = {**self.sessions, session: variances}
         kept = sorted(sessions)[-LATEST:]
-        document = {name: {k.value: v for k, v in sessions[name].items()} for name in kept}
+        document = _Document({name: sessions[name] for name in kept})
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, json.dumps({"launch_variance": document}, indent=1) + "\n")
+        write_whole(self.path, encode(document).decode())
 
 
 def read_record(results: Path, machine: Machine) -> MachineRecord:
@@ -88,15 +95,14 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
     can be read."""
     path = results / "machines" / f"{machine_name(machine)}.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["launch_variance"]
-        sessions = {str(name): _variances(found[name]) for name in sorted(found)}
+        found = decode(path.read_bytes(), _Document).launch_variance
     except FileNotFoundError:
         return MachineRecord(path, {})
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, Unreadable) as error:
         why = error.strerror if isinstance(error, OSError) else "not as this suite writes it"
         problem = f"{shown(path)}: {why}; this machine's earlier sessions are not known"
         return MachineRecord(path, {}, problem)
-    return MachineRecord(path, sessions)
+    return MachineRecord(path, {name: found[name] for name in sorted(found)})
 
 
 def machine_name(machine: Machine) -> str:
@@ -105,12 +111,3 @@ def machine_name(machine: Machine) -> str:
     what = " ".join([f"{len(machine.gpus)}", *gpus]) if gpus else f"{machine.cpu_model}"
     words = f"{what} {len(machine.cores)} cores"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
-
-
-def _variances(found: Mapping[str, object]) -> dict[Load, float]:
-    variances = {}
-    for name, value in found.items():
-        if not isinstance(value, int | float) or not is_number(value):
-            raise ValueError(f"{value!r} is no variance")
-        variances[Load(name)] = float(value)
-    return variances

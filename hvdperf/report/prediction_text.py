@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.columns import Columns, interval, number, wrapped
+from hvdperf.paths import shown
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
@@ -13,7 +14,6 @@ from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
-from hvdperf.toml_file import shown
 
 MODEL = "model, not measured"
 _TABLE = Columns(("np", 5), ("nodes", 5), ("figure", 6), ("interval", -14))

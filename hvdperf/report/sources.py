@@ -8,6 +8,7 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.history.raw import RawResult, read_history
 from hvdperf.json_records import Unreadable
+from hvdperf.paths import shown
 from hvdperf.results.archive import (
     Archive,
     OfEarlierFormat,
@@ -17,7 +18,6 @@ from hvdperf.results.archive import (
 from hvdperf.results.detection_log import Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, SessionDocument
 from hvdperf.results.fingerprint import Fingerprint
-from hvdperf.toml_file import shown
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
+from hvdperf.paths import shown
 from hvdperf.report.content import Report
 from hvdperf.report.formats.csv import tables
 from hvdperf.report.formats.html import page
 from hvdperf.report.formats.latex import latex
 from hvdperf.report.formats.markdown import markdown
-from hvdperf.toml_file import shown
 
 FORMATS = ("html", "markdown", "csv", "latex")
 

@@ -16,6 +16,7 @@ import msgspec
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Positive, Unreadable, decode
+from hvdperf.paths import shown
 from hvdperf.results.documents import (
     FORMAT,
     SESSION_FILE,
@@ -24,7 +25,6 @@ from hvdperf.results.documents import (
     SessionDocument,
     file_name,
 )
-from hvdperf.toml_file import shown
 
 Document = TypeVar("Document")
 _LONGEST_REASON = 160

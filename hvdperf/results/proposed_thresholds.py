@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
+from hvdperf.paths import shown
 from hvdperf.plan import thresholds
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case, SessionDocument
 from hvdperf.results.fingerprint import Fingerprint, differences
-from hvdperf.toml_file import shown
 from hvdperf.verdict import FEWEST_ROUNDS, Verdict
 
 # Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.

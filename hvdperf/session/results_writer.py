@@ -18,6 +18,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.placement import replicas_per_node
+from hvdperf.paths import shown
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.results.documents import (
     FORMAT,
@@ -40,7 +41,6 @@ from hvdperf.results.summary_rows import row_of
 from hvdperf.session.resume import Earlier, asked
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal.cases import NOT_WRITTEN
-from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 

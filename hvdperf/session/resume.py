@@ -20,13 +20,13 @@ from hvdperf.json_records import plain
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.placement import replicas_per_node
+from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.results.archive import Archive, read_session
 from hvdperf.results.documents import Row, now
 from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.results.summary_rows import row_of
-from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 # The most differences that an error message names.

@@ -22,7 +22,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import probe, stack_differences
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import Options, from_command_line
@@ -41,7 +41,6 @@ from hvdperf.session.results_writer import (
 from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
-from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 

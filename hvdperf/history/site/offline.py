@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.toml_file import shown
+from hvdperf.paths import shown
 
 SITE = Path(__file__).parent
 VENDOR = "vendor"

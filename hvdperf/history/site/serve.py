@@ -8,7 +8,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.toml_file import shown
+from hvdperf.paths import shown
 
 
 class _Handler(SimpleHTTPRequestHandler):

@@ -14,12 +14,12 @@ from pathlib import Path
 from hvdperf.columns import Columns, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
+from hvdperf.paths import shown
 from hvdperf.plan.question import LaunchMode
 from hvdperf.results.archive import Archive
 from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.session.terminal.cases import label
 from hvdperf.stats import Interval, NotMeasurable, shift
-from hvdperf.toml_file import shown
 from hvdperf.verdict import ALPHA, as_ratio
 
 _CHANGE = Columns(
