@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 
 from hvdperf.errors import UserError
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import TWIN
-from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.faults import TRIALS
 from hvdperf.report.words import plural
 from hvdperf.results.detection_log import Entry
 from hvdperf.results.detection_rates import changes, counts_of, must, share_interval
 from hvdperf.stats import hodges_lehmann
-from hvdperf.toml_file import shown
 from hvdperf.verdict import as_ratio
 
 PAGE = ROOT / "docs" / "trust.md"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hvdperf.judge.attribution import Blame, blamed
 from hvdperf.measure.records import Round
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.fault_cases import FaultCase
+from hvdperf.plan.faults import FaultCase
 from hvdperf.verdict import Judgement, Verdict
 
 

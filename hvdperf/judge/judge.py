@@ -22,7 +22,7 @@ from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.fault_cases import trial_of
+from hvdperf.plan.faults import trial_of
 from hvdperf.plan.question import LaunchMode
 from hvdperf.scatter import Noise, Row
 from hvdperf.stats import NotMeasurable, hodges_lehmann

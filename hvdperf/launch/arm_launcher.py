@@ -18,10 +18,8 @@ from hvdperf.launch.job import Launcher, Order
 from hvdperf.machine.placement import Slot, cores_of, place_group
 from hvdperf.machine.rank_environment import user_settings
 from hvdperf.plan.arms import SWEEP, TWIN, Arm, BlockKind
-from hvdperf.plan.data import DataSource
-from hvdperf.plan.fault_cases import TRIALS
-from hvdperf.plan.faults import Fault
-from hvdperf.plan.other_data import other_data
+from hvdperf.plan.data import DataSource, other_data
+from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.variants import EXCHANGES, Exchange
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy

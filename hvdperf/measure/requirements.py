@@ -11,7 +11,7 @@ from dataclasses import replace
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Schedule
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective, Transfer
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.fault_cases import trial_of
+from hvdperf.plan.faults import trial_of
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.terms import TOLD_APART

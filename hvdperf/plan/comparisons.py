@@ -82,7 +82,7 @@ class Comparison:
     @property
     def is_trial(self) -> bool:
         """True if the candidate has an injected fault, to see whether the suite reports it
-        (hvdperf.plan.fault_cases)."""
+        (hvdperf.plan.faults)."""
         return self.judged_as is JudgedAs.DETECTION
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Schedule
-from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.toml_file import Table, read_toml, shown
 
@@ -67,7 +67,7 @@ class Profile:
     oversubscribed: the networks whose communication is judged if replicas share cores; empty for
     all. questions: empty for all. representatives: for each question that is not asked of every
     network, the networks that it is asked of. trials: for each fault case
-    (hvdperf.plan.fault_cases.TRIALS), the networks that get it. sentinels: networks of which only
+    (hvdperf.plan.faults.TRIALS), the networks that get it. sentinels: networks of which only
     the trace is measured. budget_s: the session begins no round that would end after this many
     seconds, except the first round of each workload and kind of work.
     """

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hvdperf.plan.arms import AGAINST, SWEEP, TWIN, Arm, BlockKind, Side, Workload
 from hvdperf.plan.collectives import Collective
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.fault_cases import TRIALS, FaultCase
+from hvdperf.plan.faults import TRIALS, FaultCase
 from hvdperf.plan.question import Between, LaunchMode, Question
 from hvdperf.plan.variants import EXCHANGES, RECIPES
 from hvdperf.worker.strategies.table import Strategy

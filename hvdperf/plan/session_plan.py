@@ -16,10 +16,9 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
 from hvdperf.plan.arms import SWEEP, Arm, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.data import DataSource, dataset_of, open_data_sets, parse_data_dir
+from hvdperf.plan.data import DataSource, can_swap, dataset_of, open_data_sets, parse_data_dir
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
-from hvdperf.plan.other_data import can_swap
 from hvdperf.plan.profile import Profile, default_world_sizes
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import against

@@ -13,10 +13,10 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable, decode, plain
-from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.paths import shown
+from hvdperf.plan.faults import TRIALS
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
-from hvdperf.toml_file import shown
 from hvdperf.verdict import Verdict
 
 # Fields of the fingerprint that pages show.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
-from hvdperf.plan.fault_cases import TRIALS, FaultCase
+from hvdperf.plan.faults import TRIALS, FaultCase
 from hvdperf.results.detection_log import Entry, Tried
 from hvdperf.results.fingerprint import differences
 from hvdperf.verdict import Verdict

@@ -13,8 +13,7 @@ from hvdperf.columns import Columns
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
-from hvdperf.plan.fault_cases import TRIALS
-from hvdperf.plan.faults import Fault
+from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.results.archive import read_session
 from hvdperf.results.proposed_thresholds import propose

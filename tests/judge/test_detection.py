@@ -12,7 +12,7 @@ from hvdperf.judge.detection import Detection, noticed, on_trial
 from hvdperf.plan import questions
 from hvdperf.plan.arms import TWIN, Arm
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.fault_cases import TRIALS, trial_of
+from hvdperf.plan.faults import TRIALS, trial_of
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS
 from hvdperf.stats import Interval

@@ -3,7 +3,7 @@ import pytest
 from bench.simulation import LOOKS
 from hvdperf.errors import UserError
 from hvdperf.plan.arms import Schedule
-from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.profile import PROFILES, Runs, Sampling, load_profile
 from hvdperf.plan.question import Question
 from models.registry import NETWORKS, Scale, Traffic, network

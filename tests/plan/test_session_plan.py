@@ -13,8 +13,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer
-from hvdperf.plan.fault_cases import TRIALS
-from hvdperf.plan.faults import Fault
+from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.options import Options
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hvdperf.plan.fault_cases import TRIALS
+from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.plots import field, layered, rows_high
