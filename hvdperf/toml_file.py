@@ -1,250 +1,151 @@
-"""TOML files that people write: typed values, and errors that name the file, line and key."""
+"""TOML files as typed records; errors name the file and the key.
+
+A record is a dataclass whose fields are the keys of a table. Annotations such as
+`Annotated[int, Meta(ge=1)]` say which values a key may have. If keys do not fit each other,
+__post_init__ raises ValueError with a message that begins with a key: "turns_min: must not be ...".
+"""
 
 from __future__ import annotations
 
 import math
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
 
 from hvdperf.errors import UserError
+from hvdperf.json_records import Unreadable, convert
+from hvdperf.paths import shown
 
-Choice = TypeVar("Choice", bound=Enum)
+Kind = TypeVar("Kind")
 
-_HEADER = re.compile(r"\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(#.*)?")
-_PART = r"""(?:"[^"]*"|'[^']*'|[\w-]+)"""
-_ASSIGNMENT = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
-
-
-class Table:
-    """One table of a TOML file. Every reader raises UserError for a value that is wrong."""
-
-    def __init__(self, path: Path, text: str, keys: tuple[str, ...], values: dict[str, Any]):
-        self._path = path
-        self._text = text
-        self._keys = keys
-        self._values = values
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._values
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The keys, in the order of the file."""
-        return tuple(self._values)
-
-    def error(self, problem: str, key: str | None = None) -> UserError:
-        """Return the error to raise for a key of this table, or for the table itself."""
-        keys = self._keys if key is None else (*self._keys, key)
-        where = f"{shown(self._path)}:{line_of(self._text, keys)}"
-        name = ".".join(part if re.fullmatch(r"[\w-]+", part) else f'"{part}"' for part in keys)
-        return UserError(
-            _one_line(f"{where}: {name}: {problem}" if name else f"{where}: {problem}")
-        )
-
-    def only(self, known: Collection[str]) -> None:
-        """Raise UserError for a key that is not known."""
-        for key in self._values:
-            if key not in known:
-                raise self.error(f"unknown key; known here: {', '.join(known)}", key)
-
-    def table(self, key: str) -> Table:
-        """Return a table within this one, or an empty table if it is missing."""
-        value = self._values.get(key, {})
-        if not isinstance(value, dict):
-            raise self._wrong(key, f"a table, [{key}]")
-        return Table(self._path, self._text, (*self._keys, key), value)
-
-    def string(self, key: str) -> str:
-        """Return a string that is not empty."""
-        value = self._value(key)
-        if not isinstance(value, str) or not value:
-            raise self._wrong(key, "a string that is not empty")
-        return value
-
-    def strings(self, key: str) -> tuple[str, ...]:
-        """Return a list of different strings, at least one."""
-        values = self._list(key, "strings", str)
-        if not values:
-            raise self._wrong(key, "a list of one string at least")
-        return values
-
-    def boolean(self, key: str) -> bool:
-        value = self._value(key)
-        if not isinstance(value, bool):
-            raise self._wrong(key, "true or false")
-        return value
-
-    def integer(self, key: str) -> int:
-        """Return a whole number from 1."""
-        value = self._value(key)
-        if not _is_whole(value):
-            raise self._wrong(key, "a whole number from 1")
-        return int(value)
-
-    def integers(self, key: str) -> tuple[int, ...]:
-        """Return a list of different whole numbers from 1, ascending; it may be empty."""
-        values = self._list(key, "whole numbers", int)
-        if not all(map(_is_whole, values)) or list(values) != sorted(values):
-            raise self._wrong(key, "a list of whole numbers from 1, ascending")
-        return values
-
-    def positive(self, key: str) -> float:
-        """Return a number above 0."""
-        value = self._value(key)
-        if not is_number(value) or value <= 0:
-            raise self._wrong(key, "a number above 0")
-        return float(value)
-
-    def choice(self, key: str, kind: type[Choice]) -> Choice:
-        """Return the member of an Enum with the value of the key."""
-        value = self._value(key)
-        names = [str(member.value) for member in kind]
-        if value not in names:
-            raise self._wrong(key, "one of " + ", ".join(f'"{name}"' for name in names))
-        return kind(value)
-
-    def value(self, key: str) -> Any:
-        """Return the value as it is, for values of more than one type."""
-        return self._value(key)
-
-    def _value(self, key: str) -> Any:
-        if key not in self._values:
-            raise self.error(f"the key {key} is missing")
-        return self._values[key]
-
-    def _list(self, key: str, what: str, kind: type) -> tuple[Any, ...]:
-        values = self._value(key)
-        if (
-            not isinstance(values, list)
-            or not all(isinstance(value, kind) for value in values)
-            or len(set(values)) < len(values)
-        ):
-            raise self._wrong(key, f"a list of different {what}")
-        return tuple(values)
-
-    def _wrong(self, key: str, wanted: str) -> UserError:
-        return self.error(f"must be {wanted}, not {_as_toml(self._values[key])}", key)
+# The annotation of a string that is not empty.
+Text = Annotated[str, Meta(min_length=1)]
 
 
-def read_toml(path: Path) -> Table:
-    """Return the top table of a file. Raises UserError if it cannot be read or is not TOML."""
+class _Wrong(ValueError):
+    """A value that a file may not hold; the message says where it is and what is wanted."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the values of a file.
+
+    Raises UserError if the file cannot be read or is not TOML, for a number that is not finite or
+    has more than 64 bits, and for a list with a value twice.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        _check(values, "")
+        return values
     except OSError as error:
-        raise UserError(f"{shown(path)}: cannot be read: {error.strerror}") from None
+        problem = f"cannot be read: {error.strerror}"
     except UnicodeDecodeError as error:
-        raise UserError(f"{shown(path)}: is not UTF-8 text: {error.reason}") from None
-    try:
-        values = tomllib.loads(text)
+        problem = f"is not UTF-8 text: {error.reason}"
     except tomllib.TOMLDecodeError as error:
-        told = re.search(r"at line (\d+)", str(error))
-        line = told[1] if told else len(text.splitlines())
-        problem = _one_line(f"not valid TOML: {error}")
-        raise UserError(f"{shown(path)}:{line}: {problem}") from None
+        problem = f"not valid TOML: {error}"
+    except _Wrong as error:
+        problem = str(error)
     except RecursionError:
-        raise UserError(f"{shown(path)}: nested more deeply than any file of ours") from None
+        problem = "nested more deeply than any file of the suite"
     except ValueError:
         # Python refuses to read integers of thousands of digits.
-        raise UserError(f"{shown(path)}: a whole number has too many digits") from None
-    table = Table(path, text, (), values)
-    for keys in _too_large(values, ()):
-        at = Table(path, text, keys[:-1], {})
-        raise at.error("a whole number of more than 64 bits", keys[-1])
-    return table
+        problem = "a whole number has too many digits"
+    raise file_error(path, problem)
 
 
-def _too_large(value: object, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the keys of integers of more than 64 bits, which TOML does not allow."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _too_large(inner, (*keys, key))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _too_large(inner, keys)
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        yield keys
+def as_record(path: Path, values: Mapping[str, Any], kind: type[Kind], **given: Any) -> Kind:
+    """Return the values of a file as a record of that kind. Raises UserError.
+
+    given: fields that come from elsewhere, and are no keys of the file.
+    """
+    try:
+        record: Kind = _converted(values, kind, "", **given)
+    except _Wrong as error:
+        raise file_error(path, str(error)) from None
+    return record
 
 
-def _one_line(text: str) -> str:
-    """Escape line breaks and all else that does not print, since keys and values may hold such."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in text
+def file_error(path: Path, problem: str) -> UserError:
+    """Return the error to raise for a file: one line, whatever the keys and the values hold."""
+    line = f"{shown(path)}: {problem}"
+    return UserError(
+        "".join(
+            letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+            for letter in line
+        )
     )
 
 
-def shown(path: Path) -> str:
-    """Return the path as a person in the current directory would write it."""
-    absolute, here = path.absolute(), Path.cwd()
-    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)
-
-
-def line_of(text: str, keys: Sequence[str]) -> int:
-    """Return the line, from 1, on which a key or a table begins, or else the table above it.
-
-    tomllib does not report lines. The text must be valid TOML. The lines of a multi-line string
-    are also read as TOML, which costs no more than a wrong line number.
-    """
-    best, best_depth = 1, 0
-    for number, path in _assignments(text):
-        depth = _common(path, keys)
-        if depth > best_depth:
-            best, best_depth = number, depth
-    return best
-
-
-def _assignments(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the number of every line that names a table or a key, with the full path of names."""
-    table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.fullmatch(line):
-            table = _split(header[1])
-            yield number, table
-        elif assignment := _ASSIGNMENT.match(line):
-            yield number, (*table, *_split(assignment[1]))
-
-
-def _split(dotted: str) -> tuple[str, ...]:
-    """Return the parts of a dotted key, read by tomllib itself: a."b.c" gives ("a", "b.c")."""
-    try:
-        value: Any = tomllib.loads(f"{dotted} = 0")
-    except tomllib.TOMLDecodeError:
-        return ()
-    parts = []
-    while isinstance(value, dict):
-        part, value = next(iter(value.items()))
-        parts.append(part)
-    return tuple(parts)
-
-
-def _common(path: Sequence[str], keys: Sequence[str]) -> int:
-    """Return the number of leading parts that two paths have in common."""
-    pairs = zip(path, keys, strict=False)
-    return next((depth for depth, (a, b) in enumerate(pairs) if a != b), min(len(path), len(keys)))
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a finite number; TOML's true, inf and nan are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _as_toml(value: object) -> str:
-    """Return a value as the file may have written it, cut to a readable length."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        text = f'"{value}"'
+def _check(value: object, place: str) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check(inner, _at(place, key))
     elif isinstance(value, list):
-        parts = ("[...]" if isinstance(part, list) else _as_toml(part) for part in value)
-        text = f"[{', '.join(parts)}]"
-    else:
-        text = "a table" if isinstance(value, dict) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+        for number, inner in enumerate(value):
+            _check(inner, f"{place}[{number}]")
+        for text, count in Counter(map(repr, value)).most_common(1):
+            if count > 1:
+                raise _Wrong(f"{place}: lists {text} {count} times")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise _Wrong(f"{place}: must be a finite number, not {value}")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise _Wrong(f"{place}: a whole number of more than 64 bits")
+
+
+def _converted(value: Any, kind: Any, place: str, **given: Any) -> Any:
+    """Return a value as the kind that an annotation names. place: its key, with those of the tables
+    around it; "" for the whole file."""
+    if is_dataclass(kind) and isinstance(value, dict):
+        return _record(value, kind, place, given)
+    if get_origin(kind) in (dict, Mapping) and isinstance(value, dict):
+        of_keys, of_values = get_args(kind)
+        return {
+            _converted(key, of_keys, _at(place, key)): _converted(inner, of_values, _at(place, key))
+            for key, inner in value.items()
+        }
+    try:
+        return convert(value, kind)
+    except Unreadable as error:
+        problem = str(error).replace("`object`", "`table`")
+        problem = problem.replace("Invalid enum value", "unknown value")
+        if known := _choices(kind):
+            problem += f"; known are {', '.join(known)}"
+        # Within a list the message begins with the number of the item: "[1]: Expected `int`".
+        raise _Wrong(place + ("" if problem.startswith("[") else ": ") + problem) from None
+
+
+def _record(values: Mapping[str, Any], kind: Any, place: str, given: Mapping[str, Any]) -> Any:
+    known = {field.name: field for field in fields(kind) if field.name not in given}
+    types = get_type_hints(kind, include_extras=True)
+    for key in values:
+        if key not in known:
+            raise _Wrong(f"{_at(place, key)}: unknown key; known here: {', '.join(known)}")
+    for key, field in known.items():
+        if key not in values and field.default is field.default_factory is MISSING:
+            raise _Wrong(f"{_at(place, key)}: this key is missing")
+    converted = {key: _converted(values[key], types[key], _at(place, key)) for key in values}
+    try:
+        return kind(**converted, **given)
+    except ValueError as error:
+        raise _Wrong(f"{place}.{error}" if place else str(error)) from None
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return the values of an Enum or a Literal, also if the kind is a list of them."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [str(member.value) for member in kind]
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    return [choice for part in get_args(kind) for choice in _choices(part)]
+
+
+def _at(place: str, key: str) -> str:
+    """Return the place of a key in the table at `place`."""
+    name = key if re.fullmatch(r"[\w-]+", key) else f'"{key}"'
+    return f"{place}.{name}" if place else name

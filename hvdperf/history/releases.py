@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from functools import cache
 from pathlib import Path
+
+from hvdperf.toml_file import as_record, read_toml
 
 _FILE = Path(__file__).with_name("releases.toml")
 
@@ -39,7 +40,7 @@ class Release:
 @cache
 def releases(package: Axis) -> tuple[Release, ...]:
     """Return all known releases of a package, oldest first."""
-    dates: dict[str, date] = tomllib.loads(_FILE.read_text())[package.value]
+    dates = as_record(_FILE, read_toml(_FILE), dict[Axis, dict[str, date]])[package]
     return tuple(Release(package, version, released) for version, released in dates.items())
 
 

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta
 
 from hvdperf.errors import UserError
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
-from hvdperf.toml_file import Table, read_toml, shown
+from hvdperf.toml_file import Text, as_record, file_error, read_toml
+
+PROFILES = ROOT / "ci" / "profiles"
+# With fewer rounds no case could FAIL, so a profile would look careful and never find a regression.
+FEWEST_TO_FAIL = 8
+
+Count = Annotated[int, Meta(ge=1)]
+Above0 = Annotated[float, Meta(gt=0)]
+Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
+Looks = Annotated[tuple[Annotated[int, Meta(ge=FEWEST_TO_FAIL)], ...], Meta(min_length=1)]
+
+
+def _check_ascending(key: str, values: Sequence[int]) -> None:
+    if list(values) != sorted(values):
+        raise ValueError(f"{key}: must be in ascending order, not {list(values)}")
 
 
 @dataclass(frozen=True)
@@ -28,14 +44,19 @@ class Sampling:
     a block of a launch that is known to be slow gets longer (hvdperf.measure.round_runner).
     """
 
-    looks: tuple[int, ...] = (8, 12, 24)
+    looks: Looks = (8, 12, 24)
     early: bool = True
-    turns_min: int = 4
-    turns_max: int = 8
-    min_block_seconds: float = 0.3
-    min_block_steps: int = 10
-    startup_deadline_s: float = 240.0
-    block_deadline_s: float = 60.0
+    turns_min: Count = 4
+    turns_max: Count = 8
+    min_block_seconds: Above0 = 0.3
+    min_block_steps: Count = 10
+    startup_deadline_s: Above0 = 240.0
+    block_deadline_s: Above0 = 60.0
+
+    def __post_init__(self) -> None:
+        _check_ascending("looks", self.looks)
+        if self.turns_min > self.turns_max:
+            raise ValueError(f"turns_min: must not be above turns_max = {self.turns_max}")
 
 
 @dataclass(frozen=True)
@@ -49,13 +70,14 @@ class Runs:
     wait for one run with its validation, in seconds.
     """
 
-    epochs: int = 20
-    steps_max: int = 5000
-    seconds: float = 10.0
-    endurance_steps: int = 1500
-    ledger_steps: int = 400
-    ablation_turns: int = 6
-    deadline_s: float = 600.0
+    epochs: Count = 20
+    steps_max: Count = 5000
+    seconds: Above0 = 10.0
+    endurance_steps: Count = 1500
+    # Such a run is told apart into two lengths.
+    ledger_steps: Annotated[int, Meta(ge=2)] = 400
+    ablation_turns: Count = 6
+    deadline_s: Above0 = 600.0
 
 
 @dataclass(frozen=True)
@@ -73,20 +95,27 @@ class Profile:
     """
 
     name: str
-    models: tuple[str, ...]
-    dataset: str
-    batch: int
-    budget_s: float
+    models: Names
+    dataset: Text
+    batch: Count
+    budget_s: Above0
     sampling: Sampling = Sampling()
     runs: Runs = Runs()
     schedule: Schedule = Schedule.ALTERNATE
-    world_sizes: tuple[int, ...] = ()
-    parity_from: int = 1
-    oversubscribed: tuple[str, ...] = ()
-    questions: tuple[Question, ...] = ()
-    representatives: Mapping[Question, tuple[str, ...]] = field(default_factory=dict)
-    trials: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    sentinels: tuple[str, ...] = ()
+    world_sizes: tuple[Count, ...] = ()
+    parity_from: Count = 1
+    oversubscribed: Names = ()
+    questions: Annotated[tuple[Question, ...], Meta(min_length=1)] = ()
+    representatives: Mapping[Question, Names] = field(default_factory=dict)
+    trials: Mapping[str, Names] = field(default_factory=dict)
+    sentinels: Names = ()
+
+    def __post_init__(self) -> None:
+        _check_ascending("world_sizes", self.world_sizes)
+        for name in self.trials:
+            if name not in TRIALS:
+                known = ", ".join(TRIALS)
+                raise ValueError(f"trials.{name}: unknown fault case; known are {known}")
 
 
 def default_world_sizes(slots: int) -> tuple[int, ...]:
@@ -99,53 +128,15 @@ def default_world_sizes(slots: int) -> tuple[int, ...]:
     return (*sizes, slots)
 
 
-PROFILES = ROOT / "ci" / "profiles"
-# With fewer rounds no case could FAIL, so a profile would look careful and never find a regression.
-FEWEST_TO_FAIL = 8
-
-_KEYS = (
-    "models",
-    "dataset",
-    "batch",
-    "budget_s",
-    "schedule",
-    "world_sizes",
-    "parity_from",
-    "oversubscribed",
-    "questions",
-    "sentinels",
-    "representatives",
-    "trials",
-    "sampling",
-    "runs",
-)
-
-
 def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profile:
     """Return the profile of a name (the file NAME.toml in the directory) or of a .toml file.
 
     Raises UserError for an unknown name and for anything malformed in the file.
     """
     path = _file_of(name_or_path, directory)
-    table = read_toml(path)
-    table.only(_KEYS)
-    return Profile(
-        name=path.stem,
-        models=_models(table, "models"),
-        dataset=table.string("dataset"),
-        batch=table.integer("batch"),
-        budget_s=table.positive("budget_s"),
-        sampling=_sampling(table.table("sampling")),
-        schedule=table.choice("schedule", Schedule) if "schedule" in table else Profile.schedule,
-        world_sizes=table.integers("world_sizes") if "world_sizes" in table else (),
-        parity_from=table.integer("parity_from") if "parity_from" in table else 1,
-        oversubscribed=_models(table, "oversubscribed") if "oversubscribed" in table else (),
-        questions=_questions(table) if "questions" in table else (),
-        sentinels=_models(table, "sentinels") if "sentinels" in table else (),
-        representatives=_representatives(table.table("representatives")),
-        trials=_trials(table.table("trials")),
-        runs=_runs(table.table("runs")),
-    )
+    profile = as_record(path, read_toml(path), Profile, name=path.stem)
+    _check_networks(path, profile)
+    return profile
 
 
 def _file_of(name_or_path: str | Path, directory: Path) -> Path:
@@ -161,77 +152,24 @@ def _file_of(name_or_path: str | Path, directory: Path) -> Path:
     return directory / f"{name_or_path}.toml"
 
 
-def _models(table: Table, key: str) -> tuple[str, ...]:
+def _check_networks(path: Path, profile: Profile) -> None:
     # Imported here, because plan, statistics and thresholds must load without the models.
     from models.registry import UnknownNetwork, network
 
-    names = table.strings(key)
-    for name in names:
-        try:
-            network(name)
-        except UnknownNetwork as error:
-            raise table.error(str(error), key) from None
-    return names
+    for key, names in _networks(profile):
+        for name in names:
+            try:
+                network(name)
+            except UnknownNetwork as error:
+                raise file_error(path, f"{key}: {error}") from None
 
 
-def _questions(table: Table) -> tuple[Question, ...]:
-    return tuple(_question(table, "questions", name) for name in table.strings("questions"))
-
-
-def _representatives(table: Table) -> dict[Question, tuple[str, ...]]:
-    return {_question(table, name, name): _models(table, name) for name in table.names}
-
-
-def _trials(table: Table) -> dict[str, tuple[str, ...]]:
-    table.only(list(TRIALS))
-    return {name: _models(table, name) for name in table.names}
-
-
-def _question(table: Table, key: str, name: str) -> Question:
-    known = {question.value: question for question in Question}
-    if name not in known:
-        raise table.error(f"unknown question {name!r}; known are {', '.join(known)}", key)
-    return known[name]
-
-
-def _sampling(table: Table) -> Sampling:
-    """Return the default sampling with the settings of the table."""
-    sampling = Sampling(**_settings(table, Sampling))
-    if sampling.turns_min > sampling.turns_max:
-        raise table.error(f"must not be above turns_max = {sampling.turns_max}", "turns_min")
-    return sampling
-
-
-def _runs(table: Table) -> Runs:
-    runs = Runs(**_settings(table, Runs))
-    if runs.ledger_steps < 2:
-        raise table.error(
-            "must be 2 at least: a run is told apart into two lengths", "ledger_steps"
-        )
-    return runs
-
-
-def _settings(table: Table, kind: type[Sampling | Runs]) -> dict[str, Any]:
-    """Return the settings in the table, by the field of `kind`. Raises UserError for other keys."""
-    types = {field.name: field.type for field in fields(kind)}
-    table.only(list(types))
-    return {name: _setting(table, name, types[name]) for name in table.names}
-
-
-def _setting(table: Table, name: str, kind: object) -> Any:
-    """Return one setting: looks, a boolean, seconds or a whole number. kind: the annotation of the
-    field, as a string."""
-    if name == "looks":
-        looks = table.integers(name)
-        if not looks:
-            raise table.error("must name one number of rounds at least", name)
-        if min(looks) < FEWEST_TO_FAIL:
-            raise table.error(
-                f"a FAIL takes {FEWEST_TO_FAIL} rounds, so that none may be below; give such as "
-                f"[{FEWEST_TO_FAIL}, 12]",
-                name,
-            )
-        return looks
-    if kind == "bool":
-        return table.boolean(name)
-    return table.positive(name) if kind == "float" else table.integer(name)
+def _networks(profile: Profile) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield every list of networks with its key."""
+    yield "models", profile.models
+    yield "oversubscribed", profile.oversubscribed
+    yield "sentinels", profile.sentinels
+    for question, names in profile.representatives.items():
+        yield f"representatives.{question.value}", names
+    for trial, names in profile.trials.items():
+        yield f"trials.{trial}", names

@@ -26,18 +26,18 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot, nodes
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.plan.threshold_proposal import ceiling, fewest_rounds, proposed_rule
 from hvdperf.stats import NotMeasurable, spread
-from hvdperf.toml_file import Table, is_number, read_toml, shown
+from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
 
 THRESHOLDS = ROOT / "ci" / "thresholds"
@@ -62,7 +62,6 @@ class Case(NamedTuple):
 
 
 _FEWEST_OBSERVATIONS = 4
-_NAMES = {"gpu": ("device", "gpu_name", "cpu_model"), "cpu": ("device", "cpu_model")}
 _NAME_OF = {"gpu": "gpu_name", "cpu": "cpu_model"}
 _SIZE = re.compile(r"np([1-9]\d*|\*)|\*")
 _NODES = re.compile(r"one-node|([2-9]|[1-9]\d+|\*)-nodes|\*")
@@ -105,6 +104,43 @@ class Thresholds:
             return ""
         rounds = max(len(usable), fewest_rounds(case.question))
         return _written(case, proposed_rule(case.question, usable, rounds))
+
+
+@dataclass(frozen=True)
+class Match:
+    """The machines that a file is for. gpu_name, cpu_model: a part of the name, in any case; "" for
+    all machines."""
+
+    device: Literal["cpu", "gpu"]
+    gpu_name: Text = ""
+    cpu_model: Text = ""
+
+    def __post_init__(self) -> None:
+        if self.device == "cpu" and self.gpu_name:
+            raise ValueError('gpu_name: needs device = "gpu"')
+
+    def specificity(self, machine: Machine) -> tuple[int, int] | None:
+        """Return the number of names that the file asks for and their total length; None if the
+        machine does not fit."""
+        if self.device != _class(machine)[0]:
+            return None
+        asked = (
+            (self.gpu_name, [gpu.name for gpu in machine.gpus]),
+            (self.cpu_model, [machine.cpu_model]),
+        )
+        if not all(part.lower() in name.lower() for part, names in asked for name in names):
+            return None
+        return sum(part != "" for part, _ in asked), sum(len(part) for part, _ in asked)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file of thresholds as it is written. thresholds: a floor or a ceiling, or the ends of a
+    band, by the pattern of the cases."""
+
+    label: Text
+    match: Match
+    thresholds: Mapping[str, float | tuple[float, float]]
 
 
 def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
@@ -172,9 +208,8 @@ def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
     """
     matching = []
     for path in sorted(directory.glob("*.toml")):
-        table = read_toml(path)
-        thresholds = _load(path, table)
-        specificity = _specificity(table.table("match"), machine)
+        match, thresholds = _load(path)
+        specificity = match.specificity(machine)
         if specificity is not None:
             matching.append((specificity, thresholds))
     if not matching:
@@ -192,7 +227,8 @@ def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
 
 def load_thresholds(path: Path) -> Thresholds:
     """Return the thresholds of one file, for whichever machine. Raises UserError if malformed."""
-    return _load(path, read_toml(path))
+    _, thresholds = _load(path)
+    return thresholds
 
 
 def _class(machine: Machine) -> tuple[str, str]:
@@ -207,62 +243,46 @@ def _no_class(machine: Machine, directory: Path) -> Thresholds:
     return Thresholds(label, directory / f"{kind}-{slug}.toml")
 
 
-def _specificity(match: Table, machine: Machine) -> tuple[int, int] | None:
-    """Return the number of names that the file asks for and their total length; None if the machine
-    does not fit."""
-    if match.string("device") != ("gpu" if machine.gpus else "cpu"):
-        return None
-    names = {
-        "gpu_name": [gpu.name for gpu in machine.gpus],
-        "cpu_model": [machine.cpu_model],
-    }
-    asked = [(key, match.string(key)) for key in names if key in match]
-    for key, part in asked:
-        if not all(part.lower() in name.lower() for name in names[key]):
-            return None
-    return len(asked), sum(len(part) for _, part in asked)
-
-
-def _load(path: Path, table: Table) -> Thresholds:
-    table.only(("label", "match", "thresholds"))
-    match = table.table("match")
-    device = match.string("device")
-    if device not in _NAMES:
-        raise match.error(f'must be "cpu" or "gpu", not "{device}"', "device")
-    match.only(_NAMES[device])
-    if "thresholds" not in table:
-        raise table.error("the table [thresholds] is missing")
-    if table.names[-1] != "thresholds":
-        raise table.error(
-            "must be the last table, so that a line pasted at the end of the file is in it",
-            "thresholds",
+def _load(path: Path) -> tuple[Match, Thresholds]:
+    values = read_toml(path)
+    file = as_record(path, values, _File)
+    if list(values)[-1] != "thresholds":
+        raise file_error(
+            path,
+            "thresholds: must be the last table, so that a line pasted at the end of the file is "
+            "in it",
         )
-    values = table.table("thresholds")
-    lines = tuple(_line(values, key) for key in values.names)
-    return Thresholds(table.string("label"), path, lines)
+    lines = []
+    for key, value in file.thresholds.items():
+        try:
+            lines.append(_line(key, value))
+        except ValueError as error:
+            raise file_error(path, f'thresholds."{key}": {error}') from None
+    return file.match, Thresholds(file.label, path, tuple(lines))
 
 
-def _line(table: Table, key: str) -> Line:
+def _line(key: str, value: float | tuple[float, float]) -> Line:
+    """Raises ValueError that says what is wrong, for this function and those that it calls."""
     parts = key.split("/")
     if len(parts) != 4:
-        raise table.error(f"must be {_SHAPE}", key)
+        raise ValueError(f"must be {_SHAPE}")
     question, model, size, where = parts
     known_as = question.partition(":")[0]
     questions = [known for known in Question if fnmatchcase(known.value, known_as)]
     if not questions:
         known = ", ".join(question.value for question in Question)
-        raise table.error(f"unknown question {question!r}; known are {known}", key)
-    _check_model(table, key, model)
+        raise ValueError(f"unknown question {question!r}; known are {known}")
+    _check_model(model)
     if not _SIZE.fullmatch(size):
-        raise table.error(f'the world size must be "np4", "np*" or "*", not "{size}"', key)
+        raise ValueError(f'the world size must be "np4", "np*" or "*", not "{size}"')
     if not _NODES.fullmatch(where):
-        raise table.error(
-            f'the nodes must be "one-node", "2-nodes", "*-nodes" or "*", not "{where}"', key
+        raise ValueError(
+            f'the nodes must be "one-node", "2-nodes", "*-nodes" or "*", not "{where}"'
         )
-    return Line((question, model, size, where), _rule(table, key, questions))
+    return Line((question, model, size, where), _rule(questions, value))
 
 
-def _check_model(table: Table, key: str, pattern: str) -> None:
+def _check_model(pattern: str) -> None:
     # Imported here, so that the rules of this file can be used without the models.
     from models.registry import NETWORKS
 
@@ -270,29 +290,24 @@ def _check_model(table: Table, key: str, pattern: str) -> None:
     if not re.fullmatch(r"[\w.*-]+", pattern) or not any(
         fnmatchcase(name, pattern) for name in known
     ):
-        raise table.error(f"no model {pattern!r}; known are {', '.join(known)}", key)
+        raise ValueError(f"no model {pattern!r}; known are {', '.join(known)}")
 
 
-def _rule(table: Table, key: str, questions: Sequence[Question]) -> Rule:
-    value = table.value(key)
+def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> Rule:
     kinds = {question.spec.rule for question in questions}
     if len(kinds) > 1:
         names = " and ".join(sorted(f"a {kind.__name__.lower()}" for kind in kinds))
-        raise table.error(f"{names} are not written alike: two lines", key)
+        raise ValueError(f"{names} are not written alike: two lines")
     if kinds == {Band}:
-        return _band(table, key, value)
-    if kinds == {Ceiling}:
-        if not is_number(value) or not 0 < value < math.inf:
-            raise table.error(f"a ceiling is a number above 0, not {value!r}", key)
-        return ceiling(questions[0], float(value))
-    if not is_number(value) or not 0 < value <= 1:
-        raise table.error(f"a floor is a number above 0 and up to 1, not {value!r}", key)
-    return Floor.at(float(value))
-
-
-def _band(table: Table, key: str, value: object) -> Band:
-    if isinstance(value, list) and len(value) == 2 and all(map(is_number, value)):
-        low, high = value
-        if 0 < low < 1 < high:
-            return Band(float(low), float(high))
-    raise table.error(f"a band is [low, high] with 0 < low < 1 < high, not {value!r}", key)
+        if isinstance(value, tuple) and 0 < value[0] < 1 < value[1]:
+            return Band(*value)
+        wanted = "a band is [low, high] with 0 < low < 1 < high"
+    elif kinds == {Ceiling}:
+        if isinstance(value, float) and value > 0:
+            return ceiling(questions[0], value)
+        wanted = "a ceiling is a number above 0"
+    else:
+        if isinstance(value, float) and 0 < value <= 1:
+            return Floor.at(value)
+        wanted = "a floor is a number above 0 and up to 1"
+    raise ValueError(f"{wanted}, not {json.dumps(value)}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, complain
 from hvdperf.errors import UserError
+from hvdperf.paths import shown
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
 from hvdperf.report.places import REPORTS, RESULTS, results_of
@@ -17,7 +18,6 @@ from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources
 from hvdperf.report.writing import FORMATS, write
 from hvdperf.results.archive import read_session
-from hvdperf.toml_file import shown
 
 
 def add_to(commands: Commands) -> None:

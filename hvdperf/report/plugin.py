@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.paths import ROOT
-from hvdperf.toml_file import shown
+from hvdperf.paths import ROOT, shown
 
 LONGEST_S = 120
 

@@ -87,7 +87,7 @@ def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(w
     profile = load_profile(write('parity_from = 2\noversubscribed = ["vgg_16_s"]\n' + REQUIRED))
     assert profile.parity_from == 2
     assert profile.oversubscribed == ("vgg_16_s",)
-    assert ":1: oversubscribed: unknown network" in complaint(
+    assert "mine.toml: oversubscribed: unknown network" in complaint(
         write('oversubscribed = ["vgg_61_s"]\n' + REQUIRED)
     )
 
@@ -96,7 +96,7 @@ def test_a_profile_may_leave_questions_out(write):
     asked = load_profile(write('questions = ["parity", "tax"]\n' + REQUIRED)).questions
     assert asked == (Question.PARITY, Question.TAX)
     wrong = write('questions = ["parity", "price"]\n' + REQUIRED)
-    assert ":1: questions: unknown question 'price'; known are weak_scaling, " in complaint(wrong)
+    assert "questions[1]: unknown value 'price'; known are weak_scaling, " in complaint(wrong)
 
 
 def test_how_long_runs_are_and_what_is_only_traced(write):
@@ -104,10 +104,10 @@ def test_how_long_runs_are_and_what_is_only_traced(write):
     profile = load_profile(write('sentinels = ["resnet_v2_101_t"]\n' + REQUIRED + runs))
     assert profile.runs == Runs(epochs=3, seconds=2.5)
     assert profile.sentinels == ("resnet_v2_101_t",)
-    assert "runs.epochs: must be a whole number from 1" in complaint(
+    assert "runs.epochs: Expected `int`, got `float`" in complaint(
         write(REQUIRED + "[runs]\nepochs = 0.5\n")
     )
-    assert "runs.ledger_steps: must be 2 at least" in complaint(
+    assert "runs.ledger_steps: Expected `int` >= 2" in complaint(
         write(REQUIRED + "[runs]\nledger_steps = 1\n")
     )
     assert (
@@ -119,7 +119,7 @@ def test_how_long_runs_are_and_what_is_only_traced(write):
 def test_a_question_may_be_asked_of_some_networks_only(write):
     of = "[representatives]\nexchange = ['vgg_16_s']\n"
     assert load_profile(write(REQUIRED + of)).representatives == {Question.EXCHANGE: ("vgg_16_s",)}
-    assert "representatives.swap: unknown question 'swap'; known are weak_scaling" in complaint(
+    assert "representatives.swap: unknown value 'swap'; known are weak_scaling" in complaint(
         write(REQUIRED + "[representatives]\nswap = ['vgg_16_s']\n")
     )
     assert "representatives.memory: unknown network 'vgg'" in complaint(
@@ -157,60 +157,41 @@ def test_a_file_that_is_not_text_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("batch = 16", "batch = ", ":3: not valid TOML"),
-        ("[sampling]", "[sampling", ":8: not valid TOML"),
-        ("batch = 16", "batch = 16\nbatch = 17", ":4: not valid TOML"),
-        ("batch = 16", "batch_size = 16", ":3: batch_size: unknown key; known here: models, "),
-        ("looks", "look", ":9: sampling.look: unknown key; known here: looks, "),
-        ("batch = 16\n", "", ":1: the key batch is missing"),
-        ("budget_s = 90\n", "", ":1: the key budget_s is missing"),
-        ("batch = 16", 'batch = "16"', ':3: batch: must be a whole number from 1, not "16"'),
-        ("batch = 16", "batch = 16.0", ":3: batch: must be a whole number from 1, not 16.0"),
-        ("batch = 16", "batch = true", ":3: batch: must be a whole number from 1, not true"),
-        ("batch = 16", "batch = -1", ":3: batch: must be a whole number from 1, not -1"),
-        ("budget_s = 90", "budget_s = 0", ":4: budget_s: must be a number above 0, not 0"),
-        ("budget_s = 90", "budget_s = nan", ":4: budget_s: must be a number above 0, not nan"),
-        ("budget_s = 90", "budget_s = inf", ":4: budget_s: must be a number above 0, not inf"),
-        ('"cifar10"', '""', ":2: dataset: must be a string that is not empty"),
-        ('"fresh"', '"quick"', ':5: schedule: must be one of "alternate", "fresh", not "quick"'),
-        ('"fresh"', "[1]", ':5: schedule: must be one of "alternate", "fresh", not [1]'),
-        ("[1, 2, 8]", "[2, 1]", ":6: world_sizes: must be a list of whole numbers from 1, asc"),
-        ("[1, 2, 8]", "[0, 1]", ":6: world_sizes: must be a list of whole numbers from 1, asc"),
-        ("[1, 2, 8]", "[1, 1]", ":6: world_sizes: must be a list of different whole numbers"),
-        ("[1, 2, 8]", "2", ":6: world_sizes: must be a list of different whole numbers, not 2"),
-        ("[8, 12]", "[]", ":9: sampling.looks: must name one number of rounds at least"),
-        ("[8, 12]", "[8, true]", ":9: sampling.looks: must be a list of whole numbers from 1"),
-        ("= 0.5", "= -0.5", ":12: sampling.min_block_seconds: must be a number above 0"),
-        ("= 7", "= 0.7", ":13: sampling.min_block_steps: must be a whole number from 1"),
-        ("[sampling]", "[[sampling]]", ":8: sampling: must be a table, [sampling], not ["),
-        ('"vgg_16_s", "resnet_50_s"', "", ":1: models: must be a list of one string at least"),
-        ('"resnet_50_s"', '"vgg_16_s"', ":1: models: must be a list of different strings"),
-        ('"resnet_50_s"', '"vgg_61_s"', ":1: models: unknown network 'vgg_61_s': did you mean"),
+        ("batch = 16", "batch = ", "not valid TOML: Invalid value (at line 3, column 9)"),
+        ("batch = 16", "batch_size = 16", "batch_size: unknown key; known here: models, "),
+        ("batch = 16", 'batch = 16\nname = "a"', "name: unknown key; known here: models, "),
+        ("looks", "look", "sampling.look: unknown key; known here: looks, "),
+        ("batch = 16\n", "", "batch: this key is missing"),
+        ("batch = 16", 'batch = "16"', "batch: Expected `int`, got `str`"),
+        ("batch = 16", "batch = true", "batch: Expected `int`, got `bool`"),
+        ("batch = 16", "batch = -1", "batch: Expected `int` >= 1"),
+        ("budget_s = 90", "budget_s = 0", "budget_s: Expected `float` > 0.0"),
+        ("budget_s = 90", "budget_s = nan", "budget_s: must be a finite number, not nan"),
+        ("budget_s = 90", "budget_s = inf", "budget_s: must be a finite number, not inf"),
+        ('"cifar10"', '""', "dataset: Expected `str` of length >= 1"),
+        ('"fresh"', '"quick"', "schedule: unknown value 'quick'; known are alternate, fresh"),
+        ('"fresh"', "[1]", "schedule: Expected `str`, got `array`; known are alternate, fresh"),
+        ("[1, 2, 8]", "[2, 1]", "world_sizes: must be in ascending order, not [2, 1]"),
+        ("[1, 2, 8]", "[0, 1]", "world_sizes[0]: Expected `int` >= 1"),
+        ("[1, 2, 8]", "[1, 1]", "world_sizes: lists 1 2 times"),
+        ("[8, 12]", "[]", "sampling.looks: Expected `array` of length >= 1"),
+        ("[8, 12]", "[6, 12]", "sampling.looks[0]: Expected `int` >= 8"),
+        ("[8, 12]", "[12, 8]", "sampling.looks: must be in ascending order, not [12, 8]"),
+        ("[8, 12]", "[8, true]", "sampling.looks[1]: Expected `int`, got `bool`"),
+        ("turns_max = 3", "turns_max = 1", "sampling.turns_min: must not be above turns_max = 1"),
+        ("= 0.5", "= -0.5", "sampling.min_block_seconds: Expected `float` > 0.0"),
+        ("= 7", "= 0.7", "sampling.min_block_steps: Expected `int`, got `float`"),
+        ("[sampling]", "[[sampling]]", "sampling: Expected `table`, got `array`"),
+        ('"vgg_16_s", "resnet_50_s"', "", "models: Expected `array` of length >= 1"),
+        ('"resnet_50_s"', '""', "models[1]: Expected `str` of length >= 1"),
+        ('"resnet_50_s"', '"vgg_16_s"', "models: lists 'vgg_16_s' 2 times"),
+        ('"resnet_50_s"', '"vgg_61_s"', "models: unknown network 'vgg_61_s': did you mean"),
     ],
 )
-def test_what_is_malformed_is_told_with_file_line_and_key(write, old, new, told):
+def test_what_is_malformed_is_told_with_file_and_key(write, old, new, told):
     assert COMPLETE.count(old) == 1
     path = write(COMPLETE.replace(old, new))
-    assert f"{path.name}{told}" in complaint(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        # Keys that look alike in other places, comments, quotes and dotted keys.
-        ('# batch = 0\nnote = """\nbatch = 0\n"""\n', ":2: note: unknown key"),
-        ("'batch'   =   0\n", ":1: batch: must be"),
-        ("sampling.looks = []\n", ":1: sampling.looks: must name"),
-        ("sampling = {looks = []}\n", ":1: sampling.looks: must name"),
-        ("[sampling] # how much\n\nlooks = []\n", ":7: sampling.looks: must name"),
-        ("sampling.looks = [6, 8]\n", ":1: sampling.looks: a FAIL takes 8 rounds"),
-    ],
-)
-def test_the_line_is_found_however_it_is_written(write, text, told):
-    rest = "" if text.startswith("'batch'") else "batch = 16\n"
-    others = f'models = ["vgg_16_s"]\ndataset = "cifar10"\nbudget_s = 90\n{rest}'
-    path = write(others + text if text.startswith("[") else text + others)
-    assert told in complaint(path)
+    assert f"{path.name}: {told}" in complaint(path)
 
 
 SHIPPED = ["default", "history", "nightly", "smoke", "trust"]
@@ -258,11 +239,6 @@ def test_the_profile_of_trust_plants_everything():
     assert not load_profile("default").trials
 
 
-def test_a_trial_that_there_is_not_is_refused(tmp_path):
-    path = tmp_path / "own.toml"
-    path.write_text(
-        'models = ["vgg_16_s"]\ndataset = "cifar10"\nbatch = 32\nbudget_s = 60\n'
-        '[trials]\nslow11 = ["vgg_16_s"]\n'
-    )
-    with pytest.raises(UserError, match="slow11"):
-        load_profile(path)
+def test_an_unknown_fault_case_is_refused(write):
+    path = write(REQUIRED + '[trials]\nslow11 = ["vgg_16_s"]\n')
+    assert "trials.slow11: unknown fault case; known are twin, slow5, " in complaint(path)

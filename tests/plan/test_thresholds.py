@@ -126,28 +126,35 @@ class TestMalformed:
             ('"weak_scaling/vgg_16/np0/*" = 0.9', 'must be "np4", "np*" or "*", not "np0"'),
             ('"weak_scaling/vgg_16/np2/node" = 0.9', 'nodes must be "one-node"'),
             ('"weak_scaling/vgg_16/np2/1-nodes" = 0.9', 'nodes must be "one-node"'),
-            ('"weak_scaling/vgg_16/np2/*" = 90', "a floor is a number above 0 and up to 1, not 90"),
+            (
+                '"weak_scaling/vgg_16/np2/*" = 90',
+                "above 0 and up to 1, not 90.0",
+            ),
             ('"weak_scaling/vgg_16/np2/*" = 0', "a floor is a number above 0 and up to 1, not 0"),
-            ('"weak_scaling/vgg_16/np2/*" = nan', "a floor is a number"),
-            ('"weak_scaling/vgg_16/np2/*" = true', "a floor is a number"),
-            ('"weak_scaling/vgg_16/np2/*" = "0.9"', "a floor is a number"),
-            ('"weak_scaling/vgg_16/np2/*" = [0.9, 1.1]', "a floor is a number"),
+            ('"weak_scaling/vgg_16/np2/*" = nan', "must be a finite number, not nan"),
+            ('"weak_scaling/vgg_16/np2/*" = true', "Expected `float | array`, got `bool`"),
+            ('"weak_scaling/vgg_16/np2/*" = "0.9"', "Expected `float | array`, got `str`"),
+            (
+                '"weak_scaling/vgg_16/np2/*" = [0.9, 1.1]',
+                "above 0 and up to 1, not [0.9, 1.1]",
+            ),
             ('"parity/vgg_16/np2/*" = 0.9', "a band is [low, high] with 0 < low < 1 < high"),
             ('"parity/vgg_16/np2/*" = [1.1, 0.9]', "a band is [low, high]"),
-            ('"parity/vgg_16/np2/*" = [0.9]', "a band is [low, high]"),
-            ('"parity/vgg_16/np2/*" = [0.9, inf]', "a band is [low, high]"),
+            ('"parity/vgg_16/np2/*" = [0.9]', "Expected `array` of length 2, got 1"),
+            ('"parity/vgg_16/np2/*" = [0.9, inf]', "must be a finite number, not inf"),
             ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
             ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
-            ('"startup_trace/*/np2/*" = inf', "a ceiling is a number above 0"),
+            ('"startup_trace/*/np2/*" = inf', "must be a finite number, not inf"),
             ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor are not written alike"),
-            ("weak_scaling.vgg_16 = 0.9", 'must be "question/model/npN/one-node"'),
+            ('"startup_trace/*/np2/*" = [1, 2]', "a ceiling is a number above 0, not [1.0, 2.0]"),
+            ("weak_scaling.vgg_16 = 0.9", "weak_scaling: Expected `float | array`, got `table`"),
             ("weak_scaling/vgg_16/np2/* = 0.9", "not valid TOML"),
         ],
     )
-    def test_a_line_is_told_with_file_and_line(self, write, line, told):
+    def test_a_line_is_told_with_its_file(self, write, line, told):
         path = write('"communication/*/np*/*" = 0.4\n' + line + "\n")
         text = self.complaint(path)
-        assert "mine.toml:6:" in text
+        assert "mine.toml: " in text
         assert told in text
 
     def test_a_line_is_told_with_its_key(self, write):
@@ -156,27 +163,41 @@ class TestMalformed:
 
     def test_the_same_line_twice(self, write):
         path = write('"weak_scaling/vgg_16/np2/*" = 0.9\n' * 2)
-        assert "mine.toml:6: not valid TOML: Cannot overwrite a value" in self.complaint(path)
+        assert "mine.toml: not valid TOML: Cannot overwrite a value (at line 6" in self.complaint(
+            path
+        )
 
     @pytest.mark.parametrize(
         ("head", "told"),
         [
-            ("", ":1: match: the key device is missing"),
-            ("[match]\n[thresholds]\n", ":1: match: the key device is missing"),
-            ('[match]\ndevice = "tpu"\n', ':2: match.device: must be "cpu" or "gpu", not "tpu"'),
-            ('label = "a"\n[match]\ndevice = "cpu"\n', ":1: the table [thresholds] is missing"),
-            ('[match]\ndevice = "cpu"\n[thresholds]\n', ":1: the key label is missing"),
-            ('[match]\ndevice = "cpu"\ngpu_name = "V100"\n', ":3: match.gpu_name: unknown key"),
-            ('[match]\ndevice = "gpu"\nname = "V100"\n', ":3: match.name: unknown key"),
-            ('lable = "a"\n', ":1: lable: unknown key; known here: label, match, thresholds"),
+            ("", "label: this key is missing"),
+            ('label = "a"\n[thresholds]\n', "match: this key is missing"),
+            ('label = "a"\n[match]\n[thresholds]\n', "match.device: this key is missing"),
+            (
+                'label = "a"\n[match]\ndevice = "tpu"\n[thresholds]\n',
+                "match.device: unknown value 'tpu'; known are cpu, gpu",
+            ),
+            (
+                'label = "a"\n[match]\ndevice = "cpu"\n',
+                "thresholds: this key is missing",
+            ),
+            (
+                'label = "a"\n[match]\ndevice = "cpu"\ngpu_name = "V100"\n[thresholds]\n',
+                'match.gpu_name: needs device = "gpu"',
+            ),
+            (
+                'label = "a"\n[match]\ndevice = "gpu"\nname = "V100"\n[thresholds]\n',
+                "match.name: unknown key; known here: device, gpu_name, cpu_model",
+            ),
+            ('lable = "a"\n', "lable: unknown key; known here: label, match, thresholds"),
             (
                 'label = "a"\n[thresholds]\n[match]\ndevice = "cpu"\n',
-                ":2: thresholds: must be the last table",
+                "thresholds: must be the last table",
             ),
         ],
     )
-    def test_the_head_is_told_with_file_line_and_key(self, write, head, told):
-        assert told in self.complaint(write("", head=head))
+    def test_the_head_is_told_with_file_and_key(self, write, head, told):
+        assert f"mine.toml: {told}" in self.complaint(write("", head=head))
 
     def test_an_absent_file(self, tmp_path):
         assert "absent.toml: cannot be read" in self.complaint(tmp_path / "absent.toml")
@@ -230,7 +251,7 @@ class TestSelect:
 
     def test_a_malformed_file_of_another_class_is_told_too(self, write, tmp_path):
         self.classes(write, any_cpu='device = "cpu"', broken='device = "fpga"')
-        with pytest.raises(UserError, match=r"broken\.toml:3"):
+        with pytest.raises(UserError, match=r"broken\.toml: match\.device: "):
             select(CPU, tmp_path)
 
 
