@@ -24,10 +24,10 @@ from hvdperf.plan.arms import Side, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
+    aa,
     against,
     communication,
     parity,
-    same,
     strong_scaling,
     weak_scaling,
 )
@@ -118,7 +118,7 @@ def asked_against(sizes: Sequence[int]) -> list[Comparison]:
 
 
 def identical() -> Comparison:
-    return same(Workload("vgg_16_s", "cifar10", 32, batch=32), 2)
+    return aa(Workload("vgg_16_s", "cifar10", 32, batch=32), 2)
 
 
 # One session -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hvdperf.errors import UserError
 from hvdperf.paths import ROOT, shown
-from hvdperf.plan.arms import TWIN
+from hvdperf.plan.arms import AA
 from hvdperf.plan.faults import TRIALS
 from hvdperf.report.words import plural
 from hvdperf.results.detection_log import Entry
@@ -96,7 +96,7 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     found = counts_of(entries)
     if not found:
         return _where(entries)
-    twins = [count for count in found if count.trial == TWIN]
+    twins = [count for count in found if count.trial == AA]
     tried, alarms = sum(c.sessions for c in twins), sum(c.alarms for c in twins)
     false = f"False alarms (FAIL without a fault): {share(alarms, tried)}."
     lines = [*_where(entries), false, "", *_SHORT.splitlines()]

@@ -54,5 +54,10 @@ def wrapped(text: str, first: str = "", others: str = "    ") -> list[str]:
     """Return the text in lines of WIDTH columns; a longer word has a line of its own. first,
     others: what the first line and the others begin with."""
     return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=others, break_long_words=False
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,  # a case's name has hyphens, and is copied
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
+from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
 
 
 @pytest.mark.question(ask=sweep)
@@ -19,8 +19,8 @@ def test_gradients(comparison, measure):
     assert measure(comparison).passed
 
 
-@pytest.mark.question(ask=bound)
-def test_bound(comparison, measure):
+@pytest.mark.question(ask=overlap)
+def test_overlap(comparison, measure):
     """A step is not faster than the longer of its parts, computation and exchange, and not much
     slower than both parts one after the other."""
     assert measure(comparison).passed

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hvdperf.plan.questions import multiworker, tax
+from hvdperf.plan.questions import horovod_overhead, multiworker
 
 
-@pytest.mark.question(ask=tax, smallest=1, largest=1)
-def test_tax(comparison, measure):
+@pytest.mark.question(ask=horovod_overhead, smallest=1, largest=1)
+def test_horovod_overhead(comparison, measure):
     """S_horovod / S_single at one replica, without exchange, reaches the machine's floor, and both
     train the same weights."""
     assert measure(comparison).passed

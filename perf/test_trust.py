@@ -2,11 +2,11 @@
 
 import pytest
 
-from hvdperf.plan.questions import same, trials
+from hvdperf.plan.questions import aa, trials
 
 
-@pytest.mark.question(ask=same)
-def test_same(comparison, measure):
+@pytest.mark.question(ask=aa)
+def test_aa(comparison, measure):
     """Two groups of one arm (an A/A pair) do not differ, as far as this machine can show it."""
     assert measure(comparison).passed
 

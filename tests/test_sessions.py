@@ -221,7 +221,7 @@ def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Pat
         *(["64", "KB"], ["256", "KB"], ["1", "MB"], ["4", "MB"]),
         *(["16", "MB"], ["64", "MB"], ["128", "MB"]),
     ]
-    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]["outcome"]
+    case = documents(tmp_path)["collective_overhead-broadcast-sweep-np2.json"]["outcome"]
     launches = {launch["arm"]["strategy"]: launch for launch in case["rounds"][0]["launches"]}
     assert set(launches) == {"horovod", "bare"}
     for launch in launches.values():
@@ -235,7 +235,7 @@ def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Pat
 def test_a_sweep_with_wrong_numbers_is_invalid(run: Run, tmp_path: Path) -> None:
     done = run("-k", "test_sweep and broadcast", "--plant=corrupt:rank=0")
     assert done.returncode == 7, done.stdout
-    case = documents(tmp_path)["framework_tax-broadcast-sweep-np2.json"]["outcome"]
+    case = documents(tmp_path)["collective_overhead-broadcast-sweep-np2.json"]["outcome"]
     assert "number 0 is 1 instead of 0" in case["judgement"]["reason"]
 
 
@@ -307,7 +307,7 @@ def test_a_question_that_is_not_asked_has_no_case(run: Run, tmp_path: Path) -> N
         "test_startup[first_step-alexnet_s-np1]",
         "test_startup[init-alexnet_s-np1]",
         "test_startup[trace-alexnet_s-np1]",
-        "test_tax[alexnet_s-np1]",
+        "test_horovod_overhead[alexnet_s-np1]",
     ]
     assert "9 tests collected" in done.stdout
 
@@ -635,7 +635,7 @@ def test_a_killed_session_goes_on_where_it_was(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    undecided = "framework_tax-broadcast-sweep-np2.json"
+    undecided = "collective_overhead-broadcast-sweep-np2.json"
     deadline = time.monotonic() + 150
     while undecided not in documents(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -658,7 +658,7 @@ def test_a_killed_session_goes_on_where_it_was(
     assert after[undecided]["outcome"]["rounds"][:3] == recorded
     session = after["session.json"]
     assert session["exit_status"] == resumed.returncode == 6, resumed.stdout
-    assert session["taken_over"] == ["framework_tax[broadcast-sweep-np2]"]
+    assert session["taken_over"] == ["collective_overhead[broadcast-sweep-np2]"]
     assert len(session["resumed_at"]) == 1
     assert session["elapsed_seconds"] > before["session.json"]["elapsed_seconds"]
     assert "np 2: busbw in GB/s" in resumed.stdout
@@ -687,11 +687,11 @@ def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -
     with small_disk(tmp_path / "disk", "20k") as disk:
         done = run("-k", "test_sweep and broadcast", f"--results={disk}")
         left = sorted(path.name for path in disk.glob("runs/*/*"))
-    name = "framework_tax[broadcast-sweep-np2]"
+    name = "collective_overhead[broadcast-sweep-np2]"
     assert f"NOT WRITTEN {name}: " in done.stdout
     assert "No space left on device" in done.stdout
     assert done.returncode == 6
-    assert any(text.startswith("tax/bc") for text in done.stdout.splitlines())
+    assert any(text.startswith("horovod_overhead/bc") for text in done.stdout.splitlines())
     assert "Traceback" not in done.stderr + done.stdout
     assert left == ["session.json", "summary.json"]
 

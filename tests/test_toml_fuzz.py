@@ -20,7 +20,7 @@ device = "gpu"
 gpu_name = "V100"
 [thresholds]
 "weak_scaling/vgg_16/np*/one-node" = 0.70
-"exchange:fp16/*/np*/*" = 0.50
+"gradient_reduction:fp16/*/np*/*" = 0.50
 "parity/*/np2/*" = [0.75, 1.33]
 "startup_trace/*/np2/*" = 0.05
 """

@@ -29,7 +29,7 @@ def paired(
     return found
 
 
-def framework_tax(
+def collective_overhead(
     horovod: Iterable[Series], bare: Iterable[Series], collective: Collective | None
 ) -> float:
     """Return the time through Horovod over the time through the bare transport.

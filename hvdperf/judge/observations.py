@@ -102,8 +102,10 @@ def training(launch: Launch) -> speedup.Training:
 
 def _of_collectives(comparison: Comparison, horovod: Launch, bare: Launch) -> float:
     if not comparison.question.spec.times_steps:
-        tax = collectives.framework_tax(horovod.series, bare.series, comparison.collective)
-        return math.log(tax)
+        overhead = collectives.collective_overhead(
+            horovod.series, bare.series, comparison.collective
+        )
+        return math.log(overhead)
     return median(math.log(turn.of_nothing_hidden) for turn in step_times(horovod, bare))
 
 

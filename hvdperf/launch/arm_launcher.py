@@ -17,7 +17,7 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher, Order
 from hvdperf.machine.placement import Slot, cores_of, place_group
 from hvdperf.machine.rank_environment import user_settings
-from hvdperf.plan.arms import SWEEP, TWIN, Arm, BlockKind
+from hvdperf.plan.arms import AA, SWEEP, Arm, BlockKind
 from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.variants import EXCHANGES, Exchange
@@ -208,7 +208,7 @@ class ArmLauncher:
 
     def _fault_of(self, arm: Arm) -> Fault | None:
         """Return the fault that the arm's fault case or the session injects into it, or None."""
-        if arm.planted not in ("", TWIN):
+        if arm.planted not in ("", AA):
             return TRIALS[arm.planted].planted
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 

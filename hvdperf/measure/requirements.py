@@ -41,7 +41,7 @@ def schedule_of(work: LaunchMode, profile: Profile) -> Schedule:
 
 def last_phase(comparisons: Sequence[Comparison]) -> Phase:
     """Return the phase with which a start-up ends: the trace, if only that is asked about; for a
-    framework's tax alone, the init, after which ranks can exchange tensors, or for a model's
+    collective overhead alone, the init, after which ranks can exchange tensors, or for a model's
     gradients the build; the broadcast otherwise."""
     asked = {comparison.question for comparison in comparisons}
     if all(question.spec.per_tensor for question in asked):

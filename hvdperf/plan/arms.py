@@ -75,7 +75,7 @@ SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 # The stack that --against names.
 AGAINST = "against"
 # The value of `planted` for an arm without a fault that is compared with its equal (an A/A pair).
-TWIN = "twin"
+AA = "aa"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Arm:
     exchange: a key of EXCHANGES. passes: number of batches, one a step, whose gradients are added
     up before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: the
     installed stack that runs the arm: "" for the session's own, or AGAINST. planted: the injected
-    fault: "", or a key of hvdperf.plan.faults.TRIALS, of which TWIN is one.
+    fault: "", or a key of hvdperf.plan.faults.TRIALS, of which AA is one.
     """
 
     workload: Workload

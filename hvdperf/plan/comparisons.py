@@ -39,9 +39,9 @@ class Comparison:
     convergence: the ratio of the validation's losses or accuracies.
     fixed time: the ratio of the numbers of samples, over ideal_ratio.
     wall time: the efficiency by the wall time of the training (hvdperf.judge.speedup).
-    framework tax: the time of a collective operation through Horovod over that through the bare
-        transport.
-    bound: the time of a step over that of a step that hides nothing of its exchange
+    collective overhead: the time of a collective operation through Horovod over that through the
+        bare transport.
+    overlap: the time of a step over that of a step that hides nothing of its exchange
         (hvdperf.plan.collectives).
     """
 
@@ -106,7 +106,7 @@ class Comparison:
     def judged_as(self) -> JudgedAs:
         """The way in which the figure becomes a verdict."""
         if self.candidate.arm.planted:
-            pair = self.question is Question.SAME
+            pair = self.question is Question.AA
             return JudgedAs.AA_PAIR if pair else JudgedAs.DETECTION
         return JudgedAs.REGRESSION if self.reference.arm.stack else JudgedAs.THRESHOLD
 
@@ -132,7 +132,7 @@ class Comparison:
         if self.judged_as is not JudgedAs.THRESHOLD:
             return None  # another version may compute differently
         meant = self.question.spec.tolerance
-        if self.question is Question.EXCHANGE and self.candidate.arm.passes == 1:
+        if self.question is Question.GRADIENT_REDUCTION and self.candidate.arm.passes == 1:
             meant = EXCHANGES[self.candidate.arm.exchange].tolerance
         # If the order of a sum differs, half precision may round to another neighbour.
         half = self.workload.precision != "float32"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hvdperf.plan.arms import TWIN, Arm
+from hvdperf.plan.arms import AA, Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
 from hvdperf.verdict import Verdict
@@ -125,7 +125,7 @@ class Fault:
         return (
             arm.strategy.spec.horovod
             and not arm.stack
-            and arm.planted in ("", TWIN)
+            and arm.planted in ("", AA)
             and self.model in ("", arm.workload.model)
             and self.world_size in (0, arm.world_size)
         )
@@ -167,7 +167,7 @@ class FaultCase:
 # Fault cases by name. A name never gets another fault, because sessions are counted by name
 # (results/detection_log.py).
 TRIALS = {
-    TWIN: FaultCase("", verdict=Verdict.PASS, rank=None),
+    AA: FaultCase("", verdict=Verdict.PASS, rank=None),
     "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),
     "slow10": FaultCase("slow:rank=1,factor=1.10", term="between steps"),
     "slow15": FaultCase("slow:rank=1,factor=1.15", term="between steps"),

@@ -47,24 +47,21 @@ class Between(Enum):
 class QuestionSpec:
     """One question.
 
-    name: key of the threshold, and beginning of the case's name unless `topic` has another one.
-    label: its name for people. short: the same in six columns; "" if the case's variant is shown.
-    meaning: what the figure is. mode: work of the launches that answer it. rule: kind of rule that
-    judges its figure; unit: of a figure that is not a ratio. topic, variant: the two parts of a
-    case's name, if one test asks several questions. has_variants: whether each variant has a
-    threshold of its own. own_rounds: whether its arms, which are many, have rounds of their own.
-    is_speed: whether the figure depends on the speed of the machine. phase: of a start-up.
-    per_tensor: whether its seconds are divided by the number of gradient tensors. metric: of a
-    validation. divides_steps: whether the replicas divide the steps of a training. times_steps:
-    whether steps are timed beside collective operations. tolerance: tolerated difference of both
-    sides' weights, besides rounding, as a part of their change by training; None if weights are not
-    compared. between: side that two stacks are compared by.
+    name: its only name: key of the threshold, heading on the terminal, and beginning of the case's
+    name unless `topic` has another one. meaning: what the figure is. mode: work of the launches
+    that answer it. rule: kind of rule that judges its figure; unit: of a figure that is not a
+    ratio. topic, variant: the two parts of a case's name, if one test asks several questions.
+    has_variants: whether each variant has a threshold of its own. own_rounds: whether its arms,
+    which are many, have rounds of their own. is_speed: whether the figure depends on the speed of
+    the machine. phase: of a start-up. per_tensor: whether its seconds are divided by the number of
+    gradient tensors. metric: of a validation. divides_steps: whether the replicas divide the steps
+    of a training. times_steps: whether steps are timed beside collective operations. tolerance:
+    tolerated difference of both sides' weights, besides rounding, as a part of their change by
+    training; None if weights are not compared. between: side that two stacks are compared by.
     """
 
     name: str
-    label: str
-    short: str = ""
-    meaning: str = ""
+    meaning: str
     mode: LaunchMode = LaunchMode.BLOCKS
     rule: type[Rule] = Floor
     unit: str = ""
@@ -82,12 +79,10 @@ class QuestionSpec:
     between: Between = Between.CANDIDATE
 
 
-def _startup(phase: str, short: str, per_tensor: bool = False) -> QuestionSpec:
+def _startup(phase: str, per_tensor: bool = False) -> QuestionSpec:
     variant = phase.replace(" ", "_")
     return QuestionSpec(
         f"startup_{variant}",
-        f"start-up: {phase}",
-        short,
         f"seconds of the slowest rank's {phase}" + (" per gradient tensor" * per_tensor),
         LaunchMode.STARTUP,
         Ceiling,
@@ -102,8 +97,7 @@ def _startup(phase: str, short: str, per_tensor: bool = False) -> QuestionSpec:
 def _convergence(metric: str) -> QuestionSpec:
     return QuestionSpec(
         f"convergence_{metric}",
-        f"validation {metric}",
-        meaning=f"validation {metric} of Horovod / that of the other strategy",
+        f"validation {metric} of Horovod / that of the other strategy",
         mode=LaunchMode.EPOCHS,
         rule=Band,
         topic="convergence",
@@ -113,11 +107,9 @@ def _convergence(metric: str) -> QuestionSpec:
     )
 
 
-def _wall(way: str, short: str, meaning: str, divides_steps: bool) -> QuestionSpec:
+def _wall(way: str, meaning: str, divides_steps: bool) -> QuestionSpec:
     return QuestionSpec(
-        f"wall_{way}",
-        f"wall time, {way}",
-        short,
+        f"wall_time_{way}",
         meaning,
         LaunchMode.LEDGER,
         topic="wall_time",
@@ -140,67 +132,51 @@ class Question(Enum):
 
     WEAK_SCALING = QuestionSpec(
         "weak_scaling",
-        "weak scaling",
-        "weak",
         "speed of n replicas / n times that of one, a batch for each",
     )
     STRONG_SCALING = QuestionSpec(
         "strong_scaling",
-        "strong scaling",
-        "strong",
         "speed of n replicas / n times that of one, with the batch divided",
     )
     COMMUNICATION = QuestionSpec(
         "communication",
-        "communication",
-        "comm.",
         "speed with the exchange of gradients / speed without it",
         between=Between.REFERENCE,
     )
     PARITY = QuestionSpec(
-        "parity",
-        "parity with Mirrored",
         "parity",
         "speed of Horovod / speed of MirroredStrategy",
         rule=Band,
         tolerance=1e-5,
         between=Between.REFERENCE,
     )
-    SAME = QuestionSpec(
-        "same",
-        "A/A",
-        "same",
+    AA = QuestionSpec(
+        "aa",
         "speed of one group / speed of an identical one",
         rule=Band,
         between=Between.NEITHER,
     )
-    TAX = QuestionSpec(
-        "tax",
-        "tax over plain TensorFlow",
-        "tax",
+    HOROVOD_OVERHEAD = QuestionSpec(
+        "horovod_overhead",
         "speed of Horovod on one replica / speed of plain TensorFlow",
         tolerance=1e-5,
         between=Between.REFERENCE,
     )
     MULTIWORKER = QuestionSpec(
         "multiworker",
-        "parity with MultiWorker",
-        "multi.",
         "speed of Horovod / speed of MultiWorkerMirroredStrategy",
         tolerance=1e-5,
         between=Between.REFERENCE,
     )
-    EXCHANGE = QuestionSpec(
-        "exchange",
-        "way of exchange",
-        meaning="speed with another way of exchange / speed with the default",
+    GRADIENT_REDUCTION = QuestionSpec(
+        "gradient_reduction",
+        "speed with another way of exchange / speed with the default",
         has_variants=True,
         own_rounds=True,
     )
     RECIPE = QuestionSpec(
         "recipe",
-        "recipe",
-        meaning="speed with another recipe / speed with the workload's own",
+        "speed with another recipe / speed with the workload's own",
         has_variants=True,
         own_rounds=True,
     )
@@ -208,14 +184,10 @@ class Question(Enum):
     CONVERGENCE_ACCURACY = _convergence("accuracy")
     FIXED_TIME = QuestionSpec(
         "fixed_time",
-        "samples in a given time",
-        "time",
         "samples of n replicas in a given time / n times those of one",
         LaunchMode.TIME,
     )
     MEMORY = QuestionSpec(
-        "memory",
-        "memory growth",
         "memory",
         "factor by which the resident set grows in 1,000 steps",
         LaunchMode.ENDURANCE,
@@ -223,35 +195,30 @@ class Question(Enum):
         is_speed=False,
         between=Between.NEITHER,
     )
-    WALL_WEAK = _wall(
-        "weak", "wall-w", "wall time of one replica / that of n, as many steps", False
+    WALL_TIME_WEAK = _wall("weak", "wall time of one replica / that of n, as many steps", False)
+    WALL_TIME_STRONG = _wall(
+        "strong", "wall time of one replica / n times that of n, steps divided", True
     )
-    WALL_STRONG = _wall(
-        "strong", "wall-s", "wall time of one replica / n times that of n, steps divided", True
-    )
-    FRAMEWORK_TAX = QuestionSpec(
-        "framework_tax",
-        "tax over bare MPI",
-        meaning="time of a collective operation through Horovod / through the bare transport",
+    COLLECTIVE_OVERHEAD = QuestionSpec(
+        "collective_overhead",
+        "time of a collective operation through Horovod / through the bare transport",
         mode=LaunchMode.COLLECTIVES,
         rule=Ceiling,
         has_variants=True,
         between=Between.NEITHER,
     )
-    BOUND = QuestionSpec(
-        "bound",
-        "bound of a step",
-        "bound",
+    OVERLAP = QuestionSpec(
+        "overlap",
         "time of a step / time of one that hides nothing of its exchange",
         LaunchMode.COLLECTIVES,
         Ceiling,
         times_steps=True,
         between=Between.NEITHER,
     )
-    STARTUP_INIT = _startup("init", "init")
-    STARTUP_TRACE = _startup("trace", "trace", per_tensor=True)
-    STARTUP_FIRST_STEP = _startup("first step", "first")
-    STARTUP_BROADCAST = _startup("broadcast", "bcast")
+    STARTUP_INIT = _startup("init")
+    STARTUP_TRACE = _startup("trace", per_tensor=True)
+    STARTUP_FIRST_STEP = _startup("first step")
+    STARTUP_BROADCAST = _startup("broadcast")
 
     @property
     def mode(self) -> LaunchMode:
@@ -259,4 +226,5 @@ class Question(Enum):
 
     @property
     def label(self) -> str:
-        return self.spec.label
+        """The name with blanks, for people."""
+        return "A/A" if self is Question.AA else self.spec.name.replace("_", " ")

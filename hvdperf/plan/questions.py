@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hvdperf.plan.arms import AGAINST, SWEEP, TWIN, Arm, BlockKind, Side, Workload
+from hvdperf.plan.arms import AA, AGAINST, SWEEP, Arm, BlockKind, Side, Workload
 from hvdperf.plan.collectives import Collective
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.faults import TRIALS, FaultCase
@@ -48,10 +48,10 @@ def parity(workload: Workload, world_size: int) -> Comparison:
     return _against(Strategy.MIRRORED, Question.PARITY, workload, world_size)
 
 
-def tax(workload: Workload, world_size: int) -> Comparison:
+def horovod_overhead(workload: Workload, world_size: int) -> Comparison:
     """Compare Horovod, with nothing to exchange, with plain TensorFlow at one replica:
     S_horovod / S_single."""
-    return _against(Strategy.SINGLE, Question.TAX, workload, world_size)
+    return _against(Strategy.SINGLE, Question.HOROVOD_OVERHEAD, workload, world_size)
 
 
 def multiworker(workload: Workload, world_size: int) -> Comparison:
@@ -67,12 +67,14 @@ def _against(
     return Comparison(question, ours, theirs)
 
 
-def exchanges(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
+def gradient_reductions(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare every other way of exchanging gradients with the default: S_other / S_default."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     others = [replace(plain, exchange=variant) for variant in EXCHANGES if variant]
     others.append(replace(plain, passes=2))
-    return tuple(Comparison(Question.EXCHANGE, Side(other), Side(plain)) for other in others)
+    return tuple(
+        Comparison(Question.GRADIENT_REDUCTION, Side(other), Side(plain)) for other in others
+    )
 
 
 def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
@@ -115,7 +117,7 @@ def wall_time(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     (time_1 / time_n), and with the steps divided (time_1 / (n time_n))."""
     return tuple(
         replace(weak_scaling(workload, world_size), question=question)
-        for question in (Question.WALL_WEAK, Question.WALL_STRONG)
+        for question in (Question.WALL_TIME_WEAK, Question.WALL_TIME_STRONG)
     )
 
 
@@ -123,9 +125,9 @@ def against(comparison: Comparison) -> Comparison | None:
     """Return the same case between two installed stacks: its candidate under the session's own
     stack, compared with the same under the other stack.
 
-    Communication, parity, tax and multiworker have the arm of weak scaling as their candidate, so
-    their reference takes its place. Return None for comparisons that are not made between stacks:
-    memory, wall time, collective operations, A/A pairs and fault cases.
+    Communication, parity, Horovod overhead and multiworker have the arm of weak scaling as their
+    candidate, so their reference takes its place. Return None for comparisons that are not made
+    between stacks: memory, wall time, collective operations, A/A pairs and fault cases.
     """
     between = comparison.question.spec.between
     if comparison.judged_as is not JudgedAs.THRESHOLD or between is Between.NEITHER:
@@ -155,40 +157,40 @@ def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 def sweep(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare every collective operation from 64 KB to 128 MB: time through Horovod / time through
     the bare transport. The comparisons do not depend on the workload."""
-    return tuple(_framework_tax(SWEEP, world_size, collective) for collective in Collective)
+    return tuple(_collective_overhead(SWEEP, world_size, collective) for collective in Collective)
 
 
 def at_gradient_sizes(workload: Workload, world_size: int) -> Comparison:
     """Compare the times to reduce all gradients of a step: through Horovod / in one buffer through
     the bare transport."""
-    return _framework_tax(workload, world_size, Collective.ALLREDUCE)
+    return _collective_overhead(workload, world_size, Collective.ALLREDUCE)
 
 
-def _framework_tax(workload: Workload, world_size: int, collective: Collective) -> Comparison:
-    compared = _against(Strategy.BARE, Question.FRAMEWORK_TAX, workload, world_size)
+def _collective_overhead(workload: Workload, world_size: int, collective: Collective) -> Comparison:
+    compared = _against(Strategy.BARE, Question.COLLECTIVE_OVERHEAD, workload, world_size)
     return replace(compared, collective=collective)
 
 
-def bound(workload: Workload, world_size: int) -> Comparison:
+def overlap(workload: Workload, world_size: int) -> Comparison:
     """Compare a step with its bound by physics: step time / (time without exchange + time of the
     bare transport for the step's gradients)."""
-    return _against(Strategy.BARE, Question.BOUND, workload, world_size)
+    return _against(Strategy.BARE, Question.OVERLAP, workload, world_size)
 
 
-def same(workload: Workload, world_size: int) -> Comparison:
+def aa(workload: Workload, world_size: int) -> Comparison:
     """Compare two groups of one arm (A/A), to see what the machine shows if nothing differs."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    return Comparison(Question.SAME, Side(replace(plain, planted=TWIN)), Side(plain))
+    return Comparison(Question.AA, Side(replace(plain, planted=AA)), Side(plain))
 
 
 def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare an arm with every injected fault with the same arm without it; at a single replica,
-    the twin alone."""
+    the A/A pair alone."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return tuple(
         _trial(trial, replace(plain, planted=name), plain)
         for name, trial in TRIALS.items()
-        if world_size > 1 or name == TWIN
+        if world_size > 1 or name == AA
     )
 
 

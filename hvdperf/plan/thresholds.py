@@ -8,10 +8,10 @@ Each file says which machines it is for and what their figures have to reach::
     gpu_name = "V100"         # optional, as cpu_model: a part of the name, in any case
     [thresholds]
     # "question/model/world size/nodes" = floor, or [low, high] (parity, same, convergence),
-    # or ceiling (start-up, memory, framework tax, bound)
+    # or ceiling (start-up, memory, collective overhead, bound)
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
-    "exchange:fp16/*/np*/*" = 0.50    # for one variant; "exchange/..." is for all
+    "recipe:bf16/*/np*/*" = 0.50    # for one variant; "recipe/..." is for all
 
 In each of the four parts ``*`` stands for anything. The first line that matches wins.
 """

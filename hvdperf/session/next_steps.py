@@ -13,7 +13,6 @@ from hvdperf.interim import looks_after
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.speedup import TOO_SHORT
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.session.terminal.cases import label
 from hvdperf.session.workload_run import STARTS_OF_A_RUN, starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded
 
@@ -161,7 +160,7 @@ def lines(
     if reachable:
         found += _to_decide(reachable, seconds_of_a_start(outcomes, seconds), resumed)
     if on_limit:
-        names = ", ".join(" ".join(label(each).split()) for each in on_limit)
+        names = ", ".join(each.comparison.name for each in on_limit)
         found += wrapped(
             f"No number of rounds decides what is on its limit: {names}. Change the limit, or what "
             "is measured"

@@ -42,7 +42,12 @@ def test_the_candidate_is_held_against_itself_under_the_other_stack():
         (questions.communication, Strategy.HOROVOD, 2, BlockKind.LOCAL),
         (questions.parity, Strategy.MIRRORED, 2, BlockKind.FULL),
         (questions.multiworker, Strategy.MULTIWORKER, 2, BlockKind.FULL),
-        (lambda workload, size: questions.tax(workload, 1), Strategy.SINGLE, 1, BlockKind.FULL),
+        (
+            lambda workload, size: questions.horovod_overhead(workload, 1),
+            Strategy.SINGLE,
+            1,
+            BlockKind.FULL,
+        ),
     ],
 )
 def test_between_them_the_cases_ask_about_everything(ask, strategy, size, kind):
@@ -54,7 +59,10 @@ def test_between_them_the_cases_ask_about_everything(ask, strategy, size, kind):
 
 
 def test_variants_keep_their_names():
-    for comparison in (*questions.exchanges(WORKLOAD, 2), *questions.recipes(WORKLOAD, 2)):
+    for comparison in (
+        *questions.gradient_reductions(WORKLOAD, 2),
+        *questions.recipes(WORKLOAD, 2),
+    ):
         other = against(comparison)
         assert other is not None
         assert other.name == comparison.name

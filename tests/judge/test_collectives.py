@@ -1,4 +1,4 @@
-"""From the times of collective operations to the framework tax and the bound of a step."""
+"""From the times of collective operations to the collective overhead and the bound of a step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from hvdperf.judge.collectives import (
     StepTimes,
-    framework_tax,
+    collective_overhead,
     invalid_reasons,
     other_library,
     paired,
@@ -16,7 +16,7 @@ from hvdperf.judge.collectives import (
 from hvdperf.judge.observations import observation, step_times
 from hvdperf.measure.records import Series
 from hvdperf.plan.collectives import Collective, Transfer
-from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
+from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_2,
@@ -36,19 +36,21 @@ def test_the_tax_is_the_geometric_mean_over_sizes_of_medians_over_turns():
     bare = [series(1.0, size, turn) for turn in range(3) for size in (SMALL, LARGE)]
     ours = [series(ratio, SMALL, turn) for turn, ratio in enumerate((7.0, 9.0, 8.0))]
     ours += [series(ratio, LARGE, turn) for turn, ratio in enumerate((2.0, 1.0, 50.0))]
-    assert framework_tax(ours, bare, Collective.ALLREDUCE) == pytest.approx(4.0)
+    assert collective_overhead(ours, bare, Collective.ALLREDUCE) == pytest.approx(4.0)
 
 
 def test_only_what_ran_in_the_same_turn_is_compared():
     ours = [series(2.0, SMALL, 0), series(90.0, SMALL, 1)]
-    assert framework_tax(ours, [series(1.0, SMALL, 0)], Collective.ALLREDUCE) == pytest.approx(2.0)
+    assert collective_overhead(
+        ours, [series(1.0, SMALL, 0)], Collective.ALLREDUCE
+    ) == pytest.approx(2.0)
 
 
 def test_other_operations_are_left_out():
     gather = Transfer(Collective.ALLGATHER, (64,))
     ours = [series(2.0, SMALL), series(50.0, gather)]
     bare = [series(1.0, SMALL), series(1.0, gather)]
-    assert framework_tax(ours, bare, Collective.ALLREDUCE) == pytest.approx(2.0)
+    assert collective_overhead(ours, bare, Collective.ALLREDUCE) == pytest.approx(2.0)
     assert list(paired(ours, bare, Collective.ALLGATHER)) == [gather]
 
 
@@ -60,7 +62,7 @@ def test_sizes_are_in_their_order():
 def test_without_a_bare_transport_there_is_no_tax():
     missing = [Series(SMALL, 0, [series_report([], problem="no mpi4py")] * 2)]
     with pytest.raises(ValueError, match="no collective operation was measured"):
-        framework_tax([series(1.0, SMALL)], missing, Collective.ALLREDUCE)
+        collective_overhead([series(1.0, SMALL)], missing, Collective.ALLREDUCE)
 
 
 @pytest.mark.parametrize("asked", [*sweep(WORKLOAD, 2), at_gradient_sizes(WORKLOAD, 2)], ids=str)
@@ -86,7 +88,7 @@ def test_a_step_lies_between_its_longer_part_and_both(times, nothing_hidden, all
 
 
 def test_a_round_gives_the_logarithm_of_a_step_that_hides_nothing():
-    asked = bound(WORKLOAD, 2)
+    asked = overlap(WORKLOAD, 2)
     measured = exchanging_round(asked, 1.25)
     assert math.exp(observation(asked, measured)) == pytest.approx(1.25)
     (first, *_) = step_times(measured.of(HOROVOD_2), measured.of(BARE_2))
@@ -94,7 +96,7 @@ def test_a_round_gives_the_logarithm_of_a_step_that_hides_nothing():
 
 
 def test_a_turn_that_lacks_a_part_bounds_nothing():
-    measured = exchanging_round(bound(WORKLOAD, 2), 1.25)
+    measured = exchanging_round(overlap(WORKLOAD, 2), 1.25)
     horovod, bare = measured.of(HOROVOD_2), measured.of(BARE_2)
     del bare.series[0]
     horovod.blocks = [b for b in horovod.blocks if not (b.turn == 1 and b.kind.value == "local")]

@@ -10,7 +10,7 @@ import pytest
 from hvdperf.judge.attribution import Blame, blamed
 from hvdperf.judge.detection import Detection, noticed, on_trial
 from hvdperf.plan import questions
-from hvdperf.plan.arms import TWIN, Arm
+from hvdperf.plan.arms import AA, Arm
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.faults import TRIALS, trial_of
 from hvdperf.plan.question import Question
@@ -45,7 +45,7 @@ def test_every_trial_is_asked_of_an_arm_against_itself():
         if comparison.question is not Question.MEMORY:
             assert comparison.reference.arm == HOROVOD_2
     (alone,) = questions.trials(WORKLOAD, 1)
-    assert alone.candidate.arm.planted == TWIN
+    assert alone.candidate.arm.planted == AA
 
 
 def test_every_trial_can_be_planted_and_blamed_on_something_that_there_is():
@@ -59,10 +59,10 @@ def test_every_trial_can_be_planted_and_blamed_on_something_that_there_is():
 
 
 def test_two_groups_of_one_arm_are_no_trial():
-    same = questions.same(WORKLOAD, 2)
+    same = questions.aa(WORKLOAD, 2)
     assert trial_of(same) is None
-    assert same.name == "same[resnet_50_s-np2]"
-    assert same.candidate.arm.label == "horovod@2+twin"
+    assert same.name == "aa[resnet_50_s-np2]"
+    assert same.candidate.arm.label == "horovod@2+aa"
     assert same.reference.arm == HOROVOD_2
     assert questions.against(same) is None
     assert all(questions.against(each) is None for each in TRIED.values())
@@ -96,7 +96,7 @@ def test_called_otherwise_is_not_enough(verdict):
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED])
-@pytest.mark.parametrize("trial", ["slow5", "twin"])
+@pytest.mark.parametrize("trial", ["slow5", "aa"])
 def test_what_is_open_stays_open(trial, verdict):
     open_ = called(verdict, "so")
     assert on_trial(TRIALS[trial], open_, Detection(verdict, Blame())) == open_
@@ -127,7 +127,7 @@ def test_a_round_that_is_not_invalid_was_not_noticed():
 
 
 def test_nothing_is_to_be_called_nothing():
-    nothing = TRIALS[TWIN]
+    nothing = TRIALS[AA]
     assert on_trial(nothing, called(Verdict.PASS), Detection(Verdict.PASS, Blame())).verdict is (
         Verdict.PASS
     )

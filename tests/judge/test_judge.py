@@ -14,11 +14,11 @@ from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.profile import Sampling
 from hvdperf.plan.questions import (
+    aa,
     against,
     communication,
     fixed_epochs,
     memory,
-    same,
     startup,
     strong_scaling,
     sweep,
@@ -305,7 +305,7 @@ def test_so_is_a_start(stage):
 
 # Wall time -------------------------------------------------------------------------------------
 
-WALL_WEAK, WALL_STRONG = wall_time(WORKLOAD, 2)
+WALL_TIME_WEAK, WALL_TIME_STRONG = wall_time(WORKLOAD, 2)
 WALL_LINES = (Line(("wall_*", "*", "*", "*"), Floor.at(0.8)),)
 
 
@@ -322,7 +322,7 @@ def accounted_for(**of_two: Any) -> Callable[[Launch], None]:
 
 def test_a_case_on_wall_time_has_its_account(stage):
     stage.script.spoil, stage.lines = accounted_for(exchange=0.001), WALL_LINES
-    outcome = stage.measure(WALL_WEAK)[WALL_WEAK]
+    outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
     assert outcome.judgement.verdict is Verdict.PASS
     assert outcome.account is not None
     assert outcome.account.efficiency.estimate == pytest.approx(0.95)
@@ -332,9 +332,9 @@ def test_a_case_on_wall_time_has_its_account(stage):
 def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
     """3.5 s fixed, 0.8 s of steps: two replicas cannot be done in 0.8 / 2 of the time."""
     stage.script.spoil, stage.lines = accounted_for(), WALL_LINES
-    outcomes = stage.measure(WALL_WEAK, WALL_STRONG)
-    assert outcomes[WALL_WEAK].judgement.verdict is Verdict.PASS
-    refused = outcomes[WALL_STRONG]
+    outcomes = stage.measure(WALL_TIME_WEAK, WALL_TIME_STRONG)
+    assert outcomes[WALL_TIME_WEAK].judgement.verdict is Verdict.PASS
+    refused = outcomes[WALL_TIME_STRONG]
     assert refused.judgement.verdict is Verdict.INCONCLUSIVE
     assert "even perfect scaling would not reach 0.8; it takes 553 steps" in (
         refused.judgement.reason
@@ -345,7 +345,7 @@ def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
 
 def test_a_ledger_that_does_not_close_is_no_evidence(stage):
     stage.script.spoil, stage.lines = accounted_for(unexplained=1.0), WALL_LINES
-    outcome = stage.measure(WALL_WEAK)[WALL_WEAK]
+    outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
     assert outcome.judgement.verdict is Verdict.INVALID
     assert "its ledger leaves 1.00 s of" in outcome.judgement.reason
     assert outcome.account is None
@@ -417,7 +417,7 @@ def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm
 
 # Trials ---------------------------------------------------------------------------------------
 
-SAME = same(WORKLOAD, 2)
+SAME = aa(WORKLOAD, 2)
 
 
 def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
@@ -461,7 +461,7 @@ def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
 
 
 def test_nothing_is_planted_and_nothing_is_found(stage):
-    nothing = TRIALS["twin"]
+    nothing = TRIALS["aa"]
     outcomes = stage.measure(nothing)
     assert verdicts(outcomes) == {nothing: Verdict.PASS}
     stage.script.speed = struck(nothing.candidate.arm, 0.9)
@@ -469,7 +469,7 @@ def test_nothing_is_planted_and_nothing_is_found(stage):
 
 
 def test_an_a_a_test_says_what_cannot_be_seen_and_is_neutral(stage):
-    stage.lines = (Line(("same", "*", "*", "*"), Band(0.9, 1.1)),)
+    stage.lines = (Line(("aa", "*", "*", "*"), Band(0.9, 1.1)),)
     stage.sampling = Sampling()
     stage.script.spoil = restless
     outcome = stage.measure(SAME)[SAME]
@@ -479,14 +479,14 @@ def test_an_a_a_test_says_what_cannot_be_seen_and_is_neutral(stage):
 
 
 def test_an_a_a_test_comes_along_with_what_is_undecided(stage):
-    stage.lines = (*LINES, Line(("same", "*", "*", "*"), Band(0.9, 1.1)))
+    stage.lines = (*LINES, Line(("aa", "*", "*", "*"), Band(0.9, 1.1)))
     outcomes = stage.measure(WEAK, SAME)
     assert verdicts(outcomes) == {WEAK: Verdict.PASS, SAME: Verdict.NOT_JUDGED}
     assert outcomes[SAME].judgement.rounds == outcomes[WEAK].judgement.rounds == FIRST_LOOK
 
 
 def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
-    stage.lines = (*LINES, Line(("same", "*", "*", "*"), Band(0.9, 1.1)))
+    stage.lines = (*LINES, Line(("aa", "*", "*", "*"), Band(0.9, 1.1)))
     # Weak scaling goes on past the first look, and the A/A test with it.
     speed = noisy(0.9, 0.05)
     twin = struck(SAME.candidate.arm, 1.3)

@@ -110,7 +110,7 @@ def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: St
 
 def test_an_arm_has_what_is_planted_into_it_and_its_twin_has_nothing(start: Start) -> None:
     faulty = start("mpirun", replace(ARM, planted="data"))
-    twin = start("mpirun", replace(ARM, planted="twin"))
+    twin = start("mpirun", replace(ARM, planted="aa"))
     assert "rank 1 reads other data" in problems(faulty)[0]
     assert problems(twin) == []
     faulty.close()

@@ -7,19 +7,19 @@ from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import default_world_sizes
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import (
+    aa,
     at_gradient_sizes,
-    bound,
     communication,
-    exchanges,
     fixed_epochs,
+    gradient_reductions,
+    horovod_overhead,
     multiworker,
+    overlap,
     parity,
     recipes,
-    same,
     startup,
     strong_scaling,
     sweep,
-    tax,
     weak_scaling,
 )
 from hvdperf.plan.variants import EXCHANGES
@@ -62,7 +62,7 @@ def test_parity_holds_both_strategies_against_each_other():
 
 
 def test_strategies_are_compared_on_as_many_replicas():
-    assert [arm.label for arm in tax(WORKLOAD, 1).arms] == ["horovod@1", "single@1"]
+    assert [arm.label for arm in horovod_overhead(WORKLOAD, 1).arms] == ["horovod@1", "single@1"]
     assert [arm.label for arm in multiworker(WORKLOAD, 2).arms] == ["horovod@2", "multiworker@2"]
 
 
@@ -103,10 +103,10 @@ def test_every_question_has_its_work():
         Question.CONVERGENCE_ACCURACY: LaunchMode.EPOCHS,
         Question.FIXED_TIME: LaunchMode.TIME,
         Question.MEMORY: LaunchMode.ENDURANCE,
-        Question.WALL_WEAK: LaunchMode.LEDGER,
-        Question.WALL_STRONG: LaunchMode.LEDGER,
-        Question.FRAMEWORK_TAX: LaunchMode.COLLECTIVES,
-        Question.BOUND: LaunchMode.COLLECTIVES,
+        Question.WALL_TIME_WEAK: LaunchMode.LEDGER,
+        Question.WALL_TIME_STRONG: LaunchMode.LEDGER,
+        Question.COLLECTIVE_OVERHEAD: LaunchMode.COLLECTIVES,
+        Question.OVERLAP: LaunchMode.COLLECTIVES,
         Question.STARTUP_INIT: LaunchMode.STARTUP,
         Question.STARTUP_TRACE: LaunchMode.STARTUP,
         Question.STARTUP_FIRST_STEP: LaunchMode.STARTUP,
@@ -117,10 +117,10 @@ def test_every_question_has_its_work():
 def test_a_sweep_is_the_same_whatever_is_trained():
     asked = sweep(WORKLOAD, 2)
     assert [comparison.name for comparison in asked] == [
-        "framework_tax[allreduce-sweep-np2]",
-        "framework_tax[allgather-sweep-np2]",
-        "framework_tax[broadcast-sweep-np2]",
-        "framework_tax[reducescatter-sweep-np2]",
+        "collective_overhead[allreduce-sweep-np2]",
+        "collective_overhead[allgather-sweep-np2]",
+        "collective_overhead[broadcast-sweep-np2]",
+        "collective_overhead[reducescatter-sweep-np2]",
     ]
     assert asked == sweep(replace(WORKLOAD, model="vgg_16_s"), 2)
     assert len({comparison.round_group for comparison in asked}) == 1
@@ -128,19 +128,19 @@ def test_a_sweep_is_the_same_whatever_is_trained():
 
 
 def test_a_network_is_asked_about_its_gradients_and_its_bound_in_the_same_rounds():
-    tax_of, bound_of = at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)
-    assert tax_of.name == "framework_tax[allreduce-resnet_50_s-np2]"
-    assert bound_of.name == "bound[resnet_50_s-np2]"
+    tax_of, bound_of = at_gradient_sizes(WORKLOAD, 2), overlap(WORKLOAD, 2)
+    assert tax_of.name == "collective_overhead[allreduce-resnet_50_s-np2]"
+    assert bound_of.name == "overlap[resnet_50_s-np2]"
     assert tax_of.round_group == bound_of.round_group != sweep(WORKLOAD, 2)[0].round_group
     assert tax_of.arms == bound_of.arms == (HOROVOD_2, BARE_2)
     assert BARE_2.processes == 2
 
 
 def test_every_exchange_is_held_against_the_default():
-    asked = exchanges(WORKLOAD, 2)
+    asked = gradient_reductions(WORKLOAD, 2)
     assert {comparison.variant for comparison in asked} == {*EXCHANGES, "passes"} - {""}
     assert all(comparison.reference == Side(HOROVOD_2) for comparison in asked)
-    assert asked[0].name == "exchange[fp16-resnet_50_s-np2]"
+    assert asked[0].name == "gradient_reduction[fp16-resnet_50_s-np2]"
     assert asked[0].candidate.arm.label == "horovod@2+fp16"
 
 
@@ -155,12 +155,12 @@ def test_a_start_up_is_asked_phase_by_phase():
 
 def test_what_both_sides_train_must_agree_where_that_is_known():
     assert weak_scaling(WORKLOAD, 2).tolerance is None
-    assert parity(WORKLOAD, 2).tolerance == tax(WORKLOAD, 1).tolerance == 1e-5
-    tolerances = {each.variant: each.tolerance for each in exchanges(WORKLOAD, 2)}
+    assert parity(WORKLOAD, 2).tolerance == horovod_overhead(WORKLOAD, 1).tolerance == 1e-5
+    tolerances = {each.variant: each.tolerance for each in gradient_reductions(WORKLOAD, 2)}
     assert tolerances["adasum"] is None
     assert (tolerances["fp16"], tolerances["group"], tolerances["passes"]) == (0.05, 1e-5, None)
     half = replace(WORKLOAD, precision="mixed_bfloat16")
-    assert {each.tolerance for each in exchanges(half, 2)} == {0.05, None}
+    assert {each.tolerance for each in gradient_reductions(half, 2)} == {0.05, None}
 
 
 @pytest.mark.parametrize(
@@ -262,5 +262,5 @@ def test_a_fault_strikes_only_the_arms_it_names(text, struck):
 
 
 def test_a_fault_strikes_both_of_two_groups_of_one_arm():
-    asked = same(WORKLOAD, 2)
+    asked = aa(WORKLOAD, 2)
     assert all(Fault.parse("slow:rank=1").strikes(arm) for arm in asked.arms)

@@ -93,8 +93,8 @@ def test_where_parity_begins_and_whose_communication_is_judged_on_shared_cores(w
 
 
 def test_a_profile_may_leave_questions_out(write):
-    asked = load_profile(write('questions = ["parity", "tax"]\n' + REQUIRED)).questions
-    assert asked == (Question.PARITY, Question.TAX)
+    asked = load_profile(write('questions = ["parity", "horovod_overhead"]\n' + REQUIRED)).questions
+    assert asked == (Question.PARITY, Question.HOROVOD_OVERHEAD)
     wrong = write('questions = ["parity", "price"]\n' + REQUIRED)
     assert "questions[1]: unknown value 'price'; known are weak_scaling, " in complaint(wrong)
 
@@ -117,8 +117,8 @@ def test_how_long_runs_are_and_what_is_only_traced(write):
 
 
 def test_a_question_may_be_asked_of_some_networks_only(write):
-    of = "[representatives]\nexchange = ['vgg_16_s']\n"
-    assert load_profile(write(REQUIRED + of)).representatives == {Question.EXCHANGE: ("vgg_16_s",)}
+    of = "[representatives]\nrecipe = ['vgg_16_s']\n"
+    assert load_profile(write(REQUIRED + of)).representatives == {Question.RECIPE: ("vgg_16_s",)}
     assert "representatives.swap: unknown value 'swap'; known are weak_scaling" in complaint(
         write(REQUIRED + "[representatives]\nswap = ['vgg_16_s']\n")
     )
@@ -241,4 +241,4 @@ def test_the_profile_of_trust_plants_everything():
 
 def test_an_unknown_fault_case_is_refused(write):
     path = write(REQUIRED + '[trials]\nslow11 = ["vgg_16_s"]\n')
-    assert "trials.slow11: unknown fault case; known are twin, slow5, " in complaint(path)
+    assert "trials.slow11: unknown fault case; known are aa, slow5, " in complaint(path)

@@ -17,20 +17,20 @@ from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.options import Options
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
+    aa,
     at_gradient_sizes,
-    bound,
     communication,
-    exchanges,
     fixed_epochs,
     fixed_time,
+    gradient_reductions,
+    horovod_overhead,
     memory,
+    overlap,
     parity,
     recipes,
-    same,
     startup,
     strong_scaling,
     sweep,
-    tax,
     trials,
     weak_scaling,
 )
@@ -184,7 +184,7 @@ def test_two_stacks_are_compared_on_a_single_replica_too():
 
 
 def variants(planned: SessionPlan, size: int) -> set[str]:
-    asked = planned.comparisons(exchanges, smallest=2)
+    asked = planned.comparisons(gradient_reductions, smallest=2)
     return {comparison.variant for comparison in asked if comparison.world_size == size}
 
 
@@ -198,8 +198,8 @@ def test_exchanges_are_asked_for_where_horovod_and_the_network_have_them():
     assert variants(session_plan(), 2) == set(), "the default profile does not ask"
 
 
-def test_the_tax_is_asked_at_one_replica_only():
-    (asked,) = session_plan(profile="nightly").comparisons(tax, smallest=1, largest=1)
+def test_horovods_overhead_is_asked_at_one_replica_only():
+    (asked,) = session_plan(profile="nightly").comparisons(horovod_overhead, smallest=1, largest=1)
     assert asked.world_size == 1
 
 
@@ -281,18 +281,18 @@ def test_what_is_planted_is_asked_where_the_profile_names_it():
     assert ("data", "resnet_50_s", 2) in planted(with_files)
     trust = planted(session_plan(profile="trust", models=""), anyway=True)
     assert ("nofuse", "resnet_50_s", 2) in trust
-    assert ("twin", "vgg_16_s", 1) in trust
+    assert ("aa", "vgg_16_s", 1) in trust
     assert ("nofuse", "vgg_16_s", 2) not in trust
     of_one = planted(session_plan(profile="trust", models="lstm_s"))
     assert {model for _, model, _ in of_one} == {"lstm_s"}
 
 
 def test_an_arm_is_compared_with_itself_once_a_session():
-    (asked,) = session_plan(models="", world_sizes="2").comparisons(same, 2)
+    (asked,) = session_plan(models="", world_sizes="2").comparisons(aa, 2)
     assert asked.workload.model == "vgg_16_s"
     shared = session_plan(models="", profile="default", slots=8, world_sizes="2,8")
     assert shared.oversubscribed_sizes() == [8]
-    assert [c.world_size for c in shared.comparisons(same, 2)] == [2]
+    assert [c.world_size for c in shared.comparisons(aa, 2)] == [2]
 
 
 def test_a_sentinel_is_traced_and_nothing_else(tmp_path):
@@ -316,7 +316,7 @@ def test_a_sweep_is_asked_once_a_world_size():
     assert {comparison.workload.model for comparison in planned.comparisons(sweep, 2)} == {"sweep"}
     asked = [comparison.name for comparison in planned.comparisons(at_gradient_sizes, 2)]
     assert asked == [
-        f"framework_tax[allreduce-{model}-np{size}]"
+        f"collective_overhead[allreduce-{model}-np{size}]"
         for model in ("vgg_16_s", "resnet_50_s")
         for size in (2, 4)
     ]
@@ -324,13 +324,13 @@ def test_a_sweep_is_asked_once_a_world_size():
 
 def test_representatives_are_networks_and_no_sweep():
     planned = session_plan(profile="nightly", world_sizes="2")
-    few = {Question.FRAMEWORK_TAX: ("vgg_16_s",)}
+    few = {Question.COLLECTIVE_OVERHEAD: ("vgg_16_s",)}
     planned = replace(planned, profile=replace(planned.profile, representatives=few))
     assert len(planned.comparisons(sweep, 2)) == 4
     assert planned.comparisons(at_gradient_sizes, 2) == []
 
 
-@pytest.mark.parametrize("ask", [sweep, at_gradient_sizes, bound])
+@pytest.mark.parametrize("ask", [sweep, at_gradient_sizes, overlap])
 def test_without_mpi_there_is_no_bare_transport_to_ask(ask):
     assert session_plan(profile="nightly", world_sizes="2").comparisons(ask, 2)
     assert (
@@ -343,13 +343,13 @@ def test_without_mpi_there_is_no_bare_transport_to_ask(ask):
 def test_collective_operations_are_nightly_s_questions(profile):
     planned = session_plan(profile=profile, world_sizes="2")
     assert [
-        c for ask in (sweep, at_gradient_sizes, bound) for c in planned.comparisons(ask, 2)
+        c for ask in (sweep, at_gradient_sizes, overlap) for c in planned.comparisons(ask, 2)
     ] == []
 
 
-def test_a_step_of_words_exchanges_rows_and_has_no_bound():
+def test_a_step_of_words_exchanges_rows_and_has_no_overlap():
     planned = session_plan(profile="nightly", models="lstm_s,resnet_50_s", world_sizes="2")
-    assert {c.workload.model for c in planned.comparisons(bound, 2)} == {"resnet_50_s"}
+    assert {c.workload.model for c in planned.comparisons(overlap, 2)} == {"resnet_50_s"}
     assert len(planned.comparisons(at_gradient_sizes, 2)) == 2
 
 

@@ -85,22 +85,24 @@ class TestRules:
         assert str(thresholds.rule(Case(Question.MEMORY, "vgg_16", 2, 1))) == "<= 1.02"
 
     def test_a_variant_may_have_a_line_of_its_own(self, write):
-        lines = '"exchange:fp16/*/np*/*" = 0.9\n"exchange/*/np*/*" = 0.5\n'
+        lines = '"gradient_reduction:fp16/*/np*/*" = 0.9\n"gradient_reduction/*/np*/*" = 0.5\n'
         thresholds = load_thresholds(write(lines))
-        case = Case(Question.EXCHANGE, "vgg_16", 2, 1, "fp16")
+        case = Case(Question.GRADIENT_REDUCTION, "vgg_16", 2, 1, "fp16")
         assert thresholds.rule(case) == Floor.at(0.9)
         assert thresholds.rule(case._replace(variant="nofuse")) == Floor.at(0.5)
         line = thresholds.pasteable_line(case, [math.log(0.8)] * 6)
-        assert line == '"exchange:fp16/vgg_16/np2/one-node" = 0.77'
+        assert line == '"gradient_reduction:fp16/vgg_16/np2/one-node" = 0.77'
 
     def test_a_sweep_is_no_network_and_has_its_lines(self, write):
-        lines = '"framework_tax:allgather/sweep/np*/*" = 30\n"framework_tax/*/np*/*" = 9\n'
+        lines = (
+            '"collective_overhead:allgather/sweep/np*/*" = 30\n"collective_overhead/*/np*/*" = 9\n'
+        )
         thresholds = load_thresholds(write(lines))
-        case = Case(Question.FRAMEWORK_TAX, "sweep", 2, 1, "allgather")
+        case = Case(Question.COLLECTIVE_OVERHEAD, "sweep", 2, 1, "allgather")
         assert thresholds.rule(case) == Ceiling(30.0, unit="")
         assert thresholds.rule(case._replace(variant="broadcast")) == Ceiling(9.0, unit="")
         line = thresholds.pasteable_line(case, [math.log(4.0)] * 6)
-        assert line == '"framework_tax:allgather/sweep/np2/one-node" = 4.12'
+        assert line == '"collective_overhead:allgather/sweep/np2/one-node" = 4.12'
 
     def test_the_file_says_what_it_is(self, thresholds):
         assert thresholds.label == "mine"
@@ -293,7 +295,7 @@ class TestShippedClasses:
         small = [name for name, network in NETWORKS.items() if network.scale is Scale.SMALL]
         assert small
         # Two groups of one arm are to be alike whatever they train.
-        for question in set(Question) - {Question.SAME}:
+        for question in set(Question) - {Question.AA}:
             for model in small:
                 for nodes in (1, 2):
                     assert thresholds.rule(Case(question, model, 4 * nodes, nodes)) is None

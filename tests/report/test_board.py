@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hvdperf.launch.group import Failure
-from hvdperf.plan.questions import against, parity, same, trials, weak_scaling
+from hvdperf.plan.questions import aa, against, parity, trials, weak_scaling
 from hvdperf.report.content import Section
 from hvdperf.report.sections import board
 from hvdperf.stats import Interval
@@ -91,7 +91,7 @@ def test_without_an_interval_there_is_no_margin(tmp_path):
 def test_what_is_planted_has_no_margin_and_is_named(tmp_path):
     slow = next(each for each in trials(WORKLOAD, 2) if each.variant == "slow10")
     planted, twin = board.board(
-        cases_of(tmp_path, outcome(slow, [0.9] * 6), outcome(same(WORKLOAD, 2), [1.0] * 6))
+        cases_of(tmp_path, outcome(slow, [0.9] * 6), outcome(aa(WORKLOAD, 2), [1.0] * 6))
     ).table.rows
     assert planted["question"] == "planted: slow10"
     assert planted["margin"] is None

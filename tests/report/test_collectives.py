@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective
-from hvdperf.plan.questions import at_gradient_sizes, bound, sweep
+from hvdperf.plan.questions import at_gradient_sizes, overlap, sweep
 from hvdperf.report.content import Figure
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.collectives import section
@@ -19,7 +19,7 @@ from tests.report.cases import RECORDED, case_with, changed, of_every_name, reco
 from tests.report.checks import assert_told, told
 from tests.support.rounds import GRADIENT_BYTES, WORKLOAD, outcome
 
-SWEPT, BOUND = "framework_tax-allreduce-sweep-np2", "bound-vgg_16_s-np2"
+SWEPT, BOUND = "collective_overhead-allreduce-sweep-np2", "overlap-vgg_16_s-np2"
 
 
 def figures(*cases: Case) -> dict[str, Figure]:
@@ -48,7 +48,7 @@ def test_bandwidths_are_medians_over_the_turns_that_were_recorded():
                 assert row[name + key] == pytest.approx(np.percentile(widths, share))
         ours, theirs = (series(SWEPT, side, int(row["bytes"] or 0)) for side in (0, 1))
         ratios = np.array(ours) / np.array(theirs)
-        assert row["tax"] == pytest.approx(np.median(ratios))
+        assert row["overhead"] == pytest.approx(np.median(ratios))
         assert row["turns"] == len(ratios)
 
 
@@ -60,7 +60,7 @@ def test_the_table_below_the_verdicts_says_the_same():
     for place, collective in enumerate(Collective):
         for row in found[f"bandwidth-{collective.value}-np2"].table.rows:
             cells = printed[str(row["size"]).replace(" ", "")][3 * place : 3 * place + 3]
-            assert [f"{row[key]:.2f}" for key in ("horovod", "bare", "tax")] == cells
+            assert [f"{row[key]:.2f}" for key in ("horovod", "bare", "overhead")] == cells
 
 
 def test_a_turn_of_one_side_is_no_pair():
@@ -81,7 +81,7 @@ def test_a_turn_of_one_side_is_no_pair():
 
 
 def test_gradients_have_a_row_a_network_whoever_asked():
-    asked = [at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)]
+    asked = [at_gradient_sizes(WORKLOAD, 2), overlap(WORKLOAD, 2)]
     cases = [
         case_with(outcome(comparison, [ratio] * 3))
         for comparison, ratio in zip(asked, (2.0, 0.9), strict=True)
@@ -96,11 +96,11 @@ def test_gradients_have_a_row_a_network_whoever_asked():
     size = int(second["bytes"] or 0)
     ours, theirs = (np.array(series(BOUND, side, size)) for side in (0, 1))
     assert second["horovod_ms"] == pytest.approx(1000 * np.median(ours))
-    assert second["tax"] == pytest.approx(np.median(ours / theirs))
+    assert second["overhead"] == pytest.approx(np.median(ours / theirs))
 
 
 def test_a_step_lies_where_its_turns_do():
-    (row,) = figures(case_with(outcome(bound(WORKLOAD, 2), [0.9] * 3)))[
+    (row,) = figures(case_with(outcome(overlap(WORKLOAD, 2), [0.9] * 3)))[
         "bandwidth-bound"
     ].table.rows
     # 30 ms without exchange, and 10 ms for it.

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.group import Failure
-from hvdperf.plan.questions import against, fixed_time, parity, same, weak_scaling
+from hvdperf.plan.questions import aa, against, fixed_time, parity, weak_scaling
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Figure, Report, Section
 from hvdperf.report.formats import csv, latex, markdown
@@ -31,7 +31,7 @@ from tests.support.any_report import HOSTILE
 from tests.support.reports import session_of
 from tests.support.rounds import HOROVOD_2, WORKLOAD, outcome
 
-WEAK, PARITY, SAME = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2), same(WORKLOAD, 2)
+WEAK, PARITY, SAME = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2), aa(WORKLOAD, 2)
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 A, B = "20260130T000000Z-1", "20260131T000000Z-2"
 

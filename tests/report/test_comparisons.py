@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from hvdperf.plan.questions import (
+    aa,
     against,
     communication,
     fixed_epochs,
     fixed_time,
     parity,
-    same,
     weak_scaling,
 )
 from hvdperf.report.sections import comparisons
@@ -102,6 +102,6 @@ def test_without_another_stack_there_is_no_such_section(tmp_path):
 
 
 def test_a_against_a_is_no_parity(tmp_path):
-    cases = cases_of(tmp_path, outcome(same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
+    cases = cases_of(tmp_path, outcome(aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
     assert comparisons.parity(cases).missing
     assert comparisons.others(cases).missing

@@ -53,7 +53,7 @@ def test_the_throughput_is_that_of_all_replicas(tmp_path):
 
 
 def test_the_wall_time_stands_beside_the_speed(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_WEAK)
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
     rounds = tuple(marked_round(asked, number) for number in range(6))
     told = account(asked, rounds)
     by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
@@ -66,7 +66,7 @@ def test_the_wall_time_stands_beside_the_speed(tmp_path):
 
 
 def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_WEAK)
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
     rounds = tuple(marked_round(asked, number) for number in range(6))
     told = account(asked, rounds)
     case = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
@@ -77,7 +77,7 @@ def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
 
 
 def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_STRONG)
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_STRONG)
     rounds = tuple(marked_round(asked, number) for number in range(6))
     told = account(asked, rounds)
     of_steps = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
@@ -156,7 +156,7 @@ def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
 
 
 def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_WEAK)
+    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
     rounds = tuple(marked_round(asked, number) for number in range(6))
     told = account(asked, rounds)
     by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)

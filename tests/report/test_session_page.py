@@ -129,7 +129,9 @@ def test_ranks_have_the_median_of_their_steps(opened: Opened) -> None:
 def test_bandwidths_follow_from_bytes_and_seconds(opened: Opened) -> None:
     series = [
         each
-        for measured in opened.documents["framework_tax-allreduce-sweep-np2"]["outcome"]["rounds"]
+        for measured in opened.documents["collective_overhead-allreduce-sweep-np2"]["outcome"][
+            "rounds"
+        ]
         for launch in measured["launches"]
         if launch["arm"]["strategy"] == "bare"
         for each in launch["series"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.arms import AGAINST, TWIN, BlockKind, Side
+from hvdperf.plan.arms import AA, AGAINST, BlockKind, Side
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.report.content import Figure
@@ -144,11 +144,11 @@ def test_other_kinds_of_blocks_do_not_count():
     assert section([changed(case, local_only)]).figures == ()
 
 
-@pytest.mark.parametrize("other", [{"stack": AGAINST}, {"planted": TWIN}])
+@pytest.mark.parametrize("other", [{"stack": AGAINST}, {"planted": AA}])
 def test_what_is_held_against_itself_is_left_out(other):
     plain = weak_scaling(WORKLOAD, 2)
     odd = replace(plain.candidate.arm, **other)
-    measured = outcome(replace(plain, candidate=Side(odd), question=Question.SAME), [1.0])
+    measured = outcome(replace(plain, candidate=Side(odd), question=Question.AA), [1.0])
     assert section([case_with(measured)]).figures == ()
     twin = outcome(replace(plain, candidate=Side(odd), reference=plain.candidate), [1.0])
     found = figures(case_with(twin))["steps-ranks-resnet_50_s-np2"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.questions import same
+from hvdperf.plan.questions import aa
 from hvdperf.report.sections import trust
 from hvdperf.results.detection_log import Entry, Tried
 from hvdperf.verdict import Band, Verdict, smallest_visible_change
@@ -28,7 +28,7 @@ def entry(session: str, *each: Tried, **otherwise: object) -> Entry:
 CAUGHT = tried("slow10", Verdict.PASS, Verdict.FAIL)
 MISSED = tried("slow10", Verdict.FAIL, Verdict.PASS)
 OPEN = tried("slow10", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
-QUIET = tried("twin", Verdict.PASS, Verdict.PASS)
+QUIET = tried("aa", Verdict.PASS, Verdict.PASS)
 
 
 def test_shares_are_of_all_sessions():
@@ -83,7 +83,7 @@ def test_what_came_to_no_verdict_was_not_called():
 
 def test_tonights_noise_is_shown(tmp_path):
     ratios = [0.99, 1.01, 1.0, 0.98, 1.02, 1.0]
-    cases = cases_of(tmp_path, outcome(same(WORKLOAD, 2), ratios, Band(0.9, 1.1)))
+    cases = cases_of(tmp_path, outcome(aa(WORKLOAD, 2), ratios, Band(0.9, 1.1)))
     section = trust.section(cases, [], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
@@ -93,7 +93,7 @@ def test_tonights_noise_is_shown(tmp_path):
 
 
 def test_an_a_a_case_that_differs_is_called_so(tmp_path):
-    noisy = outcome(same(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
+    noisy = outcome(aa(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
     (figure,) = trust.section(cases_of(tmp_path, noisy), [], FINGERPRINT).figures
     assert figure.says.endswith("0.800 [0.800, 0.800] INVALID.")
     assert "do not differ" not in figure.says

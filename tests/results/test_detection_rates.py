@@ -60,8 +60,8 @@ CAUGHT = said("slow10", Verdict.PASS, Verdict.FAIL)
 MISNAMED = said("slow10", Verdict.FAIL, Verdict.FAIL, Blame("compute", 0, 0.1))
 MISSED = said("slow10", Verdict.FAIL, Verdict.PASS)
 OPEN = said("slow10", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
-QUIET = said("twin", Verdict.PASS, Verdict.PASS, Blame())
-ALARM = said("twin", Verdict.FAIL, Verdict.FAIL, Blame())
+QUIET = said("aa", Verdict.PASS, Verdict.PASS, Blame())
+ALARM = said("aa", Verdict.FAIL, Verdict.FAIL, Blame())
 
 
 def entry(tmp_path: Path, session: str, *outcomes: Outcome) -> Entry:
@@ -83,7 +83,7 @@ def entries(tmp_path: Path) -> list[Entry]:
 def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
     nothing, slow = counts(tried for each in entries for tried in each.tried)
     assert (nothing.trial, nothing.sessions, nothing.called, nothing.inconclusive) == (
-        "twin",
+        "aa",
         4,
         3,
         0,
@@ -95,22 +95,22 @@ def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
 
 def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
     failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
-    alike = outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
+    alike = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
     (slow,) = counts(entry(tmp_path, "session", failed, alike).tried)
     assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
 
 
 def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
-    failed = outcome(TRIED["twin"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
-    unsound = said("twin", Verdict.FAIL, Verdict.INVALID, Blame())
+    failed = outcome(TRIED["aa"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
+    unsound = said("aa", Verdict.FAIL, Verdict.INVALID, Blame())
     lines = readme(f"{BEGINS}\n{ENDS}", [entry(tmp_path, "session", failed, unsound, CAUGHT)])
     assert "False alarms (FAIL without a fault): 0 of 1 (0-98 %)." in lines
     slow, _ = counts(entries[2].tried)
-    assert (slow.trial, slow.alarms) == ("twin", 1), "of what must FAIL no FAIL is one"
+    assert (slow.trial, slow.alarms) == ("aa", 1), "of what must FAIL no FAIL is one"
 
 
 def test_a_session_without_trials_has_no_entry(tmp_path):
-    alike = case_of(outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
+    alike = case_of(outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1)))
     assert entry_of(read_session(write_session(tmp_path, alike))) is None
 
 
@@ -119,7 +119,7 @@ def test_networks_and_world_sizes_are_counted_apart(tmp_path):
     found = Detection(Verdict.PASS, Blame())
     both = [
         outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, noticed=found)
-        for comparison in (alone, TRIED["twin"])
+        for comparison in (alone, TRIED["aa"])
     ]
     counted = counts(entry(tmp_path, "session", *both).tried)
     assert [(count.model, count.world_size) for count in counted] == [

@@ -14,7 +14,7 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.placement import Offer, place
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds
-from hvdperf.plan.questions import exchanges, parity, strong_scaling, trials, weak_scaling
+from hvdperf.plan.questions import gradient_reductions, parity, strong_scaling, trials, weak_scaling
 from hvdperf.results.archive import read_session
 from hvdperf.results.proposed_thresholds import propose
 from hvdperf.verdict import Verdict, judge
@@ -24,7 +24,7 @@ from tests.support.stores import case_of, write_session
 NAMES = ("20260131T235959Z-4711", "20260201T235959Z-4711")
 RATIOS = (0.91, 0.92, 0.93)
 WEAK, STRONG, PARITY = (ask(WORKLOAD, 2) for ask in (weak_scaling, strong_scaling, parity))
-FP16 = exchanges(WORKLOAD, 2)[0]
+FP16 = gradient_reductions(WORKLOAD, 2)[0]
 
 
 def session_of(runs: Path, name: str, *outcomes: Outcome, plant: str = "") -> Path:
@@ -56,7 +56,7 @@ def test_rounds_of_sessions_add_up_and_what_was_measured_passes(tmp_path):
         assert rule is not None
         values = outcome(comparison, RATIOS * 3).observations
         assert judge(values, rule).verdict is Verdict.PASS
-    assert f"exchange:{FP16.variant}/" in path.read_text()
+    assert f"gradient_reduction:{FP16.variant}/" in path.read_text()
     again = hvdperf(*sessions, "--out", path)
     assert (again.returncode, "is there already" in again.stderr) == (2, True)
     assert hvdperf(*sessions).stdout == path.read_text()

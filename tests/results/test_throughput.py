@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.plan.questions import communication, exchanges, recipes, same, trials, weak_scaling
+from hvdperf.plan.questions import (
+    aa,
+    communication,
+    gradient_reductions,
+    recipes,
+    trials,
+    weak_scaling,
+)
 from hvdperf.results.throughput import throughputs
 from hvdperf.verdict import Verdict
 from tests.support.reports import cases_of
@@ -23,7 +30,7 @@ def test_a_launch_that_cases_share_counts_once(tmp_path):
 
 
 def test_launches_of_other_rounds_with_the_same_numbers_do_not_take_their_place(tmp_path):
-    (exchange, *_) = exchanges(WORKLOAD, 2)
+    (exchange, *_) = gradient_reductions(WORKLOAD, 2)
     asked = [outcome(WEAK, RATIOS), outcome(exchange, (1.1, 1.2, 1.3, 1.4))]
     found = throughputs(cases_of(tmp_path, *asked))
     # One replica trains 1,000 samples a second, and so does the reference of an exchange.
@@ -32,7 +39,7 @@ def test_launches_of_other_rounds_with_the_same_numbers_do_not_take_their_place(
 
 def test_what_is_planted_or_unsound_does_not_count(tmp_path):
     planted = [each for each in trials(WORKLOAD, 2) if each.variant == "slow10"]
-    unsound = outcome(same(WORKLOAD, 2), RATIOS, verdict=Verdict.INVALID)
+    unsound = outcome(aa(WORKLOAD, 2), RATIOS, verdict=Verdict.INVALID)
     found = throughputs(cases_of(tmp_path, outcome(planted[0], RATIOS), unsound))
     assert {size: len(speeds) for (_, size), speeds in found.items()} == {2: 3}
 

@@ -11,7 +11,7 @@ import pytest
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.group import Failure
 from hvdperf.plan.arms import BlockKind
-from hvdperf.plan.questions import bound, fixed_time, memory, strong_scaling, sweep, weak_scaling
+from hvdperf.plan.questions import fixed_time, memory, overlap, strong_scaling, sweep, weak_scaling
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.verdict import Judgement, Verdict
 from tests.support.rounds import (
@@ -73,12 +73,12 @@ def test_a_turn_of_collective_operations_is_a_round_of_all_sizes() -> None:
     told = recorded(measured)
     # Seven sizes of 30 ms each in the first round's three turns, then of 40 ms.
     assert told.durations == pytest.approx([0.21] * 3 + [0.28] * 3)
-    assert told.extra_info["case"] == "framework_tax[allreduce-sweep-np2]"
+    assert told.extra_info["case"] == "collective_overhead[allreduce-sweep-np2]"
     assert recorded(outcome(measured.comparison, (), verdict=Verdict.FAIL)).durations == []
 
 
 def test_the_steps_of_a_bound_are_recorded() -> None:
-    assert recorded(outcome(bound(WORKLOAD, 2), (1.0,))).durations == pytest.approx([0.4] * 3)
+    assert recorded(outcome(overlap(WORKLOAD, 2), (1.0,))).durations == pytest.approx([0.4] * 3)
 
 
 class FakeBenchmark:

@@ -23,15 +23,15 @@ from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
-(TWIN,) = questions.trials(WORKLOAD, 1)
+(AA,) = questions.trials(WORKLOAD, 1)
 QUIET = outcome(
-    TWIN,
+    AA,
     [1.0] * 6,
     Floor(0.98, 0.95),
     Verdict.PASS,
     noticed=Detection(Verdict.PASS, Blame()),
 )
-ALIKE = outcome(questions.same(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
+ALIKE = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
 
 
 class Sessions:
@@ -65,7 +65,7 @@ def test_a_session_counts_whatever_its_verdicts_were(sessions, status):
     sessions.status = status
     trust.add_session("test_planted")
     (entry,) = read_log(sessions.log)
-    assert [tried.trial for tried in entry.tried] == ["twin"]
+    assert [tried.trial for tried in entry.tried] == ["aa"]
 
 
 @pytest.mark.parametrize("status", [*trust.NO_SESSION, -signal.SIGKILL, -signal.SIGSEGV])
@@ -85,8 +85,8 @@ def test_nor_one_that_has_not_come_to_its_end(sessions):
 
 def test_where_nothing_is_planted_the_user_is_told(sessions):
     sessions.said = ALIKE
-    with pytest.raises(UserError, match="-k test_same: nothing was planted"):
-        trust.add_session("test_same")
+    with pytest.raises(UserError, match="-k test_aa: nothing was planted"):
+        trust.add_session("test_aa")
 
 
 def test_a_log_that_cannot_be_written_is_a_line(sessions):

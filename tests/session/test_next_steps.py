@@ -130,7 +130,8 @@ def test_what_did_not_run_is_decided_with_it():
 def test_what_is_on_its_limit_has_no_command():
     said = " ".join(line.strip() for line in told([undecided(0.5501, 1.1)]))
     assert said == (
-        "No number of rounds decides what is on its limit: weak resnet_50_s 2. Change the limit, "
+        "No number of rounds decides what is on its limit: "
+        "weak_scaling[resnet_50_s-np2]. Change the limit, "
         "or what is measured"
     )
 

@@ -215,7 +215,7 @@ def exchanging_round(comparison: Comparison, ratio: float, number: int = 0) -> R
     bare_seconds, local_seconds = 0.010, 0.030
     ours, theirs = comparison.candidate.arm, comparison.reference.arm
     kinds: dict[BlockKind, float] = {}
-    if comparison.question is Question.BOUND:
+    if comparison.question is Question.OVERLAP:
         steps = {
             BlockKind.FULL: ratio * (bare_seconds + local_seconds),
             BlockKind.LOCAL: local_seconds,

@@ -22,8 +22,8 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     at_gradient_sizes,
-    bound,
     communication,
+    overlap,
     parity,
     strong_scaling,
     trials,
@@ -179,10 +179,10 @@ ENOUGH = 1e6
 # The looks of a profile that names none.
 FIRST_LOOK, SECOND_LOOK, LAST_LOOK = Sampling().looks
 CEILINGS = (
-    Line(("framework_tax", "*", "*", "*"), Ceiling(5.0, unit="")),
-    Line(("bound", "*", "*", "*"), Ceiling(1.5, unit="")),
+    Line(("collective_overhead", "*", "*", "*"), Ceiling(5.0, unit="")),
+    Line(("overlap", "*", "*", "*"), Ceiling(1.5, unit="")),
 )
-GRADIENTS_OF, BOUND = at_gradient_sizes(WORKLOAD, 2), bound(WORKLOAD, 2)
+GRADIENTS_OF, BOUND = at_gradient_sizes(WORKLOAD, 2), overlap(WORKLOAD, 2)
 TRIALS = {each.variant: each for each in trials(WORKLOAD, 2)}
 
 

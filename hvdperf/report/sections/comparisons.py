@@ -13,10 +13,10 @@ from hvdperf.report.words import plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 
-PARITY = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
+PARITY = (Question.PARITY, Question.MULTIWORKER, Question.HOROVOD_OVERHEAD)
 OTHERS = (
     Question.COMMUNICATION,
-    Question.EXCHANGE,
+    Question.GRADIENT_REDUCTION,
     Question.RECIPE,
     Question.FIXED_TIME,
     Question.CONVERGENCE_LOSS,

@@ -21,7 +21,7 @@ from hvdperf.results.documents import Case
 
 TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
 # Questions for which strategies train beside each other in timed blocks.
-_TIMED = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
+_TIMED = (Question.PARITY, Question.MULTIWORKER, Question.HOROVOD_OVERHEAD)
 # If an arm has fewer points than this, no line is drawn.
 POINTS_OF_A_LINE = 4
 # If all arms together have more points than this, lines have no shapes.

@@ -30,8 +30,8 @@ INTRO = (
 _ASKED = (
     Question.WEAK_SCALING,
     Question.STRONG_SCALING,
-    Question.WALL_WEAK,
-    Question.WALL_STRONG,
+    Question.WALL_TIME_WEAK,
+    Question.WALL_TIME_STRONG,
 )
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
@@ -81,7 +81,7 @@ def _points(
     """Return points by world size, from one replica on. If one case of a size is sound, unsound
     cases add only their verdicts."""
     by_speed = Question.WEAK_SCALING if weak else Question.STRONG_SCALING
-    by_time = Question.WALL_WEAK if weak else Question.WALL_STRONG
+    by_time = Question.WALL_TIME_WEAK if weak else Question.WALL_TIME_STRONG
     found: dict[int, _Point] = {}
     for case in sorted(cases, key=lambda case: not case.is_sound):
         if case.workload != workload or case.figure is None:

@@ -20,7 +20,7 @@ from hvdperf.results.documents import Case
 from hvdperf.worker.strategies.table import Strategy
 
 OF_HOROVOD = (Question.WEAK_SCALING, Question.PARITY)
-OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.TAX)
+OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.HOROVOD_OVERHEAD)
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 _QUANTILES = (
     *(Column(f"q{100 * share:02.0f}_ms", f"{100 * share:.0f} %", "ms", 2) for share in SHARES),

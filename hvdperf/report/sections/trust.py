@@ -60,7 +60,7 @@ def section(
 
 def _same(cases: Sequence[Case]) -> list[Figure]:
     """Return the figure of the session's A/A cases."""
-    alike = [case for case in cases if case.question is Question.SAME and case.figure is not None]
+    alike = [case for case in cases if case.question is Question.AA and case.figure is not None]
     if not alike:
         return []
     columns = (
@@ -85,7 +85,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
     said = several([f"{case.name} {shown(case.figure)} {case.verdict.value}" for case in alike])
     return [
         Figure(
-            "same",
+            "aa",
             "A/A: two groups of the same arm",
             f"Two groups of the same arm each: {said}.",
             Table(columns, tuple(rows)),

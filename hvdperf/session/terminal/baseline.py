@@ -18,12 +18,12 @@ from hvdperf.paths import shown
 from hvdperf.plan.question import LaunchMode
 from hvdperf.results.archive import Archive
 from hvdperf.results.fingerprint import Fingerprint, differences
-from hvdperf.session.terminal.cases import label
+from hvdperf.session.terminal.cases import by_question, label
 from hvdperf.stats import Interval, NotMeasurable, shift
 from hvdperf.verdict import ALPHA, as_ratio
 
 _CHANGE = Columns(
-    ("case", -28),
+    ("case", -27),
     ("then", 6),
     ("", 2),
     ("now", -6),
@@ -151,25 +151,27 @@ def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> li
     result = wrapped(f"compared with {name}, of the same machine and stack:", others="")
     if not found:
         result.append("  no case of both sessions has a figure")
-    for change in found:
-        told = change.ratio
-        bounds = (
-            f"[{_percent(told.lower)}, {_percent(told.upper)}]"
-            if math.isfinite(told.upper)
-            else "[-, -]"
-        )
-        result.append(
-            _CHANGE.row(
-                f"  {label(change.outcome)}",
-                number(change.then, 6, 3),
-                "->",
-                number(change.now, 6, 3),
-                f"{_percent(told.estimate)} %",
-                bounds,
-                change.word,
-            )
-        )
+    for question, group in by_question(found, lambda change: change.outcome.comparison).items():
+        result += [question, *map(_line, group)]
     return result
+
+
+def _line(change: Change) -> str:
+    told = change.ratio
+    bounds = (
+        f"[{_percent(told.lower)}, {_percent(told.upper)}]"
+        if math.isfinite(told.upper)
+        else "[-, -]"
+    )
+    return _CHANGE.row(
+        label(change.outcome.comparison),
+        number(change.then, 6, 3),
+        "->",
+        number(change.now, 6, 3),
+        f"{_percent(told.estimate)} %",
+        bounds if math.isfinite(told.upper) else "[-, -]",
+        change.word,
+    )
 
 
 def _percent(ratio: float) -> str:

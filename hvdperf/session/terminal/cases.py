@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from hvdperf.columns import Columns, interval, number, wrapped
 from hvdperf.judge.outcome import Outcome
-from hvdperf.plan.collectives import Collective
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.question import LaunchMode
 from hvdperf.session.terminal import wall_time
 from hvdperf.stats import Interval
 from hvdperf.verdict import (
@@ -22,17 +21,10 @@ from hvdperf.verdict import (
     smallest_visible_change,
 )
 
-_TAXES = {
-    Collective.ALLREDUCE: "tax/ar",
-    Collective.ALLGATHER: "tax/ag",
-    Collective.BROADCAST: "tax/bc",
-    Collective.REDUCESCATTER: "tax/rs",
-}
-_CASE = Columns(("case", -6), ("model", -15), ("np", 3))
+Kind = TypeVar("Kind")
+
 _FIGURE = Columns(("figure", 6), ("interval", -14))
-_TABLE = Columns(
-    (_CASE.header, -26), (_FIGURE.header, -21), ("must be", -13), ("n", 2), ("verdict", 0)
-)
+_TABLE = Columns(("case", -27), (_FIGURE.header, -21), ("must be", -13), ("n", 3), ("verdict", 0))
 
 # Keywords of pytest's terminal writer.
 MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
@@ -98,34 +90,36 @@ def figure_text(figure: Interval | None) -> str:
 
 
 def line(outcome: Outcome) -> str:
-    """Return the line of a case: question, model, world size, figure with interval, threshold,
-    rounds, verdict."""
+    """Return the line of a case below its question: variant and network, figure with interval,
+    threshold, rounds, verdict."""
     judgement = outcome.judgement
     return _TABLE.row(
-        label(outcome),
+        label(outcome.comparison),
         figure_text(judgement.figure),
         must_be(judgement),
-        judgement.rounds,
-        f"{judgement.verdict.value}{' *' if outcome.taken_over else ''}",
+        f"{judgement.rounds}{'*' if outcome.taken_over else ''}",
+        judgement.verdict.value,
     )
 
 
-def label(outcome: Outcome) -> str:
-    """Return question, model and world size, in 26 columns."""
-    comparison = outcome.comparison
-    return _CASE.row(_name(comparison), comparison.workload.model, comparison.world_size)
+def by_question(cases: Iterable[Kind], of: Callable[[Kind], Comparison]) -> dict[str, list[Kind]]:
+    """Return the cases by question and world size, such as "parity, np 2", in the order in which
+    they come; the question of fault cases is "trust". of: returns the comparison of a case."""
+    found: dict[str, list[Kind]] = {}
+    for case in cases:
+        comparison = of(case)
+        name = comparison.topic if comparison.is_trial else comparison.question.value
+        found.setdefault(f"{name}, np {comparison.world_size}", []).append(case)
+    return found
 
 
-def _name(comparison: Comparison) -> str:
-    """Return the name of the question in six columns; the variant if the question has several."""
-    if comparison.question.mode is LaunchMode.EPOCHS:
-        metric = comparison.question.spec.metric.replace("accuracy", "acc")
-        return f"{metric}/{comparison.reference.arm.strategy.value[0]}"
-    if comparison.is_trial:
-        return comparison.variant
-    if comparison.collective is not None:
-        return _TAXES[comparison.collective]
-    return comparison.question.spec.short or comparison.variant
+def label(comparison: Comparison) -> str:
+    """Return the network, after the variant if the question has several."""
+    spec = comparison.question.spec
+    variant = "" if spec.variant and not comparison.is_trial else comparison.variant
+    if spec.metric:
+        variant = comparison.reference.arm.strategy.spec.name
+    return "  " + " ".join(filter(None, (variant, comparison.workload.model)))
 
 
 def explanation(outcome: Outcome) -> str:
@@ -167,7 +161,9 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """Return the whole table, then each reason for verdicts that the figure does not explain, and
     the time breakdowns of trainings."""
-    lines = [_TABLE.header, *(line(outcome) for outcome in outcomes)]
+    lines = [_TABLE.header]
+    for question, group in by_question(outcomes, lambda outcome: outcome.comparison).items():
+        lines += [question, *map(line, group)]
     notes: dict[tuple[Verdict, str], dict[str, None]] = {}
     for outcome in outcomes:
         verdict, reason = outcome.judgement.verdict, outcome.judgement.reason
@@ -190,7 +186,7 @@ def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a sentence on how small a change the PASSes could have seen; [] if there are none.
     Fault cases are left out, because they pass when their fault is seen."""
     seen = {
-        smallest_visible_change(figure): " ".join(label(outcome).split())
+        smallest_visible_change(figure): outcome.comparison.name
         for outcome in outcomes
         if outcome.judgement.verdict is Verdict.PASS
         and not outcome.comparison.is_trial

@@ -51,8 +51,8 @@ def test_a_case_is_compared_with_itself_of_then(earlier, ratio, word):
     assert change.ratio.lower < ratio < change.ratio.upper
     assert change.word == word
     assert change.then == pytest.approx(0.935, abs=0.001)
-    _, said = baseline.lines(Path("results/runs/then"), [], [change])
-    assert said.split()[:3] == ["weak", "resnet_50_s", "2"]
+    _, _, said = baseline.lines(Path("results/runs/then"), [], [change])
+    assert said.split()[0] == "resnet_50_s"
     assert said.endswith(word or "]")
     assert len(said) <= 80
 
@@ -82,7 +82,7 @@ def unmeasured():
 def test_few_rounds_bound_nothing(earlier):
     (change,) = baseline.changes(earlier(), [outcome(WEAK, THEN[:1])], ASKED)
     assert change.word == ""
-    assert "[-, -]" in baseline.lines(Path("then"), [], [change])[1]
+    assert "[-, -]" in baseline.lines(Path("then"), [], [change])[2]
 
 
 def test_another_stack_begins_a_new_series_and_says_why(earlier):

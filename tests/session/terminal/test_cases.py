@@ -14,12 +14,12 @@ from hvdperf.launch.group import Failure
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
     at_gradient_sizes,
-    bound,
     communication,
-    exchanges,
     fixed_epochs,
     fixed_time,
+    gradient_reductions,
     memory,
+    overlap,
     parity,
     recipes,
     startup,
@@ -106,11 +106,28 @@ def nth(ask, i, *asked):
 
 def test_cases_of_one_question_have_names_of_their_own():
     asked = [*fixed_epochs(WORKLOAD, 2), *recipes(WORKLOAD, 2), memory(WORKLOAD, 2)]
-    asked += [*sweep(WORKLOAD, 2), bound(WORKLOAD, 2)]
-    names = [line(outcome(comparison, RATIOS)).split()[0] for comparison in asked]
-    assert names == [
-        *("loss/m", "acc/m", "loss/s", "acc/s", "bf16", "f16", "rate", "memory"),
-        *("tax/ar", "tax/ag", "tax/bc", "tax/rs", "bound"),
+    asked += [*sweep(WORKLOAD, 2), overlap(WORKLOAD, 2)]
+    lines = table([outcome(comparison, RATIOS) for comparison in asked])[1:]
+    assert [" ".join(text.split("  0.9")[0].split()) for text in lines] == [
+        "convergence_loss, np 2",
+        "mirrored resnet_50_s",
+        "single resnet_50_s",
+        "convergence_accuracy, np 2",
+        "mirrored resnet_50_s",
+        "single resnet_50_s",
+        "recipe, np 2",
+        "bf16 resnet_50_s",
+        "f16 resnet_50_s",
+        "rate resnet_50_s",
+        "memory, np 2",
+        "resnet_50_s",
+        "collective_overhead, np 2",
+        "allreduce sweep",
+        "allgather sweep",
+        "broadcast sweep",
+        "reducescatter sweep",
+        "overlap, np 2",
+        "resnet_50_s",
     ]
 
 
@@ -118,8 +135,8 @@ def all_sorts():
     """Every question and verdict, each with the longest name there is."""
     asks: tuple[Callable[..., Comparison], ...] = (
         *(weak_scaling, strong_scaling, communication, parity, fixed_time, memory),
-        *(at_gradient_sizes, bound),
-        *(partial(nth, ask, i) for ask in (exchanges, startup) for i in range(4)),
+        *(at_gradient_sizes, overlap),
+        *(partial(nth, ask, i) for ask in (gradient_reductions, startup) for i in range(4)),
         *(partial(nth, fixed_epochs, i) for i in range(4)),
         *(partial(nth, recipes, i) for i in range(3)),
     )
@@ -139,14 +156,16 @@ def test_no_line_of_the_table_is_wider_than_a_terminal():
 def test_columns_are_aligned():
     header, *lines = table(list(all_sorts()))
     column = header.index("verdict")
-    rows = [text for text in lines if "horovod" not in text and text.startswith("parity ")]
+    rows = [text for text in lines if text.startswith(f"  {LONGEST.model} ")]
     assert rows
     assert all(text[column - 1] == " " and text[column] != " " for text in rows)
 
 
-def test_a_line_tells_question_model_size_figure_threshold_and_verdict():
-    words = line(outcome(WEAK, RATIOS)).split()
-    assert words[:3] == ["weak", "resnet_50_s", "2"]
+def test_a_line_below_its_question_tells_model_figure_threshold_and_verdict():
+    _, question, text = table([outcome(WEAK, RATIOS)])[:3]
+    assert question == "weak_scaling, np 2"
+    words = text.split()
+    assert words[0] == "resnet_50_s"
     assert "[0.910," in words
     assert ">=" in words
     assert words[-2:] == ["6", "PASS"]
@@ -178,7 +197,7 @@ def test_a_long_note_is_wrapped_and_a_line_to_paste_stays_whole():
     pasteable = '"weak_scaling/resnet_50_s/np2/one-node" = 0.97'
     reason = f"no threshold; add to cpu-unknown.toml: {pasteable}"
     lines = table([outcome(WEAK, RATIOS, None, Verdict.INVALID, reason)])
-    assert all(len(text) <= WIDTH for text in lines[2:])
+    assert all(len(text) <= WIDTH for text in lines[3:])
     assert any('"weak_scaling/resnet_50_s/np2/one-node"' in text for text in lines)
 
 
@@ -210,7 +229,7 @@ def test_a_reason_that_cases_share_is_given_once():
         outcome(ask(WORKLOAD, 2), (), None, Verdict.NOT_RUN, reason)
         for ask in (weak_scaling, parity)
     ]
-    notes = " ".join(text.strip() for text in table(cases)[3:])
+    notes = " ".join(text.strip() for text in table(cases)[5:])
     assert notes == (
         "NOT RUN weak_scaling[resnet_50_s-np2], parity[resnet_50_s-np2]: no round was completed in "
         "time"
@@ -228,12 +247,13 @@ def seen(ask, change, verdict=Verdict.PASS):
 
 def test_how_small_a_change_passes_could_have_seen_is_told_from_the_best_to_the_worst():
     passes = [seen(weak_scaling, 0.28), seen(parity, 0.1), seen(communication, 0.041)]
-    (line_, more) = visible_changes([*passes, seen(strong_scaling, 0.5, Verdict.INCONCLUSIVE)])
-    assert f"{line_} {more.strip()}" == (
-        "Smallest change these PASSes could have seen: 4.1 % (comm. resnet_50_s 2) to 28 % (weak "
-        "resnet_50_s 2)"
+    told = visible_changes([*passes, seen(strong_scaling, 0.5, Verdict.INCONCLUSIVE)])
+    assert " ".join(" ".join(told).split()) == (
+        "Smallest change these PASSes could have seen: 4.1 % (communication[resnet_50_s-np2]) to "
+        "28 % (weak_scaling[resnet_50_s-np2])"
     )
-    assert visible_changes([seen(parity, 0.1)])[0].endswith("seen: 10 % (parity resnet_50_s 2)")
+    (said,) = visible_changes([seen(parity, 0.1)])
+    assert said.endswith("seen: 10 % (parity[resnet_50_s-np2])")
     assert visible_changes([seen(parity, 0.1, Verdict.FAIL)]) == []
 
 
@@ -329,5 +349,5 @@ def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
 )
 def test_of_two_limits_the_one_that_decided_is_shown(ratios, verdict, limit):
     measured = outcome(WEAK, ratios, REGRESSION, verdict)
-    assert f"] {limit:<13}  6 {verdict.value}" in line(measured)
+    assert f"] {limit:<13}   6 {verdict.value}" in line(measured)
     assert explanation(measured).splitlines()[1].endswith(f"must be {limit}")

@@ -22,7 +22,7 @@ def section(cases: Sequence[Case]) -> Section:
     figures = [
         swept(case, pairs)
         for case in sound
-        if case.question is Question.FRAMEWORK_TAX and case.workload == SWEEP
+        if case.question is Question.COLLECTIVE_OVERHEAD and case.workload == SWEEP
         for pairs in [pairs_of(case)]
         if pairs
     ]

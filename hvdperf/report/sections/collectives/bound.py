@@ -32,7 +32,7 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     found = [
         (case, times)
         for case in cases
-        if case.question is Question.BOUND
+        if case.question is Question.OVERLAP
         for times in [_step_times(case)]
         if times
     ]

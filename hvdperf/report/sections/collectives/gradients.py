@@ -18,15 +18,15 @@ from hvdperf.report.plots import (
     tooltip,
 )
 from hvdperf.report.sections.collectives.pairs import (
+    OVERHEAD,
     SIDES,
-    TAX,
     WHOSE,
     WIDTHS,
     Labels,
     Pair,
     is_of_gradients,
+    overheads,
     pairs_of,
-    taxes,
     whose,
     widths,
 )
@@ -50,7 +50,7 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
             found[key] = case, pairs
     if not found:
         return []
-    columns = (*WHOSE, *WIDTHS, *_TIMES, *TAX)
+    columns = (*WHOSE, *WIDTHS, *_TIMES, *OVERHEAD)
     rows = [
         {
             **whose(case, labels),
@@ -59,7 +59,7 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
             **widths(case, pairs),
             "horovod_ms": 1000 * quantiles([pair.horovod for pair in pairs], (0.5,))[0],
             "bare_ms": 1000 * quantiles([pair.bare for pair in pairs], (0.5,))[0],
-            **taxes(pairs),
+            **overheads(pairs),
         }
         for case, pairs in found.values()
     ]
@@ -91,7 +91,7 @@ def _plot(rows: int) -> Mapping[str, Any]:
                 "x": field("value", "quantitative", "bus bandwidth in GB/s"),
                 "color": apart,
                 "shape": apart,
-                "tooltip": tooltip((WHOSE[0], *WHOSE[3:], *BOUNDED, *_TIMES, *TAX[:1])),
+                "tooltip": tooltip((WHOSE[0], *WHOSE[3:], *BOUNDED, *_TIMES, *OVERHEAD[:1])),
             },
         },
         height=rows_high(rows, each=30),

@@ -15,10 +15,10 @@ from hvdperf.results.documents import Case
 
 QUARTILES = (0.25, 0.5, 0.75)
 Labels = Mapping[Workload, str]
-TAX = (
-    Column("tax", "time of Horovod / bare", "", 3),
-    Column("tax_low", "time ratio, 25 %", "", 3),
-    Column("tax_high", "time ratio, 75 %", "", 3),
+OVERHEAD = (
+    Column("overhead", "time of Horovod / bare", "", 3),
+    Column("overhead_low", "time ratio, 25 %", "", 3),
+    Column("overhead_high", "time ratio, 75 %", "", 3),
     Column("turns", "turns"),
 )
 SIDES = {"horovod": "Horovod", "bare": "bare"}
@@ -52,7 +52,7 @@ class Pair:
     bare: float
 
     @property
-    def tax(self) -> float:
+    def overhead(self) -> float:
         return self.horovod / self.bare
 
 
@@ -89,8 +89,8 @@ def widths(case: Case, group: Sequence[Pair]) -> dict[str, Value]:
     }
 
 
-def taxes(group: Sequence[Pair]) -> dict[str, Value]:
-    return {**_spread("tax", [pair.tax for pair in group]), "turns": len(group)}
+def overheads(group: Sequence[Pair]) -> dict[str, Value]:
+    return {**_spread("overhead", [pair.overhead for pair in group]), "turns": len(group)}
 
 
 def _spread(key: str, values: Sequence[float]) -> dict[str, Value]:
@@ -100,8 +100,8 @@ def _spread(key: str, values: Sequence[float]) -> dict[str, Value]:
 
 
 def is_of_gradients(case: Case) -> bool:
-    tax = case.question is Question.FRAMEWORK_TAX and case.workload != SWEEP
-    return tax or case.question is Question.BOUND
+    alone = case.question is Question.COLLECTIVE_OVERHEAD and case.workload != SWEEP
+    return alone or case.question is Question.OVERLAP
 
 
 def whose(case: Case, labels: Labels) -> dict[str, Value]:

@@ -19,12 +19,12 @@ from hvdperf.report.plots import (
     tooltip,
 )
 from hvdperf.report.sections.collectives.pairs import (
+    OVERHEAD,
     SIDES,
-    TAX,
     WIDTHS,
     Pair,
     collective_of,
-    taxes,
+    overheads,
     widths,
 )
 from hvdperf.report.words import slug
@@ -39,20 +39,20 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
     for pair in sorted(pairs, key=lambda pair: pair.size_bytes):
         by_size.setdefault(pair.size_bytes, []).append(pair)
     rows: dict[int, dict[str, Value]] = {
-        size: {"bytes": size, "size": _short(size), **widths(case, group), **taxes(group)}
+        size: {"bytes": size, "size": _short(size), **widths(case, group), **overheads(group)}
         for size, group in by_size.items()
     }
-    table = Table((*_SIZE, *WIDTHS, *TAX), tuple(rows.values()))
+    table = Table((*_SIZE, *WIDTHS, *OVERHEAD), tuple(rows.values()))
     best = max(table.rows, key=lambda row: number(row["horovod"]))
-    worst = max(table.rows, key=lambda row: number(row["tax"]))
+    worst = max(table.rows, key=lambda row: number(row["overhead"]))
     return Figure(
         name=slug("bandwidth", collective, f"np{n}"),
         title=f"{collective} on {n} ranks: bus bandwidth by size",
         says=(
             f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
             f"the bare transport reaches {number(best['bare']):.2f}. Horovod takes longest in "
-            f"proportion at {worst['size']}: {number(worst['tax']):.2f} times the bare transport's "
-            "time."
+            f"proportion at {worst['size']}: {number(worst['overhead']):.2f} times the bare "
+            "transport's time."
         ),
         table=table,
         plot=_plot(list(rows)),
@@ -90,7 +90,7 @@ def _plot(sizes: Sequence[int]) -> Mapping[str, Any]:
                 "y": y,
                 "color": apart,
                 "shape": apart,
-                "tooltip": tooltip((_SIZE[1], *BOUNDED, *TAX[:1])),
+                "tooltip": tooltip((_SIZE[1], *BOUNDED, *OVERHEAD[:1])),
             },
         },
     )

@@ -80,7 +80,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
         says=f"By number of replicas: {'; '.join(said)}.",
         table=Table(_OF_A_SIZE, tuple(rows)),
         plot=_plot(len(sizes)),
-        tags={"model": model, "question": Question.WALL_WEAK.label},
+        tags={"model": model, "question": Question.WALL_TIME_WEAK.label},
     )
 
 
