@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -242,12 +241,12 @@ class ArmLauncher:
 
     def epoch_steps(self, arm: Arm) -> int:
         """Return the steps of one pass over the training data, a whole number of updates. Return
-        STEPS_OF_AN_EPOCH if the learning rate is constant or the data has no end. Raises DataError
-        if the files have changed."""
+        STEPS_OF_AN_EPOCH if the learning rate is constant or the data has no end."""
         workload = arm.workload
         if workload.learning_rate == "constant":
             return STEPS_OF_AN_EPOCH
-        samples = _samples(self.data[workload.dataset], workload.input_size)
+        data = self.data[workload.dataset]
+        samples = inputs.extent(data.dataset, data.located, workload.input_size).train
         if samples is None:
             return STEPS_OF_AN_EPOCH
         return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
@@ -271,12 +270,6 @@ class ArmLauncher:
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
         }
         return {**defaults, **user_settings()}
-
-
-@cache
-def _samples(data: DataSource, input_size: int) -> int | None:
-    """Return the number of training samples of a data set; return None if it has no end."""
-    return inputs.train_samples(data.dataset, data.directory, input_size)
 
 
 def _settings(exchange: Exchange) -> dict[str, str]:

@@ -5,23 +5,29 @@ Other data of the same form, for the fault `data`: the files of a data set under
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Workload
 from hvdperf.worker.dataset_id import dataset_id, files_of
 from models import inputs, registry
 from models.inputs import sample_sets
 from models.inputs.errors import DataError
+from models.inputs.imagenet_files import ImagenetFiles
 
 SAMPLES = ROOT / "data" / "samples"
+CACHE = ROOT / ".cache"
 # The data set of words that language models train on, if the user asks for one of images.
 WORDS = "ptb"
 
@@ -91,6 +97,8 @@ def open_data(dataset: str, directory: str) -> DataSource:
         located = inputs.locate(dataset, path)
         files = _files(located, path)
         identity = dataset_id(path, files)
+        if isinstance(located, ImagenetFiles):
+            located = _checked(located, path, identity)
     except (DataError, OSError) as error:
         raise UserError(f"--data-dir: {error}") from None
     return DataSource(dataset, str(path.resolve()), source.classes, identity, files, located)
@@ -104,6 +112,28 @@ def _files(located: Any, directory: Path) -> tuple[str, ...]:
     return tuple(str(path.relative_to(directory)) for path in each if isinstance(path, Path))
 
 
+def _checked(located: ImagenetFiles, directory: Path, identity: str) -> ImagenetFiles:
+    """Return the shards of ImageNet with their numbers of records.
+
+    All shards are read once (models.inputs.imagenet_check); the numbers are kept until a shard
+    changes. Raises UserError that names the wrong shard and record.
+    """
+    changed = [path.stat().st_mtime_ns for path in (*located.train, *located.validation)]
+    copy = json.dumps([str(directory.resolve()), identity, changed])
+    key = hashlib.sha256(copy.encode()).hexdigest()[:16]
+    cache = CACHE / f"imagenet-{key}.json"
+    try:
+        return replace(located, **json.loads(cache.read_text()))
+    except (OSError, ValueError):
+        print(f"imagenet: reading {identity.rpartition(',')[0]}, once", file=sys.stderr)
+    counts = _run("models.inputs.imagenet_check", "--data-dir:", str(directory.absolute()))
+    # Without the cache the next session reads all shards again.
+    with suppress(OSError):
+        CACHE.mkdir(exist_ok=True)
+        write_whole(cache, counts)
+    return replace(located, **json.loads(counts))
+
+
 def sample(dataset: str) -> Path:
     """Return the directory of the suite's own sample of a data set.
 
@@ -112,12 +142,8 @@ def sample(dataset: str) -> Path:
     """
     directory = SAMPLES / dataset
     if not sample_sets.is_current(directory):
-        # In a process of its own: writing a JPEG takes TensorFlow, which the driver never imports.
-        command = [sys.executable, "-m", "models.inputs.sample_sets", str(SAMPLES), dataset]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
-            raise UserError(f"the sample of {dataset} could not be written: {last[0]}")
+        failed = f"the sample of {dataset} could not be written:"
+        _run("models.inputs.sample_sets", failed, str(SAMPLES), dataset)
     return directory
 
 
@@ -155,3 +181,16 @@ def _alike(directory: str) -> list[list[Path]]:
 
 def _size(path: Path) -> int:
     return path.stat().st_size
+
+
+def _run(module: str, failed: str, *arguments: str) -> str:
+    """Run a module that needs TensorFlow, which the driver never imports, in a process of its own.
+
+    Return its output. Raises UserError: `failed` and the last line of its errors.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or ["no reason was given"]
+        raise UserError(f"{failed} {last[0]}")
+    return done.stdout

@@ -178,7 +178,7 @@ class SessionPlan:
         be measured."""
         adversarial = registry.network(workload.model).task is registry.Task.ADVERSARIAL
         held_out = self.extents[workload.dataset, workload.input_size].validation
-        return not adversarial and (held_out is None or held_out >= world_size)
+        return not adversarial and held_out >= world_size
 
     def oversubscribed_sizes(self) -> list[int]:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]

@@ -52,9 +52,10 @@ def find(name: str) -> Input:
 
 
 def locate(name: str, directory: str | Path) -> Any:
-    """Return the files of a data set in a directory, checked as far as that takes no time.
+    """Return the files of a data set in a directory.
 
-    Raises UnknownInput, and DataError that names the wrong file.
+    All files are read and checked, except ImageNet's, which imagenet_check reads. Raises
+    UnknownInput, and DataError that names the wrong file.
     """
     find(name)
     if name == "imagenet":
@@ -74,21 +75,19 @@ def locate(name: str, directory: str | Path) -> Any:
 class Extent:
     """The number of samples of a data set, which are images or sequences of words.
 
-    train: samples to train on. validation: samples to validate with. None if the input has no end,
-    or if only counting the samples one by one would give the number.
+    train: samples to train on; None if the input has no end. validation: samples to validate with.
     """
 
     train: int | None
-    validation: int | None
+    validation: int
 
 
 def extent(name: str, files: Any, size: int) -> Extent:
-    """Return the size of a data set, as far as it is known without reading the data again.
+    """Return the size of a data set without reading the data again.
 
-    files: what `locate` has found; None for the synthetic input, which has no end, and nothing to
-    validate with. size: length of a sequence, in words. A split of ImageNet is not counted if one
-    of its shards is above 32 MiB (imagenet_files.VISITED_BYTES): such a shard holds hundreds of
-    records, and so enough for as many ranks.
+    files: what `locate` has found, ImageNet's as imagenet_check returns them; None for the
+    synthetic input, which has no end, and nothing to validate with. size: length of a sequence, in
+    words.
 
     Raises UnknownInput, and DataError if the training text holds less than a sequence.
     """
@@ -102,27 +101,6 @@ def extent(name: str, files: Any, size: int) -> Extent:
         sequences = token_files.sequences(files, token_files.Split.TRAIN, size)
         return Extent(sequences, (files.valid_tokens - 1) // size)
     return Extent(files.train_records, files.test_records)
-
-
-def train_samples(name: str, data_dir: str | Path | None, size: int) -> int | None:
-    """Return how many training samples a data set has: images, or sequences of `size` words. Return
-    None for the synthetic input, which has no end. This needs no TensorFlow.
-
-    Raises UnknownInput, and DataError if the files are not usable or hold less than a sequence.
-    """
-    if not find(name).needs_data:
-        return None
-    files = locate(name, _directory(name, data_dir))
-    if name == "imagenet":
-        from models.inputs import imagenet_files
-
-        known = files.train_records
-        return imagenet_files.count(files.train) if known is None else int(known)
-    if name == "ptb":
-        from models.inputs import token_files
-
-        return token_files.sequences(files, token_files.Split.TRAIN, size)
-    return int(files.train_records)
 
 
 def open_train(
@@ -199,7 +177,8 @@ def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str
     Only a shard of ImageNet may prove to be damaged that late: the other data sets are read whole
     when they are located.
     """
-    if name != "imagenet" or data_dir is None:
+    of_tensorflow = hasattr(error, "error_code")
+    if name != "imagenet" or data_dir is None or not of_tensorflow:
         return ""
     from models.inputs import imagenet_faults
 

@@ -62,15 +62,15 @@ def train_dataset(
     The static batch dimension is `batch` with drop_remainder, None without. `threads` threads that
     are the pipeline's own do the work.
 
-    Raises DataError if there are known to be fewer records than shards, ValueError for an
-    impossible shard, batch or number of threads. Iterating raises tf.errors.InvalidArgumentError,
-    with the file and the record, if an image cannot be decoded or a label is out of range. It
-    raises DataLossError, without the file, if a record does not fit its checksum;
-    `imagenet_faults.explain` finds the file.
+    Raises ValueError for an impossible shard, batch or number of threads. If there are fewer
+    records than shards, a shard may have none, and its dataset ends at once. Iterating raises
+    tf.errors.InvalidArgumentError, with the file and the record, if an image cannot be decoded or a
+    label is out of range. It raises DataLossError, without the file, if a record does not fit its
+    checksum; `imagenet_faults.explain` finds the file.
     """
     pipeline.check_numbers(batch, threads)
     order = seed if shuffle else None
-    records = _source(files.train, files.train_records, "training records", shard, order)
+    records = _source(files.train, shard, order)
     if shuffle:
         records = records.shuffle(SHUFFLED_RECORDS, seed=seed, reshuffle_each_iteration=True)
     if repeat:
@@ -101,8 +101,7 @@ def validation_dataset(
     if not files.validation:
         fault = "holds no validation shards (looked for validation-00000-of-*)"
         raise faulty(files.train[0].parent, fault, "put them there")
-    known = files.validation_records
-    records = _source(files.validation, known, "validation records", shard, None)
+    records = _source(files.validation, shard, None)
 
     def cropped(encoded: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         return _central_crop(encoded)
@@ -110,20 +109,11 @@ def validation_dataset(
     return _batches(records, files.validation, cropped, batch, image_size, False, threads)
 
 
-def _source(
-    paths: tuple[Path, ...],
-    number: int | None,
-    things: str,
-    shard: tuple[int, int],
-    seed: int | None,
-) -> tf.data.Dataset:
-    """Return the records of the shard, as `_records` returns them. number: of all records, None if
-    it is not known. seed: of the order in which whole files are read, which differs in every epoch;
-    None for file order."""
+def _source(paths: tuple[Path, ...], shard: tuple[int, int], seed: int | None) -> tf.data.Dataset:
+    """Return the records of the shard, as `_records` returns them. seed: of the order of whole
+    files, which differs in every epoch; None for file order."""
     index, count = shard
     pipeline.check_shard(index, count)
-    if number is not None:
-        pipeline.check_enough(paths[0].parent, number, things, count, "more records")
     # If records are dealt out one by one, every rank reads all files: count times the reading.
     by_file = len(paths) >= count
     files = np.arange(len(paths))[index::count] if by_file else np.arange(len(paths))

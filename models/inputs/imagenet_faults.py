@@ -1,85 +1,67 @@
-"""The meaning of TensorFlow's errors about ImageNet's shards. No TensorFlow here."""
+"""The meaning of TensorFlow's errors about ImageNet's shards."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
-from models.inputs import tfrecords
-from models.inputs.errors import DataError, faulty
-from models.inputs.imagenet_files import REMEDY, shards
+import tensorflow as tf
 
-# Error codes, as in tf.errors.
-_INVALID_ARGUMENT, _DATA_LOSS = 3, 15
+from models.inputs.errors import DataError
+from models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES, records
+from models.inputs.imagenet_files import REMEDY, ImagenetFiles, locate
 
 # The messages of a reader of TFRecords, and of the pipeline's own check.
 _DAMAGED = re.compile(r"(?:corrupted|truncated) record at ([0-9]+)")
 _CHECKED = re.compile(rf"assertion failed: \[(.*; {REMEDY})\]")
 
-_ESCAPED = re.compile(rb"\\([0-7]{3}|.)")
-_CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+_LENGTH_BYTES = 8
 
 
 def explain(directory: str | Path, error: BaseException) -> str:
     """Return one line that names the file and the record that a TensorFlow error is about, and what
-    to do. Return "" if the error is about something else, or if all records are sound by now.
-
-    Finding a damaged record takes one read of every shard and, if the record's length is damaged,
-    one read of every record up to that place.
-    """
-    code, message = getattr(error, "error_code", None), str(getattr(error, "message", ""))
-    if code == _INVALID_ARGUMENT:
-        checked = _CHECKED.search(message)
+    to do. Return "" if the error is about something else, or if all records are sound by now."""
+    if isinstance(error, tf.errors.InvalidArgumentError):
+        checked = _CHECKED.search(error.message)
         return _unescaped(checked[1]) if checked else ""
-    damaged = _DAMAGED.search(message) if code == _DATA_LOSS else None
-    return _damage(Path(directory), int(damaged[1])) if damaged else ""
+    damaged = isinstance(error, tf.errors.DataLossError) and _DAMAGED.search(error.message)
+    if not damaged:
+        return ""
+    try:
+        _read_at(locate(directory), int(damaged[1]))
+    except (DataError, OSError) as found:
+        return str(found)
+    return ""
 
 
 def _unescaped(text: str) -> str:
-    """Return the text without C escapes: tf.Assert writes these for quotes and control characters,
-    which a path may have."""
-
-    def meant(match: re.Match[bytes]) -> bytes:
-        code = match[1]
-        return bytes([int(code, 8)]) if len(code) == 3 else _CONTROLS.get(code, code)
-
-    return os.fsdecode(_ESCAPED.sub(meant, text.encode()))
+    """Return the text without the C escapes that tf.Assert writes for quotes, and for characters
+    that are not printable or not ASCII, which a path may have."""
+    return os.fsdecode(text.encode().decode("unicode_escape").encode("latin-1"))
 
 
-def _damage(root: Path, offset: int) -> str:
-    """Return what is wrong with the record of which TensorFlow named the offset, without its file.
-    Return "" if no such record is found."""
-    try:
-        paths = [path for split in ("train", "validation") for path in shards(root, split)]
-    except DataError as error:
-        return str(error)
-    # If the data of a record is damaged, TensorFlow names where the data starts, else where the
-    # record does. A sound head shows that a record starts there, unless the head itself is damaged.
-    starts = (offset - tfrecords.HEAD_BYTES, offset)
-    for by_head in (True, False):
-        for path in paths:
-            for start in starts:
-                fault = _fault_at(path, start, by_head)
-                if fault:
-                    return fault
-    return ""
+def _read_at(files: ImagenetFiles, offset: int) -> None:
+    """Read the record that starts at the offset, or whose data does, in every shard with such a
+    record. Raises DataError for a damaged record.
+
+    TensorFlow gives the offset of the data if only that is damaged.
+    """
+    for path in (*files.train, *files.validation):
+        for number, start in enumerate(_starts(path)):
+            if start in (offset, offset - HEAD_BYTES):
+                next(islice(records(path), number, None), None)
+            if start >= offset:
+                break
 
 
-def _fault_at(path: Path, start: int, by_head: bool) -> str:
-    """Return what is wrong with the record that starts at `start`, or "" if nothing is, or if no
-    record starts there. by_head: look at the record only if its head is sound."""
-    number = None
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if not by_head or tfrecords.has_head(file, start):
-                number = tfrecords.number_at(file, size, start)
-            if number is not None:
-                file.seek(start)
-                tfrecords.read_data(file, size)
-    except tfrecords.Damaged as error:
-        return str(faulty(path, f"record {number} {error}", REMEDY))
-    except OSError:
-        pass  # TensorFlow has read another file, because this one cannot be read.
-    return ""
+def _starts(path: Path) -> Iterator[int]:
+    """Yield where each record starts, as far as the lengths of the earlier ones are right."""
+    with open(path, "rb") as file:
+        start, size = 0, os.fstat(file.fileno()).st_size
+        while start < size:
+            yield start
+            length = os.pread(file.fileno(), _LENGTH_BYTES, start)
+            start += HEAD_BYTES + int.from_bytes(length, "little") + FOOT_BYTES

@@ -19,9 +19,8 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import AGAINST, Arm, BlockKind
-from hvdperf.plan.data import DataSource
+from hvdperf.plan.data import open_data
 from hvdperf.plan.faults import Fault
-from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.protocol import Phase
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
@@ -82,8 +81,8 @@ def make_arm_launcher(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[Make
             hub=hub,
             slots=slots,
             data={
-                "cifar10": DataSource("cifar10", str(cifar10), 10, dataset_id(cifar10)),
-                "ptb": DataSource("ptb", str(ptb), 0, dataset_id(ptb)),
+                "cifar10": open_data("cifar10", str(cifar10)),
+                "ptb": open_data("ptb", str(ptb)),
             },
             scratch=tmp_path / "scratch",
             startup_deadline_s=DEADLINE_S,

@@ -254,11 +254,6 @@ def test_threads_are_the_pipelines_own(numbered: ImagenetFiles) -> None:
         assert policy == tf.data.experimental.AutoShardPolicy.OFF
 
 
-def test_fewer_records_than_ranks_are_refused(numbered: ImagenetFiles) -> None:
-    with pytest.raises(DataError, match="24 training records cannot be shared by 25 ranks"):
-        stream(numbered, shard=(0, 25))
-
-
 @pytest.mark.parametrize(
     "options",
     [{"shard": (2, 2)}, {"shard": (-1, 2)}, {"shard": (0, 0)}, {"batch": 0}, {"threads": 0}],
@@ -299,11 +294,6 @@ def test_validation_is_dealt_out_by_file_where_there_are_enough(
         batches = list(validation(numbered, shard=(index, count)).as_numpy_iterator())
         labels = np.concatenate([labels for _, labels in batches])
         assert numbers(labels) == (files[index] if count == 2 else everything[index::count])
-
-
-def test_fewer_validation_records_than_ranks_are_refused(numbered: ImagenetFiles) -> None:
-    with pytest.raises(DataError, match="7 validation records cannot be shared by 8 ranks"):
-        validation(numbered, shard=(0, 8))
 
 
 def test_validation_without_shards(ramps: ImagenetFiles) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.plan import data
 from hvdperf.plan.data import open_data, other_data
 from hvdperf.worker.dataset_id import dataset_id
 from models.inputs.errors import DataError
+from models.inputs.imagenet_samples import write_imagenet
 
 
 @pytest.fixture
@@ -60,3 +62,25 @@ def test_where_nothing_can_be_swapped_that_is_said(tmp_path):
     for directory in (str(tmp_path), ""):
         with pytest.raises(DataError, match="no two files are equally large"):
             other_data(directory, tmp_path / "other")
+
+
+@pytest.fixture
+def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
+    """Two training shards of ImageNet and one to validate with, and a cache of their own."""
+    monkeypatch.setattr(data, "CACHE", tmp_path / "cache")
+    return write_imagenet(tmp_path / "imagenet", shards=2, per_shard=3)
+
+
+def test_records_of_imagenet_are_read_once_for_each_copy(shards, monkeypatch):
+    folder = str(shards[0].parent)
+    found = open_data("imagenet", folder)
+    assert (found.located.train_records, found.located.validation_records) == (6, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr("subprocess.run", pytest.fail)
+        assert open_data("imagenet", folder) == found
+    content = shards[1].read_bytes()
+    shards[1].write_bytes(content[: len(content) // 2] + b"\0" + content[len(content) // 2 + 1 :])
+    with pytest.raises(UserError) as refused:
+        open_data("imagenet", folder)
+    assert str(refused.value).startswith(f"--data-dir: {shards[1]}: record 1 does not fit its")
+    assert "\n" not in str(refused.value)

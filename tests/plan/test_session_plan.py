@@ -249,9 +249,7 @@ def test_convergence_is_asked_where_there_is_something_to_validate(tmp_path):
     assert references == {"single"}, "MirroredStrategy has one host"
 
 
-@pytest.mark.parametrize(
-    ("held_out", "asked"), [(0, []), (1, []), (2, [2]), (3, [2]), (4, [2, 4]), (None, [2, 4])]
-)
+@pytest.mark.parametrize(("held_out", "asked"), [(0, []), (1, []), (2, [2]), (3, [2]), (4, [2, 4])])
 def test_convergence_is_asked_where_every_rank_has_something_to_validate(tmp_path, held_out, asked):
     write_cifar(tmp_path, "cifar10", Layout.BINARY, records_per_file=5, seed=1)
     planned = session_plan(profile="nightly", dataset="cifar10", data_dir=str(tmp_path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from hypothesis import strategies as st
-
-from models.inputs.tfrecords import masked_crc32c
 
 
 def write_shards(folder: Path, *shards: Iterable[bytes], split: str = "train") -> list[Path]:
@@ -26,16 +24,10 @@ def write_shards(folder: Path, *shards: Iterable[bytes], split: str = "train") -
 
 
 def framed(data: bytes) -> bytes:
-    """Return a record as it is in a file, with checksums of our own."""
-    head = struct.pack("<Q", len(data))
-    return b"".join(
-        (
-            head,
-            struct.pack("<I", masked_crc32c(head)),
-            data,
-            struct.pack("<I", masked_crc32c(data)),
-        )
-    )
+    """Return a record as it is in a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        (path,) = write_shards(Path(folder), [data])
+        return path.read_bytes()
 
 
 def example(image: bytes, label: int) -> bytes:
