@@ -10,15 +10,17 @@ Both data sets are published in two layouts (https://www.cs.toronto.edu/~kriz/ci
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import pickle
+import pickletools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +29,8 @@ from models.inputs.errors import DataError, content_of, faulty
 
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20
+# Files above this size are not read. The largest file of CIFAR has 155 MB.
+MOST_BYTES = 256 << 20
 
 
 class Layout(Enum):
@@ -207,7 +211,7 @@ def _checked(
 
 def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
     """Return one file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
-    content = content_of(path, _FETCH)
+    content = content_of(path, MOST_BYTES, f"is it really {form.dataset}? if so, {_FETCH}")
     read = _binary_rows if layout is Layout.BINARY else _pickle_rows
     table = read(path, content, form)
     for column, (label, limit) in enumerate(zip(form.labels, form.limits)):
@@ -228,6 +232,7 @@ def _binary_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uin
 
 def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
     try:
+        _check_memo(content)
         loaded = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:
         # Damaged bytes can make an unpickler raise almost anything, as its documentation warns.
@@ -244,6 +249,14 @@ def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uin
     return np.concatenate([np.stack(labels, axis=1), pixels], axis=1)
 
 
+def _check_memo(content: bytes) -> None:
+    """Raise ValueError for a pickle that is damaged, or that keeps an object under a number beyond
+    its length: the unpickler would allocate gigabytes for it."""
+    for opcode, argument, _ in pickletools.genops(content):
+        if opcode.name in ("PUT", "LONG_BINPUT") and int(argument or 0) > len(content):
+            raise ValueError(f"number {argument} of {len(content)}")
+
+
 def _text(value: Any) -> Any:
     """Return bytes as text. Python 2's str is bytes here; fields may be named by either type."""
     return value.decode("latin-1") if isinstance(value, bytes) else value
@@ -252,7 +265,7 @@ def _text(value: Any) -> Any:
 def _pixels(data: Any) -> npt.NDArray[np.uint8]:
     if not isinstance(data, _Array):
         raise _Refused("its data is no array")
-    pixels = data.values()
+    pixels = data.values
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXEL_BYTES:
         raise _Refused(f"its data is {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3072]")
     if not len(pixels):
@@ -263,7 +276,7 @@ def _pixels(data: Any) -> npt.NDArray[np.uint8]:
 def _labels(values: Any, count: int) -> npt.NDArray[np.uint8]:
     """Return the labels of all records, uint8 [count], from a list or an array."""
     if isinstance(values, _Array):
-        values = values.values().tolist()
+        values = values.values.tolist()
     if not isinstance(values, (list, tuple)) or len(values) != count:
         raise _Refused(f"it has no list of {count} labels")
     for record, value in enumerate(values):
@@ -279,9 +292,7 @@ class _Refused(pickle.UnpicklingError):
 
 
 class _Dtype:
-    """A stand-in for numpy.dtype, so that no file gets to construct NumPy's own objects."""
-
-    __slots__ = ("_code", "_order")
+    """A stand-in for numpy.dtype: damaged bytes make NumPy's own objects crash the process."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         self._code = _text(code)
@@ -299,76 +310,29 @@ class _Dtype:
 class _Array:
     """A stand-in for numpy.ndarray and for the function that makes an empty array."""
 
-    __slots__ = ("_values",)
-
     def __init__(self, *_: Any) -> None:
-        self._values: npt.NDArray[Any] = np.empty(0, np.uint8)
+        self.values: npt.NDArray[Any] = np.empty(0, np.uint8)
 
     def __setstate__(self, state: tuple[Any, tuple[int, ...], _Dtype, bool, bytes]) -> None:
         _, shape, dtype, by_column, raw = state
         flat = np.frombuffer(raw, dtype.numpy())
-        self._values = flat.reshape(shape, order="F" if by_column else "C")
-
-    def values(self) -> npt.NDArray[Any]:
-        return self._values
+        self.values = flat.reshape(shape, order="F" if by_column else "C")
 
 
-class _Encode:
-    """A stand-in for codecs.encode, by which Python 3 writes bytes for Python 2 to read."""
-
-    __slots__ = ()
-
-    def __call__(self, text: str, encoding: Any) -> bytes:
-        return text.encode("latin-1")
-
-
-_GLOBALS: dict[tuple[str, str], Any] = {
+_CLASSES: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Dtype,
-    ("_codecs", "encode"): _Encode(),
+    # Python 3 writes bytes for Python 2 to read by this function.
+    ("_codecs", "encode"): codecs.encode,
 }
 
-# Opcodes of sets, instances of classes, shared and external objects. A batch has none of these.
-_FOREIGN_OPCODES = b"".join(
-    (
-        pickle.EMPTY_SET,
-        pickle.FROZENSET,
-        pickle.INST,
-        pickle.OBJ,
-        pickle.NEWOBJ,
-        pickle.NEWOBJ_EX,
-        pickle.PERSID,
-        pickle.BINPERSID,
-        pickle.EXT1,
-        pickle.EXT2,
-        pickle.EXT4,
-        pickle.BYTEARRAY8,
-        pickle.NEXT_BUFFER,
-        pickle.READONLY_BUFFER,
-    )
-)
 
+class _Unpickler(pickle.Unpickler):
+    """An unpickler that loads arrays of integers and Python's own types, and refuses the rest."""
 
-def _refuse_opcode(unpickler: Any) -> None:
-    raise _Refused("it holds other things than lists, dictionaries, numbers, text and arrays")
-
-
-# This is the unpickler written in Python, because that in C allocates as much as damaged bytes ask
-# for: gigabytes if they look like a high memo index. The one in Python takes twice as long, some
-# 60 ms per file.
-class _Unpickler(pickle._Unpickler):
-    """An unpickler that loads dict, list, tuple, str, bytes, numbers and arrays of integers, and
-    refuses the rest."""
-
-    dispatch: ClassVar[dict[int, Any]] = {
-        **pickle._Unpickler.dispatch,
-        **dict.fromkeys(_FOREIGN_OPCODES, _refuse_opcode),
-    }
-
-    def find_class(self, module: Any, name: Any) -> Any:
-        found = _GLOBALS.get((_text(module), _text(name)))
-        if found is None:
-            raise _Refused(f"it refers to {f'{_text(module)}.{_text(name)}'[:80]!r}")
-        return found
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _CLASSES:
+            raise _Refused(f"it refers to {f'{module}.{name}'[:80]!r}")
+        return _CLASSES[module, name]

@@ -11,17 +11,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.errors import content_of, faulty
+from models.inputs.errors import faulty, unreadable
 
 END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# A line this long is not read, lest a file that is no text fills the memory.
+_LONGEST_LINE = 256 << 20
 
 
 class Split(Enum):
@@ -155,24 +158,30 @@ def _count(path: Path) -> int:
 
 def _lines(path: Path) -> Iterator[list[str]]:
     """Yield the tokens of each line, <eos> last. A blank line is <eos> alone."""
-    content = content_of(path, _FETCH)
-    if content.startswith(_BYTE_ORDER_MARK):
-        content = content[len(_BYTE_ORDER_MARK) :]
-    # Not splitlines: that of str also ends a line at a form feed, that of bytes at a lone carriage
-    # return, and an editor would count other lines.
-    lines = content.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    anything = False
-    for number, line in enumerate(lines, start=1):
-        if b"\0" in line:
-            raise faulty(path, f"line {number} has a NUL byte: this is no text", _FETCH)
-        try:
-            words = line.decode("utf-8").split()
-        except UnicodeDecodeError as error:
-            byte = f"byte {line[error.start]:#04x} at position {error.start}"
-            raise faulty(path, f"line {number} is not UTF-8 ({byte})", _CONVERT) from error
-        anything = anything or bool(words)
-        yield [*words, END_OF_LINE]
+    number, anything = 0, False
+    try:
+        with open(path, "rb") as file:
+            # In binary mode, because in text mode a lone carriage return would end a line, and an
+            # editor would count other lines.
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
+                words = _words(path, number, line)
+                anything = anything or bool(words)
+                yield [*words, END_OF_LINE]
+    except OSError as error:
+        raise unreadable(path, error) from error
     if not anything:
-        raise faulty(path, "has no word in it", _FETCH)
+        raise faulty(path, "has no word in it" if number else "empty", _FETCH)
+
+
+def _words(path: Path, number: int, line: bytes) -> list[str]:
+    if b"\0" in line:
+        raise faulty(path, f"line {number} has a NUL byte: this is no text", _FETCH)
+    if len(line) == _LONGEST_LINE:
+        raise faulty(path, f"line {number} has {_LONGEST_LINE >> 20} MiB or more", "break it up")
+    if number == 1:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return line.decode("utf-8").split()
+    except UnicodeDecodeError as error:
+        byte = f"byte {line[error.start]:#04x} at position {error.start}"
+        raise faulty(path, f"line {number} is not UTF-8 ({byte})", _CONVERT) from error

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import pickletools
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
@@ -210,6 +211,13 @@ def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("layout", Layout)
+def test_file_of_30_gigabytes_is_refused_unread(damaged: Damage, layout: Layout) -> None:
+    victim = damaged("cifar10", layout, b"")
+    os.truncate(victim, 10_000_000 * BINARY_RECORD)
+    assert f"{victim}: 30730000000 bytes, and no such file has over" in complaint(victim.parent)
+
+
+@pytest.mark.parametrize("layout", Layout)
 def test_empty_file(damaged: Damage, layout: Layout) -> None:
     victim = damaged("cifar10", layout, b"")
     assert f"{victim}: empty" in complaint(victim.parent)
@@ -250,7 +258,6 @@ PIXELS = np.zeros((2, 3072), np.uint8)
         ({"data": PIXELS.astype(np.int32), "labels": [0, 0]}, "int32"),
         ({"data": PIXELS.astype(np.float32), "labels": [0, 0]}, "'f4'"),
         ({"data": PIXELS.astype(object), "labels": [0, 0]}, "'O8'"),
-        ({"data": PIXELS, "labels": [0, 0], "more": {1, 2}}, "other things"),
         ({"data": PIXELS, "labels": [0, 0], "more": OrderedDict()}, "collections.OrderedDict"),
         ({"data": PIXELS, "labels": [0, 0], "more": Layout.PICKLE}, "cifar_files.Layout"),
         ({"data": PIXELS, "labels": [0, 0], "more": np.float32(1)}, "multiarray.scalar"),
@@ -263,8 +270,7 @@ def test_pickle_of_something_else(
     victim = damaged("cifar10", Layout.PICKLE, pickle.dumps(content, protocol=protocol))
     message = complaint(victim.parent)
     assert message.startswith(f"{victim}: ")
-    # Protocol 2 has no opcode for a set: there it is a reference to a class.
-    assert reason in message or (reason == "other things" and "refers to" in message)
+    assert reason in message
 
 
 def test_pickle_without_records(damaged: Damage) -> None:
@@ -362,7 +368,7 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, Layout]
 
 
 FUZZ = settings(deadline=None, max_examples=150)
-OPCODES = st.sampled_from(list(pickle._Unpickler.dispatch)).map(lambda code: bytes([code]))
+OPCODES = st.sampled_from([opcode.code.encode("latin-1") for opcode in pickletools.opcodes])
 PIECES = st.lists(st.one_of(st.binary(max_size=6), OPCODES), max_size=8).map(b"".join)
 
 

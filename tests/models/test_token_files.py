@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import errno
+import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.inputs import token_files
 from models.inputs.errors import DataError
 from models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
 from models.inputs.token_samples import main, write_tokens
@@ -164,12 +167,26 @@ def test_damaged_file(tmp_path: Path, split: Split, content: bytes, reason: str)
 
 
 def test_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> bytes:
+    def refuse(path: Path, mode: str) -> io.BytesIO:
         raise OSError(errno.EACCES, "Permission denied", str(path))
 
     train = write(tmp_path)
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr("builtins.open", refuse)
     assert complaint(tmp_path).startswith(f"{train}: unreadable (Permission denied)")
+
+
+def test_file_of_30_gigabytes_that_is_no_text(tmp_path: Path) -> None:
+    train = write(tmp_path)
+    os.truncate(train, 30_000_000_000)
+    assert complaint(tmp_path).startswith(f"{train}: line ")
+    assert "has a NUL byte" in complaint(tmp_path)
+
+
+def test_line_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = write(tmp_path)
+    monkeypatch.setattr(token_files, "_LONGEST_LINE", 1 << 20)
+    train.write_bytes(b"a b\n" + b"c " * (1 << 20))
+    assert complaint(tmp_path).startswith(f"{train}: line 2 has 1 MiB or more; break it up")
 
 
 def test_file_that_was_damaged_after_it_was_found(tmp_path: Path) -> None:
