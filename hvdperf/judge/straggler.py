@@ -1,6 +1,6 @@
 """Finds the rank that keeps the others waiting, and for how long, by when each rank was ready.
 
-Plain arithmetic on the marks of a run (worker/training_run.py): a rank is ready for its step when
+Arithmetic on the marks of a run (worker/training_run.py): a rank is ready for its step when
 it has its batch. Each rank's times count from where all ranks left a common barrier, so that the
 clocks of several hosts need not agree; a drift of 10 microseconds a second stays far below what is
 named.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, lgamma, log, log1p
 from statistics import median
 
 # Marks of one rank, one row per step: begun, had its batch, had met the others, ended, in seconds.
@@ -71,20 +70,6 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
 def beyond_chance(times: int, trials: int, ranks: int) -> bool:
     """Return whether chance picks a given rank in at least `times` of the trials with a probability
     of at most CHANCE, if all ranks are equally likely in each trial."""
-    return ranks > 1 and _tail(times, trials, 1 / ranks) <= CHANCE
+    from scipy.special import bdtrc  # imported here, because the import takes a while
 
-
-def _tail(successes: int, trials: int, chance: float) -> float:
-    """Return P(X >= successes) of a binomial distribution."""
-    # In logarithms, because binomial coefficients of a thousand trials are too large for a float.
-    terms = (
-        exp(
-            lgamma(trials + 1)
-            - lgamma(k + 1)
-            - lgamma(trials - k + 1)
-            + k * log(chance)
-            + (trials - k) * log1p(-chance)
-        )
-        for k in range(successes, trials + 1)
-    )
-    return float(sum(terms))
+    return ranks > 1 and float(bdtrc(times - 1, trials, 1 / ranks)) <= CHANCE

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple
-from statistics import median
 
 from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import Arm
@@ -70,12 +69,10 @@ def growth(memory: Sequence[Sequence[float]]) -> float:
     settled = [(step, math.log(size)) for step, size in memory if step >= SETTLING_SHARE * last]
     if len(settled) < 3:
         raise ValueError(f"{len(settled)} readings of memory tell no slope")
-    slopes = [
-        (settled[j][1] - settled[i][1]) / (settled[j][0] - settled[i][0])
-        for i in range(len(settled))
-        for j in range(i + 1, len(settled))
-    ]
-    return STEPS_OF_GROWTH * median(slopes)
+    from scipy.stats import theilslopes  # imported here, because the import takes seconds
+
+    steps, sizes = zip(*settled, strict=True)
+    return STEPS_OF_GROWTH * float(theilslopes(sizes, steps).slope)
 
 
 def invalid_reasons(arm: Arm, ranks: Reports) -> list[str]:

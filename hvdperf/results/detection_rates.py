@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scipy.stats import binomtest
 
+from hvdperf.plan.fault_cases import TRIALS, FaultCase
 from hvdperf.plan.faults import TRIALS, FaultCase
 from hvdperf.results.detection_log import Entry, Tried
 from hvdperf.results.fingerprint import differences
@@ -122,6 +123,7 @@ def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
 def share_interval(times: int, of: int) -> tuple[float, float]:
     """Return the 95 % interval of the share times / of by Clopper and Pearson (1934). of: at least
     one."""
+
     interval = binomtest(times, of).proportion_ci(0.95)
     return float(interval.low), float(interval.high)
 
