@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.launch.mpirun import is_running
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 # The kinds that a census counts.
@@ -87,41 +84,10 @@ def descriptors(pid: int) -> Names:
 
 def listening() -> dict[str, int]:
     """Return the TCP ports on which somebody listens, by the number of the socket."""
-    return {row[9]: int(row[1].rpartition(":")[2], 16) for row in _rows() if row[3] == _LISTENS}
+    return {row[9]: int(row[1].rpartition(":")[2], 16) for row in sockets() if row[3] == _LISTENS}
 
 
-def open_sockets(pids: Iterable[int]) -> set[str]:
-    """Return the kernel's numbers of the TCP sockets of the processes and of their parents."""
-    parents = [
-        int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids
-    ]
-    names = frozenset[str]().union(*map(descriptors, {*pids, *parents} - {os.getpid()}))
-    return {number for name in names for number in re.findall(r"socket:\[(\d+)\]", name)} & (
-        all_sockets()
-    )
-
-
-def shared_memory_files(pids: Iterable[int]) -> set[Path]:
-    """Return the files through which the ranks share memory."""
-    lines = [line for pid in pids for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
-    paths = {Path(line.split(maxsplit=5)[5]) for line in lines if line.count("/") and "s " in line}
-    return {path for path in paths if "vader" in path.name or path.is_relative_to("/dev/shm")}
-
-
-def all_sockets() -> set[str]:
-    # Sockets that wait out a connection's end belong to no process any more and have number 0.
-    return {row[9] for row in _rows()} - {"0"}
-
-
-def _rows() -> list[list[str]]:
+def sockets() -> list[list[str]]:
+    """Return the rows of the kernel's tables of TCP sockets."""
     tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
     return [line.split() for table in tables for line in table.splitlines()[1:]]
-
-
-def ended(pids: Iterable[int]) -> bool:
-    """Return whether the processes end within 10 s: on a busy machine, the kernel takes a while to
-    end a killed process."""
-    deadline = time.monotonic() + 10
-    while any(map(is_running, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not any(map(is_running, pids))

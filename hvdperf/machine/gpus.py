@@ -16,11 +16,8 @@ _TIMEOUT_S = 20.0
 _WITHOUT = "set CUDA_VISIBLE_DEVICES= (empty) to measure on the CPU"
 
 # Exit codes of nvidia-smi, from its manual page: a host that has the tool but no GPU is a CPU host.
-_NO_GPU = {
-    6: "nvidia-smi found no GPU",
-    9: "the NVIDIA driver is not loaded",
-    12: "the NVIDIA management library is not installed",
-}
+# 6: no device was found. 9: the driver is not loaded. 12: its library was not found.
+_NO_GPU = (6, 9, 12)
 # A warning (a corrupted infoROM) that leaves the answer intact.
 _WARNED = 14
 
@@ -43,10 +40,8 @@ class Gpu:
     max_memory_clock_mhz: int | None = None
 
 
-def local_gpus(
-    environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S
-) -> tuple[tuple[Gpu, ...], str]:
-    """Return the visible GPUs of this host and, if there are none, the reason in words.
+def local_gpus(environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S) -> tuple[Gpu, ...]:
+    """Return the visible GPUs of this host.
 
     Raises UserError if nvidia-smi hangs or fails in a way that a CPU host does not explain, because
     a session without the GPUs would measure another machine. Raises UserError also if
@@ -54,18 +49,17 @@ def local_gpus(
     """
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and not visible.strip():
-        return (), "CUDA_VISIBLE_DEVICES is empty"
+        return ()
     command = shutil.which("nvidia-smi", path=environment.get("PATH", ""))
     if command is None:
-        return (), "there is no nvidia-smi"
+        return ()
     code, output, complaint = _ask(command, environment, timeout_s)
     if code in _NO_GPU:
-        return (), _NO_GPU[code]
+        return ()
     if code not in (0, _WARNED):
         said = (complaint or output).strip().splitlines() or ["nothing"]
         raise UserError(f"{command} failed with exit code {code}: {said[0]}; {_WITHOUT}")
-    gpus = visible_gpus(parse_gpus(output), visible)
-    return gpus, "" if gpus else "no GPU is visible"
+    return visible_gpus(parse_gpus(output), visible)
 
 
 def _ask(command: str, environment: Mapping[str, str], timeout_s: float) -> tuple[int, str, str]:

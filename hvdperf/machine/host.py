@@ -17,15 +17,14 @@ from hvdperf.machine.gpus import Gpu, local_gpus
 class Machine:
     """One host. A field is None if the host does not report it.
 
-    cores: the logical CPU numbers that the session may use (machine/cores.py). gpu_note: the reason
-    why there is no GPU. cpu_quota: CPU time that the container allows, in cores. container: the
-    kind of container, or the name that HVDPERF_CONTAINER gives it (an image digest, best).
+    cores: the logical CPU numbers that the session may use (machine/cores.py). cpu_quota: CPU time
+    that the container allows, in cores. container: the kind of container, or the name that
+    HVDPERF_CONTAINER gives it (an image digest, best).
     """
 
     host: str
     cores: tuple[int, ...]
     gpus: tuple[Gpu, ...] = ()
-    gpu_note: str = ""
     memory_mib: int = 0
     cpu_model: str = "unknown"
     microcode: str | None = None
@@ -50,14 +49,12 @@ def local_machine(environment: Mapping[str, str] = os.environ, root: Path = Path
 
     Raises UserError if its GPUs cannot be determined (hvdperf.machine.gpus.local_gpus).
     """
-    gpus, gpu_note = local_gpus(environment)
     cpu = parse_cpuinfo(_read(root / "proc/cpuinfo") or "")
     smt = _read(root / "sys/devices/system/cpu/smt/active")
     return Machine(
         host=socket.gethostname(),
         cores=available_cores(environment, root),
-        gpus=gpus,
-        gpu_note=gpu_note,
+        gpus=local_gpus(environment),
         memory_mib=parse_memory_mib(_read(root / "proc/meminfo") or ""),
         cpu_model=cpu.get("model name", platform.machine() or "unknown"),
         microcode=cpu.get("microcode"),

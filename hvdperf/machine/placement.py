@@ -33,7 +33,6 @@ class Slot:
 
     rank: int
     host: str
-    local_rank: int
     cores: tuple[int, ...]
     device: str | None = None
     oversubscribed: bool = False
@@ -73,7 +72,6 @@ def _place_on_host(mates: list[Offer]) -> list[Slot]:
         Slot(
             rank=mate.rank,
             host=mate.host,
-            local_rank=local_rank,
             cores=tuple(
                 cores[(local_rank * share + offset) % len(cores)] for offset in range(share)
             ),

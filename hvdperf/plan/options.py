@@ -31,10 +31,7 @@ LARGEST = 2**31 - 1
 LEAST_BUDGET_MINUTES = 0.1
 # Phases in which a fault can strike a rank (hvdperf.plan.faults), and phases that can take longer.
 STRIKING = tuple(
-    phase.value
-    for phase in Phase
-    # Only the suite's own tests enter GRADIENTS.
-    if phase not in (Phase.LAUNCH, Phase.READY, Phase.GRADIENTS, Phase.END)
+    phase.value for phase in Phase if phase not in (Phase.LAUNCH, Phase.READY, Phase.END)
 )
 PROLONGED = tuple(phase.value for phase in STARTUP if phase not in (Phase.LAUNCH, Phase.IMPORT))
 

@@ -38,15 +38,11 @@ _TAIL = re.compile(r"[\w.+\\-]{0,8}")
 class Timeline:
     """The events of a file.
 
-    activities: name -> the intervals of all its events, in the order of their ends. tensors: their
-    names, in the order of their first appearance. epoch_s: seconds since 1970 at the clock's zero,
-    None if the file does not say. closed: whether the array is closed, as it is when the recording
-    was stopped.
+    activities: name -> the intervals of all its events, in the order of their ends. closed: whether
+    the array is closed, as it is when the recording was stopped.
     """
 
     activities: dict[str, list[Interval]]
-    tensors: list[str]
-    epoch_s: Optional[float]
     closed: bool
 
     def after(self, begin_s: float) -> "Timeline":
@@ -56,7 +52,7 @@ class Timeline:
             for name, intervals in self.activities.items()
         }
         left = {name: intervals for name, intervals in later.items() if intervals}
-        return Timeline(left, self.tensors, self.epoch_s, self.closed)
+        return Timeline(left, self.closed)
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds of the union of every activity's intervals."""
@@ -189,12 +185,10 @@ class _Recording:
         self._activities: dict[str, list[Interval]] = {}
         # Tensor (and thread, which Horovod does not name) -> activities that have not ended yet.
         self._begun: dict[tuple[Any, Any], list[tuple[str, float]]] = {}
-        self._tensors: list[str] = []
-        self._epoch_s: Optional[float] = None
 
     def timeline(self, array: _Array) -> Timeline:
         """Return the timeline. Raises ValueError if an event is not one of a timeline."""
-        take = {"B": self._begin, "E": self._end, "X": self._whole, "M": self._metadata}
+        take = {"B": self._begin, "E": self._end, "X": self._whole}
         for number, event in enumerate(array):
             phase = event.get("ph")
             if not isinstance(phase, str):
@@ -204,7 +198,7 @@ class _Recording:
                     take[phase](event)
                 except ValueError as error:
                     raise ValueError(f"event {number} {error}") from error
-        return Timeline(self._activities, self._tensors, self._epoch_s, array.closed)
+        return Timeline(self._activities, array.closed)
 
     def _begin(self, event: dict[str, Any]) -> None:
         self._begun.setdefault(_tensor(event), []).append((_name(event), _micros(event, "ts")))
@@ -226,15 +220,6 @@ class _Recording:
         if end < begin:
             raise ValueError(f"ends before it begins ({name})")
         self._activities.setdefault(name, []).append((begin / 1e6, end / 1e6))
-
-    def _metadata(self, event: dict[str, Any]) -> None:
-        arguments = event.get("args")
-        if event.get("name") != "process_name" or not isinstance(arguments, dict):
-            return
-        if "start_time_since_epoch_in_micros" in arguments:
-            self._epoch_s = _micros(arguments, "start_time_since_epoch_in_micros") / 1e6
-        elif "name" in arguments:
-            self._tensors.append(_name(arguments))
 
 
 def _name(event: dict[str, Any]) -> str:

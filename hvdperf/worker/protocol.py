@@ -42,7 +42,6 @@ class Phase(str, Enum):
     VALIDATION = "validation"
     ABLATION = "ablation"
     CORRECTNESS = "correctness"
-    GRADIENTS = "gradients"
     TIMELINE = "timeline"
     EVIDENCE = "evidence"
     END = "end"

@@ -1,7 +1,6 @@
 """GoogLeNet (Inception v1), arXiv:1409.4842, table 1.
 
-As in tf_cnn_benchmarks, there is no response normalisation, and there are no auxiliary classifiers
-unless they are asked for.
+As in tf_cnn_benchmarks, there are no response normalisation and no auxiliary classifiers.
 """
 
 from __future__ import annotations
@@ -32,19 +31,10 @@ STAGES: tuple[tuple[Module, ...], ...] = (
     ),
 )
 
-# The modules, (stage, position), whose outputs feed an auxiliary classifier: 4a and 4d.
-AUXILIARY = ((1, 0), (1, 3))
 
-
-def googlenet(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper.
-
-    With auxiliary=True the outputs are [logits, logits from 4a, logits from 4d], all [n, classes].
-    The paper gives each of the latter two a weight of 0.3 in the loss. They need a 5 x 5 grid at 4a
-    and 4d, so s >= 65.
-    """
-    heads = AUXILIARY if auxiliary else ()
-    return _googlenet(image_size, classes, STAGES, thinner=1, heads=heads)
+def googlenet(image_size: int, classes: int) -> keras.Model:
+    """Build [n, s, s, 3] -> [n, classes]; 224 px in the paper."""
+    return _googlenet(image_size, classes, STAGES, thinner=1)
 
 
 def googlenet_s(image_size: int, classes: int) -> keras.Model:
@@ -53,30 +43,22 @@ def googlenet_s(image_size: int, classes: int) -> keras.Model:
 
 
 def _googlenet(
-    image_size: int,
-    classes: int,
-    stages: Sequence[Sequence[Module]],
-    thinner: int,
-    heads: Sequence[tuple[int, int]] = (),
+    image_size: int, classes: int, stages: Sequence[Sequence[Module]], thinner: int
 ) -> keras.Model:
     """Build the network with every width divided by `thinner`. At 224 px the modules see 28 x 28,
     14 x 14 and 7 x 7."""
-    outputs = []
     images = keras.Input((image_size, image_size, 3))
     x = _conv(images, 64 // thinner, 7, strides=2)
     x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(x)
     x = _conv(x, 64 // thinner, 1)
     x = _conv(x, 192 // thinner, 3)
-    for row, stage in enumerate(stages):
+    for stage in stages:
         x = keras.layers.MaxPooling2D(3, strides=2, padding="same")(x)
-        for column, module in enumerate(stage):
+        for module in stage:
             x = _inception(x, *(channels // thinner for channels in module))
-            if (row, column) in heads:
-                outputs.append(_auxiliary_head(x, classes))
     x = keras.layers.GlobalAveragePooling2D()(x)
     x = keras.layers.Dropout(0.4)(x)
-    outputs.insert(0, keras.layers.Dense(classes)(x))
-    return keras.Model(images, outputs if heads else outputs[0])
+    return keras.Model(images, keras.layers.Dense(classes)(x))
 
 
 def _inception(
@@ -91,15 +73,6 @@ def _inception(
         _conv(pooled, pool, 1),
     ]
     return keras.layers.Concatenate()(branches)
-
-
-def _auxiliary_head(x: Any, classes: int) -> Any:
-    """Map 14 x 14 x c -> 4 x 4 x 128 -> 1024 -> classes; section 5."""
-    x = keras.layers.AveragePooling2D(5, strides=3)(x)
-    x = keras.layers.Flatten()(_conv(x, 128, 1))
-    x = keras.layers.Dense(1024, activation="relu")(x)
-    x = keras.layers.Dropout(0.7)(x)
-    return keras.layers.Dense(classes)(x)
 
 
 def _conv(x: Any, channels: int, size: int, strides: int = 1) -> Any:

@@ -37,15 +37,6 @@ class Convolution:
         return keras.layers.ReLU()(x)
 
 
-def auxiliary_head(conv: Convolution, x: Any, classes: int) -> Any:
-    """Map 17 x 17 x c to classes, as TF-Slim does. The last convolution covers the 5 x 5 grid that
-    the pooling leaves."""
-    x = keras.layers.AveragePooling2D(5, strides=3)(x)
-    x = conv(x, 128, 1, 1)
-    x = conv(x, 768, x.shape[1], x.shape[2], padding="valid")
-    return keras.layers.Dense(classes)(keras.layers.Flatten()(x))
-
-
 def max_pool(x: Any) -> Any:
     return keras.layers.MaxPooling2D(3, strides=2)(x)
 

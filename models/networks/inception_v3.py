@@ -13,7 +13,6 @@ from tensorflow import keras
 
 from models.networks.inception import (
     Convolution,
-    auxiliary_head,
     average_pool,
     concatenated,
     max_pool,
@@ -26,16 +25,8 @@ B = (128, 160, 160, 192)
 C = 2
 
 
-def inception_v3(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75.
-
-    With auxiliary=True the outputs are [logits, auxiliary logits], both [n, classes]. The second
-    head is that of section 4 with the widths of TF-Slim, which gives it a weight of 0.4 in the
-    loss. It needs a 5 x 5 grid in the middle of the network, so s >= 107. keras.applications has no
-    such head.
-    """
-    if auxiliary:
-        return inception_v3_of(image_size, classes, A, B, C, thinner=1, auxiliary=True)
+def inception_v3(image_size: int, classes: int) -> keras.Model:
+    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75."""
     return keras.applications.InceptionV3(
         weights=None,
         input_shape=(image_size, image_size, 3),
@@ -57,13 +48,11 @@ def inception_v3_of(
     blocks_b: Sequence[int],
     blocks_c: int,
     thinner: int,
-    auxiliary: bool = False,
 ) -> keras.Model:
     """Build an Inception-v3 of these blocks, every width divided by `thinner`.
 
     Blocks A, B and C with thinner=1 give keras.applications' InceptionV3, variable by variable.
-    Shapes in the comments are those of that network at 299 px. The outputs are those of
-    `inception_v3`.
+    Shapes in the comments are those of that network at 299 px.
     """
     conv = Convolution(thinner, momentum=0.99)
     images = keras.Input((image_size, image_size, 3))
@@ -73,13 +62,11 @@ def inception_v3_of(
     x = _reduction_a(conv, x)  # 17 x 17 x 768
     for inner in blocks_b:
         x = _block_b(conv, x, inner)
-    outputs = [auxiliary_head(conv, x, classes)] if auxiliary else []
     x = _reduction_b(conv, x)  # 8 x 8 x 1280
     for _ in range(blocks_c):
         x = _block_c(conv, x)  # 8 x 8 x 2048
     x = keras.layers.GlobalAveragePooling2D()(x)
-    outputs.insert(0, keras.layers.Dense(classes)(x))
-    return keras.Model(images, outputs if auxiliary else outputs[0])
+    return keras.Model(images, keras.layers.Dense(classes)(x))
 
 
 def _stem(conv: Convolution, x: Any) -> Any:

@@ -11,30 +11,24 @@ from tensorflow import keras
 
 from models.networks.inception import (
     Convolution,
-    auxiliary_head,
     average_pool,
     concatenated,
     max_pool,
 )
 
 
-def inception_v4(image_size: int, classes: int, auxiliary: bool = False) -> keras.Model:
-    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75.
-
-    With auxiliary=True the outputs are [logits, auxiliary logits], both [n, classes]. TF-Slim gives
-    the second head a weight of 0.4 in the loss. That head needs a 5 x 5 grid in the middle of the
-    network, so s >= 107.
-    """
-    return _inception_v4(image_size, classes, blocks=(4, 7, 3), thinner=1, auxiliary=auxiliary)
+def inception_v4(image_size: int, classes: int) -> keras.Model:
+    """Build [n, s, s, 3] -> [n, classes]; 299 px in the paper, s >= 75."""
+    return _inception_v4(image_size, classes, blocks=(4, 7, 3), thinner=1)
 
 
 def inception_v4_s(image_size: int, classes: int) -> keras.Model:
     """Build [n, s, s, 3] -> [n, classes] of blocks 1-1-1 at a quarter of the width, for 75 px."""
-    return _inception_v4(image_size, classes, blocks=(1, 1, 1), thinner=4, auxiliary=False)
+    return _inception_v4(image_size, classes, blocks=(1, 1, 1), thinner=4)
 
 
 def _inception_v4(
-    image_size: int, classes: int, blocks: tuple[int, int, int], thinner: int, auxiliary: bool
+    image_size: int, classes: int, blocks: tuple[int, int, int], thinner: int
 ) -> keras.Model:
     """Build the network with every width divided by `thinner`. Shapes in the comments are those at
     299 px with thinner=1."""
@@ -46,14 +40,12 @@ def _inception_v4(
     x = _reduction_a(conv, x)  # 17 x 17 x 1024
     for _ in range(blocks[1]):
         x = _block_b(conv, x)
-    outputs = [auxiliary_head(conv, x, classes)] if auxiliary else []
     x = _reduction_b(conv, x)  # 8 x 8 x 1536
     for _ in range(blocks[2]):
         x = _block_c(conv, x)
     x = keras.layers.GlobalAveragePooling2D()(x)
     x = keras.layers.Dropout(0.2)(x)
-    outputs.insert(0, keras.layers.Dense(classes)(x))
-    return keras.Model(images, outputs if auxiliary else outputs[0])
+    return keras.Model(images, keras.layers.Dense(classes)(x))
 
 
 def _stem(conv: Convolution, x: Any) -> Any:

@@ -13,7 +13,7 @@ from hvdperf.machine.placement import Slot
 
 
 def slots(*hosts: str) -> list[Slot]:
-    return [Slot(rank, host, hosts[:rank].count(host), (rank,)) for rank, host in enumerate(hosts)]
+    return [Slot(rank, host, (rank,)) for rank, host in enumerate(hosts)]
 
 
 def columns(plan: list[dict[str, object]], *names: str) -> list[tuple[object, ...]]:

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.leftovers import all_sockets, ended, open_sockets, shared_memory_files
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.mpirun import is_running
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.faults import Fault
 from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, horovod
+from tests.support.leftovers import all_sockets, ended, open_sockets, shared_memory_files
 
 pytestmark = pytest.mark.mpirun
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.leftovers import ended, launched
+from bench.leftovers import launched
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Failure, Group, GroupFailed
 from tests.support.groups import MakeStarter, horovod
+from tests.support.leftovers import ended
 
 pytestmark = pytest.mark.mpirun
 SOON = 20.0

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.leftovers import ended
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
+from tests.support.leftovers import ended
 from tests.support.sleeping_case import BEGUN
 
 pytestmark = pytest.mark.mpirun

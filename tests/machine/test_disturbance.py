@@ -101,7 +101,7 @@ def test_a_process_that_has_ended_meanwhile_takes_nothing_back():
 
 
 def test_a_host_without_slots_has_no_meter():
-    assert make_meter([Slot(0, "some-other-host", 0, (0,))], 0.0) is None
+    assert make_meter([Slot(0, "some-other-host", (0,))], 0.0) is None
 
 
 # Who it was --------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class TestLocalGpus:
     def test_asks_for_the_fields_that_are_parsed(self, nvidia_smi, tmp_path):
         (tmp_path / "answer").write_text(FOUR_V100)
         environment = nvidia_smi(f'echo "$@" > {tmp_path}/asked; cat {tmp_path}/answer')
-        assert local_gpus(environment) == (V100, "")
+        assert local_gpus(environment) == V100
         fields = "index,uuid,name,memory.total,driver_version,power.limit,clocks.max.sm"
         assert (tmp_path / "asked").read_text().split() == [
             f"--query-gpu={fields},clocks.max.memory",
@@ -156,26 +156,19 @@ class TestLocalGpus:
     def test_honours_cuda_visible_devices(self, nvidia_smi, tmp_path):
         (tmp_path / "answer").write_text(FOUR_V100)
         environment = nvidia_smi(f"cat {tmp_path}/answer", CUDA_VISIBLE_DEVICES="2,3")
-        gpus, _ = local_gpus(environment)
+        gpus = local_gpus(environment)
         assert indices(gpus) == [2, 3]
 
     def test_hidden_gpus_are_not_even_asked_for(self, nvidia_smi):
         environment = nvidia_smi("exit 15", CUDA_VISIBLE_DEVICES="")
-        assert local_gpus(environment) == ((), "CUDA_VISIBLE_DEVICES is empty")
+        assert local_gpus(environment) == ()
 
     def test_a_host_without_nvidia_smi_has_none(self, tmp_path):
-        assert local_gpus({"PATH": str(tmp_path)}) == ((), "there is no nvidia-smi")
+        assert local_gpus({"PATH": str(tmp_path)}) == ()
 
-    @pytest.mark.parametrize(
-        ("code", "reason"),
-        [
-            (6, "nvidia-smi found no GPU"),
-            (9, "the NVIDIA driver is not loaded"),
-            (12, "the NVIDIA management library is not installed"),
-        ],
-    )
-    def test_a_cpu_host_with_the_tool_has_none_and_says_why(self, nvidia_smi, code, reason):
-        assert local_gpus(nvidia_smi(f"echo no; exit {code}")) == ((), reason)
+    @pytest.mark.parametrize("code", [6, 9, 12])
+    def test_a_cpu_host_with_the_tool_has_none(self, nvidia_smi, code):
+        assert local_gpus(nvidia_smi(f"echo no; exit {code}")) == ()
 
     def test_a_broken_gpu_is_not_taken_for_a_cpu_host(self, nvidia_smi):
         environment = nvidia_smi("echo 'GPU is lost.  Reboot the system' >&2; exit 15")
@@ -184,7 +177,7 @@ class TestLocalGpus:
 
     def test_a_warning_exit_with_an_answer_will_do(self, nvidia_smi, tmp_path):
         (tmp_path / "answer").write_text(FOUR_V100)
-        gpus, _ = local_gpus(nvidia_smi(f"cat {tmp_path}/answer; exit 14"))
+        gpus = local_gpus(nvidia_smi(f"cat {tmp_path}/answer; exit 14"))
         assert gpus == V100
 
     def test_a_hanging_nvidia_smi_is_given_up(self, nvidia_smi):
@@ -410,7 +403,6 @@ class TestMachine:
         assert machine.numa_nodes == 2
         assert machine.container == "docker"
         assert machine.gpus == ()
-        assert machine.gpu_note == "there is no nvidia-smi"
 
     def test_what_a_host_does_not_tell_is_none(self, tmp_path):
         machine = local_machine({"PATH": ""}, tmp_path)

@@ -70,7 +70,7 @@ class TestGpuHosts:
     def test_one_node_with_four(self):
         slots = place(offers(("a", 4, 16, gpus(0, 1, 2, 3))))
         assert slots == tuple(
-            Slot(rank, "a", rank, tuple(range(4 * rank, 4 * rank + 4)), f"GPU-{rank}")
+            Slot(rank, "a", tuple(range(4 * rank, 4 * rank + 4)), f"GPU-{rank}")
             for rank in range(4)
         )
 
@@ -78,18 +78,17 @@ class TestGpuHosts:
         slots = place(offers(("a", 4, 8, gpus(0, 1, 2, 3)), ("b", 4, 8, gpus(4, 5, 6, 7))))
         assert [slot.device for slot in slots] == gpus(0, 1, 2, 3, 4, 5, 6, 7)
         assert [slot.host for slot in slots] == ["a"] * 4 + ["b"] * 4
-        assert [slot.local_rank for slot in slots] == [0, 1, 2, 3] * 2
         assert [slot.cores for slot in slots[4:]] == [(0, 1), (2, 3), (4, 5), (6, 7)]
         assert not any(slot.oversubscribed for slot in slots)
 
     def test_ranks_dealt_out_to_the_nodes_in_turn(self):
         dealt = [Offer(rank, "ab"[rank % 2], (0, 1), ("GPU-0", "GPU-1")) for rank in range(4)]
         slots = place(dealt)
-        assert [(slot.host, slot.local_rank, slot.device) for slot in slots] == [
-            ("a", 0, "GPU-0"),
-            ("b", 0, "GPU-0"),
-            ("a", 1, "GPU-1"),
-            ("b", 1, "GPU-1"),
+        assert [(slot.host, slot.device) for slot in slots] == [
+            ("a", "GPU-0"),
+            ("b", "GPU-0"),
+            ("a", "GPU-1"),
+            ("b", "GPU-1"),
         ]
 
     def test_the_order_of_the_offers_does_not_matter(self):

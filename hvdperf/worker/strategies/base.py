@@ -80,11 +80,6 @@ class Trainer(Protocol):
 
         Returns loss (of the last step) and digests (of the weights of this process's replicas)."""
 
-    def gradients(self, path: str) -> Facts:
-        """Write this rank's own gradients of one batch, and then the reduced ones, as arrays a0,
-        a1, ... to path (.npz, with {rank} in its name). Raises ValueError if the strategy has no
-        access to them."""
-
     def timeline(self, steps: int, path: str) -> Facts:
         """Train `steps` steps while Horovod records its timeline to path, on rank 0's host.
 

@@ -234,23 +234,5 @@ class ReplicaTrainer:
         shard = (self.rank, self.world_size)
         return training.validate(self.config, self.task, self.parts, shard, self.total)
 
-    def gradients(self, path: str) -> Facts:
-        batch = self.next_batch("full")
-        sources = training.weights(self.parts)
-
-        @training.graph()
-        def both() -> Any:
-            own, reduced = [], []
-            with tf.GradientTape(persistent=True) as tape:
-                models = [part.model for part in self.parts]
-                losses = [tf.reduce_mean(loss) for loss in self.task.losses(models, batch)]
-            for part, loss in zip(self.parts, losses):
-                own += tape.gradient(loss, part.sources)
-                reduced += self.shared(tape).gradient(loss, part.sources)
-            return [tf.convert_to_tensor(gradient) for gradient in own + reduced]
-
-        training.save_arrays(path.format(rank=self.rank), a=both())
-        return {"tensors": len(sources)}
-
     def timeline(self, steps: int, path: str) -> Facts:
         raise ValueError(training.no_timeline(self.config))

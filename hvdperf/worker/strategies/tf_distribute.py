@@ -158,8 +158,5 @@ class DistributedTrainer(ABC):
             training.save_arrays(path, trained=replicas[0], begun=begun)
         return {"loss": loss, "digests": [training.digest(weights) for weights in replicas]}
 
-    def gradients(self, path: str) -> Facts:
-        raise ValueError("the strategy reduces inside the optimizer; see correctness")
-
     def timeline(self, steps: int, path: str) -> Facts:
         raise ValueError(training.no_timeline(self.config))
