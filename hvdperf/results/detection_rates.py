@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from scipy.stats import binomtest
-
-from hvdperf.plan.fault_cases import TRIALS, FaultCase
 from hvdperf.plan.faults import TRIALS, FaultCase
 from hvdperf.results.detection_log import Entry, Tried
 from hvdperf.results.fingerprint import differences
@@ -123,6 +120,7 @@ def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
 def share_interval(times: int, of: int) -> tuple[float, float]:
     """Return the 95 % interval of the share times / of by Clopper and Pearson (1934). of: at least
     one."""
+    from scipy.stats import binomtest  # imported here, because the import takes seconds
 
     interval = binomtest(times, of).proportion_ci(0.95)
     return float(interval.low), float(interval.high)
