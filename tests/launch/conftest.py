@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from hvdperf.launch.agent import LocalAgent
 from hvdperf.launch.agents import AgentsLauncher
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed
+from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.plan.arms import AGAINST, Arm, BlockKind
+from hvdperf.measure.round_runner import CORRECTNESS_STEPS
+from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
 from hvdperf.plan.faults import Fault
 from hvdperf.worker.protocol import Phase
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
 from models.inputs.token_samples import write_tokens
-from tests.support.groups import DEADLINE_S, MakeStarter
+from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by
 
 
 @pytest.fixture(scope="session")
@@ -49,57 +54,84 @@ def hub() -> Iterator[Hub]:
     made.close()
 
 
-@pytest.fixture(params=["mpirun", "agents"])
+@pytest.fixture(scope="module", params=["mpirun", "agents"])
 def launcher(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def make_arm_launcher(cifar10: Path, ptb: Path, tmp_path: Path) -> Iterator[MakeStarter]:
-    """Yield a function that makes launchers of arms on two slots of this machine. What is left of
-    the arms ends with the test. fork: whether ranks are forked, as most of a session's are."""
-    end = ExitStack()
+@pytest.fixture(scope="session")
+def fork_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ForkServer]]:
+    """Yield a process that forks ranks, by Arm.stack: one for all tests, since it imports
+    TensorFlow for seconds."""
+    scratch, cores = tmp_path_factory.mktemp("fork-server"), local_machine().cores
+    server = ForkServer(sys.executable, scratch, "127.0.0.1:0", cores)
+    # So that the deadlines of tests do not include the import.
+    deadline = time.monotonic() + DEADLINE_S
+    while server.imports and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (server.imports, server.ended, server.refusal) == (False, "", "")
+    servers = {"": server}
+    yield servers
+    for each in servers.values():
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def arm_launchers(
+    cifar10: Path, ptb: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MakeStarter]:
+    """Yield a function that makes launchers of arms on two slots of this machine. Each has a
+    directory and a hub of its own, and starts fresh processes unless it is told to fork."""
+    hubs = []
 
     def make(
-        launcher: str,
-        fault: Fault | None = None,
-        order_deadline_s: float = DEADLINE_S,
-        fork: bool = True,
+        launcher: str, fault: Fault | None = None, order_deadline_s: float = DEADLINE_S
     ) -> ArmLauncher:
-        slots = place(local_offers(local_machine(), 2, oversubscribe=True))
-        hub = Hub()
-        end.callback(hub.close)
-        if launcher == "mpirun":
-            chosen: MpirunLauncher | AgentsLauncher = MpirunLauncher(
-                str(find_mpirun(Path(sys.executable)))
-            )
-        else:
-            chosen = AgentsLauncher([LocalAgent(tmp_path / f"agent-{i}") for i in range(2)])
-        arm_launcher = ArmLauncher(
-            # The same stack twice: a stack may be compared with itself.
-            stacks=dict.fromkeys(("", AGAINST), Installed(sys.executable, chosen)),
-            hub=hub,
-            slots=slots,
+        scratch = tmp_path_factory.mktemp("launches")
+        hubs.append(Hub())
+        chosen: MpirunLauncher | AgentsLauncher = (
+            MpirunLauncher(str(find_mpirun(Path(sys.executable))))
+            if launcher == "mpirun"
+            else AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(2)])
+        )
+        return ArmLauncher(
+            stacks={"": Installed(sys.executable, chosen)},
+            hub=hubs[-1],
+            slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
             data={
                 "cifar10": open_data("cifar10", str(cifar10)),
                 "ptb": open_data("ptb", str(ptb)),
             },
-            scratch=tmp_path / "scratch",
+            scratch=scratch / "scratch",
             startup_deadline_s=DEADLINE_S,
             order_deadline_s=order_deadline_s,
             fault=fault,
         )
-        if fork:
-            end.enter_context(arm_launcher.forking(pytest.fail))
-        return arm_launcher
 
-    with end:
-        yield make
+    yield make
+    for each in hubs:
+        each.close()
 
 
-@pytest.fixture
-def start(make_arm_launcher: MakeStarter) -> Iterator[Callable[..., Group]]:
-    """Yield a function that starts a group and waits until it is ready."""
+@pytest.fixture(scope="session")
+def make_arm_launcher(
+    arm_launchers: MakeStarter, fork_servers: dict[str, ForkServer]
+) -> MakeStarter:
+    """Return a function that makes launchers of arms whose ranks are forked, as most of a session's
+    are, from the process of `fork_servers`."""
+
+    def make(*arguments: Any, **options: Any) -> ArmLauncher:
+        made = arm_launchers(*arguments, **options)
+        made._servers = fork_servers
+        return made
+
+    return make
+
+
+@contextmanager
+def starting(make_arm_launcher: MakeStarter) -> Iterator[Start]:
+    """Yield a function that starts a group and waits until it is ready. The groups end with the
+    context."""
     groups = []
 
     def started(
@@ -127,3 +159,41 @@ def start(make_arm_launcher: MakeStarter) -> Iterator[Callable[..., Group]]:
     yield started
     for group in groups:
         group.end()
+
+
+@pytest.fixture
+def start(make_arm_launcher: MakeStarter) -> Iterator[Start]:
+    """Yield a function that starts a group for one test and waits until it is ready."""
+    with starting(make_arm_launcher) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def start_for_all(make_arm_launcher: MakeStarter) -> Iterator[Start]:
+    """Yield a function that starts a group for all tests of a file and waits until it is ready."""
+    with starting(make_arm_launcher) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def weights_by_arm() -> dict[Any, dict[str, np.ndarray]]:
+    """Return the weights that reproducible trainings have had so far."""
+    return {}
+
+
+@pytest.fixture
+def weights(
+    start: Start, tmp_path: Path, weights_by_arm: dict[Any, dict[str, np.ndarray]]
+) -> Callable[..., dict[str, np.ndarray]]:
+    """Return a function that returns an arm's weights after a few reproducible steps. It starts
+    each arm only once over each launcher, since its weights are the same each time."""
+
+    def weights_of(
+        launcher: str, arm: Arm, steps: int = CORRECTNESS_STEPS
+    ) -> dict[str, np.ndarray]:
+        key = launcher, arm, steps
+        if key not in weights_by_arm:
+            weights_by_arm[key] = trained_by(start, launcher, arm, tmp_path, steps)
+        return weights_by_arm[key]
+
+    return weights_of

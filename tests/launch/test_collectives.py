@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from hvdperf.plan.collectives import Collective, Transfer
 from hvdperf.plan.faults import Fault
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
-from tests.support.groups import DEADLINE_S, WORKLOAD, horovod
+from tests.support.groups import DEADLINE_S, WORKLOAD, Start, horovod
 
 pytestmark = pytest.mark.mpirun
 
-Start = Callable[..., Group]
 HOROVOD, BARE = (Arm(SWEEP, strategy, 2) for strategy in (Strategy.HOROVOD, Strategy.BARE))
 # Not a multiple of the pattern that the ranks send, and odd to divide.
 SIZE = 4 * 10_001

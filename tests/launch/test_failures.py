@@ -8,18 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hvdperf.launch.group import Group, GroupFailed
+from hvdperf.launch.group import GroupFailed
 from hvdperf.launch.mpirun import is_running
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.faults import Fault
-from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, horovod
+from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, Start, horovod
 from tests.support.leftovers import all_sockets, ended, open_sockets, shared_memory_files
 
 pytestmark = pytest.mark.mpirun
@@ -31,8 +30,15 @@ CAUSES = {
     "kill": "the process ended without a word (killed by signal 9, SIGKILL)",
     "hang": "no answer after",
 }
-# Long enough for Horovod's own watch (11 s) to speak first where it does, over MPI.
-HANG_DEADLINE_S = 14.0
+# Horovod's own watch over stalled operations speaks before the deadline where it does, over MPI.
+STALL_CHECK_S, STALL_SHUTDOWN_S = 3, 5
+HANG_DEADLINE_S = 8.0
+
+
+@pytest.fixture(autouse=True)
+def _quick_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", str(STALL_CHECK_S))
+    monkeypatch.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(STALL_SHUTDOWN_S))
 
 
 @pytest.mark.parametrize("kind", sorted(CAUSES))
@@ -78,11 +84,11 @@ def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter, launche
     group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     with pytest.raises(GroupFailed) as caught:
         # By then the other rank is past its build on a busy machine, too.
-        group.wait_ready(25.0)
+        group.wait_ready(10.0)
     assert (caught.value.failure.rank, caught.value.failure.phase) == (1, "build")
 
 
-def test_a_stopped_rank_is_named(start: Callable[..., Group], launcher: str) -> None:
+def test_a_stopped_rank_is_named(start: Start, launcher: str) -> None:
     group = start(launcher, horovod(2), order_deadline_s=HANG_DEADLINE_S)
     os.kill(group.ranks[0].pid, signal.SIGSTOP)
     with pytest.raises(GroupFailed) as caught:
@@ -110,8 +116,8 @@ def test_a_stopped_group_dies_with_the_session(
     assert ended(pids)
 
 
-def test_a_stranger_cannot_join(make_arm_launcher: MakeStarter) -> None:
-    arm_launcher = make_arm_launcher("mpirun", fork=False)
+def test_a_stranger_cannot_join(arm_launchers: MakeStarter) -> None:
+    arm_launcher = arm_launchers("mpirun")
     address = arm_launcher.hub._server.getsockname()
     with socket.create_connection(address) as stranger:
         stranger.sendall(b'{"hello": 0, "token": "guessed", "pid": 1, "host": "x", "at": 0}\n')

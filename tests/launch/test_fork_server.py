@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,27 @@ def tensorflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Import:
     (packages / "horovod").mkdir(parents=True)
     for name in ("__init__", "tensorflow"):
         (packages / "horovod" / f"{name}.py").touch()
+    # For the ranks of this file, and for the process of this file that forks them.
     monkeypatch.setenv("PYTHONPATH", str(packages))
 
     def write(code: str) -> None:
         (packages / "tensorflow.py").write_text(code)
 
     return write
+
+
+@pytest.fixture
+def make_arm_launcher(arm_launchers: MakeStarter) -> Iterator[MakeStarter]:
+    """Yield a function that makes launchers of arms, each with a server of its own that forks their
+    ranks until the test ends."""
+    with ExitStack() as end:
+
+        def make(launcher: str) -> ArmLauncher:
+            made = arm_launchers(launcher)
+            end.enter_context(made.forking(pytest.fail))
+            return made
+
+        yield make
 
 
 def start(arm_launcher: ArmLauncher) -> Group:
@@ -166,10 +182,10 @@ def test_an_import_that_hangs_is_named_with_its_place(
     ],
 )
 def test_an_import_that_fails_is_that_of_the_rank(
-    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import, code: str, cause: str
+    arm_launchers: MakeStarter, launcher: str, tensorflow: Import, code: str, cause: str
 ) -> None:
     tensorflow(code)
-    arm_launcher, told = make_arm_launcher(launcher, fork=False), list[str]()
+    arm_launcher, told = arm_launchers(launcher), list[str]()
     with arm_launcher.forking(told.append):
         failure = failure_of(start(arm_launcher))
     assert failure.rank is not None
@@ -181,10 +197,10 @@ def test_an_import_that_fails_is_that_of_the_rank(
 
 
 def test_a_process_with_several_threads_is_not_forked(
-    make_arm_launcher: MakeStarter, launcher: str, tensorflow: Import
+    arm_launchers: MakeStarter, launcher: str, tensorflow: Import
 ) -> None:
     tensorflow(STARTS_A_THREAD + HANGS_IN_RANKS)
-    arm_launcher, told = make_arm_launcher(launcher, fork=False), list[str]()
+    arm_launcher, told = arm_launchers(launcher), list[str]()
     with arm_launcher.forking(told.append):
         group = start_importing(arm_launcher)
         (server,) = processes(arm_launcher, "hvd-server")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hvdperf.judge import validity
 from hvdperf.judge.observations import observation
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.judge.time_breakdown import ledger
+from hvdperf.measure.records import Round
 from hvdperf.measure.round_runner import RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
@@ -22,17 +24,19 @@ from tests.support.groups import WORKLOAD, MakeStarter
 
 pytestmark = pytest.mark.mpirun
 
+Measure = Callable[..., Round]
 WEAK, STRONG = wall_time(WORKLOAD, 2)
-STEPS = 60
+STEPS = 40
 
 
 @pytest.fixture
-def runner(make_arm_launcher: MakeStarter, launcher: str, tmp_path: Path):
-    """Rounds of a short run; fault: what is planted."""
+def measure(arm_launchers: MakeStarter, tmp_path: Path) -> Measure:
+    """Return a function that measures a round of a short run on one replica and on two. Its ranks
+    are fresh processes, since their start is accounted for, too."""
 
-    def make(fault: Fault | None = None) -> RoundRunner:
-        return RoundRunner(
-            arm_launcher=make_arm_launcher(launcher, fault, fork=False),
+    def measured(launcher: str, fault: Fault | None = None) -> Round:
+        runner = RoundRunner(
+            arm_launcher=arm_launchers(launcher, fault),
             sampling=Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
             schedule=Schedule.FRESH,
             kinds={arm: {BlockKind.FULL} for arm in WEAK.arms},
@@ -44,12 +48,12 @@ def runner(make_arm_launcher: MakeStarter, launcher: str, tmp_path: Path):
             work=LaunchMode.LEDGER,
             runs=Runs(ledger_steps=STEPS, ablation_turns=2),
         )
+        return runner.run(0, WEAK.arms)
 
-    return make
+    return measured
 
 
-def test_a_run_is_accounted_for_to_the_second(runner) -> None:
-    measured = runner().run(0, WEAK.arms)
+def assert_accounted_for(measured: Round) -> None:
     launches = [measured.of(arm) for arm in WEAK.arms]
     assert [problem for launch in launches for problem in validity.invalid_reasons(launch)] == []
     for launch in launches:
@@ -71,8 +75,13 @@ def test_a_run_is_accounted_for_to_the_second(runner) -> None:
     assert observation(STRONG, measured) < 0 < found.by_speed.estimate
 
 
-def test_a_delayed_rank_is_named_by_both_ways_of_looking(runner) -> None:
-    measured = runner(Fault("delay", rank=1, ms=50.0)).run(0, [WEAK.candidate.arm])
+def test_a_run_is_accounted_for_to_the_second(measure: Measure) -> None:
+    assert_accounted_for(measure("mpirun"))
+
+
+def test_a_delayed_rank_is_named_by_both_ways_of_looking(measure: Measure) -> None:
+    measured = measure("agents", Fault("delay", rank=1, ms=50.0))
+    assert_accounted_for(measured)
     book = ledger(measured.of(WEAK.candidate.arm))
     for late in (book.late, book.late_where_met):
         assert late is not None

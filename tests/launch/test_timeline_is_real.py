@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import pytest
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.plan.arms import Arm
 from hvdperf.worker import horovod_timeline
-from tests.support.groups import DEADLINE_S, horovod, mirrored, single
+from hvdperf.worker.protocol import Phase
+from tests.support.groups import DEADLINE_S, Start, horovod, mirrored, single
 
 pytestmark = pytest.mark.mpirun
 
-Start = Callable[..., Group]
 STEPS = 5
 TENSORS = 16  # gradients of alexnet_s
 CARRIED = {"mpirun": "MPI_ALLREDUCE", "agents": "GLOO_ALLREDUCE"}
@@ -77,7 +76,7 @@ def test_without_fusion_every_tensor_travels_alone(start: Start, tmp_path: Path)
 def test_a_launch_that_cannot_refuses_in_a_line(
     start: Start, arm: Arm, says: str, tmp_path: Path
 ) -> None:
-    group = start("mpirun", arm)
+    group = start("mpirun", arm, kinds=(), last_phase=Phase.INIT)
     with pytest.raises(GroupFailed) as raised:
         group.ask("timeline", DEADLINE_S, steps=1, path=str(tmp_path / "none.json"))
     assert raised.value.failure.phase == "timeline"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hvdperf.judge import validity
@@ -17,6 +18,7 @@ from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import BlockReport, Evidence
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.variants import EXCHANGES
+from hvdperf.worker.protocol import Phase
 from tests.support.groups import (
     DCGAN,
     DEADLINE_S,
@@ -24,53 +26,74 @@ from tests.support.groups import (
     TRANSFORMER,
     WORKLOAD,
     MakeStarter,
+    Start,
     environments,
     horovod,
     mirrored,
     multiworker,
     single,
-    trained_by,
 )
 
-pytestmark = pytest.mark.mpirun
+# While the workers are stopped the other tests go on.
+pytestmark = [pytest.mark.mpirun, pytest.mark.usefixtures("stopped_workers")]
 
-Start = Callable[..., Group]
+Weights = Callable[..., dict[str, np.ndarray]]
+# TensorFlow's own heartbeat gives up after ten to twenty seconds.
+STOPPED_S = 25.0
+
+
+@pytest.fixture(scope="module")
+def stopped_workers(start_for_all: Start) -> tuple[Group, float]:
+    """Return a group of MultiWorkerMirroredStrategy that has been stopped, and since when."""
+    group = start_for_all("mpirun", multiworker(2, DCGAN))
+    group.pause()
+    return group, time.monotonic()
+
+
+@pytest.fixture(scope="module")
+def group_for_all(start_for_all: Start, launcher: str) -> Group:
+    return start_for_all(launcher, horovod(2), tuple(BlockKind))
+
+
+@pytest.fixture
+def group(group_for_all: Group) -> Iterator[Group]:
+    """Yield a group that can time every kind of block: the same for all tests, over each
+    launcher. It is stopped between them."""
+    group_for_all.resume()
+    yield group_for_all
+    group_for_all.pause()
 
 
 @pytest.mark.parametrize("other", [mirrored(2), multiworker(2)], ids=lambda arm: arm.label)
-def test_strategies_train_the_same_weights(
-    start: Start, launcher: str, other: Arm, tmp_path: Path
-) -> None:
-    ours = trained_by(start, launcher, horovod(2), tmp_path)
-    assert validity.weights_differ(ours, trained_by(start, launcher, other, tmp_path)) == ""
+def test_strategies_train_the_same_weights(weights: Weights, launcher: str, other: Arm) -> None:
+    ours, theirs = weights(launcher, horovod(2)), weights(launcher, other)
+    assert validity.weights_differ(ours, theirs) == ""
 
 
 def test_plain_tensorflow_trains_what_one_horovod_replica_does(
-    start: Start, launcher: str, tmp_path: Path
+    weights: Weights, launcher: str
 ) -> None:
-    ours = trained_by(start, launcher, horovod(1), tmp_path)
-    assert validity.weights_differ(ours, trained_by(start, launcher, single(), tmp_path)) == ""
+    ours, theirs = weights(launcher, horovod(1)), weights(launcher, single())
+    assert validity.weights_differ(ours, theirs) == ""
 
 
 @pytest.mark.parametrize("workload", [LSTM, TRANSFORMER, DCGAN], ids=lambda known: known.model)
-def test_every_task_is_trained_alike(start: Start, workload: Workload, tmp_path: Path) -> None:
-    ours = trained_by(start, "mpirun", horovod(2, workload), tmp_path)
-    theirs = trained_by(start, "mpirun", mirrored(2, workload), tmp_path)
+def test_every_task_is_trained_alike(weights: Weights, workload: Workload) -> None:
+    ours = weights("mpirun", horovod(2, workload))
+    theirs = weights("mpirun", mirrored(2, workload))
     assert validity.weights_differ(ours, theirs) == ""
 
 
 @pytest.mark.parametrize("variant", [variant for variant in EXCHANGES if variant])
-def test_another_way_of_exchanging_trains_what_it_says(
-    start: Start, variant: str, tmp_path: Path
-) -> None:
+def test_another_way_of_exchanging_trains_what_it_says(weights: Weights, variant: str) -> None:
     plain = horovod(2, LSTM if variant == "dense" else WORKLOAD)
     tolerance = EXCHANGES[variant].tolerance
-    expected = trained_by(start, "mpirun", plain, tmp_path)
-    weights = trained_by(start, "mpirun", replace(plain, exchange=variant), tmp_path)
+    expected = weights("mpirun", plain)
+    trained = weights("mpirun", replace(plain, exchange=variant))
     if tolerance is None:
-        assert validity.weights_differ(weights, expected) != ""
+        assert validity.weights_differ(trained, expected) != ""
     else:
-        assert validity.weights_differ(weights, expected, of_update=tolerance) == ""
+        assert validity.weights_differ(trained, expected, of_update=tolerance) == ""
 
 
 @pytest.mark.parametrize(
@@ -80,19 +103,10 @@ def test_another_way_of_exchanging_trains_what_it_says(
 def test_what_horovod_reads_from_its_environment_is_there(
     start: Start, launcher: str, variant: str, setting: str
 ) -> None:
-    group = start(launcher, replace(horovod(2), exchange=variant))
+    arm = replace(horovod(2), exchange=variant)
+    group = start(launcher, arm, kinds=(), last_phase=Phase.INIT)
     told = environments(group)
     assert [setting in given for given in told] == [True] * 2
-
-
-def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(start: Start) -> None:
-    group = start("mpirun", multiworker(2, DCGAN))
-    assert {rank.facts["transport"] for rank in group.ranks} == {"ring"}
-    group.pause()
-    time.sleep(25)  # TensorFlow's own heartbeat gives up after ten to twenty
-    group.resume()
-    replies = group.ask("block", DEADLINE_S, kind="full", steps=3)
-    assert [reply["samples"] for reply in replies] == [3 * DCGAN.batch] * 2
 
 
 # Timed as Horovod's examples do it, or not timed. Two models have variables of the same names.
@@ -126,9 +140,8 @@ def test_replicas_that_begin_otherwise_are_given_the_state_of_rank_0(
 
 @pytest.mark.parametrize("kind", list(BlockKind))
 def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
-    start: Start, launcher: str, kind: BlockKind
+    group: Group, kind: BlockKind
 ) -> None:
-    group = start(launcher, horovod(2), tuple(BlockKind))
     blocks = [
         Block(
             kind,
@@ -145,10 +158,16 @@ def test_blocks_consume_what_the_plan_says_and_replicas_stay_equal(
     assert [block.samples for block in blocks] == [expected, expected]
 
 
-@pytest.mark.parametrize("arm", [horovod(2), multiworker(2)], ids=lambda arm: arm.label)
-def test_a_block_begins_when_the_last_rank_is_there(start: Start, arm: Arm) -> None:
-    late_s = 3.0
-    group = start("mpirun", arm)
+def test_a_block_begins_when_the_last_rank_is_there(group: Group) -> None:
+    begins_when_the_last_rank_is_there(group)
+
+
+def test_a_block_of_workers_begins_when_the_last_one_is_there(start: Start) -> None:
+    begins_when_the_last_rank_is_there(start("mpirun", multiworker(2)))
+
+
+def begins_when_the_last_rank_is_there(group: Group) -> None:
+    late_s = 2.0
     group.ask("block", DEADLINE_S, kind="full", steps=3)
     for rank in group.ranks:
         rank.replies.clear()
@@ -164,8 +183,7 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_a_stopped_group_goes_on_where_it_was(start: Start, launcher: str) -> None:
-    group = start(launcher, horovod(2))
+def test_a_stopped_group_goes_on_where_it_was(group: Group) -> None:
     before = group.ask("block", DEADLINE_S, kind="full", steps=3)
     group.pause()
     deadline = time.monotonic() + 10
@@ -177,9 +195,19 @@ def test_a_stopped_group_goes_on_where_it_was(start: Start, launcher: str) -> No
     assert [reply["samples"] for reply in before] == [reply["samples"] for reply in after]
 
 
-def test_ranks_are_pinned_to_their_own_cores(start: Start, launcher: str) -> None:
-    group = start(launcher, horovod(2))
+def test_ranks_are_pinned_to_their_own_cores(group: Group) -> None:
     for config, rank in zip(group._configs, group.ranks, strict=True):
         threads = os.listdir(f"/proc/{rank.pid}/task")
         masks = {tuple(sorted(os.sched_getaffinity(int(thread)))) for thread in threads}
         assert masks == {tuple(config["cores"])}
+
+
+def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(
+    stopped_workers: tuple[Group, float],
+) -> None:
+    group, since = stopped_workers
+    assert {rank.facts["transport"] for rank in group.ranks} == {"ring"}
+    time.sleep(max(0.0, since + STOPPED_S - time.monotonic()))
+    group.resume()
+    replies = group.ask("block", DEADLINE_S, kind="full", steps=3)
+    assert [reply["samples"] for reply in replies] == [3 * DCGAN.batch] * 2

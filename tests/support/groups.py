@@ -11,7 +11,7 @@ from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.group import Group
 from hvdperf.measure.round_runner import CORRECTNESS_STEPS
 from hvdperf.plan.arms import Arm, Workload
-from hvdperf.worker.protocol import DRIVER_VARIABLE
+from hvdperf.worker.protocol import DRIVER_VARIABLE, Phase
 from hvdperf.worker.strategies.table import Strategy
 
 # Small enough to trace in a second, of the shape that the default profile trains.
@@ -23,6 +23,7 @@ DCGAN = Workload(model="dcgan_s", dataset="cifar10", input_size=64, batch=8)
 DEADLINE_S = 60.0
 
 MakeStarter = Callable[..., ArmLauncher]
+Start = Callable[..., Group]
 
 
 def horovod(world_size: int, workload: Workload = WORKLOAD) -> Arm:
@@ -42,16 +43,16 @@ def single(workload: Workload = WORKLOAD) -> Arm:
 
 
 def trained_by(
-    start: Callable[..., Group],
+    start: Start,
     launcher: str,
     arm: Arm,
     directory: Path,
     steps: int = CORRECTNESS_STEPS,
 ) -> dict[str, np.ndarray]:
     """Return the weights after a few reproducible steps, which must be alike on all replicas."""
-    directory.mkdir(exist_ok=True)
     path = directory / f"{arm.label}.npz"
-    group = start(launcher, arm)
+    # The training builds and traces a model of its own.
+    group = start(launcher, arm, kinds=(), last_phase=Phase.BUILD)
     replies = group.ask("correctness", DEADLINE_S, steps=steps, path=str(path))
     group.close()
     digests = {digest for reply in replies for digest in reply["digests"]}
