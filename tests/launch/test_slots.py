@@ -15,7 +15,7 @@ import pytest
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
 from tests.support.leftovers import ended
-from tests.support.sleeping_case import BEGUN
+from tests.support.sleeping_case import BEGUN, OVER
 
 pytestmark = pytest.mark.mpirun
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,11 +57,17 @@ def report(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def session(report: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """One of a single case that takes 8 s and has begun, and the processes of its ranks."""
+def over(tmp_path: Path) -> Path:
+    """Return the path of the file that ends the case of `session`."""
+    return tmp_path / "over"
+
+
+@pytest.fixture
+def session(report: Path, over: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """One of a single case that has begun and waits, and the processes of its ranks."""
     case, begun = "tests/support/sleeping_case.py", report.with_name("begun")
     command = str(BIN / "pytest"), case, "-q", f"--junitxml={report}"
-    mpirun = outer(2, *command, **{BEGUN: str(begun)})
+    mpirun = outer(2, *command, **{BEGUN: str(begun), OVER: str(over)})
     ranks = Path(f"/proc/{mpirun.pid}/task/{mpirun.pid}/children")
     deadline = time.monotonic() + 40
     while not begun.exists() and time.monotonic() < deadline:
@@ -71,9 +77,29 @@ def session(report: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     mpirun.wait()
 
 
-def test_a_session_ends_although_a_slot_is_stopped(session, report) -> None:
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of all threads, which the scheduler counts in nanoseconds."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+def test_an_idle_slot_uses_less_than_a_hundredth_of_a_core(session, over) -> None:
+    mpirun, ranks = session
+    slot = max(ranks)
+    assert b"OMPI_COMM_WORLD_RANK=1" in Path(f"/proc/{slot}/environ").read_bytes()
+    before, began = cpu_seconds(slot), time.monotonic()
+    time.sleep(3)
+    share = (cpu_seconds(slot) - before) / (time.monotonic() - began)
+    over.touch()
+    mpirun.communicate(timeout=50)
+    assert mpirun.returncode == 0
+    assert share < 0.01
+
+
+def test_a_session_ends_although_a_slot_is_stopped(session, report, over) -> None:
     mpirun, ranks = session
     os.kill(max(ranks), signal.SIGSTOP)
+    over.touch()
     output, _ = mpirun.communicate(timeout=50)
     assert "1 passed" in output, "the report comes first"
     assert report.exists()

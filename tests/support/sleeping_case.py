@@ -4,11 +4,17 @@ import os
 import time
 from pathlib import Path
 
-# The environment variable with the path of a file that is made once the session is here.
-BEGUN = "SLEEPING_CASE_BEGUN"
+from hvdperf.launch import slots
+
+# The environment variables with the path of a file that is made once the session is here, and with
+# the path of a file for which the case waits.
+BEGUN, OVER = "SLEEPING_CASE_BEGUN", "SLEEPING_CASE_OVER"
+LEAVE_S = 3.0
 
 
 def test_nothing_for_a_while() -> None:
-    if BEGUN in os.environ:
-        Path(os.environ[BEGUN]).touch()
-    time.sleep(8)
+    slots.LEAVE_S = LEAVE_S
+    Path(os.environ[BEGUN]).touch()
+    deadline = time.monotonic() + 60
+    while not Path(os.environ[OVER]).exists() and time.monotonic() < deadline:
+        time.sleep(0.05)

@@ -60,6 +60,10 @@ class Terminal:
         )
         os.close(slave)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def wait_for(self, text: bytes, seconds: float = 60.0, times: int = 1) -> None:
         """Wait until the text has been written that many times."""
         deadline = time.monotonic() + seconds

@@ -1,0 +1,279 @@
+"""Whole sessions that start no ranks: their rounds are made up (tests/support/made_up_ranks.py), or
+they end before they measure."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.filesystems import make_read_only, small_disk
+from tests.support.warm_pytest import WarmPytest
+from tests.support.whole_sessions import (
+    BAD_INPUT,
+    CASE_OF_SWEEP,
+    PROFILE,
+    ROOT,
+    SWEEP,
+    Interrupt,
+    Press,
+    Run,
+    SitBefore,
+    assert_every_figure_is_written,
+    assert_refused_in_a_line,
+    command,
+    documents,
+    environment_of_sessions,
+    last_words,
+    live_lines,
+)
+
+
+def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
+    both = "-k", "efficiency or strong_scaling"
+    stopped = run("-x", *both, "--benchmark-columns=median", made_up=True)
+    assert (stopped.returncode, cases_in_table(stopped.stdout)) == (6, 2)
+    assert " 1 inconclusive in " in stopped.stdout
+    assert 0 < stopped.stdout.find("benchmark 'strong_scaling'") < stopped.stdout.find("hvdperf:")
+    allowed = run("-x", *both, "--inconclusive=ok", made_up=True)
+    assert (allowed.returncode, cases_in_table(allowed.stdout)) == (0, 2)
+    assert " 2 inconclusive in " in allowed.stdout
+    assert last_words(allowed.stdout) == (
+        "exit status 0: 0 PASS, 2 INCONCLUSIVE, which --inconclusive=ok allows"
+    )
+
+
+def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run) -> None:
+    done = run("-x", "-k", "parity", "--plant=raise:rank=1", made_up=True)
+    assert " 1 inconclusive in " in done.stdout, "pytest does not come to the other one"
+    assert "rank 1 failed in phase 'block': PlantedFault" in " ".join(done.stdout.split())
+    assert done.returncode == 1, "the worst verdict is that of the session"
+
+
+def cases_in_table(output: str) -> int:
+    return sum(line.startswith(("strong ", "comm. ")) for line in output.splitlines())
+
+
+def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Path) -> None:
+    done = run(*SWEEP, made_up=True)
+    assert done.returncode == 6, done.stdout
+    lines = done.stdout.splitlines()
+    begin = next(i for i, text in enumerate(lines) if text.startswith("np 2: busbw in GB/s"))
+    assert [text.split()[:2] for text in lines[begin + 2 : begin + 9]] == [
+        *(["64", "KB"], ["256", "KB"], ["1", "MB"], ["4", "MB"]),
+        *(["16", "MB"], ["64", "MB"], ["128", "MB"]),
+    ]
+    assert_every_figure_is_written(documents(tmp_path)[CASE_OF_SWEEP])
+
+
+def test_pytest_alone_measures_and_collects_none_of_the_suites_own_tests(
+    warm_pytest: WarmPytest,
+) -> None:
+    arguments = "--collect-only", "-q", "--np=2", "--oversubscribe", "--models=lstm_s"
+    done = warm_pytest.run(arguments, {})
+    assert done.returncode == 0, done.stdout
+    cases = [line for line in done.stdout.splitlines() if "::" in line]
+    assert cases
+    assert all(case.startswith("perf/") and "lstm_s" in case for case in cases)
+
+
+def test_networks_of_several_options_are_added_up(plan: Run) -> None:
+    done = plan(
+        "--collect-only", "-q", "--models=lstm_s", "--models=vgg_16_s", "-k", "weak_scaling"
+    )
+    found = re.findall(r"test_weak_scaling\[(\w+)-np2\]", done.stdout)
+    assert found == ["lstm_s", "vgg_16_s"]
+
+
+def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
+    done = plan("--collect-only", "-q", "--world-sizes=1")
+    assert done.returncode == 0, done.stdout
+    cases = [line for line in done.stdout.splitlines() if "::" in line]
+    assert sorted(case.partition("::")[2] for case in cases) == [
+        "test_memory[alexnet_s-np1]",
+        "test_parity[alexnet_s-np1]",
+        "test_recipe[bf16-alexnet_s-np1]",
+        "test_recipe[rate-alexnet_s-np1]",
+        "test_startup[broadcast-alexnet_s-np1]",
+        "test_startup[first_step-alexnet_s-np1]",
+        "test_startup[init-alexnet_s-np1]",
+        "test_startup[trace-alexnet_s-np1]",
+        "test_tax[alexnet_s-np1]",
+    ]
+    assert "9 tests collected" in done.stdout
+
+
+def test_a_file_that_is_named_asks_what_the_profile_does_not(plan: Run) -> None:
+    files = "perf/test_ledger.py", "tests/../perf/test_memory.py"
+    done = plan("--collect-only", "-q", "--profile=smoke", *files)
+    cases = [line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line]
+    assert "perf/test_scaling.py::test_weak_scaling" in cases, "of perf/ as the profile says"
+    assert "perf/test_ledger.py::test_wall_time" in cases
+    assert "perf/test_memory.py::test_memory" in cases
+    assert "perf/test_startup.py::test_startup" not in cases
+
+
+def test_nothing_selected_is_no_pass(plan: Run) -> None:
+    assert plan("-k", "no_such_case").returncode == 5
+
+
+def test_a_dry_run_lists_the_arms_and_starts_none(plan: Run, tmp_path: Path) -> None:
+    done = plan("--dry-run")
+    assert done.returncode == 0
+    assert "alexnet_s horovod@2" in done.stdout
+    assert documents(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("arguments", "told"), BAD_INPUT)
+def test_bad_input_is_one_line_before_anything_is_launched(
+    plan: Run, arguments: list[str], told: str, tmp_path: Path
+) -> None:
+    assert_refused_in_a_line(plan(*arguments), told, tmp_path)
+
+
+def test_sessions_that_srun_starts_side_by_side_are_refused(plan: Run) -> None:
+    done = plan("--collect-only", SLURM_STEP_NUM_TASKS="4")
+    assert done.returncode == 4
+    (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
+    assert line.endswith("start one in the allocation with mpirun -np 4")
+
+
+def test_more_slots_than_cores_must_be_asked_for(warm_pytest: WarmPytest) -> None:
+    done = warm_pytest.run(["perf/", "--np=999"], {})
+    assert done.returncode == 4
+    assert "--oversubscribe" in done.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
+def test_an_interrupted_session_still_reports_and_leaves_nothing(
+    interrupt: Interrupt, how: signal.Signals
+) -> None:
+    interrupt(how, made_up=True)
+
+
+# Before a terminal -----------------------------------------------------------------------------
+
+
+def without_figures(lines: Sequence[str]) -> list[str]:
+    """As two sessions have them in common: not what other programs did meanwhile."""
+    ends = [i for i, line in enumerate(lines) if " min, " in line]
+    begins = [i for i, line in enumerate(lines) if line.startswith("INCONCLUSIVE ")]
+    if begins:
+        lines = [*lines[: begins[0]], *lines[ends[-1] :]]
+    texts = [re.sub(r"[\d.]+", "0", line.removeprefix("collecting ... ")) for line in lines]
+    return [re.sub(r"([ =-])\1+", r"\1", re.sub(r"0T0Z-0", "0", text)).strip() for text in texts]
+
+
+def test_a_terminal_shows_a_live_line_and_colours_and_otherwise_the_same(
+    run: Run, sit_before: SitBefore
+) -> None:
+    # Of one arm: several start in an order that is drawn.
+    there = sit_before("-k", "efficiency", made_up=True)
+    assert there.end() == 6
+    # A budget of a second is over before the ranks have started.
+    assert "alexnet_s  round 1 of 8: start horovod@2" in live_lines(there)
+    assert b"\x1b[33mINCONCLUSIVE\x1b[0m" in there.output
+    piped = run("-k", "efficiency", made_up=True)
+    assert "\x1b" not in piped.stdout + piped.stderr
+    assert without_figures(there.shown()) == without_figures(piped.stdout.split("\n"))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--color=no"], ["-q"], ["-p", "no:terminal"]], ids=lambda given: given[-1]
+)
+def test_who_does_not_want_a_live_line_has_none(
+    sit_before: SitBefore, tmp_path: Path, arguments: list[str]
+) -> None:
+    there = sit_before("-k", "parity and np1", *arguments, made_up=True)
+    assert there.end() == 6
+    assert b"\x1b[K" not in there.output
+    assert "parity-alexnet_s-np1.json" in documents(tmp_path)
+
+
+@pytest.mark.parametrize("capture", ["sys", "no"])
+def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(
+    press_ctrl_c: Press, capture: str
+) -> None:
+    press_ctrl_c(capture, made_up=True)
+
+
+# Before, between and after ---------------------------------------------------------------------
+
+
+def test_a_killed_session_goes_on_where_it_was(
+    run: Run, plan: Run, options: list[str], tmp_path: Path
+) -> None:
+    """Two workloads have three rounds each; then every one is on disk before the next begins."""
+    two_workloads = ["-k", "efficiency or (test_sweep and broadcast)"]
+    process = subprocess.Popen(
+        command(["perf/", *options, *two_workloads, "--budget=3"], made_up=True),
+        cwd=ROOT,
+        env=environment_of_sessions(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    undecided = "framework_tax-broadcast-sweep-np2.json"
+    deadline = time.monotonic() + 150
+    while undecided not in documents(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    before = documents(tmp_path)
+    assert before.keys() == {undecided, "session.json"}, "it was killed too late"
+    assert before["session.json"]["exit_status"] is None
+    recorded = before[undecided]["rounds"]
+    assert len(recorded) == 3
+    (directory,) = (tmp_path / "results" / "runs").iterdir()
+    refused = plan(*two_workloads, f"--resume={directory}", "--batch-size=16")
+    assert refused.returncode == 4
+    assert "batch: 8 -> 16" in refused.stderr
+    # The first part has spent some of this.
+    (tmp_path / "tiny.toml").write_text(PROFILE.replace("budget_s = 1", "budget_s = 10"))
+    resumed = run(*two_workloads, f"--resume={directory}", made_up=True)
+    after = documents(tmp_path)
+    assert after.keys() == {*before, "communication-alexnet_s-np2.json"}
+    # The other workload has its three rounds first.
+    assert len(after["communication-alexnet_s-np2.json"]["rounds"]) >= 1
+    assert after[undecided]["rounds"][:3] == recorded
+    session = after["session.json"]
+    assert session["exit_status"] == resumed.returncode == 6, resumed.stdout
+    assert session["taken_over"] == ["framework_tax[broadcast-sweep-np2]"]
+    assert len(session["resumed_at"]) == 1
+    assert session["elapsed_seconds"] > before["session.json"]["elapsed_seconds"]
+    assert "np 2: busbw in GB/s" in resumed.stdout
+
+
+@pytest.mark.parametrize("how", ["a file", "read-only"])
+def test_results_that_cannot_be_written_are_one_line_before_anything_is_launched(
+    plan: Run, tmp_path: Path, how: str
+) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        results = disk / "results"
+        if how == "a file":
+            results.write_text("mine")
+        make_read_only(disk)
+        done = plan("-k", "parity", f"--results={results}")
+    assert done.returncode == 4
+    (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
+    assert "no results can be written to" in line
+    assert "Traceback" not in done.stderr + done.stdout
+    assert "round 1" not in done.stdout
+
+
+def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -> None:
+    # Room for the session's documents, and not for that of a sweep.
+    with small_disk(tmp_path / "disk", "12k") as disk:
+        done = run(*SWEEP, f"--results={disk}", made_up=True)
+        left = sorted(path.name for path in disk.glob("runs/*/*"))
+    name = "framework_tax[broadcast-sweep-np2]"
+    assert f"NOT WRITTEN {name}: " in done.stdout
+    assert "No space left on device" in done.stdout
+    assert done.returncode == 6
+    assert any(text.startswith("tax/bc") for text in done.stdout.splitlines())
+    assert "Traceback" not in done.stderr + done.stdout
+    assert left == ["session.json", "summary.json"]

@@ -1,0 +1,226 @@
+"""Whole sessions with real ranks: exit status, reports, interruption, slots."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from bench.leftovers import ended
+from tests.support.whole_sessions import (
+    BAD_INPUT,
+    BIN,
+    CASE_OF_SWEEP,
+    PROFILE,
+    SWEEP,
+    Interrupt,
+    Press,
+    Run,
+    SitBefore,
+    assert_every_figure_is_written,
+    assert_refused_in_a_line,
+    documents,
+    last_words,
+    live_lines,
+    summary,
+    wait_for_workers,
+)
+
+pytestmark = pytest.mark.mpirun
+
+# Of these, one for each place that finds them, since a start of mpirun takes seconds.
+UNDER_MPIRUN = (
+    "--data-dir=/no/such/place",
+    "--np=-1",
+    "--plant=kill:rank=9",
+    "-n2",
+    "--resume=tests",
+)
+
+
+def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) -> None:
+    junit = tmp_path / "junit.xml"
+    done = run("--plant=raise:rank=1", "-k", "parity or efficiency", f"--junitxml={junit}")
+    assert done.returncode == 1, done.stdout
+    words = {
+        name: found["verdict"]["word"]
+        for name, found in documents(tmp_path).items()
+        if "verdict" in found
+    }
+    assert words == {
+        "communication-alexnet_s-np2.json": "FAIL",
+        "parity-alexnet_s-np2.json": "FAIL",
+        "parity-alexnet_s-np1.json": "INCONCLUSIVE",
+    }
+    assert "rank 1 failed in phase 'block': PlantedFault" in done.stdout
+    (page,) = (tmp_path / "results" / "report").glob("*.html")
+    assert f"report: {page}" in done.stdout
+    assert "PlantedFault" in page.read_text()
+    suite = ET.parse(junit).getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "3")
+    told = {
+        case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
+        for case in suite.iter("testcase")
+    }
+    assert told["test_parity[alexnet_s-np2]"] == {"verdict": "FAIL", "limit": "in 0.75..1.33"}
+    assert told["test_parity[alexnet_s-np1]"].keys() == {"verdict", "figure", "limit"}
+    assert last_words(done.stdout) == (
+        "exit status 1: FAIL, 2 of 3 cases missed their limit or broke (see above)"
+    )
+    assert "To measure what is FAIL again, alone (the first of 2):" in done.stdout
+    assert "pytest 'perf/test_parity.py::test_parity[alexnet_s-np2]' \\" in done.stdout
+    assert "To decide 1 INCONCLUSIVE (up to " in done.stdout
+    assert "Benchmark" not in done.stdout + done.stderr, "there was nothing to record"
+
+
+def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -> None:
+    record = tmp_path / "benchmark.json"
+    done = run("-k", "efficiency or strong_scaling", f"--benchmark-json={record}")
+    assert done.returncode == 6, done.stdout
+    assert done.stdout.count("INCONCLUSIVE") >= 2
+    benchmarks = json.loads(record.read_text())["benchmarks"]
+    case = documents(tmp_path)["communication-alexnet_s-np2.json"]
+    blocks = [b for b in case["rounds"][0]["launches"][0]["blocks"] if b["kind"] == "full"]
+    recorded = next(b for b in benchmarks if "communication" in b["name"])
+    assert recorded["stats"]["data"] == pytest.approx([b["seconds"] for b in blocks])
+    assert recorded["extra_info"]["word"] == "INCONCLUSIVE"
+    assert "benchmark 'communication'" not in done.stdout, "its tables are shown on request"
+    assert last_words(done.stdout).startswith("exit status 6: INCONCLUSIVE, 2 of 2 cases could not")
+    told = summary(tmp_path)
+    assert (told["exit_status"], len(told["cases"])) == (6, 2)
+    assert [told["cases"][0][key] for key in ("name", "figure", "limit")] == [
+        "communication[alexnet_s-np2]",
+        case["verdict"]["figure"]["estimate"],
+        {"at_least": case["verdict"]["threshold"]["pass_from"], "at_most": None},
+    ]
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "agents"])
+def test_a_session_under_mpirun_has_one_report(run: Run, launcher: str, tmp_path: Path) -> None:
+    done = run("-k", "efficiency", "--plant=kill:rank=1", f"--launcher={launcher}", ranks=2)
+    assert done.returncode == 1, done.stdout
+    assert done.stdout.count("test session starts") == 1
+    assert "round 1 of 8" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "rank 1 failed in phase 'block'" in done.stdout
+    assert "SIGKILL" in done.stdout
+
+
+def test_a_sweep_with_wrong_numbers_is_invalid(run: Run, tmp_path: Path) -> None:
+    done = run(*SWEEP, "--plant=corrupt:rank=0")
+    assert done.returncode == 7, done.stdout
+    case = documents(tmp_path)[CASE_OF_SWEEP]
+    assert "number 0 is 1 instead of 0" in case["verdict"]["reason"]
+    assert_every_figure_is_written(case)
+
+
+def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
+    profile = tmp_path / "planted.toml"
+    # Its first round is enough for these; the others have no time for a second.
+    trials = '[trials]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\nslow15 = ["alexnet_s"]\n'
+    profile.write_text(PROFILE + trials)
+    done = run(f"--profile={profile}", "-k", "test_planted")
+    assert done.returncode == 6, done.stdout
+    found = {
+        name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case
+        for name, case in documents(tmp_path).items()
+        if name.startswith("trust-")
+    }
+    words = {name: case["verdict"]["word"] for name, case in found.items()}
+    assert words == {"skip": "PASS", "data": "PASS", "slow15": "INCONCLUSIVE"}
+    assert found["data"]["noticed"]["called"] == "INVALID"
+    assert found["data"]["plan"]["candidate"]["planted"] == "data"
+    assert "planted data:rank=1: INVALID" in " ".join(done.stdout.split())
+
+
+def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Path) -> None:
+    """An environment whose interpreter notes that it was started, and is pytest's own otherwise,
+    against pytest's own: a stack may be compared with itself."""
+    environment, own = tmp_path / "environment", BIN.parent
+    (environment / "bin").mkdir(parents=True)
+    for name in ("lib", "bin/mpirun", "etc", "share"):
+        if (own / name).exists():
+            (environment / name).symlink_to(own / name)
+    python, started = environment / "bin" / "python", tmp_path / "started"
+    python.write_text(f'#!/bin/sh\necho "$3" >> {started}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    two = f"--stack={python}", f"--against={sys.executable}"
+    done = run(*two, "-k", "parity and np1")
+    assert done.returncode == 6, done.stdout
+    assert "nothing differs: this is a stack against itself" in done.stdout
+    written = documents(tmp_path)
+    case = written["parity-alexnet_s-np1.json"]
+    assert [case["plan"][side]["stack"] for side in ("candidate", "reference")] == ["", "against"]
+    assert case["plan"]["candidate"]["strategy"] == "mirrored"
+    (measured,) = case["rounds"]
+    ours, theirs = (launch["blocks"] for launch in measured["launches"])
+    # One turn, and once more where other programs disturbed it.
+    assert 1 <= len(ours) == len(theirs) <= 2
+    assert case["verdict"]["threshold"]["fail_below"] == 0.98
+    session = written["session.json"]
+    assert (session["against"], session["changed"]) == (sys.executable, [])
+    # A launch of one rank, for which a server forks it.
+    names = [Path(line).name for line in started.read_text().split()]
+    assert sorted(names) == ["fork_stub.py", "hvdperf.worker.fork_server"]
+
+
+def test_sizes_above_the_cores_are_marked(run: Run) -> None:
+    ranks = 2 * len(os.sched_getaffinity(0))
+    done = run("--collect-only", "-q", "--np", str(ranks), f"--world-sizes=1,{ranks}", ranks=ranks)
+    assert done.returncode == 0, done.stdout
+    assert f"world sizes 1, {ranks} (oversubscribed)" in done.stdout
+    assert done.stdout.count(f"test_weak_scaling[alexnet_s-np{ranks}]") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"), [each for each in BAD_INPUT if each[0][0] in UNDER_MPIRUN]
+)
+def test_bad_input_under_mpirun_is_one_line_before_anything_is_launched(
+    run: Run, arguments: list[str], told: str, tmp_path: Path
+) -> None:
+    assert_refused_in_a_line(run(*arguments, ranks=2), told, tmp_path)
+
+
+# mpirun kills its ranks a second after it has told them to end: the report is written by then.
+@pytest.mark.parametrize(("ranks", "how"), [(0, signal.SIGTERM), (2, signal.SIGINT)])
+def test_an_interrupted_session_still_reports_and_leaves_nothing(
+    interrupt: Interrupt, ranks: int, how: signal.Signals
+) -> None:
+    interrupt(how, ranks=ranks)
+
+
+def test_the_terminal_of_a_rank_is_that_of_its_mpirun(
+    sit_before: SitBefore,
+) -> None:
+    there = sit_before("-k", "parity and np1", ranks=2, made_up=True)
+    assert there.end() == 6
+    assert any(text.startswith("alexnet_s  round 1 of 8: start ") for text in live_lines(there))
+    said = [line for line in there.shown() if "round 1 of 8" in line]
+    assert len(said) == 1, "the line of progress, and nothing else"
+
+
+def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(press_ctrl_c: Press) -> None:
+    there = press_ctrl_c("fd")
+    assert "alexnet_s  round 1 of 8: start horovod@2" in live_lines(there)
+
+
+def test_a_terminal_that_is_closed_leaves_nothing(
+    sit_before: SitBefore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    there = sit_before("-k", "efficiency", "--plant=hang:rank=1")
+    there.wait_for(b"round 1 of 8", times=3)
+    workers = wait_for_workers(there.pid)
+    assert list(temporary.glob("hvdperf-*"))
+    there.close()
+    assert documents(tmp_path)["session.json"]["exit_status"] == 2
+    assert list(temporary.glob("hvdperf-*")) == []
+    assert ended(workers)

@@ -1,0 +1,64 @@
+"""A pytest plugin with which a session starts no ranks: `python -m pytest -p` and this module.
+
+Its rounds are made up, and take a moment each. All else of the session is real: options, plan,
+budget, verdicts, documents, report, terminal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hvdperf.launch.group import GroupFailed
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import Arm
+from hvdperf.session import workload_run
+from hvdperf.worker.protocol import Phase
+from tests.support.rounds import launch_without_model, series
+from tests.support.sessions import MadeUpRunner, Script
+
+# Time of a round, in which the live line is rewritten at least once.
+ROUND_S = 1.5
+
+
+class Runner(MadeUpRunner):
+    """A stand-in for hvdperf.measure.round_runner.RoundRunner. Of injected faults it knows `hang`,
+    and all others as an exception."""
+
+    def __init__(self, **given: Any) -> None:
+        launcher = given["arm_launcher"]
+        self._fault = launcher.fault
+        self._transfers = given["transfers"]
+        super().__init__(Script(launcher.scratch, spoil=self._exchange), **given)
+
+    def run(self, number: int, arms: Sequence[Arm]) -> Round:
+        living = [arm for arm in arms if arm not in self.failures]
+        self._say("start " + ", ".join(arm.label for arm in living))
+        struck = [arm for arm in living if self._strikes(arm)]
+        hangs = struck and self._fault.kind == "hang"
+        time.sleep(60 if hangs else ROUND_S)
+        for arm in struck:
+            self.failures[arm] = GroupFailed(
+                arm.name, self._fault.rank, Phase.BLOCK.value, "PlantedFault: made up", []
+            )
+        launches = {arm: self._launch(arm, number) for arm in living if arm not in struck}
+        return Round(number, self.schedule, launches)
+
+    def _strikes(self, arm: Arm) -> bool:
+        fault = self._fault
+        return fault is not None and fault.strikes(arm) and fault.rank < arm.processes
+
+    def _exchange(self, launched: Launch) -> None:
+        transfers = self._transfers.get(launched.arm, ())
+        if not launched.blocks and transfers:
+            bare = launch_without_model(launched.arm)
+            launched.startup_seconds, launched.facts = bare.startup_seconds, bare.facts
+        launched.series = [
+            series(0.01, transfer, turn, launched.arm.processes)
+            for turn in range(max(1, self.turns))
+            for transfer in transfers
+        ]
+
+
+workload_run.RoundRunner = Runner  # type: ignore[assignment, attr-defined]

@@ -1,0 +1,166 @@
+"""Whole sessions of a tiny profile, as a user starts them, and what is expected of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.stack import find_mpirun
+from hvdperf.results.archive import schema_problem
+from tests.support.terminals import Terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BIN = Path(sys.executable).parent
+
+MPIRUN = str(find_mpirun(Path(sys.executable)))
+
+
+# One network of 16 tensors, and one round within the budget.
+PROFILE = """\
+models = ["alexnet_s"]
+dataset = "cifar10"
+batch = 8
+budget_s = 1
+world_sizes = [1, 2]
+
+[sampling]
+looks = [8]
+early = false
+turns_min = 1
+turns_max = 1
+min_block_seconds = 0.05
+startup_deadline_s = 60
+block_deadline_s = 20
+"""
+
+
+# The fixtures of tests/session/conftest.py.
+Run = Callable[..., subprocess.CompletedProcess[str]]
+SitBefore = Callable[..., Terminal]
+Interrupt = Callable[..., None]
+Press = Callable[..., Terminal]
+
+
+SWEEP = "-k", "test_sweep and broadcast"
+CASE_OF_SWEEP = "framework_tax-broadcast-sweep-np2.json"
+
+BAD_INPUT = (
+    (["--data-dir=/no/such/place"], "--data-dir: /no/such/place"),
+    (["--models=vgg_17"], "unknown network 'vgg_17'"),
+    (["--profile=hourly"], "unknown profile 'hourly'"),
+    (["--thresholds=pytest.ini"], "pytest.ini:"),
+    (["--world-sizes=0"], "--world-sizes 0"),
+    (["--world-sizes=64"], "--world-sizes 64"),
+    (["--np=0"], "--np 0: a session needs one slot at least"),
+    (["--np=-1"], "--np -1: a session needs one slot at least"),
+    (["--batch-size=0"], "--batch-size 0"),
+    (["--plant=tickle"], "unknown fault 'tickle'"),
+    (["--plant=slow:rank=x"], "rank=x is no number; give a whole number"),
+    (["--plant=kill", "--plant=hang"], "--plant: given 2 times, kill and hang"),
+    (["--budget=0.01"], "--budget 0.01: is 0.6 s"),
+    (["--plant=kill:rank=9"], "the ranks of this session are 0 to 1"),
+    (["-n2"], "leave out -n"),
+    (["--plant=kill:phase=lunch"], "it strikes in import, init, build,"),
+    (["--plant=kill:phase=gradients"], "it strikes in import, init, build,"),
+    (["--against=/no/such/python"], "no Python interpreter at /no/such/python"),
+    (["--stack=/no/such/python"], "no Python interpreter at /no/such/python"),
+    (["--baseline=/no/such/session"], "give the directory of a session"),
+    (["--resume=/no/such/session"], "give the directory of a session"),
+    (["--resume=tests"], "there is no session.json in it"),
+)
+
+
+def command(arguments: Sequence[str], ranks: int = 0, made_up: bool = False) -> list[str]:
+    """Return the command line of a session. ranks: of an outer mpirun, 0 for none. made_up: the
+    session starts no ranks of its own."""
+    outer = [MPIRUN, "-np", str(ranks), "--oversubscribe"] if ranks else []
+    without_ranks = [sys.executable, "-m", "pytest", "-p", "tests.support.made_up_ranks"]
+    return [*outer, *(without_ranks if made_up else [str(BIN / "pytest")]), *arguments]
+
+
+def environment_of_sessions() -> dict[str, str]:
+    environment = rank_environment(sys.executable)
+    environment["PATH"] = f"{BIN}:{environment['PATH']}"
+    environment.setdefault("OPAL_PREFIX", str(BIN.parent))
+    return environment
+
+
+def documents(tmp_path: Path) -> dict[str, dict]:
+    """What the session knows, without its summary."""
+    paths = (tmp_path / "results" / "runs").glob("*/*.json")
+    return {p.name: json.loads(p.read_text()) for p in paths if p.name != "summary.json"}
+
+
+def wait_for_workers(pid: int) -> list[int]:
+    """Wait until there are two ranks below a process, and return them."""
+    deadline, found = time.monotonic() + 60, list[int]()
+    while len(found) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+        found = workers_below(pid)
+    assert len(found) == 2
+    return found
+
+
+def workers_below(pid: int) -> list[int]:
+    """Ranks, fresh or forked, among the descendants of a process."""
+    found, pending = [], [pid]
+    while pending:
+        parent = pending.pop()
+        try:
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+            name = Path(f"/proc/{parent}/comm").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if name.startswith("hvd-rank"):
+            found.append(parent)
+        pending += map(int, children)
+    return found
+
+
+def summary(tmp_path: Path) -> dict:
+    (path,) = (tmp_path / "results" / "runs").glob("*/summary.json")
+    document: dict = json.loads(path.read_text())
+    assert schema_problem("summary", document) == ""
+    return document
+
+
+def last_words(output: str) -> str:
+    """The last line before pytest's own."""
+    *_, said, _ = output.strip().splitlines()
+    return said
+
+
+def assert_every_figure_is_written(case: dict) -> None:
+    launches = {launch["strategy"]: launch for launch in case["rounds"][0]["launches"]}
+    assert set(launches) == {"horovod", "bare"}
+    for launch in launches.values():
+        assert {each["bytes"] for each in launch["series"]} == {
+            2**power for power in (16, 18, 20, 22, 24, 26, 27)
+        }
+        assert all(each["busbw_gb_per_s"] > 0 for each in launch["series"])
+
+
+def assert_refused_in_a_line(
+    done: subprocess.CompletedProcess[str], told: str, tmp_path: Path
+) -> None:
+    assert done.returncode == 4
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+    assert len(lines) == 1
+    assert told in lines[0]
+    assert "Traceback" not in done.stderr + done.stdout
+    assert documents(tmp_path) == {}
+
+
+LIVE_LINE = re.compile(rb"\r\[ *[\d.]+ s\] ([^\r\n]*)\x1b\[K")
+
+
+def live_lines(there: Terminal) -> list[str]:
+    """All that have been shown, without the time."""
+    return [text.decode() for text in LIVE_LINE.findall(there.output)]
