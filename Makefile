@@ -46,11 +46,11 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes schemas test lint bench soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes schemas test test-all lint bench soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo 'PROFILE=smoke|default|nightly|FILE  what perf measures (now $(PROFILE))'
 	@echo 'DATA_DIR=DIR                        real data instead of samples'
@@ -83,8 +83,13 @@ report: env ## the newest session, or ARGS=results/runs/..., as one page
 
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
 # one fail and say so; the others run.
-test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then pytest tests/
-	@$(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 2 $(ARGS)
+TESTS = $(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 2
+
+test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then tests/ save for long ones
+	@$(TESTS) -m 'not long' $(ARGS)
+
+test-all: env $(if $(TF),,lint) ## the same with the tests that take long
+	@$(TESTS) $(ARGS)
 
 # Another stack for pytest perf/ --against.
 stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpreter for --against

@@ -236,7 +236,7 @@ def test_make_help_lists_every_target_and_is_the_default(checkout: Path) -> None
     text = (ROOT / "Makefile").read_text()
     (targets,) = re.findall(r"^\.PHONY: (.*)$", text, re.MULTILINE)
     shown = make(checkout, "help").stdout
-    assert set(targets.split()) == set(re.findall(r"^  (\w+)  ", shown, re.MULTILINE))
+    assert set(targets.split()) == set(re.findall(r"^  ([\w-]+)  ", shown, re.MULTILINE))
     assert make(checkout).stdout == shown
 
 
@@ -348,8 +348,10 @@ def test_an_environment_that_cannot_be_built_leaves_no_status_of_before(checkout
 def test_make_test_checks_before_it_tests(checkout: Path) -> None:
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
-    lines = make(checkout, "test").stdout.splitlines()
-    assert lines == ["ruff check", "ruff format --check", "mypy", "pytest tests/ -n 2"]
+    lint = ["ruff check", "ruff format --check", "mypy"]
+    quick, everything = "pytest tests/ -n 2 -m not long", "pytest tests/ -n 2"
+    assert make(checkout, "test").stdout.splitlines() == [*lint, quick]
+    assert make(checkout, "test-all").stdout.splitlines() == [*lint, everything]
 
 
 def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> None:
@@ -357,7 +359,7 @@ def test_make_test_leaves_lint_out_with_another_tensorflow(checkout: Path) -> No
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv-tf2.15.1/bin" / name, f'echo {name} "$@"')
     lines = make(checkout, "test", "TF=2.15.1", "ARGS=-x").stdout.splitlines()
-    assert lines == ["pytest tests/ -n 2 -x"]
+    assert lines == ["pytest tests/ -n 2 -m not long -x"]
 
 
 @pytest.mark.parametrize("broken", ["ruff check", "ruff format --check", "mypy"])

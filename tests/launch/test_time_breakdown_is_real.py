@@ -75,12 +75,13 @@ def assert_accounted_for(measured: Round) -> None:
     assert observation(STRONG, measured) < 0 < found.by_speed.estimate
 
 
+@pytest.mark.long
 def test_a_run_is_accounted_for_to_the_second(measure: Measure) -> None:
-    assert_accounted_for(measure("mpirun"))
+    assert_accounted_for(measure("agents"))
 
 
 def test_a_delayed_rank_is_named_by_both_ways_of_looking(measure: Measure) -> None:
-    measured = measure("agents", Fault("delay", rank=1, ms=50.0))
+    measured = measure("mpirun", Fault("delay", rank=1, ms=50.0))
     assert_accounted_for(measured)
     book = ledger(measured.of(WEAK.candidate.arm))
     for late in (book.late, book.late_where_met):

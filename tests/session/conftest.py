@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.leftovers import ended
+from tests.support.leftovers import ended
 from tests.support.terminals import Terminal
 from tests.support.warm_pytest import WarmPytest
 from tests.support.whole_sessions import (

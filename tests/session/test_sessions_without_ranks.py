@@ -103,7 +103,7 @@ def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
         "test_startup[first_step-alexnet_s-np1]",
         "test_startup[init-alexnet_s-np1]",
         "test_startup[trace-alexnet_s-np1]",
-        "test_tax[alexnet_s-np1]",
+        "test_horovod_overhead[alexnet_s-np1]",
     ]
     assert "9 tests collected" in done.stdout
 
@@ -217,7 +217,7 @@ def test_a_killed_session_goes_on_where_it_was(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    undecided = "framework_tax-broadcast-sweep-np2.json"
+    undecided = "collective_overhead-broadcast-sweep-np2.json"
     deadline = time.monotonic() + 150
     while undecided not in documents(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -226,7 +226,7 @@ def test_a_killed_session_goes_on_where_it_was(
     before = documents(tmp_path)
     assert before.keys() == {undecided, "session.json"}, "it was killed too late"
     assert before["session.json"]["exit_status"] is None
-    recorded = before[undecided]["rounds"]
+    recorded = before[undecided]["outcome"]["rounds"]
     assert len(recorded) == 3
     (directory,) = (tmp_path / "results" / "runs").iterdir()
     refused = plan(*two_workloads, f"--resume={directory}", "--batch-size=16")
@@ -238,11 +238,11 @@ def test_a_killed_session_goes_on_where_it_was(
     after = documents(tmp_path)
     assert after.keys() == {*before, "communication-alexnet_s-np2.json"}
     # The other workload has its three rounds first.
-    assert len(after["communication-alexnet_s-np2.json"]["rounds"]) >= 1
-    assert after[undecided]["rounds"][:3] == recorded
+    assert len(after["communication-alexnet_s-np2.json"]["outcome"]["rounds"]) >= 1
+    assert after[undecided]["outcome"]["rounds"][:3] == recorded
     session = after["session.json"]
     assert session["exit_status"] == resumed.returncode == 6, resumed.stdout
-    assert session["taken_over"] == ["framework_tax[broadcast-sweep-np2]"]
+    assert session["taken_over"] == ["collective_overhead[broadcast-sweep-np2]"]
     assert len(session["resumed_at"]) == 1
     assert session["elapsed_seconds"] > before["session.json"]["elapsed_seconds"]
     assert "np 2: busbw in GB/s" in resumed.stdout
@@ -270,10 +270,10 @@ def test_a_disk_that_fills_up_is_told_and_no_success(run: Run, tmp_path: Path) -
     with small_disk(tmp_path / "disk", "12k") as disk:
         done = run(*SWEEP, f"--results={disk}", made_up=True)
         left = sorted(path.name for path in disk.glob("runs/*/*"))
-    name = "framework_tax[broadcast-sweep-np2]"
+    name = "collective_overhead[broadcast-sweep-np2]"
     assert f"NOT WRITTEN {name}: " in done.stdout
     assert "No space left on device" in done.stdout
     assert done.returncode == 6
-    assert any(text.startswith("tax/bc") for text in done.stdout.splitlines())
+    assert any(text.startswith("  broadcast sweep") for text in done.stdout.splitlines())
     assert "Traceback" not in done.stderr + done.stdout
     assert left == ["session.json", "summary.json"]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.leftovers import ended
+from hvdperf.results.documents import Limit
+from tests.support.leftovers import ended
 from tests.support.whole_sessions import (
     BAD_INPUT,
     BIN,
@@ -48,9 +49,9 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
     done = run("--plant=raise:rank=1", "-k", "parity or efficiency", f"--junitxml={junit}")
     assert done.returncode == 1, done.stdout
     words = {
-        name: found["verdict"]["word"]
+        name: found["outcome"]["judgement"]["verdict"]
         for name, found in documents(tmp_path).items()
-        if "verdict" in found
+        if "outcome" in found
     }
     assert words == {
         "communication-alexnet_s-np2.json": "FAIL",
@@ -85,20 +86,22 @@ def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -
     assert done.returncode == 6, done.stdout
     assert done.stdout.count("INCONCLUSIVE") >= 2
     benchmarks = json.loads(record.read_text())["benchmarks"]
-    case = documents(tmp_path)["communication-alexnet_s-np2.json"]
+    case = documents(tmp_path)["communication-alexnet_s-np2.json"]["outcome"]
     blocks = [b for b in case["rounds"][0]["launches"][0]["blocks"] if b["kind"] == "full"]
     recorded = next(b for b in benchmarks if "communication" in b["name"])
-    assert recorded["stats"]["data"] == pytest.approx([b["seconds"] for b in blocks])
+    assert recorded["stats"]["data"] == pytest.approx(
+        [max(rank["seconds"] for rank in b["ranks"]) for b in blocks]
+    )
     assert recorded["extra_info"]["word"] == "INCONCLUSIVE"
     assert "benchmark 'communication'" not in done.stdout, "its tables are shown on request"
     assert last_words(done.stdout).startswith("exit status 6: INCONCLUSIVE, 2 of 2 cases could not")
     told = summary(tmp_path)
-    assert (told["exit_status"], len(told["cases"])) == (6, 2)
-    assert [told["cases"][0][key] for key in ("name", "figure", "limit")] == [
+    assert (told.exit_status, len(told.cases)) == (6, 2)
+    assert (told.cases[0].name, told.cases[0].figure, told.cases[0].limit) == (
         "communication[alexnet_s-np2]",
-        case["verdict"]["figure"]["estimate"],
-        {"at_least": case["verdict"]["threshold"]["pass_from"], "at_most": None},
-    ]
+        case["judgement"]["figure"]["estimate"],
+        Limit(at_least=case["judgement"]["rule"]["pass_from"], at_most=None),
+    )
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "agents"])
@@ -116,7 +119,7 @@ def test_a_sweep_with_wrong_numbers_is_invalid(run: Run, tmp_path: Path) -> None
     done = run(*SWEEP, "--plant=corrupt:rank=0")
     assert done.returncode == 7, done.stdout
     case = documents(tmp_path)[CASE_OF_SWEEP]
-    assert "number 0 is 1 instead of 0" in case["verdict"]["reason"]
+    assert "number 0 is 1 instead of 0" in case["outcome"]["judgement"]["reason"]
     assert_every_figure_is_written(case)
 
 
@@ -128,14 +131,14 @@ def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
     done = run(f"--profile={profile}", "-k", "test_planted")
     assert done.returncode == 6, done.stdout
     found = {
-        name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case
+        name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case["outcome"]
         for name, case in documents(tmp_path).items()
         if name.startswith("trust-")
     }
-    words = {name: case["verdict"]["word"] for name, case in found.items()}
+    words = {name: case["judgement"]["verdict"] for name, case in found.items()}
     assert words == {"skip": "PASS", "data": "PASS", "slow15": "INCONCLUSIVE"}
     assert found["data"]["noticed"]["called"] == "INVALID"
-    assert found["data"]["plan"]["candidate"]["planted"] == "data"
+    assert found["data"]["comparison"]["candidate"]["arm"]["planted"] == "data"
     assert "planted data:rank=1: INVALID" in " ".join(done.stdout.split())
 
 
@@ -155,14 +158,15 @@ def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Pat
     assert done.returncode == 6, done.stdout
     assert "nothing differs: this is a stack against itself" in done.stdout
     written = documents(tmp_path)
-    case = written["parity-alexnet_s-np1.json"]
-    assert [case["plan"][side]["stack"] for side in ("candidate", "reference")] == ["", "against"]
-    assert case["plan"]["candidate"]["strategy"] == "mirrored"
+    case = written["parity-alexnet_s-np1.json"]["outcome"]
+    arms = [case["comparison"][side]["arm"] for side in ("candidate", "reference")]
+    assert [arm["stack"] for arm in arms] == ["", "against"]
+    assert arms[0]["strategy"] == "mirrored"
     (measured,) = case["rounds"]
     ours, theirs = (launch["blocks"] for launch in measured["launches"])
     # One turn, and once more where other programs disturbed it.
     assert 1 <= len(ours) == len(theirs) <= 2
-    assert case["verdict"]["threshold"]["fail_below"] == 0.98
+    assert case["judgement"]["rule"]["fail_below"] == 0.98
     session = written["session.json"]
     assert (session["against"], session["changed"]) == (sys.executable, [])
     # A launch of one rank, for which a server forks it.

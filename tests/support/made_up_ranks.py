@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hvdperf.launch.group import GroupFailed
+from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import Arm
 from hvdperf.session import workload_run
@@ -39,10 +39,10 @@ class Runner(MadeUpRunner):
         hangs = struck and self._fault.kind == "hang"
         time.sleep(60 if hangs else ROUND_S)
         for arm in struck:
-            self.failures[arm] = GroupFailed(
-                arm.name, self._fault.rank, Phase.BLOCK.value, "PlantedFault: made up", []
+            self.failures[arm] = Failure(
+                arm.name, self._fault.rank, Phase.BLOCK.value, "PlantedFault: made up"
             )
-        launches = {arm: self._launch(arm, number) for arm in living if arm not in struck}
+        launches = [self._launch(arm, number) for arm in living if arm not in struck]
         return Round(number, self.schedule, launches)
 
     def _strikes(self, arm: Arm) -> bool:

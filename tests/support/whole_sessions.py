@@ -12,7 +12,8 @@ from pathlib import Path
 
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
-from hvdperf.results.archive import schema_problem
+from hvdperf.results.archive import read_document
+from hvdperf.results.documents import Summary
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,7 @@ Press = Callable[..., Terminal]
 
 
 SWEEP = "-k", "test_sweep and broadcast"
-CASE_OF_SWEEP = "framework_tax-broadcast-sweep-np2.json"
+CASE_OF_SWEEP = "collective_overhead-broadcast-sweep-np2.json"
 
 BAD_INPUT = (
     (["--data-dir=/no/such/place"], "--data-dir: /no/such/place"),
@@ -74,6 +75,10 @@ BAD_INPUT = (
     (["--baseline=/no/such/session"], "give the directory of a session"),
     (["--resume=/no/such/session"], "give the directory of a session"),
     (["--resume=tests"], "there is no session.json in it"),
+    (["--results="], "--results: names no directory"),
+    (["--junitxml=/proc/none/x.xml"], "--junitxml /proc/none/x.xml: cannot be written"),
+    (["--benchmark-json=/proc/x.json"], "--benchmark-json /proc/x.json: cannot be written"),
+    (["--benchmark-json=tests"], "--benchmark-json tests: cannot be written: Is a directory"),
 )
 
 
@@ -124,11 +129,9 @@ def workers_below(pid: int) -> list[int]:
     return found
 
 
-def summary(tmp_path: Path) -> dict:
+def summary(tmp_path: Path) -> Summary:
     (path,) = (tmp_path / "results" / "runs").glob("*/summary.json")
-    document: dict = json.loads(path.read_text())
-    assert schema_problem("summary", document) == ""
-    return document
+    return read_document(path, Summary)
 
 
 def last_words(output: str) -> str:
@@ -138,13 +141,14 @@ def last_words(output: str) -> str:
 
 
 def assert_every_figure_is_written(case: dict) -> None:
-    launches = {launch["strategy"]: launch for launch in case["rounds"][0]["launches"]}
+    launched = case["outcome"]["rounds"][0]["launches"]
+    launches = {launch["arm"]["strategy"]: launch for launch in launched}
     assert set(launches) == {"horovod", "bare"}
     for launch in launches.values():
-        assert {each["bytes"] for each in launch["series"]} == {
+        assert {each["ranks"][0]["bytes"] for each in launch["series"]} == {
             2**power for power in (16, 18, 20, 22, 24, 26, 27)
         }
-        assert all(each["busbw_gb_per_s"] > 0 for each in launch["series"])
+        assert all(min(each["ranks"][0]["seconds"]) > 0 for each in launch["series"])
 
 
 def assert_refused_in_a_line(
