@@ -46,9 +46,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @cache
 def _group(file: str) -> str:
     """Return which tests run on one worker. file: relative to the checkout."""
-    path = Path(__file__).parents[1] / file
-    starts_ranks = path.parent.name == "launch" or "pytest.mark.mpirun" in path.read_text()
-    return "ranks" if starts_ranks else file
+    text = (Path(__file__).parents[1] / file).read_text()
+    return "ranks" if "pytest.mark.mpirun" in text else file
 
 
 @pytest.fixture

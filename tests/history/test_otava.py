@@ -37,23 +37,19 @@ STEPS = {
 @pytest.mark.usefixtures("otava")
 def test_steps_are_found_where_they_are_and_nowhere_else():
     lines = {name: made_line(QUIET, steps) for name, steps in STEPS.items()}
-    found = change_points(list(lines.values()))
+    constant = made_line(Machine(noise=0.0))
+    step = made_line(Machine(noise=0.0), {RELEASES[2]: 0.95})
+    short = [made_line(Machine(0.01, launches=1), releases=RELEASES[:count]) for count in (1, 2)]
+    # All at once: a start of the command takes seconds.
+    *found, nothing, one, two, (point,) = change_points([*lines.values(), constant, *short, step])
     for (name, line), points in zip(lines.items(), found, strict=True):
         told = {change.since: change.size for change in (change_of(line, p) for p in points)}
         expected = {release: factor - 1 for release, factor in STEPS[name].items()}
         assert told == pytest.approx(expected, abs=0.02), name
         assert all(point.version == line.points[point.index].version for point in points)
         assert all(0 <= point.p_value < Settings().largest_p for point in points)
-
-
-@pytest.mark.usefixtures("otava")
-def test_lines_too_short_or_without_noise_bring_no_change_and_no_error():
-    line = made_line(QUIET)
-    constant = made_line(Machine(noise=0.0))
-    step = made_line(Machine(noise=0.0), {RELEASES[2]: 0.95})
-    short = [made_line(Machine(0.01, launches=1), releases=RELEASES[:count]) for count in (1, 2)]
-    *none, (point,) = change_points([line, constant, *short, step])
-    assert none == [(), (), (), ()]
+    # Lines too short, or without noise, bring no change and no error.
+    assert (nothing, one, two) == ((), (), ())
     assert (point.index, point.version) == (16, RELEASES[2])
     assert (point.mean_before, point.mean_after) == pytest.approx((500.0, 475.0))
     assert point.p_value == 0.0

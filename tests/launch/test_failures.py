@@ -31,8 +31,8 @@ CAUSES = {
     "hang": "no answer after",
 }
 # Horovod's own watch over stalled operations speaks before the deadline where it does, over MPI.
-STALL_CHECK_S, STALL_SHUTDOWN_S = 3, 5
-HANG_DEADLINE_S = 8.0
+STALL_CHECK_S, STALL_SHUTDOWN_S = 2, 4
+HANG_DEADLINE_S = 6.0
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def test_a_hang_during_start_up_is_named(make_arm_launcher: MakeStarter, launche
     group = arm_launcher.start(horovod(2), {BlockKind.FULL}, data_seed=1, share_startup=False)
     with pytest.raises(GroupFailed) as caught:
         # By then the other rank is past its build on a busy machine, too.
-        group.wait_ready(10.0)
+        group.wait_ready(8.0)
     assert (caught.value.failure.rank, caught.value.failure.phase) == (1, "build")
 
 

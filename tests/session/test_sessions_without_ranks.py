@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run
 
 
 def cases_in_table(output: str) -> int:
-    return sum(line.startswith(("strong ", "comm. ")) for line in output.splitlines())
+    return sum(line.startswith(("strong_scaling,", "communication,")) for line in output.splitlines())
 
 
 def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Path) -> None:
@@ -95,6 +96,7 @@ def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
     assert done.returncode == 0, done.stdout
     cases = [line for line in done.stdout.splitlines() if "::" in line]
     assert sorted(case.partition("::")[2] for case in cases) == [
+        "test_horovod_overhead[alexnet_s-np1]",
         "test_memory[alexnet_s-np1]",
         "test_parity[alexnet_s-np1]",
         "test_recipe[bf16-alexnet_s-np1]",
@@ -103,7 +105,6 @@ def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
         "test_startup[first_step-alexnet_s-np1]",
         "test_startup[init-alexnet_s-np1]",
         "test_startup[trace-alexnet_s-np1]",
-        "test_horovod_overhead[alexnet_s-np1]",
     ]
     assert "9 tests collected" in done.stdout
 
@@ -200,6 +201,39 @@ def test_ctrl_c_at_a_terminal_leaves_no_live_line_and_a_report(
     press_ctrl_c: Press, capture: str
 ) -> None:
     press_ctrl_c(capture, made_up=True)
+
+
+def test_ctrl_c_while_the_page_is_written_loses_only_the_page(
+    sit_before: SitBefore, tmp_path: Path
+) -> None:
+    there = sit_before("-k", "parity and np1", made_up=True)
+    there.wait_for(b"results: ")
+    deadline = time.monotonic() + 10
+    while not is_written(tmp_path):
+        assert time.monotonic() < deadline, there.output
+    there.press(b"\x03")
+    assert there.end() == 6
+    lines = there.shown()
+    assert not any("KeyboardInterrupt" in line or "Traceback" in line for line in lines)
+    (told,) = (line for line in lines if "no report: interrupted; to write it: " in line)
+    words = told.partition("to write it: ")[2].split()
+    assert words[0] == "hvdperf"
+    subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True)
+    assert any("exit status 6: INCONCLUSIVE" in line for line in lines)
+    assert documents(tmp_path)["session.json"]["exit_status"] == 6
+    assert list((tmp_path / "results" / "report").glob("*.html"))
+
+
+def is_written(results: Path) -> bool:
+    """Return whether a process writes the page of a session below this directory."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_text().split("\0")
+        except OSError:
+            continue  # it has ended
+        if words[2:4] == ["hvdperf", "report"] and words[4].startswith(str(results)):
+            return True
+    return False
 
 
 # Before, between and after ---------------------------------------------------------------------

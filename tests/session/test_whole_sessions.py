@@ -34,19 +34,20 @@ from tests.support.whole_sessions import (
 
 pytestmark = pytest.mark.mpirun
 
-# Of these, one for each place that finds them, since a start of mpirun takes seconds.
-UNDER_MPIRUN = (
-    "--data-dir=/no/such/place",
-    "--np=-1",
-    "--plant=kill:rank=9",
-    "-n2",
-    "--resume=tests",
-)
+# Of BAD_INPUT, one for each place that finds it, since a start of mpirun takes seconds.
+UNDER_MPIRUN = {
+    "--data-dir=/no/such/place": [pytest.mark.long],
+    "--np=-1": [],
+    "--plant=kill:rank=9": [pytest.mark.long],
+    "-n2": [],
+    "--resume=tests": [],
+}
 
 
 def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) -> None:
     junit = tmp_path / "junit.xml"
-    done = run("--plant=raise:rank=1", "-k", "parity or efficiency", f"--junitxml={junit}")
+    cases = "efficiency or weak_scaling or (parity and np1)"
+    done = run("--plant=raise:rank=1", "-k", cases, f"--junitxml={junit}")
     assert done.returncode == 1, done.stdout
     words = {
         name: found["outcome"]["judgement"]["verdict"]
@@ -55,7 +56,7 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
     }
     assert words == {
         "communication-alexnet_s-np2.json": "FAIL",
-        "parity-alexnet_s-np2.json": "FAIL",
+        "weak_scaling-alexnet_s-np2.json": "FAIL",
         "parity-alexnet_s-np1.json": "INCONCLUSIVE",
     }
     assert "rank 1 failed in phase 'block': PlantedFault" in done.stdout
@@ -69,13 +70,16 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
         case.get("name"): {each.get("name"): each.get("value") for each in case.iter("property")}
         for case in suite.iter("testcase")
     }
-    assert told["test_parity[alexnet_s-np2]"] == {"verdict": "FAIL", "limit": "in 0.75..1.33"}
+    failed = told["test_weak_scaling[alexnet_s-np2]"]
+    assert sorted(map(str, failed)) == ["limit", "verdict"]
+    assert failed["verdict"] == "FAIL"
+    assert str(failed["limit"]).startswith(">= ")
     assert told["test_parity[alexnet_s-np1]"].keys() == {"verdict", "figure", "limit"}
     assert last_words(done.stdout) == (
         "exit status 1: FAIL, 2 of 3 cases missed their limit or broke (see above)"
     )
     assert "To measure what is FAIL again, alone (the first of 2):" in done.stdout
-    assert "pytest 'perf/test_parity.py::test_parity[alexnet_s-np2]' \\" in done.stdout
+    assert "pytest 'perf/test_scaling.py::test_weak_scaling[alexnet_s-np2]' \\" in done.stdout
     assert "To decide 1 INCONCLUSIVE (up to " in done.stdout
     assert "Benchmark" not in done.stdout + done.stderr, "there was nothing to record"
 
@@ -183,7 +187,12 @@ def test_sizes_above_the_cores_are_marked(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"), [each for each in BAD_INPUT if each[0][0] in UNDER_MPIRUN]
+    ("arguments", "told"),
+    [
+        pytest.param(*each, marks=UNDER_MPIRUN[each[0][0]])
+        for each in BAD_INPUT
+        if each[0][0] in UNDER_MPIRUN
+    ],
 )
 def test_bad_input_under_mpirun_is_one_line_before_anything_is_launched(
     run: Run, arguments: list[str], told: str, tmp_path: Path
