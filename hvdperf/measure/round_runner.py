@@ -69,36 +69,47 @@ Progress = Callable[[str], None]
 Thing = TypeVar("Thing")
 
 
+@dataclass(frozen=True)
+class RoundRequest:
+    """What one round is to hold.
+
+    number: the round's, from 0. arms: to launch. kinds: kinds of blocks wanted of each arm. pairs:
+    what is compared, and so timed one right after the other. turns: how often the arms of a launch
+    take turns.
+    """
+
+    number: int
+    arms: Sequence[Arm]
+    kinds: Mapping[Arm, Collection[BlockKind]]
+    pairs: Sequence[Pair]
+    turns: int
+
+
 @dataclass
 class RoundRunner:
     """A runner of the rounds of one workload.
 
-    kinds: kinds of blocks wanted of each arm. check: arms whose reproducible training is wanted
-    once; its weights go to `weights_directory`. progress: is called with a line for each event;
-    doing, with what passes between two lines. failures: arms that have failed, which are never
-    started again. steps: of a block, by arm and kind. turns: how often the arms of a launch take
-    turns. turn_seconds: mean seconds of a turn of all arms in the last round. pairs: what is
-    compared, and so timed one right after the other. work: what the launches do. seed, runs: of
-    training runs, the seed and the lengths. last_phase: of a start-up. transfers: what each arm
-    exchanges in a turn, after its blocks; repeats: how often. meter: reads the CPU usage of blocks;
-    None if the kernel does not report it.
+    check: arms whose reproducible training is wanted once; its weights go to `weights_directory`.
+    progress: is called with a line for each event; doing, with what passes between two lines.
+    failures: arms that have failed, which are never started again. steps: of a block, by arm and
+    kind. turn_seconds: mean seconds of a turn of all arms in the last round. work: what the
+    launches do. seed, runs: of training runs, the seed and the lengths. last_phase: of a start-up.
+    transfers: what each arm exchanges in a turn, after its blocks; repeats: how often. meter: reads
+    the CPU usage of blocks; None if the kernel does not report it.
     """
 
     arm_launcher: ArmLauncher
     sampling: Sampling
     schedule: Schedule
-    kinds: Mapping[Arm, Collection[BlockKind]]
     check: Collection[Arm]
     weights_directory: Path
     progress: Progress
     order: random.Random
-    turns: int
     doing: Progress = lambda text: None
     failures: dict[Arm, Failure] = field(default_factory=dict)
     steps: dict[tuple[Arm, BlockKind], int] = field(default_factory=dict)
     correctness: dict[Arm, Launch] = field(default_factory=dict)
     turn_seconds: float = 0.0
-    pairs: Sequence[Pair] = ()
     work: LaunchMode = LaunchMode.BLOCKS
     seed: int = 0
     last_phase: Phase = Phase.BROADCAST
@@ -106,11 +117,13 @@ class RoundRunner:
     transfers: Mapping[Arm, Sequence[Transfer]] = field(default_factory=dict)
     repeats: dict[tuple[Arm, Transfer], int] = field(default_factory=dict)
     meter: CpuMeter | None = None
+    _asked: RoundRequest = field(init=False, repr=False)
 
-    def run(self, number: int, arms: Sequence[Arm]) -> Round:
-        """Launch every arm that has not failed. number: the round's, from 0."""
-        result = Round(number, self.schedule)
-        living = [arm for arm in arms if arm not in self.failures]
+    def run(self, request: RoundRequest) -> Round:
+        """Launch every arm of the request that has not failed."""
+        self._asked = request
+        result = Round(request.number, self.schedule)
+        living = [arm for arm in request.arms if arm not in self.failures]
         self.order.shuffle(living)
         self.turn_seconds = 0.0
         # A start that is measured must be like a user's, whose ranks are not forked.
@@ -170,12 +183,13 @@ class RoundRunner:
         for arm in arms:
             self._guarded(groups, arm, partial(self._warm_up, groups, result, arm))
         self._settle_steps(result)
-        visits = walk({arm: self.kinds[arm] for arm in groups}, self.pairs, self.order)
-        began, turn, wanted = time.monotonic(), 0, self.turns
+        kinds = {arm: self._asked.kinds[arm] for arm in groups}
+        visits = walk(kinds, self._asked.pairs, self.order)
+        began, turn, wanted = time.monotonic(), 0, self._asked.turns
         if self.meter is not None:
             self.meter.begin_watch()
         # A turn that other programs disturbed is repeated; at most as many turns are added.
-        while wanted > 0 and turn < 2 * self.turns:
+        while wanted > 0 and turn < 2 * self._asked.turns:
             self.doing(f"turn {turn + 1} of {turn + wanted}")
             self._take_turn(result, groups, visits if turn % 2 == 0 else visits[::-1], turn)
             wanted -= not self._was_disturbed(result, groups, turn)
@@ -205,7 +219,7 @@ class RoundRunner:
         """Return whether other programs disturbed a pair of compared blocks of this turn."""
         pairs = (
             pair
-            for sides in self.pairs
+            for sides in self._asked.pairs
             if all(side.arm in living for side in sides)
             for pair in back_to_back(*(_blocks_of_turn(result, side, turn) for side in sides))
         )
@@ -343,7 +357,7 @@ class RoundRunner:
         try:
             groups[arm] = self.arm_launcher.start(
                 arm,
-                self.kinds[arm],
+                self._asked.kinds[arm],
                 data_seed=1 + drawn,
                 seed=SEED + drawn if self.work.is_run else SEED,
                 last_phase=self.last_phase,
@@ -375,7 +389,7 @@ class RoundRunner:
         for transfer in self.transfers.get(arm, ()):
             first = self._series(groups, result, arm, transfer, 0, WARM_UP_REPEATS)
             self.repeats.setdefault((arm, transfer), affordable_repeats(first))
-        kinds = self._shuffled(self.kinds[arm])
+        kinds = self._shuffled(self._asked.kinds[arm])
         for kind in kinds:
             steps = max(FEWEST_WARM_UP_STEPS, math.ceil(WARM_UP_STEPS / len(kinds)))
             seconds: list[float] = []

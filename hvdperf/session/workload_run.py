@@ -29,7 +29,7 @@ from hvdperf.measure.requirements import (
     schedule_of,
     transfers_of,
 )
-from hvdperf.measure.round_runner import RoundRunner, read_weights
+from hvdperf.measure.round_runner import RoundRequest, RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile
@@ -127,7 +127,7 @@ class WorkloadRun:
         self._rounds: list[Round] = []
         # For every round, whether other programs disturbed most of its comparisons.
         self._disturbed: list[bool] = []
-        self._seconds, self._starts = 0.0, 1
+        self._seconds, self._starts, self._turns_taken = 0.0, 1, 0
         self._round_began = time.monotonic()
         self._runner = RoundRunner(
             arm_launcher=session.arm_launcher,
@@ -137,7 +137,6 @@ class WorkloadRun:
             seed=session.seed,
             last_phase=last_phase(comparisons),
             runs=session.profile.runs,
-            kinds=self._kinds(comparisons),
             transfers=transfers_of(comparisons),
             check=[
                 arm
@@ -150,7 +149,6 @@ class WorkloadRun:
             progress=self._say,
             doing=self._note,
             order=random.Random(f"{session.seed} {workload.name} {work.value}"),
-            turns=self._sampling.turns_min,
         )
         runner = self._runner
         self._may_pass_early = self._sampling.early and any(
@@ -239,14 +237,13 @@ class WorkloadRun:
         """Measure one more round of the undecided comparisons, or of those that are only shown, and
         judge."""
         wanted, turns = self._wanted(), self._turns()
-        self._runner.pairs = [each.sides for each in wanted]
-        self._runner.kinds = self._kinds(wanted)
-        self._runner.turns = turns
         self._round_began = time.monotonic()
         arms = list(dict.fromkeys(arm for each in wanted for arm in each.arms))
         number = self._rounds[-1].number + 1 if self._rounds else 0
-        measured = self._runner.run(number, arms)
+        pairs = [each.sides for each in wanted]
+        measured = self._runner.run(RoundRequest(number, arms, self._kinds(wanted), pairs, turns))
         self._seconds = time.monotonic() - self._round_began
+        self._turns_taken = turns
         self._starts = starts_of(wanted)
         self._session.timed_seconds += sum(launch.timed_seconds for launch in measured.launches)
         self._rounds.append(measured)
@@ -306,7 +303,7 @@ class WorkloadRun:
             return sampling.turns_min if blamed else min(FEW_TURNS, sampling.turns_min)
         if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
             return sampling.turns_min
-        apart = max(self._seconds - self._runner.turns * turn_seconds, 0.0)
+        apart = max(self._seconds - self._turns_taken * turn_seconds, 0.0)
         turn_sd = sqrt(median(map(turn_variance, rows)))
         noise = self._session.noise(undecided[0])
         launch_sd = noise.launch_sd if noise is not None else UNKNOWN_LAUNCH_SD

@@ -13,7 +13,7 @@ from hvdperf.judge.observations import observation
 from hvdperf.judge.scaling_breakdown import account
 from hvdperf.judge.time_breakdown import ledger
 from hvdperf.measure.records import Round
-from hvdperf.measure.round_runner import RoundRunner
+from hvdperf.measure.round_runner import RoundRequest, RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Runs, Sampling
@@ -39,16 +39,15 @@ def measure(arm_launchers: MakeStarter, tmp_path: Path) -> Measure:
             arm_launcher=arm_launchers(launcher, fault),
             sampling=Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
             schedule=Schedule.FRESH,
-            kinds={arm: {BlockKind.FULL} for arm in WEAK.arms},
             check=(),
             weights_directory=tmp_path,
             progress=lambda text: None,
             order=random.Random(1),
-            turns=1,
             work=LaunchMode.LEDGER,
             runs=Runs(ledger_steps=STEPS, ablation_turns=2),
         )
-        return runner.run(0, WEAK.arms)
+        kinds = {arm: {BlockKind.FULL} for arm in WEAK.arms}
+        return runner.run(RoundRequest(0, WEAK.arms, kinds, (), 1))
 
     return measured
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
+from hvdperf.measure.interleaving import Pair
 from hvdperf.measure.records import Block, Round, back_to_back, is_disturbed
 from hvdperf.measure.reports import Correctness, Metadata, TimelineReport
 from hvdperf.measure.round_runner import (
@@ -27,6 +28,7 @@ from hvdperf.measure.round_runner import (
     WARM_UP_BLOCKS_MAX,
     WARM_UP_REPEATS,
     WARM_UP_STEPS,
+    RoundRequest,
     RoundRunner,
 )
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
@@ -208,7 +210,25 @@ class FakeMeter:
         return Disturbance(0.0, total(usages), 0.0, 1.0)
 
 
-def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> RoundRunner:
+class Runner(RoundRunner):
+    """A runner that is asked for the same kinds, pairs and turns every round."""
+
+    kinds: Mapping[Arm, Collection[BlockKind]]
+    pairs: Sequence[Pair]
+    turns: int
+
+    def take(self, number: int, arms: Sequence[Arm]) -> Round:
+        return self.run(RoundRequest(number, arms, self.kinds, self.pairs, self.turns))
+
+
+def make_runner(
+    stage: Stage,
+    seed: int = 1,
+    kinds: Mapping[Arm, Collection[BlockKind]] | None = None,
+    pairs: Sequence[Pair] = (),
+    turns: int = 3,
+    **changes: Any,
+) -> Runner:
     arm_launcher: Any = SimpleNamespace(
         start=stage.start,
         forking=stage.forking,
@@ -221,15 +241,16 @@ def make_runner(stage: Stage, seed: int = 1, **changes: Any) -> RoundRunner:
         "arm_launcher": arm_launcher,
         "sampling": Sampling(),
         "schedule": Schedule.ALTERNATE,
-        "kinds": {arm: {FULL} for arm in ARMS},
         "check": [],
         "weights_directory": Path("scratch"),
         "progress": lambda text: None,
         "order": random.Random(seed),
-        "turns": 3,
         **changes,
     }
-    return RoundRunner(**given)
+    runner = Runner(**given)
+    runner.kinds = {arm: {FULL} for arm in ARMS} if kinds is None else kinds
+    runner.pairs, runner.turns = pairs, turns
+    return runner
 
 
 @pytest.fixture
@@ -261,15 +282,8 @@ def timed(stage: Stage) -> list[Arm]:
 # Order -----------------------------------------------------------------------------------------
 
 
-def test_a_runner_has_to_be_told_how_many_turns_to_take(stage):
-    given = vars(make_runner(stage))
-    del given["turns"]
-    with pytest.raises(TypeError, match="'turns'"):
-        RoundRunner(**given)
-
-
 def test_arms_take_turns_forwards_and_backwards(stage):
-    make_runner(stage, turns=4).run(0, [HOROVOD_2, MIRRORED_2])
+    make_runner(stage, turns=4).take(0, [HOROVOD_2, MIRRORED_2])
     first, second = timed(stage)[:2]
     assert first != second
     assert timed(stage) == [first, second, second, first, first, second, second, first]
@@ -279,7 +293,7 @@ def test_a_turn_that_others_disturbed_is_taken_again(stage):
     sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
     meter = FakeMeter(2)  # the first block of the second turn
     runner = make_runner(stage, turns=3, pairs=[sides], meter=meter)
-    measured = runner.run(0, [HOROVOD_2, MIRRORED_2])
+    measured = runner.take(0, [HOROVOD_2, MIRRORED_2])
     assert set(map(tuple, turns(measured).values())) == {(0, 1, 2, 3)}
     assert meter.watched == 4
     found = [is_disturbed(pair) for pair in back_to_back(*blocks_of(measured))]
@@ -291,19 +305,19 @@ def test_a_turn_that_others_disturbed_is_taken_again(stage):
 def test_a_turn_is_not_taken_again_for_what_is_not_compared(stage):
     sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
     runner = make_runner(stage, turns=3, pairs=[], meter=FakeMeter(*range(9)))
-    measured = runner.run(0, [each.arm for each in sides])
+    measured = runner.take(0, [each.arm for each in sides])
     assert set(map(tuple, turns(measured).values())) == {(0, 1, 2)}
 
 
 def test_as_many_turns_are_taken_again_as_there_are_to_be(stage):
     sides = (Side(HOROVOD_2, FULL), Side(MIRRORED_2, FULL))
     runner = make_runner(stage, turns=3, pairs=[sides], meter=FakeMeter(*range(99)))
-    measured = runner.run(0, [each.arm for each in sides])
+    measured = runner.take(0, [each.arm for each in sides])
     assert set(map(tuple, turns(measured).values())) == {tuple(range(6))}
 
 
 def test_without_a_meter_nothing_is_told_of_others(stage):
-    measured = make_runner(stage).run(0, [HOROVOD_2])
+    measured = make_runner(stage).take(0, [HOROVOD_2])
     assert measured.disturbance is None
     assert measured.of(HOROVOD_2).blocks[0].usage is None
 
@@ -312,7 +326,7 @@ def test_arms_start_in_random_order():
     orders = set()
     for seed in range(20):
         stage = Stage()
-        make_runner(stage, seed).run(0, ARMS)
+        make_runner(stage, seed).take(0, ARMS)
         orders.add(tuple(arm.label for arm, _ in stage.of("start")))
     assert len(orders) > 3
 
@@ -326,7 +340,7 @@ def test_as_many_processes_start_at_once_as_there_are_cores(cores, most):
     found = set()
     for seed in range(10):
         stage, starting, at_once = Stage(cores=cores), 0, 0
-        make_runner(stage, seed).run(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
+        make_runner(stage, seed).take(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
         for arm, what, _ in stage.log:
             starting += arm.processes * {"start": 1, "wait_ready": -1}.get(what, 0)
             at_once = max(at_once, starting)
@@ -338,7 +352,7 @@ def test_as_many_processes_start_at_once_as_there_are_cores(cores, most):
 def test_arms_that_leave_a_core_idle_start_together():
     for seed in range(10):
         stage = Stage(cores=2)
-        make_runner(stage, seed).run(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
+        make_runner(stage, seed).take(0, [HOROVOD_2, MIRRORED_2, HOROVOD_1])
         steps = [(arm, what) for arm, what, _ in stage.log if what in ("start", "wait_ready")]
         both = [(MIRRORED_2, "start"), (HOROVOD_1, "start")]
         assert abs(steps.index(both[0]) - steps.index(both[1])) == 1
@@ -346,7 +360,7 @@ def test_arms_that_leave_a_core_idle_start_together():
 
 @pytest.mark.parametrize("work", LaunchMode)
 def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
-    make_runner(stage, work=work).run(0, [HOROVOD_2])
+    make_runner(stage, work=work).take(0, [HOROVOD_2])
     assert set(stage.forked) == {work not in (LaunchMode.STARTUP, LaunchMode.LEDGER)}
     assert not stage.forks, "a server does not outlive its round"
 
@@ -356,20 +370,20 @@ def test_the_order_is_drawn_anew_every_round(stage):
     orders = set()
     for number in range(12):
         stage.log.clear()
-        runner.run(number, ARMS)
+        runner.take(number, ARMS)
         orders.add(tuple(arm.label for arm, _ in stage.of("start")))
     assert len(orders) > 1
 
 
 def test_kinds_of_blocks_are_shuffled_within_a_turn(stage):
-    make_runner(stage, turns=20, kinds={HOROVOD_2: {FULL, LOCAL}}).run(0, [HOROVOD_2])
+    make_runner(stage, turns=20, kinds={HOROVOD_2: {FULL, LOCAL}}).take(0, [HOROVOD_2])
     blocks = [d["kind"] for _, d in stage.of("block") if d["steps"] > WARM_UP_STEPS]
     pairs = {tuple(blocks[i : i + 2]) for i in range(0, len(blocks), 2)}
     assert pairs == {("full", "local"), ("local", "full")}
 
 
 def test_every_block_carries_its_turn(stage):
-    measured = make_runner(stage).run(4, ARMS)
+    measured = make_runner(stage).take(4, ARMS)
     assert measured.number == 4
     assert turns(measured) == {arm: [0, 1, 2] for arm in ARMS}
 
@@ -378,7 +392,7 @@ def test_what_is_compared_is_measured_one_right_after_the_other(stage):
     pairs = [(Side(HOROVOD_2, LOCAL), Side(arm)) for arm in (HOROVOD_1, MIRRORED_2, SINGLE)]
     arms = (*ARMS, SINGLE)
     kinds = {arm: {FULL} for arm in arms} | {HOROVOD_2: {FULL, LOCAL}}
-    measured = make_runner(stage, kinds=kinds, pairs=pairs, turns=2).run(0, arms)
+    measured = make_runner(stage, kinds=kinds, pairs=pairs, turns=2).take(0, arms)
     blocks = {launch.arm: launch.of_kind(FULL) for launch in measured.launches}
     hub = measured.of(HOROVOD_2)
     # Twice a turn, and once what is not compared.
@@ -395,7 +409,7 @@ def test_what_is_compared_is_measured_one_right_after_the_other(stage):
 
 
 def test_arms_live_side_by_side_in_schedule_alternate(stage):
-    make_runner(stage).run(0, ARMS)
+    make_runner(stage).take(0, ARMS)
     assert [what for _, what, _ in stage.log[:3]] == ["start"] * 3
     assert all(details["share_startup"] for _, details in stage.of("start"))
 
@@ -411,7 +425,7 @@ def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
 
     runner = make_runner(stage, schedule=Schedule.FRESH)
     runner.arm_launcher.start = watched  # type: ignore[method-assign, assignment]
-    measured = runner.run(0, ARMS)
+    measured = runner.take(0, ARMS)
     assert alive_at_start == [0, 0, 0]
     assert not any(details["share_startup"] for _, details in stage.of("start"))
     assert launched(measured) == set(ARMS)
@@ -419,8 +433,8 @@ def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
 
 def test_every_round_reads_the_data_in_another_order(stage):
     runner = make_runner(stage)
-    runner.run(0, [HOROVOD_1])
-    runner.run(1, [HOROVOD_1])
+    runner.take(0, [HOROVOD_1])
+    runner.take(1, [HOROVOD_1])
     assert [details["data_seed"] for _, details in stage.of("start")] == [1, 2]
 
 
@@ -438,7 +452,7 @@ def test_every_round_reads_the_data_in_another_order(stage):
 )
 def test_a_block_is_long_enough_on_the_fastest_arm(stage, step_seconds, steps):
     stage.step_seconds = step_seconds
-    measured = make_runner(stage).run(0, [HOROVOD_1, HOROVOD_2])
+    measured = make_runner(stage).take(0, [HOROVOD_1, HOROVOD_2])
     blocks = [block for launch in measured.launches for block in launch.blocks]
     assert {block.steps for block in blocks} == {steps}
     assert all(block.seconds >= 0.3 for block in blocks)
@@ -448,7 +462,7 @@ def test_a_block_is_long_enough_on_the_fastest_arm(stage, step_seconds, steps):
 def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
     for seed in range(6):
         stage = Stage(step_seconds={HOROVOD_1: 0.01, HOROVOD_2: 0.2, MIRRORED_2: 0.02})
-        measured = make_runner(stage, seed, schedule=schedule).run(0, ARMS)
+        measured = make_runner(stage, seed, schedule=schedule).take(0, ARMS)
         blocks = [block for launch in measured.launches for block in launch.blocks]
         assert all(block.seconds >= 0.3 for block in blocks)
 
@@ -457,41 +471,41 @@ def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
 def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatch):
     monkeypatch.setattr("hvdperf.measure.round_runner.time", stage)
     runner = make_runner(stage, schedule=schedule)
-    runner.run(0, ARMS)
+    runner.take(0, ARMS)
     # 30 steps of 0.01 s on each of three arms.
     assert runner.turn_seconds == pytest.approx(0.9)
 
 
 def test_each_kind_of_block_has_its_own_number_of_steps(stage):
     runner = make_runner(stage, kinds={HOROVOD_2: {FULL, SPLIT}})
-    runner.run(0, [HOROVOD_2])
+    runner.take(0, [HOROVOD_2])
     assert runner.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
 
 
 def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
     runner = make_runner(stage)
-    runner.run(0, [HOROVOD_1])
+    runner.take(0, [HOROVOD_1])
     stage.step_seconds = {HOROVOD_1: 0.001}
-    measured = runner.run(1, [HOROVOD_1])
+    measured = runner.take(1, [HOROVOD_1])
     assert {block.steps for block in measured.of(HOROVOD_1).blocks} == {30}
 
 
 def test_a_warm_up_goes_on_until_block_times_have_settled(stage):
     stage.warm_up_steps_of = [0.9, 0.5, 0.2, 0.1, 0.01]
-    measured = make_runner(stage).run(0, [HOROVOD_1])
+    measured = make_runner(stage).take(0, [HOROVOD_1])
     assert len(measured.of(HOROVOD_1).warm_up) == 6
     assert len(measured.of(HOROVOD_1).blocks) == 3
 
 
 def test_a_warm_up_that_never_settles_ends_all_the_same(stage):
     stage.warm_up_steps_of = [2.0**-i for i in range(20)]
-    measured = make_runner(stage).run(0, [HOROVOD_1])
+    measured = make_runner(stage).take(0, [HOROVOD_1])
     assert len(measured.of(HOROVOD_1).warm_up) == WARM_UP_BLOCKS_MAX
 
 
 def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
     kinds = {HOROVOD_1: {FULL}, HOROVOD_2: {FULL, LOCAL, SPLIT}}
-    measured = make_runner(stage, kinds=kinds).run(0, [HOROVOD_1, HOROVOD_2])
+    measured = make_runner(stage, kinds=kinds).take(0, [HOROVOD_1, HOROVOD_2])
     steps = {launch.arm: [b.steps for b in launch.warm_up] for launch in measured.launches}
     assert steps == {HOROVOD_1: [5] * 3, HOROVOD_2: [3] * 9}
 
@@ -499,7 +513,7 @@ def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
 @pytest.mark.parametrize(("step_seconds", "deadline_s"), [(0.2, 60), (2.0, 60), (7.0, 210)])
 def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, deadline_s):
     stage.step_seconds = {HOROVOD_1: step_seconds}
-    make_runner(stage, kinds={HOROVOD_1: {FULL, LOCAL}}).run(0, [HOROVOD_1])
+    make_runner(stage, kinds={HOROVOD_1: {FULL, LOCAL}}).take(0, [HOROVOD_1])
     assert stage.deadlines[0] == ("block", 3, 60), "nothing is known yet"
     of_blocks = [wait for op, steps, wait in stage.deadlines if (op, steps) == ("block", 10)]
     assert of_blocks == [pytest.approx(deadline_s)] * 6
@@ -507,7 +521,7 @@ def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, de
 
 def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stage):
     stage.run_seconds, stage.step_seconds = 900.0, {HOROVOD_2: 8.0}
-    make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ledger_steps=100)).run(0, [HOROVOD_2])
+    make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ledger_steps=100)).take(0, [HOROVOD_2])
     first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
     assert first == ("block", 10, pytest.approx(3 * 10 * 9))
     assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
@@ -518,7 +532,7 @@ def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stag
 
 def test_every_stage_of_a_round_is_told(stage):
     told: list[str] = []
-    make_runner(stage, progress=told.append, doing=told.append).run(0, ARMS)
+    make_runner(stage, progress=told.append, doing=told.append).take(0, ARMS)
     begun, *starting = [text for text in told if text.startswith("start ")]
     assert sorted(begun.removeprefix("start ").split(", ")) == sorted(arm.label for arm in ARMS)
     assert [text.count("@") for text in starting] == [2, 1], "whoever is still waited for"
@@ -534,7 +548,7 @@ def test_an_arm_that_fails_in_the_middle_does_not_stop_the_others(stage):
     stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
     told: list[str] = []
     runner = make_runner(stage, progress=told.append)
-    measured = runner.run(0, ARMS)
+    measured = runner.take(0, ARMS)
     assert list(runner.failures) == [HOROVOD_2]
     assert len(measured.of(HOROVOD_1).blocks) == 3
     assert len(measured.of(MIRRORED_2).blocks) == 3
@@ -548,7 +562,7 @@ def test_an_arm_that_fails_in_the_middle_does_not_stop_the_others(stage):
 def test_an_arm_may_fail_at_any_point(stage, what, schedule):
     stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
     runner = make_runner(stage, schedule=schedule)
-    runner.run(0, ARMS)
+    runner.take(0, ARMS)
     assert list(runner.failures) == [HOROVOD_2]
     assert len(stage.of("evidence")) >= 2
     assert stage.alive() == 0
@@ -557,7 +571,7 @@ def test_an_arm_may_fail_at_any_point(stage, what, schedule):
 def test_an_arm_that_cannot_be_started_fails_and_says_why(stage):
     stage.raises[MIRRORED_2, "start"] = LaunchError("no such file: mpirun")
     runner = make_runner(stage)
-    measured = runner.run(0, ARMS)
+    measured = runner.take(0, ARMS)
     assert "no such file: mpirun" in str(runner.failures[MIRRORED_2])
     assert runner.failures[MIRRORED_2].phase == "launch"
     assert runner.failures[MIRRORED_2].started
@@ -569,17 +583,17 @@ def test_a_slot_that_is_gone_is_no_failure_of_the_launch(stage):
     error.__cause__ = SlotGone(1, "start", 30.0)
     stage.raises[MIRRORED_2, "start"] = error
     runner = make_runner(stage)
-    runner.run(0, ARMS)
+    runner.take(0, ARMS)
     assert not runner.failures[MIRRORED_2].started
 
 
 def test_an_arm_that_has_failed_is_never_started_again(stage):
     stage.raises[HOROVOD_2, "block"] = failure(HOROVOD_2)
     runner = make_runner(stage)
-    runner.run(0, ARMS)
+    runner.take(0, ARMS)
     stage.log.clear()
     stage.raises.clear()
-    measured = runner.run(1, ARMS)
+    measured = runner.take(1, ARMS)
     assert {arm for arm, _ in stage.of("start")} == {HOROVOD_1, MIRRORED_2}
     assert not measured.has(HOROVOD_2)
 
@@ -588,7 +602,7 @@ def test_an_arm_that_has_failed_is_never_started_again(stage):
 def test_nothing_is_left_running_after_ctrl_c(stage, what):
     stage.raises[MIRRORED_2, what] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
-        make_runner(stage).run(0, ARMS)
+        make_runner(stage).take(0, ARMS)
     assert stage.alive() == 0
     endings = [did for _, did, _ in stage.log if did in ("kill", "end")]
     assert endings == sorted(endings, reverse=True), "one waited for while others still ran"
@@ -596,7 +610,7 @@ def test_nothing_is_left_running_after_ctrl_c(stage, what):
 
 def test_a_start_up_is_measured_without_training(stage):
     runner = make_runner(stage, schedule=Schedule.FRESH, work=LaunchMode.STARTUP)
-    measured = runner.run(0, ARMS)
+    measured = runner.take(0, ARMS)
     assert stage.of("block") == []
     assert len(stage.of("evidence")) == len(stage.of("close")) == 3
     assert all(launch.startup_seconds for launch in measured.launches)
@@ -605,7 +619,7 @@ def test_a_start_up_is_measured_without_training(stage):
 
 def test_what_is_only_traced_starts_no_further(stage):
     runner = make_runner(stage, work=LaunchMode.STARTUP, last_phase=Phase.TRACE)
-    runner.run(0, [HOROVOD_1])
+    runner.take(0, [HOROVOD_1])
     assert [details["last_phase"] for _, details in stage.of("start")] == [Phase.TRACE]
 
 
@@ -619,7 +633,7 @@ def test_what_is_only_traced_starts_no_further(stage):
 )
 def test_a_run_is_as_long_as_its_work_says(stage, work, length):
     runs = Runs(epochs=10, seconds=7.0, endurance_steps=1200)
-    measured = make_runner(stage, work=work, runs=runs).run(0, [HOROVOD_2])
+    measured = make_runner(stage, work=work, runs=runs).take(0, [HOROVOD_2])
     assert stage.of("run") == [(HOROVOD_2, length)]
     assert stage.of("block") == []
     assert [rank.steps for rank in measured.of(HOROVOD_2).run] == [100, 100]
@@ -629,42 +643,42 @@ def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
     single = replace(HOROVOD_1, strategy=Strategy.SINGLE, passes=2)
     runner = make_runner(stage, work=LaunchMode.EPOCHS, runs=Runs(epochs=10, steps_max=100))
     runner.kinds = {arm: {FULL} for arm in (HOROVOD_2, single)}
-    runner.run(0, [HOROVOD_2, single])
+    runner.take(0, [HOROVOD_2, single])
     steps = {arm: details["steps"] for arm, details in stage.of("run")}
     assert steps == {HOROVOD_2: 100, single: 200}
     assert all(details["common_order"] for _, details in stage.of("start"))
     stage.log.clear()
-    make_runner(stage, work=LaunchMode.TIME).run(0, [HOROVOD_2])
+    make_runner(stage, work=LaunchMode.TIME).take(0, [HOROVOD_2])
     assert not any(details["common_order"] for _, details in stage.of("start"))
 
 
 def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
     runner = make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ablation_turns=3))
-    launch = runner.run(0, [HOROVOD_2]).of(HOROVOD_2)
+    launch = runner.take(0, [HOROVOD_2]).of(HOROVOD_2)
     kinds = {FULL, BlockKind.LOCAL, BlockKind.COMPUTE}
     assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
     assert [block.turn for block in launch.blocks] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert all({b.kind for b in launch.blocks if b.turn == turn} == kinds for turn in range(3))
     assert all(details["wait"] for _, details in stage.of("block"))
     stage.log.clear()
-    make_runner(stage).run(0, [HOROVOD_2])
+    make_runner(stage).take(0, [HOROVOD_2])
     assert not any(details["wait"] for _, details in stage.of("block")), "what is timed is not"
 
 
 def test_every_round_of_runs_begins_with_other_weights(stage):
     runner = make_runner(stage, work=LaunchMode.EPOCHS)
     for number in range(3):
-        runner.run(number, [HOROVOD_1, HOROVOD_2])
+        runner.take(number, [HOROVOD_1, HOROVOD_2])
     seeds = {arm: [d["seed"] for a, d in stage.of("start") if a == arm] for arm in ARMS[:2]}
     assert seeds[HOROVOD_1] == seeds[HOROVOD_2]
     assert len(set(seeds[HOROVOD_1])) == 3
     stage.log.clear()
     runner.seed = 1000
-    runner.run(0, [HOROVOD_1])
+    runner.take(0, [HOROVOD_1])
     ((_, tomorrow),) = stage.of("start")
     assert tomorrow["seed"] not in seeds[HOROVOD_1]
     stage.log.clear()
-    make_runner(stage).run(1, ARMS)
+    make_runner(stage).take(1, ARMS)
     assert {details["seed"] for _, details in stage.of("start")} == {SEED}, "blocks keep theirs"
 
 
@@ -673,7 +687,7 @@ def test_every_round_of_runs_begins_with_other_weights(stage):
 SMALL, LARGE = Transfer(Collective.ALLREDUCE, (64,)), Transfer(Collective.BROADCAST, (4096,))
 
 
-def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> RoundRunner:
+def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> Runner:
     return make_runner(
         stage,
         work=LaunchMode.COLLECTIVES,
@@ -684,7 +698,7 @@ def exchanging(stage: Stage, *transfers: Transfer, **changes: Any) -> RoundRunne
 
 
 def test_each_size_goes_through_both_transports_back_to_back(stage):
-    measured = exchanging(stage, SMALL, LARGE, turns=2).run(0, [HOROVOD_2, BARE_2])
+    measured = exchanging(stage, SMALL, LARGE, turns=2).take(0, [HOROVOD_2, BARE_2])
     asked = stage.of("collective")[4:]  # past the warm-up
     collectives = [details["collective"] for _, details in asked]
     assert collectives[::2] == collectives[1::2]
@@ -699,16 +713,16 @@ def test_each_size_goes_through_both_transports_back_to_back(stage):
 
 def test_what_the_warm_up_took_settles_how_often_it_is_repeated(stage):
     runner = exchanging(stage, SMALL)
-    runner.run(0, [HOROVOD_2, BARE_2])
+    runner.take(0, [HOROVOD_2, BARE_2])
     stage.collective_seconds = 1e-6
-    runner.run(1, [HOROVOD_2, BARE_2])
+    runner.take(1, [HOROVOD_2, BARE_2])
     repeats = [details["repeats"] for _, details in stage.of("collective")]
     warm_up, timed = [WARM_UP_REPEATS] * 2, [2] * 6
     assert repeats == [*warm_up, *timed, *warm_up, *timed]
 
 
 def test_numbers_are_checked_once_a_launch(stage):
-    exchanging(stage, SMALL).run(0, [HOROVOD_2, BARE_2])
+    exchanging(stage, SMALL).take(0, [HOROVOD_2, BARE_2])
     checks = [details["check"] for arm, details in stage.of("collective") if arm == BARE_2]
     assert checks == [False, True, False, False]
 
@@ -724,7 +738,7 @@ def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
         return group
 
     runner.arm_launcher.start = built  # type: ignore[method-assign, assignment]
-    runner.run(0, [HOROVOD_2, BARE_2])
+    runner.take(0, [HOROVOD_2, BARE_2])
     asked = {arm: details["tensor_bytes"] for arm, details in stage.of("collective")}
     assert asked == {HOROVOD_2: [], BARE_2: [4321]}
 
@@ -732,7 +746,7 @@ def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
 def test_blocks_are_taken_in_the_same_turns(stage):
     runner = exchanging(stage, SMALL)
     runner.kinds = {HOROVOD_2: {FULL, LOCAL}, BARE_2: set()}
-    measured = runner.run(0, [HOROVOD_2, BARE_2])
+    measured = runner.take(0, [HOROVOD_2, BARE_2])
     assert [b.turn for b in measured.of(HOROVOD_2).of_kind(LOCAL)] == [0, 1, 2]
     assert [s.turn for s in measured.of(BARE_2).series] == [0, 1, 2]
     assert measured.of(BARE_2).blocks == []
@@ -741,7 +755,7 @@ def test_blocks_are_taken_in_the_same_turns(stage):
 def test_a_transport_that_fails_leaves_the_other(stage):
     stage.raises[BARE_2, "collective"] = failure(BARE_2)
     runner = exchanging(stage, SMALL)
-    measured = runner.run(0, [HOROVOD_2, BARE_2])
+    measured = runner.take(0, [HOROVOD_2, BARE_2])
     assert list(runner.failures) == [BARE_2]
     assert len(measured.of(HOROVOD_2).series) == 3
     assert stage.alive() == 0
@@ -753,7 +767,7 @@ def test_a_transport_that_fails_leaves_the_other(stage):
 def test_correctness_is_asked_once_of_each_arm_to_be_checked(stage):
     runner = make_runner(stage, check=[HOROVOD_2, MIRRORED_2])
     for number in range(3):
-        runner.run(number, ARMS)
+        runner.take(number, ARMS)
     asked = stage.of("correctness")
     assert sorted(arm.label for arm, _ in asked) == ["horovod@2", "mirrored@2"]
     assert {details["path"] for _, details in asked} == {
@@ -768,13 +782,13 @@ def test_correctness_is_asked_once_of_each_arm_to_be_checked(stage):
 def test_a_check_that_failed_is_not_taken_for_one_that_was_made(stage):
     stage.raises[HOROVOD_2, "correctness"] = failure(HOROVOD_2)
     runner = make_runner(stage, check=[HOROVOD_2])
-    runner.run(0, [HOROVOD_2])
+    runner.take(0, [HOROVOD_2])
     assert runner.correctness == {}
     assert list(runner.failures) == [HOROVOD_2]
 
 
 def test_a_launch_brings_startup_facts_and_evidence_of_every_rank(stage):
-    launch = make_runner(stage).run(0, [HOROVOD_2]).of(HOROVOD_2)
+    launch = make_runner(stage).take(0, [HOROVOD_2]).of(HOROVOD_2)
     assert [facts.rank for facts in launch.facts] == [0, 1]
     assert len(launch.startup_seconds) == len(launch.evidence) == 2
     assert all(len(block.ranks) == 2 for block in launch.blocks)
@@ -785,6 +799,6 @@ def sequence(stage: Stage, arm: Arm) -> Sequence[str]:
 
 
 def test_evidence_is_taken_after_the_last_block(stage):
-    make_runner(stage).run(0, [HOROVOD_1])
+    make_runner(stage).take(0, [HOROVOD_1])
     assert sequence(stage, HOROVOD_1)[-2:] == ["evidence", "close"]
     assert sequence(stage, HOROVOD_1)[-3] == "block"

@@ -57,7 +57,9 @@ def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run
 
 
 def cases_in_table(output: str) -> int:
-    return sum(line.startswith(("strong_scaling,", "communication,")) for line in output.splitlines())
+    return sum(
+        line.startswith(("strong_scaling,", "communication,")) for line in output.splitlines()
+    )
 
 
 def test_a_sweep_shows_its_table_and_writes_every_figure(run: Run, tmp_path: Path) -> None:

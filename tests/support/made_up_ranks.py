@@ -7,11 +7,11 @@ budget, verdicts, documents, report, terminal.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Launch, Round
+from hvdperf.measure.round_runner import RoundRequest
 from hvdperf.plan.arms import Arm
 from hvdperf.session import workload_run
 from hvdperf.worker.protocol import Phase
@@ -32,8 +32,9 @@ class Runner(MadeUpRunner):
         self._transfers = given["transfers"]
         super().__init__(Script(launcher.scratch, spoil=self._exchange), **given)
 
-    def run(self, number: int, arms: Sequence[Arm]) -> Round:
-        living = [arm for arm in arms if arm not in self.failures]
+    def run(self, request: RoundRequest) -> Round:
+        self.turns, self.kinds = request.turns, request.kinds
+        living = [arm for arm in request.arms if arm not in self.failures]
         self._say("start " + ", ".join(arm.label for arm in living))
         struck = [arm for arm in living if self._strikes(arm)]
         hangs = struck and self._fault.kind == "hang"
@@ -42,8 +43,8 @@ class Runner(MadeUpRunner):
             self.failures[arm] = Failure(
                 arm.name, self._fault.rank, Phase.BLOCK.value, "PlantedFault: made up"
             )
-        launches = [self._launch(arm, number) for arm in living if arm not in struck]
-        return Round(number, self.schedule, launches)
+        launches = [self._launch(arm, request.number) for arm in living if arm not in struck]
+        return Round(request.number, self.schedule, launches)
 
     def _strikes(self, arm: Arm) -> bool:
         fault = self._fault

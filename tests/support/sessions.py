@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
 from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import Correctness
+from hvdperf.measure.round_runner import RoundRequest
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
@@ -123,23 +124,24 @@ class MadeUpRunner:
 
     def __init__(self, script: Script, **arguments: Any) -> None:
         self._script = script
-        self.kinds = arguments["kinds"]
         self.check = arguments["check"]
         self.schedule = arguments["schedule"]
         script.schedules.add(self.schedule)
         self.failures: dict[Arm, Failure] = {}
         self.correctness: dict[Arm, Launch] = {}
-        self.turns = arguments["turns"]
+        self.turns = 0
+        self.kinds: Mapping[Arm, Collection[BlockKind]] = {}
         self.turn_seconds = 0.0
         self.steps: dict[tuple[Arm, BlockKind], int] = {}
         self._say = arguments["progress"]
         self._note = arguments["doing"]
 
-    def run(self, number: int, arms: Sequence[Arm]) -> Round:
-        script = self._script
+    def run(self, request: RoundRequest) -> Round:
+        script, number = self._script, request.number
+        self.turns, self.kinds = request.turns, request.kinds
         self._say("start")
         self._note("turn 1 of 3")
-        living = [arm for arm in arms if arm not in self.failures]
+        living = [arm for arm in request.arms if arm not in self.failures]
         script.launched.append(living)
         script.turns.append(self.turns)
         script.clock += script.round_seconds + self.turns * script.turn_seconds
