@@ -1,6 +1,6 @@
 """Reports of ranks: the answer of a rank to each order. Plain data. No I/O.
 
-Ranks send plain JSON; `Group.ask` decodes it (hvdperf/launch/group.py).
+Ranks send plain JSON; `Group.reports` decodes it (hvdperf/launch/group.py).
 """
 
 from __future__ import annotations
