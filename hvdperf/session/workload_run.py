@@ -35,6 +35,7 @@ from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.question import LaunchMode
 from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
+from hvdperf.session.budget import Budget
 from hvdperf.verdict import Verdict
 
 # A training run takes about as long as this many starts of a process.
@@ -86,7 +87,7 @@ class Shared(Protocol):
     def rules(self) -> Rules: ...
 
     @property
-    def budget_ends(self) -> float: ...
+    def budget(self) -> Budget: ...
 
     def noise(self, comparison: Comparison) -> Noise | None: ...
 
@@ -221,7 +222,7 @@ class WorkloadRun:
     def ends_in_time(self) -> bool:
         """Return whether another round would end within the budget. The duration of the first round
         is unknown, and taken as 0."""
-        return time.monotonic() + self._round_seconds() <= self._session.budget_ends
+        return self._session.budget.allows(self._round_seconds())
 
     @property
     def seconds_to_look(self) -> float:
@@ -231,7 +232,7 @@ class WorkloadRun:
 
     @property
     def reaches_look(self) -> bool:
-        return time.monotonic() + self.seconds_to_look <= self._session.budget_ends
+        return self._session.budget.allows(self.seconds_to_look)
 
     def take_round(self) -> None:
         """Measure one more round of the undecided comparisons, or of those that are only shown, and
@@ -422,7 +423,7 @@ class WorkloadRun:
         """Report an activity that is of no interest once it is over."""
         left = self._seconds_left()
         next_look_at = None if left is None else self._round_began + left
-        self._session.doing(Doing(self._where(), text, next_look_at, self._session.budget_ends))
+        self._session.doing(Doing(self._where(), text, next_look_at, self._session.budget.ends))
 
     def _where(self) -> str:
         if not self.undecided:
