@@ -17,6 +17,7 @@ from models.networks.inception_v3 import (
 from tests.support.training import all_finite, gradients, parameters, shapes
 
 PARAMETERS = {1000: 23_817_352, 100: 21_973_252, 10: 21_788_842}
+CLASSES = (1000, *(pytest.param(number, marks=pytest.mark.long) for number in (100, 10)))
 
 
 pytestmark = pytest.mark.usefixtures("fresh_models")
@@ -27,7 +28,7 @@ def noise(size: int) -> Any:
 
 
 @pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize("classes", PARAMETERS)
+@pytest.mark.parametrize("classes", CLASSES)
 def test_counts_are_the_published_ones(classes: int) -> None:
     model = inception_v3(299, classes)
 

@@ -26,6 +26,8 @@ FULL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.
 SMALL = [name for name, network in CLASSIFIERS.items() if network.scale is Scale.SMALL]
 
 # Trainable parameters for 1000, 100 and 10 classes at the default image size.
+# The same networks with other numbers of classes.
+LONG = pytest.mark.long
 PARAMETERS = {
     "vgg_16": (138_357_544, 134_670_244, 134_301_514),
     "vgg_19": (143_667_240, 139_979_940, 139_611_210),
@@ -69,7 +71,10 @@ def traffic_of(model: Any) -> Traffic:
 
 
 @pytest.mark.usefixtures("without_random_weights")
-@pytest.mark.parametrize(("position", "classes"), [(0, 1000), (1, 100), (2, 10)])
+@pytest.mark.parametrize(
+    ("position", "classes"),
+    [(0, 1000), pytest.param(1, 100, marks=LONG), pytest.param(2, 10, marks=LONG)],
+)
 @pytest.mark.parametrize("name", FULL)
 def test_full_size_network_has_the_published_counts(name: str, position: int, classes: int) -> None:
     model = registry.build(name, NETWORKS[name].input_size, classes)
