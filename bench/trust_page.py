@@ -27,7 +27,7 @@ live side by side, and judges the two arms as `--against` judges two stacks. The
 the faulty arm is more than 2 % slower, and PASS if it is at most 5 % slower, each with 97.5 %
 confidence or more. A FAIL needs 8 or 12 rounds. Memory is compared with its ceiling instead, and an
 INVALID launch is found in the first round. A fault strikes one rank among others, or the exchange
-between ranks. One replica therefore has only a twin, which is an arm without a fault.
+between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
 
 **Reported** is the share of sessions that reported the expected verdict, with its 95 % interval
 (Clopper and Pearson 1934). Undecided sessions, which came to no verdict, are included. **Right
@@ -36,7 +36,7 @@ expected reason of INVALID. **Figure** is the estimate of Hodges and Lehmann ove
 its exact 95 % interval. **Range** is from the smallest to the largest figure of a session. Every
 session is counted by the verdicts that it reported itself.
 
-Twins at two replicas have low figures, because
+A/A pairs at two replicas have low figures, because
 [their reference has trained longer](measurement.md#new-memory-in-the-first-hundred-steps).
 """
 TABLE = """\
@@ -96,8 +96,8 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     found = counts_of(entries)
     if not found:
         return _where(entries)
-    twins = [count for count in found if count.trial == AA]
-    tried, alarms = sum(c.sessions for c in twins), sum(c.alarms for c in twins)
+    pairs = [count for count in found if count.trial == AA]
+    tried, alarms = sum(c.sessions for c in pairs), sum(c.alarms for c in pairs)
     false = f"False alarms (FAIL without a fault): {share(alarms, tried)}."
     lines = [*_where(entries), false, "", *_SHORT.splitlines()]
     for count in found:
