@@ -183,7 +183,7 @@ def test_rounds_too_few_to_bound_anything_have_no_bounds():
 def test_figures_are_tagged_by_what_they_are_about():
     found = figures(*recorded(*REAL))
     tags = found["ledger-waterfall-strong-vgg_16_s-np2"].tags
-    assert tags == {"model": "vgg_16_s", "world_size": "2", "question": "wall time, strong"}
+    assert tags == {"model": "vgg_16_s", "world_size": "2", "question": "wall time strong"}
     assert "world_size" not in found["ledger-terms-vgg_16_s"].tags
 
 
