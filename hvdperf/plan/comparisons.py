@@ -70,6 +70,17 @@ class Comparison:
         return tuple(dict.fromkeys(side.arm for side in self.sides))
 
     @property
+    def within_a_launch(self) -> bool:
+        """True if both sides are blocks of the same launches."""
+        return self.question.mode is LaunchMode.BLOCKS and len(self.arms) == 1
+
+    @property
+    def compares_strategies(self) -> bool:
+        """True if blocks of two strategies are compared."""
+        ours, theirs = (side.arm.strategy for side in self.sides)
+        return self.question.mode is LaunchMode.BLOCKS and ours is not theirs
+
+    @property
     def round_group(self) -> tuple[Workload, LaunchMode, str]:
         """The key that comparisons judged from the same rounds share: workload, work, and topic.
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from hvdperf.plan.question import Question
 from hvdperf.plan.questions import (
     aa,
     against,
@@ -45,6 +46,17 @@ def test_what_has_a_floor_has_no_upper_end(tmp_path):
     rows = [row for figure in section.figures for row in figure.table.rows]
     assert {(row["low"], row["high"]) for row in rows} == {(0.6, None)}
     assert [figure.name for figure in section.figures] == ["communication", "fixed_time"]
+
+
+def test_a_question_of_blocks_has_a_figure_whatever_its_name(tmp_path):
+    """The figures follow from what is compared, so a new question needs no line in the report."""
+    within = replace(communication(WORKLOAD, 2), question=Question.RECIPE)
+    between = replace(PARITY, question=Question.GRADIENT_REDUCTION)
+    cases = cases_of(
+        tmp_path, *(outcome(each, [0.9] * 6, Floor.at(0.6)) for each in (within, between))
+    )
+    assert [figure.name for figure in comparisons.others(cases).figures] == ["recipe"]
+    assert [figure.name for figure in comparisons.parity(cases).figures] == ["gradient_reduction"]
 
 
 def test_another_stack_has_a_section_of_its_own(tmp_path):

@@ -145,12 +145,12 @@ def test_other_kinds_of_blocks_do_not_count():
 
 
 @pytest.mark.parametrize("other", [{"stack": AGAINST}, {"planted": AA}])
-def test_what_is_held_against_itself_is_left_out(other):
+def test_launches_under_another_stack_or_with_something_planted_are_left_out(other):
     plain = weak_scaling(WORKLOAD, 2)
-    odd = replace(plain.candidate.arm, **other)
-    measured = outcome(replace(plain, candidate=Side(odd), question=Question.AA), [1.0])
+    odd = Side(replace(plain.candidate.arm, **other))
+    measured = outcome(replace(plain, candidate=odd, reference=odd, question=Question.AA), [1.0])
     assert section([case_with(measured)]).figures == ()
-    twin = outcome(replace(plain, candidate=Side(odd), reference=plain.candidate), [1.0])
+    twin = outcome(replace(plain, candidate=odd, reference=plain.candidate), [1.0])
     found = figures(case_with(twin))["steps-ranks-resnet_50_s-np2"]
     assert found.table.rows[0]["steps"] == 30, "those of the other one"
 

@@ -9,19 +9,13 @@ from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of
 from hvdperf.report.plots import by_verdict, field, layered, rows_high
+from hvdperf.report.sections import scaling
 from hvdperf.report.words import plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 
-PARITY = (Question.PARITY, Question.MULTIWORKER, Question.HOROVOD_OVERHEAD)
-OTHERS = (
-    Question.COMMUNICATION,
-    Question.GRADIENT_REDUCTION,
-    Question.RECIPE,
-    Question.FIXED_TIME,
-    Question.CONVERGENCE_LOSS,
-    Question.CONVERGENCE_ACCURACY,
-)
+# Launch modes whose figures no other section has, except those of scaling.
+_MODES = (LaunchMode.BLOCKS, LaunchMode.EPOCHS, LaunchMode.TIME)
 
 COLUMNS = (
     Column("case", "case"),
@@ -39,7 +33,7 @@ COLUMNS = (
 
 def parity(cases: Sequence[Case]) -> Section:
     """Return the section that compares Horovod with other ways to spread replicas."""
-    figures = _figures(cases, PARITY)
+    figures = _figures([case for case in cases if case.comparison.compares_strategies])
     return Section(
         "parity",
         "Parity",
@@ -53,7 +47,15 @@ def parity(cases: Sequence[Case]) -> Section:
 def others(cases: Sequence[Case]) -> Section:
     """Return the section on the other ratios: the cost of communication, other exchanges, and what
     was learnt."""
-    figures = _figures(cases, OTHERS)
+    figures = _figures(
+        [
+            case
+            for case in cases
+            if case.question.mode in _MODES
+            and case.question not in scaling.ASKED
+            and not case.comparison.compares_strategies
+        ]
+    )
     return Section(
         "comparisons",
         "Comparisons",
@@ -86,7 +88,8 @@ def against(cases: Sequence[Case]) -> Section | None:
     )
 
 
-def _figures(cases: Sequence[Case], questions: Sequence[Question]) -> tuple[Figure, ...]:
+def _figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
+    """Return a figure for each question of the cases."""
     return tuple(
         _figure(
             slug(question.value),
@@ -95,7 +98,7 @@ def _figures(cases: Sequence[Case], questions: Sequence[Question]) -> tuple[Figu
             question.spec.meaning,
             {"question": question.label},
         )
-        for question in questions
+        for question in Question
         if (
             found := [
                 case

@@ -11,7 +11,7 @@ from typing import Any
 from hvdperf.measure.reports import RunReport, Validation
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import LaunchMode
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
@@ -20,8 +20,6 @@ from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
 
 TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
-# Questions for which strategies train beside each other in timed blocks.
-_TIMED = (Question.PARITY, Question.MULTIWORKER, Question.HOROVOD_OVERHEAD)
 # If an arm has fewer points than this, no line is drawn.
 POINTS_OF_A_LINE = 4
 # If all arms together have more points than this, lines have no shapes.
@@ -85,7 +83,7 @@ def section(cases: Sequence[Case]) -> Section:
     missing = "Nothing was trained to an end: pytest perf/test_convergence.py"
     if figures:
         return Section(name, title, intro, tuple(figures))
-    timed = _groups([case for case in sound if case.question in _TIMED])
+    timed = _groups([case for case in sound if case.comparison.compares_strategies])
     figures = [figure for group in timed for figure in _curves(group)]
     if not figures:
         return Section(name, title, intro, missing=missing)

@@ -27,7 +27,7 @@ INTRO = (
     "the last step; of the job: from the launch to the end. Plots leave out what is not judged and "
     "whatever evidence is against; tables do not."
 )
-_ASKED = (
+ASKED = (
     Question.WEAK_SCALING,
     Question.STRONG_SCALING,
     Question.WALL_TIME_WEAK,
@@ -56,7 +56,7 @@ def section(cases: Sequence[Case]) -> Section:
     figures = []
     speeds = throughputs(cases)
     asked = [
-        case for case in cases if case.question in _ASKED and case.judged_as is JudgedAs.THRESHOLD
+        case for case in cases if case.question in ASKED and case.judged_as is JudgedAs.THRESHOLD
     ]
     labels = workload_labels(case.workload for case in asked)
     bars: list[Row] = []

@@ -9,8 +9,7 @@ from typing import Any
 from hvdperf.judge.straggler import beyond_chance
 from hvdperf.measure.records import Block
 from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.plan.comparisons import JudgedAs
-from hvdperf.plan.question import Question
+from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number, quantiles
@@ -19,8 +18,6 @@ from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.worker.strategies.table import Strategy
 
-OF_HOROVOD = (Question.WEAK_SCALING, Question.PARITY)
-OF_STRATEGIES = (Question.PARITY, Question.MULTIWORKER, Question.HOROVOD_OVERHEAD)
 SHARES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 _QUANTILES = (
     *(Column(f"q{100 * share:02.0f}_ms", f"{100 * share:.0f} %", "ms", 2) for share in SHARES),
@@ -57,11 +54,7 @@ _OF_A_RANK = (
 
 
 def _by_rank(cases: Sequence[Case]) -> list[Figure]:
-    asked = [
-        case
-        for case in cases
-        if case.question in OF_HOROVOD and _of_horovod(case.comparison.candidate.arm)
-    ]
+    asked = [case for case in cases if _shares_rounds(case.question)]
     labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}
     for started in launches(asked):
@@ -74,6 +67,11 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
             found.items(), key=lambda item: (item[0][0].name, item[0][1])
         )
     ]
+
+
+def _shares_rounds(question: Question) -> bool:
+    """Return whether the question is asked of blocks in the rounds that most questions share."""
+    return question.mode is LaunchMode.BLOCKS and not question.spec.own_rounds
 
 
 def _of_horovod(arm: Arm) -> bool:
@@ -170,11 +168,7 @@ _OF_AN_ARM = (
 def _of_strategies(cases: Sequence[Case]) -> list[Figure]:
     """Return a figure per workload, of all ranks together."""
     found: dict[Workload, dict[str, list[Started]]] = {}
-    asked = [
-        case
-        for case in cases
-        if case.question in OF_STRATEGIES and case.judged_as is JudgedAs.THRESHOLD
-    ]
+    asked = [case for case in cases if case.comparison.compares_strategies]
     labels = workload_labels(case.workload for case in asked)
     for started in launches(asked):
         if _blocks(started):
