@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hvdperf.machine.placement import Slot, is_oversubscribed
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.thresholds import Thresholds, case_of
 from hvdperf.verdict import REGRESSION, Rule
 
@@ -23,7 +23,7 @@ class Rules:
 
     def judged(self, comparison: Comparison) -> bool:
         """Return whether the comparison is compared with a threshold. If replicas share a core, no
-        speed is compared except the cost of communication, which is measured within one launch."""
+        speed is compared except those that were measured within one launch."""
         return not self.unjudged(comparison)
 
     def unjudged(self, comparison: Comparison) -> str:
@@ -37,9 +37,8 @@ class Rules:
             return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
         if not is_oversubscribed(self.slots, comparison.world_size):
             return ""
-        within_a_launch = comparison.question is Question.COMMUNICATION
         models = self.profile.oversubscribed or self.profile.models
-        if within_a_launch and comparison.workload.model in models:
+        if comparison.within_a_launch and comparison.workload.model in models:
             return ""
         return "more replicas than cores or devices"
 

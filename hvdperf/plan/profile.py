@@ -86,12 +86,12 @@ class Profile:
 
     batch: samples per replica and step. world_sizes: empty for powers of two up to the number of
     slots, plus that number. parity_from: the smallest world size at which parity is asked.
-    oversubscribed: the networks whose communication is judged if replicas share cores; empty for
-    all. questions: empty for all. representatives: for each question that is not asked of every
-    network, the networks that it is asked of. trials: for each fault case
-    (hvdperf.plan.faults.TRIALS), the networks that get it. sentinels: networks of which only
-    the trace is measured. budget_s: the session begins no round that would end after this many
-    seconds, except the first round of each workload and kind of work.
+    oversubscribed: the networks whose comparisons within a launch, such as communication, are
+    judged if replicas share cores; empty for all. questions: empty for all. representatives: for
+    each question that is not asked of every network, the networks that it is asked of. trials: for
+    each fault case (hvdperf.plan.faults.TRIALS), the networks that get it. sentinels: networks of
+    which only the trace is measured. budget_s: the session begins no round that would end after
+    this many seconds, except the first round of each workload and kind of work.
     """
 
     name: str

@@ -89,6 +89,13 @@ def test_a_profile_may_name_whose_communication_is_judged_where_replicas_share_a
     assert verdicts(stage.measure(other)) == {other: Verdict.PASS}
 
 
+def test_communication_under_two_stacks_is_not_judged_where_replicas_share_a_core(stage):
+    asked = against(COMMUNICATION)
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.PASS}
+    stage.cores = 1
+    assert verdicts(stage.measure(asked)) == {asked: Verdict.NOT_JUDGED}
+
+
 def test_a_start_up_is_judged_from_launches_of_its_own(stage):
     stage.lines = (Line(("startup_*", "*", "*", "*"), Ceiling(2.0)),)
     outcomes = stage.measure(*startup(WORKLOAD, 2))
