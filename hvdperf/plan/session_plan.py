@@ -14,7 +14,7 @@ from hvdperf.errors import UserError
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
-from hvdperf.plan.arms import SWEEP, Arm, Workload
+from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.data import DataSource, can_swap, dataset_of, open_data_sets, parse_data_dir
 from hvdperf.plan.faults import Fault
@@ -119,8 +119,9 @@ class SessionPlan:
             return False
         if question is Question.PARITY:
             return size >= self.profile.parity_from
-        if question is Question.STRONG_SCALING:
-            return size <= comparison.workload.batch
+        divides_batch = any(side.kind is BlockKind.SPLIT for side in comparison.sides)
+        if divides_batch and size > comparison.workload.batch:
+            return False
         if comparison.judged_as in (JudgedAs.DETECTION, JudgedAs.AA_PAIR):
             # If replicas share cores, no speed is judged.
             return size not in self.oversubscribed_sizes()

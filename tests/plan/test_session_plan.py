@@ -13,6 +13,8 @@ from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer
+from hvdperf.plan.arms import BlockKind, Workload
+from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.options import Options
 from hvdperf.plan.question import Question
@@ -165,6 +167,14 @@ def test_strong_scaling_leaves_every_replica_a_sample():
     planned = session_plan(batch_size=2)
     assert sizes(planned, strong_scaling) == [1, 2]
     assert sizes(planned, weak_scaling) == [1, 2, 4]
+
+
+def test_any_question_about_a_divided_batch_leaves_every_replica_a_sample():
+    def ask(workload: Workload, world_size: int) -> Comparison:
+        asked = communication(workload, world_size)
+        return replace(asked, candidate=replace(asked.candidate, kind=BlockKind.SPLIT))
+
+    assert sizes(session_plan(batch_size=2), ask) == [1, 2]
 
 
 def test_parity_begins_where_the_profile_says():
