@@ -22,18 +22,17 @@ from pathlib import Path
 from bench.leftovers import COUNTED, Census, take_census
 from hvdperf.columns import Columns
 from hvdperf.errors import UserError
-from hvdperf.launch.agent import LocalAgent
-from hvdperf.launch.agents import AgentsLauncher
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.job import Launcher, LaunchError
-from hvdperf.launch.mpirun import MpirunLauncher
+from hvdperf.launch.job import LaunchError
+from hvdperf.launch.resources import make_launcher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.plan.arms import SWEEP, Arm
 from hvdperf.plan.faults import Fault
+from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 
@@ -111,7 +110,7 @@ KINDS = (
     Kind("mpirun", HOROVOD, killed_while_stopped, fails=(1,), forked=True),
     Kind("agents", HOROVOD, server_killed, fails=(0, 1), forked=True),
     Kind("mpirun", HOROVOD, fault=Fault("raise", rank=0, phase="init"), fails=(0,)),
-    Kind("agents", HOROVOD),
+    *(Kind(name, HOROVOD) for name in LAUNCHERS),
 )
 
 
@@ -119,10 +118,8 @@ KINDS = (
 def starters(scratch: Path) -> Iterator[Mapping[str, ArmLauncher]]:
     """Yield an ArmLauncher for each launcher, by its name, with all files below scratch."""
     slots = place(local_offers(local_machine(), RANKS, oversubscribe=True))
-    launchers: dict[str, Launcher] = {
-        "mpirun": MpirunLauncher(str(find_mpirun(Path(sys.executable)))),
-        "agents": AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(RANKS)]),
-    }
+    mpirun = str(find_mpirun(Path(sys.executable)))
+    launchers = {name: make_launcher(name, mpirun, RANKS, scratch, None) for name in LAUNCHERS}
     # Directories that are made once exist before the first launch.
     for name in ("agent-0", "agent-1", *launchers):
         (scratch / name).mkdir()

@@ -118,8 +118,6 @@ class AgentsJob:
 class AgentsLauncher:
     """A launcher that has agents start the ranks; see hvdperf.launch.job.Launcher."""
 
-    name = "agents"
-
     def __init__(self, agents: Sequence[Agent]) -> None:
         """Use these agents: one per slot, in the order of the slots."""
         self._agents = agents

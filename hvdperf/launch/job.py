@@ -68,8 +68,6 @@ class Job(Protocol):
 class Launcher(Protocol):
     """A way to start jobs."""
 
-    name: str
-
     def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]] | None:
         """Return the ranks' entries, as hvdperf.worker.rendezvous reads them, if rank 0 has to help
         Horovod's ranks find each other. Return None if the launcher does that itself."""

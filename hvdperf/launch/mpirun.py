@@ -140,8 +140,6 @@ class MpirunJob:
 class MpirunLauncher:
     """A launcher that has mpirun start the ranks; see hvdperf.launch.job.Launcher."""
 
-    name = "mpirun"
-
     def __init__(self, mpirun: str) -> None:
         """Use the mpirun executable at this path."""
         self._mpirun = mpirun

@@ -30,25 +30,26 @@ ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 
 
 def make_launcher(
-    session_plan: SessionPlan, stack: Stack, scratch: Path, slots: Slots | None
+    name: str, mpirun: str, processes: int, scratch: Path, slots: Slots | None
 ) -> Launcher:
-    """Return the launcher that the options name. slots: the ranks of an outer mpirun, or None."""
-    return MAKERS[session_plan.options.launcher](session_plan, stack, scratch, slots)
+    """Return the launcher of that name (plan.options.LAUNCHERS). mpirun: the executable of the
+    stack. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
+    return MAKERS[name](mpirun, processes, scratch, slots)
 
 
-def _mpirun(_: SessionPlan, stack: Stack, __: Path, ___: Slots | None) -> Launcher:
-    return MpirunLauncher(str(stack.mpirun))
+def _mpirun(mpirun: str, _: int, __: Path, ___: Slots | None) -> Launcher:
+    return MpirunLauncher(mpirun)
 
 
-def _agents(session_plan: SessionPlan, _: Stack, scratch: Path, slots: Slots | None) -> Launcher:
+def _agents(_: str, processes: int, scratch: Path, slots: Slots | None) -> Launcher:
     agents: list[Agent] = [LocalAgent(scratch / "agent-0")]
-    for rank in range(1, len(session_plan.slots)):
+    for rank in range(1, processes):
         agents.append(LocalAgent(scratch / f"agent-{rank}") if slots is None else slots.agent(rank))
     return AgentsLauncher(agents)
 
 
 # By the names in plan.options.LAUNCHERS.
-MAKERS: Mapping[str, Callable[[SessionPlan, Stack, Path, Slots | None], Launcher]] = {
+MAKERS: Mapping[str, Callable[[str, int, Path, Slots | None], Launcher]] = {
     "mpirun": _mpirun,
     "agents": _agents,
 }
@@ -102,7 +103,14 @@ def make_arm_launcher(
         arm_launcher = ArmLauncher(
             stacks={
                 name: Installed(
-                    stack.interpreter, make_launcher(session_plan, stack, scratch, slots)
+                    stack.interpreter,
+                    make_launcher(
+                        session_plan.options.launcher,
+                        str(stack.mpirun),
+                        len(session_plan.slots),
+                        scratch,
+                        slots,
+                    ),
                 )
                 for name, stack in stacks.items()
             },

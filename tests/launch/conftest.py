@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hvdperf.launch.agent import LocalAgent
-from hvdperf.launch.agents import AgentsLauncher
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.mpirun import MpirunLauncher
+from hvdperf.launch.resources import make_launcher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
@@ -26,6 +24,7 @@ from hvdperf.measure.round_runner import CORRECTNESS_STEPS
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
 from hvdperf.plan.faults import Fault
+from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker.protocol import Phase
 from models.inputs.cifar_files import Layout
 from models.inputs.samples import write_cifar
@@ -54,7 +53,7 @@ def hub() -> Iterator[Hub]:
     made.close()
 
 
-@pytest.fixture(scope="module", params=["mpirun", "agents"])
+@pytest.fixture(scope="module", params=list(LAUNCHERS))
 def launcher(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -89,11 +88,8 @@ def arm_launchers(
     ) -> ArmLauncher:
         scratch = tmp_path_factory.mktemp("launches")
         hubs.append(Hub())
-        chosen: MpirunLauncher | AgentsLauncher = (
-            MpirunLauncher(str(find_mpirun(Path(sys.executable))))
-            if launcher == "mpirun"
-            else AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(2)])
-        )
+        mpirun = str(find_mpirun(Path(sys.executable)))
+        chosen = make_launcher(launcher, mpirun, 2, scratch, slots=None)
         return ArmLauncher(
             stacks={"": Installed(sys.executable, chosen)},
             hub=hubs[-1],

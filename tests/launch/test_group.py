@@ -50,8 +50,6 @@ class FakeJob:
 
 
 class FakeLauncher:
-    name = "fake"
-
     def __init__(self) -> None:
         self.job = FakeJob()
         self.order: Order | None = None

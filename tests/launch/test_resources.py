@@ -6,7 +6,7 @@ import errno
 import socket
 import tempfile
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from hvdperf.launch import resources
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.resources import ADDRESS_VARIABLE, make_arm_launcher, reachable_address
 from hvdperf.machine.placement import Offer, place
-from hvdperf.plan.options import LAUNCHERS
+from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.profile import Sampling
 from hvdperf.worker.protocol import address_towards
 
@@ -88,12 +88,11 @@ def test_a_start_that_fails_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(resources, "Hub", Opened)
     monkeypatch.setattr(resources, "make_launcher", fail)
     session_plan: Any = SimpleNamespace(
-        slots=SLOTS[:1], profile=SimpleNamespace(sampling=Sampling())
+        slots=SLOTS[:1], profile=SimpleNamespace(sampling=Sampling()), options=Options()
     )
+    stack: Any = SimpleNamespace(interpreter="python", mpirun="mpirun")
     with pytest.raises(ConnectionError):
-        make_arm_launcher(
-            session_plan, {"": cast(Any, SimpleNamespace(interpreter="python"))}, None
-        )
+        make_arm_launcher(session_plan, {"": stack}, None)
     assert list(tmp_path.iterdir()) == []
     assert [hub._server.fileno() for hub in opened] == [-1]
 

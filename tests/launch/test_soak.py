@@ -14,6 +14,7 @@ import pytest
 
 from bench.leftovers import take_census
 from bench.soak import KINDS, compared, soak
+from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 PORT = 54321
@@ -89,7 +90,7 @@ def test_what_is_left_behind_is_named(
 
 
 def test_every_kind_of_launch_has_its_turn() -> None:
-    assert {kind.launcher for kind in KINDS} == {"mpirun", "agents"}
+    assert {kind.launcher for kind in KINDS} == LAUNCHERS.keys()
     assert {(bool(kind.fails), kind.forked) for kind in KINDS} == {
         (fails, forked) for fails in (True, False) for forked in (True, False)
     }

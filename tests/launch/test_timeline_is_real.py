@@ -11,6 +11,7 @@ import pytest
 
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.plan.arms import Arm
+from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker import horovod_timeline
 from hvdperf.worker.protocol import Phase
 from tests.support.groups import DEADLINE_S, Start, horovod, mirrored, single
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.mpirun
 
 STEPS = 5
 TENSORS = 16  # gradients of alexnet_s
-CARRIED = {"mpirun": "MPI_ALLREDUCE", "agents": "GLOO_ALLREDUCE"}
 
 
 def record(group: Group, directory: Path, name: str) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def test_steps_are_recorded_on_rank_0_again_and_again(
     start: Start, launcher: str, tmp_path: Path
 ) -> None:
     group = start(launcher, horovod(2), timeline=True)
-    carried = CARRIED[launcher]
+    carried = "MPI_ALLREDUCE" if LAUNCHERS[launcher].over_mpi else "GLOO_ALLREDUCE"
     for name in ("one", "another", "one"):
         told, others = record(group, tmp_path, name)
         assert set(others) == {"steps", "seconds"}
