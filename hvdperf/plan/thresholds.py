@@ -7,8 +7,7 @@ Each file says which machines it is for and what their figures have to reach::
     device = "gpu"            # or "cpu"
     gpu_name = "V100"         # optional, as cpu_model: a part of the name, in any case
     [thresholds]
-    # "question/model/world size/nodes" = floor, or [low, high] (parity, aa, convergence),
-    # or ceiling (start-up, memory, collective overhead, overlap)
+    # "question/model/world size/nodes" = floor, [low, high] or ceiling, as the question's row says
     "weak_scaling/vgg_16/np*/one-node" = 0.70
     "weak_scaling/vgg_16/np*/*-nodes" = 0.60
     "recipe:bf16/*/np*/*" = 0.50    # for one variant; "recipe/..." is for all
