@@ -7,11 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from hvdperf.launch.agent import LocalAgent  # noqa: E402
-from hvdperf.launch.agents import AgentsLauncher  # noqa: E402
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed  # noqa: E402
 from hvdperf.launch.hub import Hub  # noqa: E402
-from hvdperf.launch.mpirun import MpirunLauncher  # noqa: E402
+from hvdperf.launch.resources import make_launcher  # noqa: E402
 from hvdperf.machine.host import local_machine  # noqa: E402
 from hvdperf.machine.placement import local_offers, place  # noqa: E402
 from hvdperf.machine.stack import find_mpirun  # noqa: E402
@@ -20,11 +18,7 @@ from hvdperf.plan.data import DataSource  # noqa: E402
 from hvdperf.worker.strategies.table import Strategy  # noqa: E402
 
 launcher, data, scratch = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-chosen = (
-    MpirunLauncher(str(find_mpirun(Path(sys.executable))))
-    if launcher == "mpirun"
-    else AgentsLauncher([LocalAgent(scratch / f"agent-{i}") for i in range(2)])
-)
+chosen = make_launcher(launcher, str(find_mpirun(Path(sys.executable))), 2, scratch, slots=None)
 arm_launcher = ArmLauncher(
     stacks={"": Installed(sys.executable, chosen)},
     hub=Hub(),

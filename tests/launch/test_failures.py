@@ -18,6 +18,7 @@ from hvdperf.launch.mpirun import is_running
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.faults import Fault
+from hvdperf.plan.options import LAUNCHERS
 from tests.support.groups import DEADLINE_S, WORKLOAD, MakeStarter, Start, horovod
 from tests.support.leftovers import all_sockets, ended, open_sockets, shared_memory_files
 
@@ -55,7 +56,7 @@ def test_the_failing_rank_is_named_and_nothing_stays(
     assert sockets
     # Open MPI's are in the launch's own directory; Gloo has none.
     assert not [path for path in shared_files if path.is_relative_to("/dev/shm")]
-    assert bool(shared_files) == (launcher == "mpirun")
+    assert bool(shared_files) == LAUNCHERS[launcher].over_mpi
     with pytest.raises(GroupFailed) as caught:
         group.ask("block", HANG_DEADLINE_S, kind="full", steps=5)
     failure = caught.value.failure
