@@ -21,7 +21,7 @@ ifneq ($(words $(HOROVOD)) $(filter $(KNOWN_HOROVOD),$(HOROVOD)),1 $(HOROVOD))
 $(error HOROVOD=$(HOROVOD): known are $(KNOWN_HOROVOD))
 endif
 endif
-# Who names a version wants an environment for CPUs, also where it is the one of .venv.
+# A named version means an environment for CPUs, even if it is that of .venv.
 NAMED := $(TF)$(HOROVOD)
 OWN_HOROVOD = $(shell sed -n 's/^ *"horovod==\(.*\)",/\1/p' pyproject.toml)
 override HOROVOD := $(filter-out $(OWN_HOROVOD),$(HOROVOD))
@@ -63,7 +63,7 @@ env: $(READY) ## build the environment: uv, TensorFlow, Open MPI, Horovod
 $(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
 	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) TF=$(TF) HOROVOD=$(HOROVOD) bash ci/setup.sh
 
-data: env ## write small files of every data set to data/samples, where there are none
+data: env ## write small files of every data set to data/samples, unless they exist
 	@$(ACTIVATE); python -m models.inputs.sample_sets $(SAMPLES)
 
 # make returns 2 whatever failed, and calls pytest's status an error of its own: scripts read the file.
@@ -72,23 +72,23 @@ perf: .forget-status env $(if $(DATA_DIR),,data) ## measure and judge: pytest pe
 	echo "perf: pytest perf/ --profile $(PROFILE)$(DATA) $(ARGS)"; \
 	pytest perf/ --profile '$(PROFILE)'$(DATA) $(ARGS) || status=$$?; \
 	mkdir -p results; echo $$status > $(STATUS); \
-	echo "perf: pytest ended with status $$status, now in $(STATUS); where that is not 0 make returns 2"; \
+	echo "perf: pytest ended with status $$status, now in $(STATUS); if it is not 0, make returns 2"; \
 	exit $$status
 
 .forget-status:
 	@rm -f $(STATUS)
 
-report: env ## the newest session, or ARGS=results/runs/..., as one page
+report: env ## write the newest session, or ARGS=results/runs/..., as one page
 	@$(ACTIVATE); hvdperf report $(ARGS)
 
 # What lint finds is the same with every TensorFlow. Where there can be no browser the tests that need
 # one fail and say so; the others run.
 TESTS = $(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 2
 
-test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then tests/ save for long ones
+test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then tests/ without the long ones
 	@$(TESTS) -m 'not long' $(ARGS)
 
-test-all: env $(if $(TF),,lint) ## the same with the tests that take long
+test-all: env $(if $(TF),,lint) ## the same with the long tests
 	@$(TESTS) $(ARGS)
 
 # Another stack for pytest perf/ --against.
@@ -96,7 +96,7 @@ stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpret
 	@$(MAKE) --no-print-directory $(READY) >&2
 	@echo $(CURDIR)/$(VENV)/bin/python
 
-schemas: env ## write results/schema/ again, after a change of the records
+schemas: env ## write results/schema/ after a change of the records
 	@$(ACTIVATE); python -m hvdperf.history.schemas
 
 lint: env ## ruff and mypy
@@ -105,23 +105,23 @@ lint: env ## ruff and mypy
 bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)
 
-soak: env ## start and end launches, good and bad ones, and see what is left behind: ARGS=200
+soak: env ## start and end launches, some of which fail, and report leftovers: ARGS=200
 	@$(ACTIVATE); python -m bench.soak $(ARGS)
 
-simulate: env ## how often verdicts err, and how long they take: the tables of docs/
+simulate: env ## simulate error rates and durations of verdicts: the tables of docs/
 	@$(ACTIVATE); python -m bench.simulation $(ARGS)
 
-trust: env data ## plant faults, in 20 more sessions of up to 18 min, and count what was noticed
+trust: env data ## inject faults in 20 more sessions of up to 18 min, and count detections
 	@$(ACTIVATE); python -m bench.trust $(ARGS)
 
 history: env ## import the sessions of results/, publish both histories, serve them
-	@$(ACTIVATE); hvdperf history import || echo 'history: going on without that' >&2; \
+	@$(ACTIVATE); hvdperf history import || echo 'history: continuing without the import' >&2; \
 	hvdperf history publish && hvdperf history preview $(ARGS)
 
 backfill: env data ## build and measure every combination of versions
 	@$(ACTIVATE); hvdperf history backfill $(ARGS)
 
-changes: env ## list what changed with which release, found by Apache Otava in the history
+changes: env ## list releases that changed the throughput, found by Apache Otava
 	@bash ci/otava.sh
 	@$(ACTIVATE); hvdperf history changes $(ARGS)
 

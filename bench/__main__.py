@@ -34,12 +34,14 @@ PARTS: Mapping[str, Part] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"parts to run, of {', '.join(PARTS)} (all)"
+    )
     parser.add_argument("--models", default="resnet_50_s", metavar="A,B")
-    parser.add_argument("--np", metavar="A,B", help="world sizes; 1 and as many as fit")
+    parser.add_argument("--np", metavar="A,B", help="world sizes (1, and as many as fit)")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}: know {', '.join(PARTS)}")
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; known are {', '.join(PARTS)}")
     # On SIGTERM, too, `finally` ends everything that was started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     machine = local_machine()

@@ -31,9 +31,14 @@ NO_SESSION = (2, 3, 4)
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.trust", description=__doc__)
-    parser.add_argument("--sessions", type=int, default=20, help="how many to add (20)")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin none after")
-    parser.add_argument("-k", dest="selected", default="test_planted", help="as pytest has it")
+    parser.add_argument("--sessions", type=int, default=20, help="number of sessions to add (20)")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=float("inf"),
+        help="begin no session after that many minutes",
+    )
+    parser.add_argument("-k", dest="selected", default="test_planted", help="cases, as for pytest")
     options = parser.parse_args()
     began = time.monotonic()
     try:
@@ -91,7 +96,7 @@ def add_session(selected: str) -> None:
             raise UserError(f"{archive.unfinished}; it is not counted")
         entries.append(entry_of(archive))
     if not any(entries):
-        raise UserError(f"-k {selected}: nothing was planted, so there is nothing to count")
+        raise UserError(f"-k {selected}: no fault was injected, so there is nothing to count")
     for entry in entries:
         if entry is not None:
             _note(entry)

@@ -17,14 +17,14 @@ def main() -> int:
     try:
         return run(parser())
     except KeyboardInterrupt:
-        complain("interrupted; what was measured is kept")
+        complain("interrupted; finished results are kept")
         return REFUSED
 
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="hvdperf",
-        description="What is done with the results of sessions. To measure: pytest perf/",
+        description="Report, compare and publish the results of sessions. To measure: pytest perf/",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for room in (report, session, history):

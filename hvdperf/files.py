@@ -17,7 +17,7 @@ def write_whole(path: Path, text: str) -> Path:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "It is there and is no file", str(path))
+        raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
     partial = path.with_name(f"{path.name}.partial")
     try:
         with open(partial, "w", encoding="utf-8", newline="") as stream:

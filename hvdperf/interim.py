@@ -77,7 +77,7 @@ def judge_rounds(
     exact = judge(values, rule)
     if exact.verdict is Verdict.INVALID or count > looks[0]:
         return _left_open(exact)
-    too_few = f"only {count} rounds: they could not FAIL it, {looks[0]} could; raise --budget"
+    too_few = f"only {count} rounds: a FAIL needs {looks[0]}; raise --budget"
     if exact.verdict is Verdict.FAIL:
         exact = replace(exact, reason=too_few)
     early = None if noise is None else early_interval(rows, EARLY * rule.alpha, noise)
@@ -85,8 +85,8 @@ def judge_rounds(
         return replace(exact, fail_alpha=None)
     if early is None:
         if noise is not None and count < EARLY_LOOKS[0] and any(len(row) > 1 for row in rows):
-            told = f"only {count} round{'s' * (count != 1)}: {EARLY_LOOKS[0]} could PASS it"
-            exact = replace(exact, reason=f"{told}, {looks[0]} could FAIL it; raise --budget")
+            told = f"only {count} round{'s' * (count != 1)}: a PASS needs {EARLY_LOOKS[0]} or more"
+            exact = replace(exact, reason=f"{told}, a FAIL {looks[0]}; raise --budget")
         return _left_open(exact)
     if (forced or count in EARLY_LOOKS) and rule.passes(early):
         return Judgement(Verdict.PASS, early, rule, count, early=noise)

@@ -93,7 +93,7 @@ def decode(text: bytes, kind: type[Kind]) -> Kind:
             json.loads(text, parse_int=_in_range)
         return msgspec.json.decode(text, type=kind)
     except RecursionError:
-        raise Unreadable("nested more deeply than any document") from None
+        raise Unreadable("nested too deeply") from None
     except msgspec.ValidationError as error:
         raise Unreadable(_placed(error)) from None
     except (ValueError, OverflowError) as error:

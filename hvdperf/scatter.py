@@ -32,7 +32,7 @@ class Noise:
 
     launch_sd: float = UNKNOWN_LAUNCH_SD
     correlation: float = 0.0
-    source: str = "assumed, for a machine of which too few sessions are known"
+    source: str = "assumed, because too few earlier sessions of this machine are known"
 
 
 def turns_freedom(rows: Sequence[Row]) -> int:

@@ -52,7 +52,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except _Wrong as error:
         problem = str(error)
     except RecursionError:
-        problem = "nested more deeply than any file of the suite"
+        problem = "nested too deeply"
     except ValueError:
         # Python refuses to read integers of thousands of digits.
         problem = "a whole number has too many digits"

@@ -168,7 +168,7 @@ def as_ratio(interval: Interval) -> Interval:
     except OverflowError:
         estimate = math.inf
     if math.isinf(estimate):
-        raise NotMeasurable(f"no ratio is the exponential of {interval.estimate:g}")
+        raise NotMeasurable(f"the ratio exp({interval.estimate:g}) is out of range")
     return Interval(estimate, lower, upper, interval.alpha, interval.observations)
 
 
@@ -211,8 +211,8 @@ def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = 
     if math.isinf(to_pass.upper):
         confidence = 100 * (1 - 2 * rule.alpha)
         reason = (
-            f"only {count} round{'s' * (count != 1)}: an interval of {confidence:.0f} % needs "
-            f"{fewest_bounded(rule.alpha)} at least; raise --budget"
+            f"only {count} round{'s' * (count != 1)}: a {confidence:.0f} % interval needs at "
+            f"least {fewest_bounded(rule.alpha)}; raise --budget"
         )
         return Judgement(Verdict.INCONCLUSIVE, figure, rule, count, reason)
     verdict = decide(rule, to_pass, to_fail)
@@ -231,7 +231,7 @@ def decide(rule: Rule, to_pass: Interval, to_fail: Interval) -> Verdict:
 def undecided(figure: Interval) -> str:
     """Returns why a figure has no verdict, in words."""
     seen = 100 * smallest_visible_change(figure)
-    return f"the smallest change that could be seen in these rounds is {seen:.1f} %"
+    return f"the minimum detectable effect of these rounds is {seen:.1f} %"
 
 
 def counted(counts: Mapping[Verdict, int]) -> str:

@@ -1,4 +1,4 @@
-"""Does a rank grow while it trains?"""
+"""Does the memory of a rank grow during training?"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does the suite find no difference between identical groups, and does it notice faults?"""
+"""Does the suite find no difference between identical groups, and does it detect faults?"""
 
 import pytest
 
@@ -13,6 +13,6 @@ def test_aa(comparison, measure):
 
 @pytest.mark.question(ask=trials, smallest=1)
 def test_planted(comparison, measure):
-    """An injected fault is noticed, with the right verdict, and attributed to the right term and
-    rank."""
+    """An injected fault is detected with the expected verdict, and attributed to the right term
+    and rank."""
     assert measure(comparison).passed

@@ -56,7 +56,11 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path):
     pipe, directory = tmp_path / "pipe", tmp_path / "directory"
     os.mkfifo(pipe)
     directory.mkdir()
-    for path, why in ((pipe, "is no file"), (directory, "Is a directory"), (Path(), "Is a dir")):
+    for path, why in (
+        (pipe, "is not a regular file"),
+        (directory, "Is a directory"),
+        (Path(), "Is a dir"),
+    ):
         with pytest.raises(OSError, match=why):
             write_whole(path, "1")
     assert stat.S_ISFIFO(pipe.stat().st_mode)

@@ -132,7 +132,7 @@ def test_one_bad_round_of_twelve_does_not_undo_a_pass():
 def test_five_rounds_far_above_the_floor_are_inconclusive_and_say_why():
     judgement = judge(logs(0.99, 0.99, 0.99, 0.99, 0.99), Floor.at(0.1))
     assert judgement.verdict is Verdict.INCONCLUSIVE
-    assert "only 5 rounds: an interval of 95 % needs 6 at least" in judgement.reason
+    assert "only 5 rounds: a 95 % interval needs at least 6" in judgement.reason
     assert "--budget" in judgement.reason, "what to do"
 
 
@@ -222,7 +222,9 @@ def test_who_cannot_decide_says_what_could_have_been_seen():
     assert undecided.figure is not None
     seen = smallest_visible_change(undecided.figure)
     assert seen == pytest.approx(undecided.figure.estimate / 0.90 - 1)
-    assert f"that could be seen in these rounds is {100 * seen:.1f} %" in undecided.reason
+    assert (
+        f"the minimum detectable effect of these rounds is {100 * seen:.1f} %" in undecided.reason
+    )
     assert smallest_visible_change(Interval(0.9, 0.0, math.inf, 0.025, 5)) == math.inf
 
 

@@ -81,7 +81,7 @@ def reason_in(record: Path) -> str:
         document = json.loads(record.read_text())
         return f"{document['reason']} ({document['compiler']})"
     except (OSError, ValueError, LookupError, TypeError):
-        return "for a reason that cannot be read; remove the file to have it tried again"
+        return "for a reason that cannot be read; remove the file to try again"
 
 
 def fill(
@@ -112,7 +112,7 @@ def fill(
         if found != (combination.horovod, combination.tensorflow):
             raise UserError(
                 f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "
-                f"{combination.name}; remove its environment to have it built again"
+                f"{combination.name}; remove its environment to build it again"
             )
         keep(result, root)
         done.append(replace(combination, state=State.MEASURED))
@@ -138,7 +138,7 @@ def build(horovod: str, tensorflow: str) -> Path:
         return Path(lines[-1])
     record = places.NOT_BUILT / f"horovod-{horovod}-tensorflow-{tensorflow}.json"
     raise NotBuilt(
-        reason_in(record) if record.exists() else "make stack failed; what it said is above"
+        reason_in(record) if record.exists() else "make stack failed; see its output above"
     )
 
 

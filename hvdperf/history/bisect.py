@@ -82,8 +82,8 @@ def conclusion(found: Found) -> str:
     old, new = found.unchanged, found.changed
     if not found.answer.is_change:
         said = {
-            Answer.SAME: f"{new} is the same as {old}: nothing to look for",
-            Answer.UNDECIDED: f"{new} against {old} is undecided: nothing can be looked for",
+            Answer.SAME: f"{new} does not differ from {old}: there is no change to find",
+            Answer.UNDECIDED: f"{new} compared with {old} is undecided, so no change can be found",
             Answer.NOT_BUILT: f"{new} cannot be compared with {old}: one of them cannot be built",
         }
         return said[found.answer]
@@ -92,6 +92,6 @@ def conclusion(found: Found) -> str:
         return f"{new} is the release that is {word}; {old}, the one before, is not"
     why = ", ".join(f"{release} is {answer.value}" for release, answer in found.unknown.items())
     return (
-        f"{word} came after {old}, with {new} or a release between: {why}, so which of them it was "
-        "is not known"
+        f"{word} since a release after {old}, which is {new} or a release between them; not "
+        f"known which, because {why}"
     )

@@ -135,15 +135,15 @@ def _summary(lines: int, changes: Sequence[Change]) -> str:
     said = f"{lines} lines of two releases or more: {slower} changes to slower, "
     said += f"{len(of_releases) - slower} to faster"
     within = len(changes) - len(of_releases)
-    return f"{said}; {within} of the machine" if within else said
+    return f"{said}; {within} by the machine" if within else said
 
 
 def _advice(change: Change) -> list[str]:
     line = change.line
     return [
         *wrapped(
-            "What the machine does differs between sessions, too, and looks the same. To be sure, "
-            "hold the releases against each other side by side, such as:"
+            "A change of the machine between two sessions looks the same. To be sure, compare "
+            "the releases side by side, for example:"
         ),
         f"  hvdperf bisect --along {line.axis.value} --at {line.at} \\",
         f"    --from {change.before} --to {change.since} --model {line.model} "

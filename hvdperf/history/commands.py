@@ -25,11 +25,13 @@ def add_to(commands: Commands) -> None:
     add = subparsers.add_parser("releases", help="write the git repositories that asv reads")
     add.set_defaults(command=write_releases)
 
-    add = subparsers.add_parser("import", help="sessions into raw results, and those into asv's")
+    add = subparsers.add_parser(
+        "import", help="convert sessions into raw results, and raw results into asv's"
+    )
     add.add_argument("--sessions", type=Path, default=places.SESSIONS, metavar="DIR")
     add.set_defaults(command=import_sessions)
 
-    add = subparsers.add_parser("publish", help="both sites, which open without a network")
+    add = subparsers.add_parser("publish", help="write both sites, which open without a network")
     add.set_defaults(command=publish)
 
     add = subparsers.add_parser("preview", help="serve the sites on this machine")
@@ -39,18 +41,22 @@ def add_to(commands: Commands) -> None:
     add = subparsers.add_parser("backfill", help="build and measure the version matrix")
     add.add_argument("--horovod", default=",".join(backfill.HOROVOD), metavar="V,V")
     add.add_argument("--tensorflow", default=",".join(backfill.TENSORFLOW), metavar="V,V")
-    add.add_argument("--again", action="store_true", help="also what could not be built before")
-    add.add_argument("--list", action="store_true", help="only say how each stands")
+    add.add_argument(
+        "--again", action="store_true", help="also retry what could not be built before"
+    )
+    add.add_argument("--list", action="store_true", help="only show the state of each combination")
     add.set_defaults(command=fill_matrix)
 
-    add = subparsers.add_parser("changes", help="which release changed a figure, by stored figures")
+    add = subparsers.add_parser(
+        "changes", help="find releases that changed the throughput, in stored results"
+    )
     add.set_defaults(command=list_changes)
 
     add = commands.add_parser(
         "bisect",
-        help="which release changed a figure, by runs side by side",
-        description="Builds releases and holds them against the first one, each in a session of "
-        "some minutes, until it is known which of them changed the throughput.",
+        help="find the release that changed the throughput, by runs side by side",
+        description="Build releases and compare each with the first one, in sessions of some "
+        "minutes, until the release that changed the throughput is found.",
     )
     add.add_argument("--along", choices=[axis.value for axis in Axis], default="tensorflow")
     add.add_argument("--from", dest="first", required=True, metavar="V", help="the older release")
@@ -62,12 +68,14 @@ def add_to(commands: Commands) -> None:
     add.set_defaults(command=bisect)
 
     # For hvdperf/history/benchmarks: JSON on stdout.
-    add = subparsers.add_parser("params", help="what the profile `history` measures here, as JSON")
+    add = subparsers.add_parser(
+        "params", help="print the cases of the profile `history` here, as JSON"
+    )
     add.set_defaults(command=print_parameters)
     add = subparsers.add_parser("measure", help="measure one installed stack, as JSON")
     add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
     add.set_defaults(command=measure_stack)
-    add = subparsers.add_parser("machine", help="this machine's label")
+    add = subparsers.add_parser("machine", help="print this machine's label")
     add.set_defaults(command=print_machine)
 
 
@@ -114,7 +122,7 @@ def publish(_: argparse.Namespace) -> int:
             check=False,
         )
         if done.returncode != 0:
-            said = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it said nothing"]
+            said = (done.stdout + done.stderr).strip().splitlines()[-1:] or ["it printed nothing"]
             raise UserError(f"asv publish --config {shown(configuration)} failed: {said[0]}")
         make_offline(html)
         print(f"{axis.value} releases on the x-axis: {shown(html)}")
@@ -166,7 +174,10 @@ def _versions(axis: Axis, text: str) -> list[str]:
                 "(hvdperf/history/releases.toml)"
             )
     if not versions:
-        raise UserError(f"--{axis.value} {text}: names no version")
+        raise UserError(
+            f"--{axis.value} {text}: names no version; give one, such as those of "
+            "hvdperf/history/releases.toml"
+        )
     return versions
 
 

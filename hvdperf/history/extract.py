@@ -24,16 +24,16 @@ def extract(directory: Path) -> RawResult:
     if archive.unfinished:
         raise Refused("the session has not ended")
     if archive.session.asked.get("plant"):
-        raise Refused(f"{archive.session.asked['plant']} was planted into it")
+        raise Refused(f"it has an injected fault: {archive.session.asked['plant']}")
     fingerprint = archive.session.fingerprint
     if not fingerprint["rank_cores"]:
-        raise Refused("its fingerprint names no cores of ranks")
+        raise Refused("its fingerprint has no cores of ranks")
     launches = {
         (workload.model, replica_of(fingerprint, workload), world_size): speeds
         for (workload, world_size), speeds in throughputs(archive.cases).items()
     }
     if not launches:
-        raise Refused(f"{shown(directory)} has no case that measured a throughput soundly")
+        raise Refused(f"{shown(directory)} has no valid case that measured a throughput")
     result = RawResult(
         format=FORMAT,
         session=archive.session.session,

@@ -76,7 +76,7 @@ def change_points(
         printed = _run(command, _arguments(tests, settings, directory), directory)
     told = _read(printed)
     if told.keys() != tests.keys():
-        raise _unexpected(f"it was asked about {len(tests)} lines and told of {len(told)}")
+        raise _unexpected(f"it printed results of {len(told)} lines instead of {len(tests)}")
     try:
         return [
             tuple(_change_point(line, each) for each in told[test]) for test, line in tests.items()
@@ -138,7 +138,7 @@ def _run(command: Path, arguments: Sequence[str], directory: Path) -> str:
         raise UserError(f"Apache Otava did not end within {_DEADLINE_S:g} s") from None
     complaints = [line for line in done.stderr.splitlines() if line and not line.startswith("INFO")]
     if done.returncode != 0:
-        last = complaints[-1] if complaints else "it says nothing"
+        last = complaints[-1] if complaints else "it printed nothing"
         raise UserError(f"Apache Otava failed with exit code {done.returncode}: {last}")
     # If Otava cannot read a line, it goes on with the next one, and its exit code is 0.
     errors = [line for line in complaints if line.startswith("ERROR")]

@@ -42,8 +42,9 @@ def write_repository(directory: Path, releases: Sequence[Release]) -> dict[str, 
         _git(directory, "fast-import", "--quiet", "--date-format=raw", given=_stream(releases))
     except UserError as error:
         raise UserError(
-            f"{error}. It is append only, and was made of other releases than those of "
-            f"hvdperf/history/releases.toml: remove {shown(directory)} to have it made anew"
+            f"{error}. The repository is append only, and was made from other releases than "
+            f"those of hvdperf/history/releases.toml: remove {shown(directory)}, and it is made "
+            "again"
         ) from None
     commits = dict(
         line.split(" ")

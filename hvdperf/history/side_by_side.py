@@ -132,7 +132,7 @@ class Steps:
     def compare(self, older: str, newer: str) -> Answer:
         """Build the stacks that are not there, measure both, and note the result. Raises UserError
         if there was no session."""
-        print(f"\nbisect: {newer} against {older}", flush=True)
+        print(f"\nbisect: {newer} compared with {older}", flush=True)
         try:
             reference, candidate = map(self._built, (older, newer))
         except NotBuilt as error:
@@ -172,8 +172,8 @@ def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Resu
     sessions = sorted(place.glob("runs/*"))
     if status < 0 or status in NO_SESSION or not sessions:
         raise UserError(
-            f"{candidate} was not compared with {reference}: pytest ended with status {status}, "
-            "and says why above"
+            f"{candidate} was not compared with {reference}: pytest ended with status {status}; "
+            "see its output above"
         )
     return result_of(read_session(sessions[-1]), asked)
 
@@ -191,8 +191,8 @@ def result_of(archive: Archive, asked: Asked) -> Result:
     if not cases:
         why = "".join(f"; {line}" for line in archive.left_out)
         raise UserError(
-            f"{shown(archive.directory)}: no case holds {asked.model} at {asked.world_size} "
-            f"replicas against another stack{why}"
+            f"{shown(archive.directory)}: no case compares {asked.model} at {asked.world_size} "
+            f"replicas with another stack{why}"
         )
     return Result(answer_of(cases[0]), cases[0].figure, cases[0].reason)
 

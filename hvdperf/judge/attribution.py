@@ -45,9 +45,9 @@ class Blame(Figures):
 
     def __str__(self) -> str:
         if not self.term:
-            return "what these rounds do not tell"
+            return "not attributed"
         whose = "all ranks" if self.rank is None else f"rank {self.rank}"
-        return f"{self.term} of {whose} (+{100 * self.share:.0f} %)"
+        return f"attributed to {self.term} of {whose} (+{100 * self.share:.0f} %)"
 
 
 def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:

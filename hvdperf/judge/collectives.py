@@ -82,9 +82,11 @@ def invalid_reasons(arm: str, processes: int, series: Sequence[Series]) -> list[
             if rank.problem:
                 found.append(f"{where}: rank {number}: {rank.problem}")
             elif not rank.seconds or not all(map(_is_time, rank.seconds)):
-                found.append(f"{where}: rank {number} reported a time that is none")
+                found.append(
+                    f"{where}: rank {number} reported a time that is not positive and finite"
+                )
         if len({len(rank.seconds) for rank in each.ranks}) > 1:
-            found.append(f"{where}: ranks repeated it differently often")
+            found.append(f"{where}: the ranks repeated it different numbers of times")
     return found
 
 
@@ -101,4 +103,7 @@ def other_library(horovod: Iterable[Series], bare: Iterable[Series]) -> str:
     if ours == theirs or not ours or not theirs:
         return ""
     names = [" and ".join(sorted(map(str, libraries))) for libraries in (ours, theirs)]
-    return f"Horovod runs over {names[0]}, mpi4py over {names[1]}: install one for the other's MPI"
+    return (
+        f"Horovod uses {names[0]}, but mpi4py uses {names[1]}: install an mpi4py that is built "
+        "for Horovod's MPI"
+    )

@@ -35,14 +35,14 @@ def on_trial(trial: FaultCase, called: Judgement, found: Detection) -> Judgement
     open_ = called.verdict is Verdict.INCONCLUSIVE and not (trial.says and called.rounds)
     if open_ or called.verdict is Verdict.NOT_JUDGED:
         return called
-    said = f"planted {trial.fault or 'nothing'}: {called.verdict.value}"
+    said = f"injected {trial.fault or 'no fault'}: {called.verdict.value}"
     if called.verdict is not trial.verdict:
         why = f" ({called.reason})" if called.reason else ""
-        reason = f"{said}, and not {trial.verdict.value}{why}"
+        reason = f"{said} instead of {trial.verdict.value}{why}"
         return replace(called, verdict=Verdict.FAIL, reason=reason)
     if called.verdict is Verdict.FAIL:
         right = (found.blame.term, found.blame.rank) == (trial.term, trial.rank)
-        said = f"{said}, for {found.blame}"
+        said = f"{said}, {found.blame}"
     else:
         right = trial.says in called.reason
         said = f"{said}: {called.reason}" if called.reason else said

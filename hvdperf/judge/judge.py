@@ -39,7 +39,7 @@ from hvdperf.verdict import (
 
 NOT_THE_SAME = (
     "A/A test failed: two identical groups differ, so no comparison of this session can be "
-    "trusted; find what favours one of them, and measure again"
+    "trusted; find the cause and measure again"
 )
 
 
@@ -95,7 +95,7 @@ class Judge:
         unjudged = self._rules.unjudged(outcome.comparison)
         if not unjudged and outcome.comparison.judged_as is not JudgedAs.AA_PAIR:
             return outcome
-        reason = unjudged or "no time was left to compare two identical groups"
+        reason = unjudged or "no time was left for the A/A test"
         return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
 
     def _judged(self, outcome: Outcome, final: bool) -> Outcome:
@@ -152,7 +152,7 @@ class Judge:
             return self._disturbed(outcome, rule)
         if rule is None and comparison.is_trial:
             return self._with(
-                outcome, Verdict.NOT_JUDGED, None, "there is no threshold to notice by"
+                outcome, Verdict.NOT_JUDGED, None, "there is no threshold to detect the fault by"
             )
         if rule is None:
             line = self._rules.pasteable_line(comparison, outcome.observations)
@@ -256,12 +256,12 @@ class Judge:
 def _cannot_be_seen(judgement: Judgement) -> str:
     figure = judgement.figure
     if figure is None or not is_bounded(figure):
-        return "too few rounds to say by how much two identical groups may differ"
+        return "A/A test: too few rounds to bound the difference between two identical groups"
     by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
     unseen = 100 * smallest_visible_change(figure)
     return (
-        f"two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f}): changes below "
-        f"{unseen:.0f} % cannot be seen now"
+        f"A/A test: two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f}), "
+        f"so this session cannot detect changes below {unseen:.0f} %"
     )
 
 
@@ -271,7 +271,7 @@ def _cause(outcome: Outcome) -> str:
     question = outcome.comparison.question
     if question.mode is not LaunchMode.BLOCKS and question.mode is not LaunchMode.STARTUP:
         return ""
-    return f"for {blamed(outcome.comparison, _sound(outcome, outcome.judgement))}"
+    return f"{blamed(outcome.comparison, _sound(outcome, outcome.judgement))}"
 
 
 def _sound(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:

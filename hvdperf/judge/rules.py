@@ -32,9 +32,9 @@ class Rules:
             return ""
         on_device = any(slot.device is not None for slot in self.slots)
         if comparison.is_trial and on_device:
-            return "what is planted into a step is measured where the processor waits for the step"
+            return "on GPUs a fault within a step shows only where the processor waits for the step"
         if comparison.question.mode is LaunchMode.COLLECTIVES and on_device:
-            return "Horovod exchanges what is on GPUs, the bare transport what is in host memory"
+            return "Horovod exchanges tensors on GPUs, the bare transport exchanges host memory"
         if not is_oversubscribed(self.slots, comparison.world_size):
             return ""
         models = self.profile.oversubscribed or self.profile.models

@@ -24,7 +24,7 @@ from hvdperf.plan.comparisons import Comparison
 # Phases of a start-up that belong to the training, not to the start of its processes.
 FIXED = ("trace", "first step", "broadcast")
 # A refusal begins with this text, because only a longer run gives a result.
-TOO_SHORT = "too short a run"
+TOO_SHORT = "the run is too short"
 
 
 class Training(NamedTuple):
@@ -143,14 +143,13 @@ def refusal(efficiency: float, candidate: Training, reference: Training, world_s
     if work >= needed:
         return ""
     if math.isinf(needed):
-        return f"{TOO_SHORT}, as any is for an efficiency by time of 1"
+        return f"{TOO_SHORT}: no run is long enough for an efficiency by time of 1"
     steps = math.ceil(needed / theirs.b_seconds)
     seconds = candidate.seconds(steps_of_each(reference.steps, world_size))
     return (
-        f"{TOO_SHORT}: of {seconds:.1f} s "
-        f"{ours.a_seconds:.1f} s are fixed, so that even perfect scaling would not reach "
-        f"{efficiency:.3g}; it takes {steps} steps ({needed:.0f} s on one replica) instead of "
-        f"{reference.steps}"
+        f"{TOO_SHORT}: {ours.a_seconds:.1f} s of its {seconds:.1f} s are fixed cost, so even "
+        f"perfect scaling would stay below {efficiency:.3g}; measure {steps} steps "
+        f"({needed:.0f} s on one replica) instead of {reference.steps}"
     )
 
 
@@ -162,7 +161,7 @@ def fit_fixed_cost(world_sizes: Sequence[int], seconds: Sequence[float]) -> Fixe
     Raises ValueError for fewer than two world sizes, or if `seconds` has another length.
     """
     if len(set(world_sizes)) < 2 or len(world_sizes) != len(seconds):
-        raise ValueError("a fixed cost takes a time at each of two world sizes or more")
+        raise ValueError("a fixed cost needs a time at each of two or more world sizes")
     rows = [(1 / t, 1 / (n * t)) for n, t in zip(world_sizes, seconds, strict=True)]
     xx = sum(x * x for x, _ in rows)
     xy = sum(x * y for x, y in rows)

@@ -87,10 +87,10 @@ def ledger(launch: Launch) -> TimeBreakdown:
     """Return the ledger of a launch of LaunchMode.LEDGER. Raises ValueError, in words, if its marks
     make none."""
     if launch.marks is None:
-        raise ValueError("the launch was not marked")
+        raise ValueError("the launch has no timestamps")
     steps = [rank.marks for rank in launch.run]
     if not steps or not all(steps) or len({len(marks) for marks in steps}) > 1:
-        raise ValueError("the steps of the run were not marked on all ranks")
+        raise ValueError("the timestamps of the run's steps are not complete on all ranks")
     out_of_order = disorder(launch.marks)
     if out_of_order:
         raise ValueError(out_of_order)
@@ -130,7 +130,7 @@ def disorder(marks: Marks) -> str:
     """Return what is wrong with the order of the phases, in words; return "" if each rank goes
     through its start as START says, runs, and ends, and all clocks go forwards and agree."""
     if not any(asked.op == "run" for asked in marks.asked) or marks.asked[-1].op != "close":
-        return "the launch was not asked to run and to close"
+        return "the launch was not told to run and then to close"
     for rank, own in enumerate(marks.ranks):
         phases = tuple(mark.phase for mark in own)
         if phases[: len(START) + 1] != (*START, "run") or phases[-1] != "end":
@@ -143,8 +143,8 @@ def disorder(marks: Marks) -> str:
     for rank, own in enumerate(marks.ranks):
         if own[0].at < marks.launched_at or own[-1].at > marks.ended_at:
             return (
-                f"rank {rank} began before it was launched, or ended after it was gone: the "
-                "clocks of its host and of the session's do not agree"
+                f"rank {rank} began before its launch, or ended after its end: the clocks of "
+                "its host and of this host differ; synchronise them, for example by NTP"
             )
     return ""
 
@@ -160,8 +160,8 @@ def clock_set(marks: Marks) -> str:
     for whose, seconds in moved.items():
         if abs(seconds) > CLOCKS_AGREE_WITHIN_S + SLEWED * passed:
             return (
-                f"clocks disagree: by the time of day of {whose} {seconds:+.2f} s more passed than "
-                "by the clock that is never set; keep the clock from being set during a session"
+                f"clocks disagree: the time of day of {whose} moved by {seconds:+.2f} s "
+                "compared with the monotonic clock; do not set the clock during a session"
             )
     return ""
 

@@ -68,7 +68,7 @@ def growth(memory: Sequence[Sequence[float]]) -> float:
     last = memory[-1][0] if memory else 0
     settled = [(step, math.log(size)) for step, size in memory if step >= SETTLING_SHARE * last]
     if len(settled) < 3:
-        raise ValueError(f"{len(settled)} readings of memory tell no slope")
+        raise ValueError(f"{len(settled)} readings of memory are too few for a slope")
     from scipy.stats import theilslopes  # imported here, because the import takes seconds
 
     steps, sizes = zip(*settled, strict=True)

@@ -41,7 +41,10 @@ def invalid_reasons(launch: Launch) -> list[str]:
         found.append(f"{arm.name}: ranks train with different learning rates: {_shown(rates)}")
     digests = [digest for rank in launch.evidence for digest in rank.digests]
     if len(digests) != arm.world_size:
-        found.append(f"{arm.name}: {len(digests)} of {arm.world_size} replicas gave a digest")
+        found.append(
+            f"{arm.name}: {len(digests)} of {arm.world_size} replicas reported a digest of "
+            "their weights"
+        )
     if len(set(digests)) > 1:
         found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
     found += _data_problems(launch)
@@ -59,11 +62,11 @@ def _ledger_problems(launch: Launch) -> list[str]:
     try:
         book = ledger(launch)
     except ValueError as error:
-        return [f"{launch.arm.name}: no ledger: {error}"]
+        return [f"{launch.arm.name}: no time breakdown: {error}"]
     if book.closes:
         return []
     return [
-        f"{launch.arm.name}: its ledger leaves {book.residual_seconds:.2f} s of "
+        f"{launch.arm.name}: its time breakdown leaves {book.residual_seconds:.2f} s of "
         f"{book.wall_seconds:.2f} s unexplained, more than {100 * CLOSES_WITHIN:.0f} %"
     ]
 
@@ -120,8 +123,9 @@ def too_fast(arm: str, launches: Sequence[Sequence[StepTimes]]) -> str:
     if share.upper >= math.log(1 - FASTER_BY_NOISE):
         return ""
     return (
-        f"{arm}: a step takes {math.exp(share.estimate):.3f} of its longer part, computing or "
-        "exchanging, measured alone: it leaves something out, or is timed wrongly"
+        f"{arm}: a step takes only {math.exp(share.estimate):.3f} times as long as the longer "
+        "of its parts (computation, exchange) measured alone: the step omits work, or its time "
+        "is wrong"
     )
 
 
@@ -141,12 +145,12 @@ def weights_differ(
 
     if set(ours) != set(theirs):
         alone = _shown(set(ours) - set(theirs)), _shown(set(theirs) - set(ours))
-        return f"tensors of the first alone: {alone[0]}; of the second alone: {alone[1]}"
+        return f"tensors only in the first: {alone[0]}; only in the second: {alone[1]}"
     worst, where = 0.0, ""
     for name in ours:
         a, b = np.asarray(ours[name]), np.asarray(theirs[name])
         if a.shape != b.shape:
-            return f"tensor {name}: shape {a.shape} against {b.shape}"
+            return f"tensor {name}: shapes {a.shape} and {b.shape} differ"
         begun = np.asarray(theirs.get(name.replace("trained", "begun"), b))
         moved = np.abs(b - begun).max(initial=0.0)
         excess = np.abs(a - b) - (atol + rtol * np.abs(b) + of_update * moved)

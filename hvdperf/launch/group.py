@@ -189,7 +189,7 @@ class Group:
             connection.send(message)
         except TimeoutError:
             self._hub.drop(connection)
-            self.left(rank, f"it does not take what it is told within {SEND_S:.0f} s")
+            self.left(rank, f"it does not receive an order within {SEND_S:.0f} s")
         except OSError:
             self.left(rank)  # its last messages may still come
 
@@ -381,7 +381,7 @@ class Group:
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
         fate = self._job.fate(first) if self._job is not None else ""
-        cause = f"the process ended without a word {fate}".rstrip()
+        cause = f"the process ended without a report {fate}".rstrip()
         return self._failure(first, self._with_fate_of_server(cause))
 
     def _with_fate_of_server(self, cause: str) -> str:
@@ -442,7 +442,7 @@ class Group:
             return missing[0], f": it never connected{self._whose_fork()}; {self._remedy()}"
         silent = [i for i, rank in enumerate(self.ranks) if not rank.standing]
         if silent:
-            return silent[0], ": it does not even say where it is"
+            return silent[0], ": it does not report its position"
         suspects = self._suspects()
         alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
         lines = [self._standing(i) for i in range(len(self.ranks))]

@@ -175,7 +175,7 @@ class Hub:
 
     def _give_up(self, listener: Listener, rank: int, connection: Connection, problem: str) -> None:
         self.drop(connection)
-        listener.left(rank, f"what it sends cannot be understood: {problem}")
+        listener.left(rank, f"its message cannot be read: {problem}")
 
     def drop(self, connection: Connection) -> None:
         """Close a connection and stop listening to it."""

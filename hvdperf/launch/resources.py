@@ -72,8 +72,8 @@ def reachable_address(slots: Sequence[Slot]) -> str:
         if not ipaddress.ip_address(address).is_loopback:
             return address
     raise UserError(
-        f"no address is known by which {others[0]} can reach {this}: set "
-        f"{ADDRESS_VARIABLE} to one, or give the name {this} a routable address in /etc/hosts"
+        f"no address is known at which {others[0]} can reach {this}: set {ADDRESS_VARIABLE} to "
+        f"such an address, or give the name {this} a routable address in /etc/hosts"
     )
 
 

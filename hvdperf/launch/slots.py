@@ -80,7 +80,7 @@ class Slots:
         try:
             return [own_offer(), *(self.call(rank, "offer") for rank in self._others)]
         except SlotGone as gone:
-            raise UserError(f"{gone}; start anew without it") from None
+            raise UserError(f"{gone}; start the session again without that slot") from None
         except OSError as error:
             raise UserError(str(error)) from None
 

@@ -143,10 +143,13 @@ class Disturbance:
         share = 100 * self.foreign_share
         took = f"other programs took {share:.0f} % of the cores during the measurement"
         if self.steal_share > self.foreign_share / 2:
-            return f"{took} (most of it stolen by the hypervisor for other machines): wait"
+            return (
+                f"{took} (mostly stolen by the hypervisor for other machines): measure again "
+                "when the host is idle"
+            )
         named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]
         told = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
-        return f"{took} ({told or 'none that can be seen from here'}): stop them or wait"
+        return f"{took} ({told or 'not visible from here'}): stop them, or wait for their end"
 
     def _named(self, culprit: Culprit) -> str:
         share = f"{100 * self.core_share(culprit):.0f} %"

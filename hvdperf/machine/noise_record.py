@@ -99,8 +99,8 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
     except FileNotFoundError:
         return MachineRecord(path, {})
     except (OSError, Unreadable) as error:
-        why = error.strerror if isinstance(error, OSError) else "not as this suite writes it"
-        problem = f"{shown(path)}: {why}; this machine's earlier sessions are not known"
+        why = error.strerror if isinstance(error, OSError) else "not in the format of this suite"
+        problem = f"{shown(path)}: {why}; this machine's earlier sessions are ignored"
         return MachineRecord(path, {}, problem)
     return MachineRecord(path, {name: found[name] for name in sorted(found)})
 

@@ -101,8 +101,8 @@ def place_group(slots: Sequence[Slot], world_size: int) -> tuple[Slot, ...]:
     """
     if not 1 <= world_size <= len(slots):
         raise UserError(
-            f"world size {world_size} needs as many slots and this session has {len(slots)}: "
-            f"start it with mpirun -np {world_size} or --np {world_size}"
+            f"world size {world_size} needs {world_size} slots, but this session has "
+            f"{len(slots)}: start it with mpirun -np {world_size} or --np {world_size}"
         )
     return _mark_shared(slots[:world_size])
 
@@ -133,7 +133,7 @@ def local_offers(
     unit, available = ("GPU", len(machine.gpus)) if machine.gpus else ("core", len(machine.cores))
     wanted = available if np is None else np
     if wanted < 1:
-        raise UserError(f"--np {wanted}: a session needs one slot at least")
+        raise UserError(f"--np {wanted}: a session needs at least one slot")
     if wanted > available and not oversubscribe:
         raise UserError(
             f"--np {wanted}: {machine.host} has {available} slots, one a {unit}; ask for fewer, "

@@ -190,7 +190,7 @@ class RoundRunner:
             self.meter.begin_watch()
         # A turn that other programs disturbed is repeated; at most as many turns are added.
         while wanted > 0 and turn < 2 * self._asked.turns:
-            self.doing(f"turn {turn + 1} of {turn + wanted}")
+            self.doing(f"repetition {turn + 1} of {turn + wanted}")
             self._take_turn(result, groups, visits if turn % 2 == 0 else visits[::-1], turn)
             wanted -= not self._was_disturbed(result, groups, turn)
             turn += 1
@@ -249,7 +249,7 @@ class RoundRunner:
         """Do a marked run, then time the parts of its steps."""
         group, launch = groups[arm], result.of(arm)
         group.resume()
-        self.progress(f"train {arm.label}, marked")
+        self.progress(f"train {arm.label} with timestamps")
         launch.run = group.reports(
             RunReport,
             "run",
@@ -258,7 +258,7 @@ class RoundRunner:
             validate=False,
             marked=True,
         )
-        self.progress(f"take the steps of {arm.label} apart")
+        self.progress(f"time the parts of a step of {arm.label}")
         if arm.world_size > 1:
             launch.met_run = group.reports(
                 RunReport,

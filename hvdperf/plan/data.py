@@ -161,8 +161,8 @@ def other_data(directory: str, into: Path) -> Path:
     """
     if not can_swap(directory):
         raise DataError(
-            f"{directory or 'made-up data'}: no two files are equally large, so none can take the "
-            "other's place; plant other data into CIFAR-10"
+            f"{directory or 'synthetic data'}: the fault `data` swaps two files of equal size, "
+            "of which there are none; inject it into CIFAR-10"
         )
     for group in _alike(directory):
         for named, holding in zip(group, [*group[1:], group[0]], strict=True):

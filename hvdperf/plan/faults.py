@@ -27,7 +27,7 @@ def _number(key: str, value: str) -> float:
         return _NUMBERS[key](value)
     except ValueError:
         kind = "a whole number" if _NUMBERS[key] is int else "a number"
-        raise ValueError(f"{key}={value} is no number; give {kind}, such as {key}=1") from None
+        raise ValueError(f"{key}={value} is not a number; give {kind}, such as {key}=1") from None
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,11 @@ class Fault:
         defaults = cls.DEFAULTS.get(kind, {})
         values = {k: v for k, v in defaults.items() if not (late and k in ("factor", "ms"))} | given
         if not 0 <= values.get("ms", 0.0) < math.inf:
-            raise ValueError(f"ms {values['ms']} is no delay; give 0 or more")
+            raise ValueError(f"ms {values['ms']} is not a delay; give 0 or more")
         if not 1.0 <= values.get("factor", 1.0) < math.inf:
-            raise ValueError(f"factor {values['factor']} is below 1 or no number; give 1 or more")
+            raise ValueError(
+                f"factor {values['factor']} is below 1 or not a number; give 1 or more"
+            )
         return cls(kind, **{"rank": 0, **values})
 
     @property

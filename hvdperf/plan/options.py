@@ -64,12 +64,12 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
     """Return the options that pytest has parsed. given: values by name, a list for an option that
     may be repeated. Raises UserError if more than one fault is given, or no place for results."""
     if not given["results"].strip():
-        raise UserError("--results: names no directory; leave it out for `results`")
+        raise UserError("--results: is empty; leave it out to use `results`")
     faults = given["plant"]
     if len(faults) > 1:
         raise UserError(
-            f"--plant: given {len(faults)} times, {' and '.join(faults)}; a session plants one "
-            "fault, leave out the others"
+            f"--plant: given {len(faults)} times, {' and '.join(faults)}; a session injects "
+            "only one fault; leave out the others"
         )
     return Options(
         **{**given, "models": ",".join(given["models"]), "plant": faults[0] if faults else ""}
@@ -109,8 +109,8 @@ def resolve_profile(options: Options) -> Profile:
         positive("--budget", options.budget_minutes)
         if options.budget_minutes < LEAST_BUDGET_MINUTES:
             raise UserError(
-                f"--budget {options.budget_minutes:g}: is {60 * options.budget_minutes:.2g} s, in "
-                "which no rank starts; give minutes, such as 5"
+                f"--budget {options.budget_minutes:g}: {60 * options.budget_minutes:.2g} s are "
+                "too few to start a rank; give minutes, such as 5"
             )
         profile = replace(profile, budget_s=60 * options.budget_minutes)
     return profile
@@ -153,12 +153,21 @@ def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault
     phases = PROLONGED if fault.kind == "longer" else STRIKING
     ranks = fault.world_size or max(sizes)
     never = (
-        (fault.phase not in phases, f"it strikes in {', '.join(phases)}"),
-        (fault.model not in ("", *models), f"the networks of this session are {', '.join(models)}"),
-        (fault.world_size not in (0, *sizes), f"its world sizes are {', '.join(map(str, sizes))}"),
-        (not 0 <= fault.rank < ranks, f"the ranks of this session are 0 to {ranks - 1}"),
-        (fault.changes_nothing, "it would change nothing; give more"),
-        (fault.is_of_exchange and ranks == 1, "one replica alone exchanges nothing"),
+        (fault.phase not in phases, f"the phase must be one of {', '.join(phases)}"),
+        (
+            fault.model not in ("", *models),
+            f"this session measures only the networks {', '.join(models)}",
+        ),
+        (
+            fault.world_size not in (0, *sizes),
+            f"this session measures only the world sizes {', '.join(map(str, sizes))}",
+        ),
+        (not 0 <= fault.rank < ranks, f"this session has only the ranks 0 to {ranks - 1}"),
+        (fault.changes_nothing, "this fault changes nothing; give a larger value"),
+        (
+            fault.is_of_exchange and ranks == 1,
+            "one replica exchanges nothing, so this fault needs two or more",
+        ),
     )
     for wrong, why in never:
         if wrong:

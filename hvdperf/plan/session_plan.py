@@ -147,9 +147,9 @@ class SessionPlan:
             struck = fault.model in ("", workload.model)
             if struck and not self._has_other_data(workload.dataset):
                 raise UserError(
-                    f"--plant {self.options.plant}: no two files of {workload.dataset} are equally "
-                    "large on one host, so none can take the other's place; plant it into "
-                    "--dataset cifar10, on one host"
+                    f"--plant {self.options.plant}: this fault swaps two files of equal size on "
+                    f"one host, and {workload.dataset} has none here; use --dataset cifar10 on "
+                    "one host"
                 )
 
     def _has_bare_transport(self) -> bool:
@@ -197,9 +197,10 @@ class SessionPlan:
             f"{', '.join(self.data)}, batch {self.profile.batch} per replica",
             f"world sizes {', '.join(sizes)} on {len(self.slots)} slots; launcher "
             f"{self.options.launcher}, schedule {schedule.value}",
-            f"PASS after {first} rounds or more, FAIL after "
+            f"PASS after {first} or more rounds, FAIL after "
             f"{' or '.join(map(str, sampling.looks))}; {sampling.turns_min} to "
-            f"{sampling.turns_max} turns a round; budget {self.profile.budget_s / 60:.3g} min",
+            f"{sampling.turns_max} repetitions a round; budget {self.profile.budget_s / 60:.3g} "
+            "min",
             f"thresholds: {self.thresholds.path.name}: {self.thresholds.label}",
         ]
 

@@ -47,7 +47,8 @@ def proposed_rule(question: Question, observations: Sequence[float], rounds: int
     """
     if rounds < fewest_rounds(question):
         raise NotMeasurable(
-            f"{rounds} rounds give no finite interval; it takes {fewest_rounds(question)}"
+            f"{rounds} rounds give no finite interval; at least {fewest_rounds(question)} "
+            "are needed"
         )
     if not observations or not all(map(math.isfinite, observations)):
         raise NotMeasurable("no observation, or one that is not finite")

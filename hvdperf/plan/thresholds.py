@@ -171,8 +171,8 @@ def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: 
     for case, values in observations.items():
         if len(values) < _FEWEST_OBSERVATIONS:
             raise UserError(
-                f"{_key(case)}: {len(values)} observations tell no spread; measure "
-                f"{_FEWEST_OBSERVATIONS} rounds at least"
+                f"{_key(case)}: {len(values)} observations are too few for a standard "
+                f"deviation; measure at least {_FEWEST_OBSERVATIONS} rounds"
             )
         try:
             rule = proposed_rule(case.question, values, rounds)
@@ -218,8 +218,8 @@ def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
     if len(chosen) > 1:
         files = " and ".join(shown(thresholds.path) for thresholds in chosen)
         raise UserError(
-            f"{files} match {machine.description} equally well: say more in one's [match], "
-            "or choose with --thresholds"
+            f"{files} match {machine.description} equally well: add a key to the [match] of "
+            "one, or choose one with --thresholds"
         )
     return chosen[0]
 
@@ -296,7 +296,7 @@ def _rule(questions: Sequence[Question], value: float | tuple[float, float]) -> 
     kinds = {question.spec.rule for question in questions}
     if len(kinds) > 1:
         names = " and ".join(sorted(f"a {kind.__name__.lower()}" for kind in kinds))
-        raise ValueError(f"{names} are not written alike: two lines")
+        raise ValueError(f"{names} have different forms: write two lines")
     if kinds == {Band}:
         if isinstance(value, tuple) and 0 < value[0] < 1 < value[1]:
             return Band(*value)

@@ -22,17 +22,20 @@ from hvdperf.results.archive import read_session
 
 def add_to(commands: Commands) -> None:
     """Add the commands report, compare, predict and explain."""
-    add = commands.add_parser("report", help="a session as one page, or as tables")
+    add = commands.add_parser("report", help="write a session as one page, or as tables")
     add.add_argument(
         "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
     )
     add.add_argument(
-        "--results", type=Path, metavar="DIR", help="of the newest session; default: results"
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="directory of the newest session; default: results",
     )
     _add_output(add)
     add.set_defaults(command=report_session)
 
-    add = commands.add_parser("compare", help="two sessions side by side")
+    add = commands.add_parser("compare", help="compare two sessions")
     add.add_argument("first", type=Path, metavar="A", help="such as results/runs/...")
     add.add_argument("second", type=Path, metavar="B")
     _add_output(add)
@@ -40,19 +43,20 @@ def add_to(commands: Commands) -> None:
 
     add = commands.add_parser(
         "predict",
-        help="efficiency at more nodes, by a model",
-        description="Efficiency of weak scaling at twice and four times the nodes, by a model: the "
-        "trend of the largest size and of half of it. Nothing where all was measured on one node.",
+        help="predict the efficiency at more nodes by a model",
+        description="Predict the efficiency of weak scaling at twice and four times the nodes "
+        "by a model: the trend between half of the largest size and the largest "
+        "size. The session must have used several nodes.",
     )
     add.add_argument("session", type=Path, metavar="SESSION", help="such as results/runs/...")
     add.set_defaults(command=predict)
 
     add = commands.add_parser(
         "explain",
-        help="why the two speedups of a published table differ",
-        description="Why the speedups by speed and by time of a published table differ. FILE: a "
-        f"JSON object with the lists {', '.join(REQUIRED)}, and {' and '.join(PRINTED)} where "
-        "they were printed.",
+        help="explain why the two speedups of a published table differ",
+        description="Explain why the speedups by speed and by time of a published table "
+        f"differ. FILE: a JSON object with the lists {', '.join(REQUIRED)}, and "
+        f"with {' and '.join(PRINTED)} if the table prints them.",
     )
     add.add_argument("file", type=Path, metavar="FILE", help="such as tests/published/lab11.json")
     add.set_defaults(command=explain_table)
@@ -64,21 +68,21 @@ def _add_output(add: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="PATH",
-        help="file, of csv a directory; default: below results/report, or stdout for text",
+        help="output file, for csv a directory; default: below results/report, or stdout for text",
     )
 
 
 def report_session(arguments: argparse.Namespace) -> int:
     if arguments.session is not None and arguments.results is not None:
         raise UserError(
-            f"--results {arguments.results}: is where the newest session is looked for; leave it "
-            f"out with {arguments.session}"
+            f"--results {arguments.results}: is only for the newest session; leave it out with "
+            f"{arguments.session}"
         )
     directory = arguments.session or newest_session(arguments.results or RESULTS)
     results = results_of(directory)
     sources = read_sources(directory, results)
     if sources.archive.session is None and not sources.archive.cases:
-        why = next(iter(sources.archive.left_out), "there is no document of a session in it")
+        why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
     name = directory.resolve().name
     return _written(session_report(sources), arguments, results / REPORTS / name)
@@ -115,9 +119,9 @@ def explain_table(arguments: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: {error}") from None
     except RecursionError:
-        raise UserError(f"{path}: nested more deeply than any table") from None
+        raise UserError(f"{path}: nested too deeply for a table") from None
     if not isinstance(document, dict):
-        raise UserError(f"{path}: is no JSON object")
+        raise UserError(f"{path}: is not a JSON object")
     for line in lines(explain(read_table(document, str(path)))):
         print(line)
     return 0

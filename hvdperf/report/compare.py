@@ -52,8 +52,9 @@ _RATIO = (
     Column("word", "B's figure is"),
 )
 _CHANCE = (
-    "An interval misses with 5 %: of 20 figures that did not change, one is expected to look as if "
-    "it had. What else was otherwise on the machine is in the ratio, too."
+    "Each interval has a confidence of 95 %: of 20 figures that did not change, one is "
+    "expected to look changed. Any other difference of the machine between the two sessions "
+    "affects the ratio, too."
 )
 
 
@@ -83,7 +84,7 @@ def _facts(a: Archive, b: Archive, found: Sequence[Pair], changed: Sequence[str]
         "A": _session(a),
         "B": _session(b),
         "cases": f"{both} in both, {kinds[Kind.ONLY_A]} only in A, {kinds[Kind.ONLY_B]} only in B",
-        "series": "two: what differs is in the warnings" if changed else "one",
+        "series": "two; the warnings list the differences" if changed else "one",
     }
 
 
@@ -104,22 +105,22 @@ def _session(archive: Archive) -> str:
 def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
     if changed:
         yield (
-            "A and B are different series, shown side by side for what they are worth. "
-            "From A to B there changed:"
+            "A and B belong to different series, so a ratio may have other causes than the "
+            "change of interest. Differences from A to B:"
         )
         yield from changed
     if _name(a) == _name(b):
         yield "A and B are the same session"
     for name, archive in (("A", a), ("B", b)):
         if archive.session is None:
-            yield f"{name} has no session.json that can be read"
+            yield f"session.json of {name} cannot be read"
         elif archive.session.asked.get("plant"):
-            yield f"{archive.session.asked['plant']} was planted into {name}"
+            yield f"{name} has an injected fault: {archive.session.asked['plant']}"
         if archive.unfinished:
             yield f"{name}: {archive.unfinished}"
     ours, theirs = _against(a), _against(b)
     if ours != theirs:
-        yield f"A holds its figures against {ours}, B against {theirs}"
+        yield f"A is compared with {ours}, B with {theirs}"
 
 
 def _against(archive: Archive) -> str:
@@ -195,7 +196,7 @@ def _says(what: str, changes: Mapping[str, Changed]) -> str:
     if not sure:
         return said
     name, most = max(sure.items(), key=lambda item: abs(math.log(item[1].estimate)))
-    return f"{said} The largest change is that of {name}, to {shown(most)} of A's."
+    return f"{said} The largest change is that of {name}: B / A = {shown(most)}."
 
 
 def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
@@ -217,11 +218,11 @@ def _ratios(found: Sequence[Pair]) -> Section:
     """Return the section of all cases with a ratio of both sessions' figures."""
     compared = [pair for pair in found if pair.changed.ratio is not None]
     intro = (
-        "B's figure over A's: above 1 it is higher, which is better of an efficiency and worse of "
-        f"a time. {_CHANCE}"
+        "A ratio is B's figure / A's. A ratio above 1 is better for an efficiency and worse "
+        f"for a time. {_CHANCE}"
     )
     if not compared:
-        return Section("ratios", "Figures", intro, missing="No case of both sessions has a figure.")
+        return Section("ratios", "Figures", intro, missing="No case has a figure in both sessions.")
     columns = (
         Column("case", "case"),
         Column("question", "question"),
@@ -242,7 +243,7 @@ def _ratios(found: Sequence[Pair]) -> Section:
     )
     figure = Figure(
         "ratios",
-        "B's figures over A's",
+        "B's figures / A's",
         _says_cases(compared),
         Table(columns, rows),
         _forest("case", "figure of B / figure of A", len(rows)),
@@ -253,9 +254,9 @@ def _ratios(found: Sequence[Pair]) -> Section:
 def _throughputs(a: Archive, b: Archive) -> Section:
     """Return the section of Horovod's throughput at its defaults, by workload and world size."""
     intro = (
-        "Samples per second of all replicas together, of Horovod with everything at its default: "
-        "the median over rounds, of cases whose evidence is sound. The ratio is estimated over all "
-        f"pairs of rounds. {_CHANCE}"
+        "Samples per second of all replicas together, for Horovod with its defaults: the "
+        "median over the rounds of valid cases. The ratio is estimated over all pairs of "
+        f"rounds. {_CHANCE}"
     )
     ours, theirs = throughputs(a.cases), throughputs(b.cases)
     labels = workload_labels(workload for workload, _ in {**ours, **theirs})
@@ -282,7 +283,10 @@ def _throughputs(a: Archive, b: Archive) -> Section:
         )
     if not rows:
         return Section(
-            "throughput", "Throughput", intro, missing="Neither session has trained Horovod alone."
+            "throughput",
+            "Throughput",
+            intro,
+            missing="Neither session timed Horovod with its defaults.",
         )
     columns = (
         Column("label", "training", hidden=True),
@@ -298,7 +302,7 @@ def _throughputs(a: Archive, b: Archive) -> Section:
     compared = sum(row["ratio"] is not None for row in rows)
     figure = Figure(
         "throughput",
-        "B's throughput over A's",
+        "B's throughput / A's",
         _says("training", changes),
         Table(columns, tuple(rows)),
         _forest("label", "throughput of B / throughput of A", compared) if compared else None,

@@ -100,7 +100,7 @@ def asked_otherwise(a: Archive, b: Archive, work: LaunchMode) -> list[str]:
 
 def not_alike(otherwise: Sequence[str]) -> Changed:
     """Return that two figures cannot be compared because these settings differ."""
-    return Changed(Kind.NOT_COMPARABLE, why=f"asked otherwise, {'; '.join(otherwise)}")
+    return Changed(Kind.NOT_COMPARABLE, why=f"settings differ: {'; '.join(otherwise)}")
 
 
 def _of_cases(

@@ -46,7 +46,7 @@ class Point:
             )
         low, high = PLAUSIBLE
         if not low <= self.efficiency <= high:
-            raise ValueError(f"{self.efficiency:g} is no efficiency of weak scaling")
+            raise ValueError(f"{self.efficiency:g} is not an efficiency of weak scaling")
 
     @property
     def replicas_per_node(self) -> int:
@@ -119,10 +119,11 @@ def trend(points: Sequence[Point]) -> tuple[Point, Point]:
     """
     by_size = {(point.replicas_per_node, point.nodes): point for point in points}
     if len(by_size) < len(points):
-        raise ValueError("two points of one size")
+        raise ValueError("two points have the same size")
     if all(point.nodes == 1 for point in points):
         raise NotPredictable(
-            "all was measured on one node, and replicas do not stand for nodes; measure on 1 and 2"
+            "all cases ran on one node, and replicas on one node do not predict nodes; "
+            "measure on 1 and 2 nodes"
         )
     # The largest number of nodes at each fullness: dict keeps the last one of ascending sizes.
     furthest = dict(sorted(by_size))
@@ -142,6 +143,6 @@ def _lacking(points: Sequence[Point]) -> str:
         for point in sorted(points, key=lambda point: (point.replicas, point.nodes))
     )
     return (
-        "needs N nodes and N / 2, all equally full, with N more than half of the most nodes; there "
-        f"are: {measured}; choose sizes with --world-sizes"
+        "the model needs equally full groups of N and N / 2 nodes, with N above half of the "
+        f"largest number of nodes; measured: {measured}; choose sizes with --world-sizes"
     )

@@ -20,9 +20,10 @@ _TABLE = Columns(("np", 5), ("nodes", 5), ("figure", 6), ("interval", -14))
 HEADER = (
     f"{MODEL}: efficiency of weak scaling, S_n / (n S_1)",
     *wrapped(
-        "The last decline goes on, up to 6 to 8 %: more was the step over a border. It rests on 35 "
-        "curves of one published study, 1 to 8 nodes of 4 GPUs, where the intervals held 83 to "
-        "89 % of what was measured. What this session's own figures are off by comes on top.",
+        "The model continues the last decline, up to 6 to 8 %: a larger decline comes from "
+        "crossing a border, such as that between nodes. It rests on 35 curves of one published "
+        "study, 1 to 8 nodes of 4 GPUs, where its intervals contained 83 to 89 % of the "
+        "measured values. Errors of this session's own figures add to that.",
         others="",
     ),
 )

@@ -131,17 +131,17 @@ def _warnings(sources: Sources) -> list[str]:
     session = archive.session
     warnings = []
     if session is None:
-        warnings.append("session.json cannot be read: these are the cases that were found.")
+        warnings.append("session.json cannot be read: the page shows the cases that were found.")
     if archive.unfinished:
         warnings.append(archive.unfinished)
     if session is not None:
         if session.asked.get("plant"):
-            warnings.append(f"Planted on purpose: {session.asked['plant']}.")
+            warnings.append(f"Injected fault: {session.asked['plant']}.")
         if session.oversubscribed_sizes:
             sizes = ", ".join(map(str, session.oversubscribed_sizes))
             warnings.append(
-                f"At {sizes} replicas there is not a core or a device for each: efficiencies are "
-                "shown there, and not judged."
+                f"At {sizes} replicas there are more replicas than cores or devices: "
+                "efficiencies are shown, but not judged."
             )
         if session.resumed_at:
             warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.")

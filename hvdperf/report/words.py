@@ -18,9 +18,9 @@ def is_trial(case: Case) -> bool:
 
 
 def question_of(case: Case) -> str:
-    """Return the question and kind of a case: "planted: slow10" or "parity, other stack"."""
+    """Return the question and kind of a case: "fault: slow10" or "parity, other stack"."""
     if is_trial(case):
-        return f"planted: {case.comparison.candidate.arm.planted}"
+        return f"fault: {case.comparison.candidate.arm.planted}"
     words = case.question.label
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words
 
@@ -62,7 +62,7 @@ def shown(figure: Interval | None) -> str:
 def must_be(rule: Rule) -> str:
     """Return the condition on a figure; for a floor with two limits, both."""
     if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
-        return f"{rule}, and not surely < {rule.fail_below:.3g}"
+        return f"lower bound {rule}, upper bound >= {rule.fail_below:.3g}"
     return str(rule)
 
 

@@ -39,5 +39,5 @@ def _write(path: Path, text: str) -> Path:
         return write_whole(path, text)
     except OSError as error:
         raise UserError(
-            f"{shown(path)} cannot be written: {error.strerror}; give another place by --out"
+            f"{shown(path)} cannot be written: {error.strerror}; give another path by --out"
         ) from None

@@ -104,7 +104,9 @@ def read_log(log: Path) -> list[Entry]:
         except Unreadable as error:
             problem = str(error)
         if problem:
-            raise UserError(f"{shown(log)}:{number}: no session's line ({problem}); take it out")
+            raise UserError(
+                f"{shown(log)}:{number}: not a line of a session ({problem}); remove it"
+            )
         entries.append(entry)
     return entries
 

@@ -49,8 +49,8 @@ def propose(archives: Sequence[Archive]) -> Proposal:
     found = _observations(case for archive in archives for case in archive.cases)
     enough = {case: values for case, values in found.items() if len(values) >= FEWEST_ROUNDS}
     too_few = tuple(
-        f"{'/'.join(case.parts)}: {len(values)} rounds; it takes {FEWEST_ROUNDS}: give more "
-        "sessions"
+        f"{'/'.join(case.parts)}: {len(values)} rounds, but at least {FEWEST_ROUNDS} are "
+        "needed: give more sessions"
         for case, values in found.items()
         if case not in enough
     )

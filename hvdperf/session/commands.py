@@ -22,23 +22,25 @@ from models.registry import NETWORKS
 
 def add_to(commands: Commands) -> None:
     """Add the commands list and thresholds."""
-    add = commands.add_parser("list", help="networks, profiles, cases or faults")
+    add = commands.add_parser("list", help="list networks, profiles, cases or faults")
     lists = add.add_subparsers(required=True, metavar="WHAT")
-    lists.add_parser("networks", help="what --models takes").set_defaults(command=list_networks)
-    lists.add_parser("profiles", help="what --profile takes").set_defaults(command=list_profiles)
-    lists.add_parser("faults", help="what --plant takes").set_defaults(command=list_faults)
-    cases = lists.add_parser("cases", help="what pytest perf/ would measure")
+    lists.add_parser("networks", help="the names for --models").set_defaults(command=list_networks)
+    lists.add_parser("profiles", help="the names for --profile").set_defaults(command=list_profiles)
+    lists.add_parser("faults", help="the injected faults for --plant").set_defaults(
+        command=list_faults
+    )
+    cases = lists.add_parser("cases", help="the cases that pytest perf/ would measure")
     for option in ("--profile", "--models", "--np"):
-        cases.add_argument(option, help="as pytest perf/ takes it")
+        cases.add_argument(option, help="as for pytest perf/")
     cases.set_defaults(command=list_cases)
 
-    add = commands.add_parser("thresholds", help="what figures have to reach")
+    add = commands.add_parser("thresholds", help="propose thresholds for the figures")
     tasks = add.add_subparsers(required=True, metavar="TASK")
     task = tasks.add_parser(
         "propose",
-        help="a file for --thresholds, from sessions of unchanged builds",
-        description="A file of thresholds for machines like this one, from the rounds of all given "
-        "sessions together. Give four sessions or more of an unchanged build.",
+        help="write a file for --thresholds, from sessions of unchanged builds",
+        description="Propose thresholds for machines like this one, from the rounds of all "
+        "given sessions together. Give four or more sessions of an unchanged build.",
     )
     task.add_argument("sessions", type=Path, nargs="+", metavar="SESSION", help="results/runs/...")
     task.add_argument("--out", type=Path, metavar="FILE", help="a new file; default: stdout")
@@ -48,7 +50,7 @@ def add_to(commands: Commands) -> None:
 def propose_thresholds(arguments: argparse.Namespace) -> int:
     path: Path | None = arguments.out
     if path is not None and os.path.lexists(path):
-        raise UserError(f"--out {path}: is there already; give the name of a new file")
+        raise UserError(f"--out {path}: already exists; give the name of a new file")
     proposal = propose([read_session(directory) for directory in arguments.sessions])
     for line in proposal.left_out:
         complain(f"left out: {line}")
@@ -64,7 +66,7 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
 
 def list_networks(_: argparse.Namespace) -> int:
     table = Columns(
-        ("network", -18), ("input", 5), ("gradients", 9), (" task, and what an allreduce gets", 0)
+        ("network", -18), ("input", 5), ("gradients", 9), (" task, and tensors of an allreduce", 0)
     )
     print(table.header)
     for each in NETWORKS.values():
@@ -90,7 +92,7 @@ def list_faults(_: argparse.Namespace) -> int:
         print(f"  {kind:<8} {', '.join(f'{key}=' for key in keys)}".rstrip())
     print("cases of perf/test_trust.py")
     for name, trial in TRIALS.items():
-        print(f"  {name:<8} {trial.fault or 'nothing'}: {trial.verdict.value}")
+        print(f"  {name:<8} {trial.fault or 'no fault'}: {trial.verdict.value}")
     return 0
 
 

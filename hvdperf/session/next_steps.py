@@ -162,8 +162,8 @@ def lines(
     if on_limit:
         names = ", ".join(each.comparison.name for each in on_limit)
         found += wrapped(
-            f"No number of rounds decides what is on its limit: {names}. Change the limit, or what "
-            "is measured"
+            "The figures of these cases lie on their limits, so more rounds cannot decide "
+            f"them: {names}. Change the limit or the workload"
         )
     for verdict in (Verdict.FAIL, Verdict.INVALID):
         found += _to_see_again([o for o in outcomes if o.judgement.verdict is verdict], alone)
@@ -204,5 +204,5 @@ def _to_see_again(
         return []
     first = of_use[0]
     many = f" (the first of {len(of_use)})" if len(of_use) > 1 else ""
-    text = f"To measure what is {first.judgement.verdict.value} again, alone{many}:"
+    text = f"To repeat a case that is {first.judgement.verdict.value}, alone{many}:"
     return [*wrapped(text), *alone(first.comparison)]

@@ -61,54 +61,105 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("hvdperf", "distributed training (hvdperf)")
     add = group.addoption
-    add("--profile", default="default", help="smoke, default, nightly, or a TOML file")
+    add(
+        "--profile",
+        default="default",
+        help="cases and durations: smoke, default, nightly, or a TOML file",
+    )
     add("--np", type=int, metavar="N", help="slots to use without mpirun (default: all)")
     add("--oversubscribe", action="store_true", help="allow --np above the cores or devices")
-    add("--world-sizes", default="", metavar="1,2,4", help="instead of powers of two and all")
+    add(
+        "--world-sizes",
+        default="",
+        metavar="1,2,4",
+        help="numbers of replicas (default: powers of two, and all slots)",
+    )
     add(
         "--models",
         action="append",
         default=[],
         metavar="A,B",
-        help="networks, instead of the profile's",
+        help="networks (default: the profile's)",
     )
-    add("--dataset", default="", choices=["", *INPUTS], help="input")
+    add("--dataset", default="", choices=["", *INPUTS], help="data set (default: the network's)")
     add(
-        "--data-dir", default=os.environ.get("HVDPERF_DATA_DIR", ""), help="or ptb=DIR,imagenet=DIR"
+        "--data-dir",
+        default=os.environ.get("HVDPERF_DATA_DIR", ""),
+        help="files of the data set; of several: ptb=DIR,imagenet=DIR",
     )
     add("--batch-size", type=int, metavar="N", help="samples per replica and step")
-    add("--image-size", type=int, metavar="PX", help="instead of the network's own")
-    add("--precision", default="float32", choices=PRECISIONS, help="policy of Keras")
-    add("--launcher", default="mpirun", choices=LAUNCHERS, help="what starts ranks")
-    add("--schedule", default="", choices=["", *(s.value for s in Schedule)], help="of the arms")
-    add("--budget", type=float, dest="budget_minutes", metavar="MIN", help="begin no round after")
-    add("--thresholds", default="", metavar="FILE", help="instead of the machine class's")
+    add("--image-size", type=int, metavar="PX", help="size of images (default: the network's own)")
+    add("--precision", default="float32", choices=PRECISIONS, help="Keras's precision policy")
+    add("--launcher", default="mpirun", choices=LAUNCHERS, help="program that starts the ranks")
+    add(
+        "--schedule",
+        default="",
+        choices=["", *(s.value for s in Schedule)],
+        help="order of the arms within a round",
+    )
+    add(
+        "--budget",
+        type=float,
+        dest="budget_minutes",
+        metavar="MIN",
+        help="begin no round after that many minutes",
+    )
+    add(
+        "--thresholds",
+        default="",
+        metavar="FILE",
+        help="file of thresholds (default: the one for this machine)",
+    )
     add(
         "--inconclusive",
         default="fail",
         choices=("fail", "ok"),
-        help="ok: INCONCLUSIVE neither stops -x nor makes the exit status other than 0",
+        help="ok: INCONCLUSIVE does not stop -x, and the exit status can be 0",
     )
-    add("--results", default="results", metavar="DIR", help="where results go")
+    add(
+        "--results",
+        default="results",
+        metavar="DIR",
+        help="directory of the results (default: results)",
+    )
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
-    add("--stack", default="", metavar="PYTHON", help="measure that stack instead of pytest's own")
-    add("--against", default="", metavar="PYTHON", help="compare every case with that stack's")
-    add("--baseline", default="", metavar="DIR", help="an earlier session, shown beside this one")
+    add(
+        "--stack",
+        default="",
+        metavar="PYTHON",
+        help="measure the stack of this interpreter (default: pytest's own)",
+    )
+    add(
+        "--against",
+        default="",
+        metavar="PYTHON",
+        help="compare every case with the stack of this interpreter",
+    )
+    add(
+        "--baseline",
+        default="",
+        metavar="DIR",
+        help="show the figures of an earlier session beside this one's",
+    )
     add(
         "--resume",
         default="",
         metavar="DIR",
-        help="go on with a session that was interrupted, or left cases undecided",
+        help="continue a session that was interrupted, or left cases undecided",
     )
     add(
-        "--plant", action="append", default=[], metavar="FAULT", help="such as slow:rank=1,factor=2"
+        "--plant",
+        action="append",
+        default=[],
+        metavar="FAULT",
+        help="inject a fault, such as slow:rank=1,factor=2",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "question(ask, smallest=2, largest=inf, against_from=smallest): what it measures",
+        "question(ask, smallest=2, largest=inf, against_from=smallest): the comparisons of a test",
     )
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
@@ -116,7 +167,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None):
         if outer_size() > 1:
             raise pytest.UsageError(
-                "pytest-xdist (-n) and mpirun do not go together: under mpirun every rank is a "
+                "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a "
                 "slot; leave out -n"
             )
         if any(map(holds_cases, config.args)):
@@ -135,7 +186,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if tasks > 1:
             raise pytest.UsageError(
                 f"srun has started {tasks} sessions, which would all measure at the same time; "
-                f"leave it out, and start one in the allocation with mpirun -np {tasks}"
+                "leave out srun, and start one session in the allocation with mpirun -np "
+                f"{tasks}"
             )
         if not config.option.collectonly:
             _check_files_of_others(config)
@@ -157,7 +209,7 @@ def _check_files_of_others(config: pytest.Config) -> None:
             path.open("ab").close()
         except OSError as error:
             raise pytest.UsageError(
-                f"{option} {given}: cannot be written: {error.strerror}; give another place"
+                f"{option} {given}: cannot be written: {error.strerror}; give another path"
             ) from None
 
 

@@ -20,7 +20,7 @@ def until(doing: Doing, now: float) -> str:
         left = doing.budget_ends - now
         return f", {left:.0f} s left" if left > 0 else ""
     left = doing.next_look - now
-    return f", next look in {left:.0f} s" if left > 0 else ", next look due"
+    return f", next interim analysis in {left:.0f} s" if left > 0 else ", next interim analysis due"
 
 
 class ProgressReporter:

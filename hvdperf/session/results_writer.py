@@ -66,8 +66,8 @@ def clock_problem(directory: Path) -> str:
     if not later:
         return ""
     return (
-        f"the clock was set back: {shown(directory.parent / max(later))} is of a later time, so "
-        "what asks for the newest session takes that one; move it, or name the session"
+        f"the clock was set back: {shown(directory.parent / max(later))} has a later date, so "
+        "commands that use the newest session use that one; move it, or name the session"
     )
 
 
@@ -101,8 +101,8 @@ def session_document(
 
 def _unwritable(directory: Path, error: OSError) -> UserError:
     return UserError(
-        f"no results can be written to {shown(directory)}: {error.strerror}; make room there, or "
-        "give another place by --results"
+        f"no results can be written to {shown(directory)}: {error.strerror}; make room there, "
+        "or give another directory by --results"
     )
 
 
@@ -149,7 +149,7 @@ class ResultsWriter:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise UserError(
-                f"{shown(self.directory)}: the session still runs; wait for its end"
+                f"{shown(self.directory)}: the session is still running; wait for its end"
             ) from None
         except OSError:
             return  # a file system without locks
@@ -171,7 +171,7 @@ class ResultsWriter:
         self._attempt(SESSION_FILE, lambda: self._write_session(None))
         self._attempt(SUMMARY_FILE, lambda: self._write_summary(None))
         problem = self.problems.get(name, "")
-        return f"NOT WRITTEN {name}: {problem}; measuring goes on" if problem else ""
+        return f"NOT WRITTEN {name}: {problem}; the session continues" if problem else ""
 
     def end(self, exit_status: int) -> int:
         """Write all that is left, with the exit status. Return the session's exit status, which is
@@ -190,7 +190,7 @@ class ResultsWriter:
         that were not decided."""
         told = [f"NOT WRITTEN {name}: {why}" for name, why in self.problems.items()]
         if left:
-            told.append(f"{left} cases are left; to go on: --resume {shown(self.directory)}")
+            told.append(f"{left} cases are left; to continue: --resume {shown(self.directory)}")
         return told
 
     def close(self) -> None:

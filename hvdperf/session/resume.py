@@ -121,13 +121,13 @@ def earlier_parts(
     other += differences(document.asked, asked(session_plan, changed))
     cases = {case.name: case for case in archive.cases}
     again = [comparison for comparison in selected if comparison.name in cases]
-    other += [f"{c.name} asks something else" for c in again if cases[c.name].comparison != c]
+    other += [f"the plan of {c.name}" for c in again if cases[c.name].comparison != c]
     if other:
         more = f"; and {len(other) - _TOLD} more" if other[_TOLD:] else ""
         raise UserError(
-            f"--resume {shown(archive.directory)}: this would be another session: "
-            f"{'; '.join(other[:_TOLD])}{more}. Ask for the same on the same stack, or "
-            f"{_BEGIN_ANEW}"
+            f"--resume {shown(archive.directory)}: cannot continue that session, because this "
+            f"differs: {'; '.join(other[:_TOLD])}{more}. Give the same options on the same "
+            f"stack, or {_BEGIN_ANEW}"
         )
     recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}
     decided = {c: o for c, o in recalled.items() if not _goes_on(o)}
@@ -144,7 +144,7 @@ def earlier_parts(
         outcomes=decided,
         undecided={c: o for c, o in recalled.items() if c not in decided},
         disturbances=document.disturbances,
-        told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases had been decided"),
+        told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases are already decided"),
     )
 
 

@@ -79,10 +79,13 @@ class Suite:
         if self.slots is None:
             return local_offers(self.machine, self.options.np, self.options.oversubscribe)
         if self.options.np is not None and self.options.np < 1:
-            raise UserError(f"--np {self.options.np}: a session needs one slot at least")
+            raise UserError(f"--np {self.options.np}: a session needs at least one slot")
         offers = self.slots.offers()
         if self.options.np is not None and self.options.np > len(offers):
-            raise UserError(f"--np {self.options.np}: mpirun started {len(offers)} ranks")
+            raise UserError(
+                f"--np {self.options.np}: mpirun started only {len(offers)} ranks; give --np up "
+                f"to {len(offers)}"
+            )
         return offers[: self.options.np]
 
     # Measuring -----------------------------------------------------------------------------
@@ -264,7 +267,7 @@ class Suite:
         said = any(each.judgement.verdict is Verdict.INCONCLUSIVE for each in self.decided)
         if whole is None or not whole.is_disturbed or said:
             return []
-        return wrapped(f"Disturbed turns were repeated: {whole.reason()}")
+        return wrapped(f"Disturbed repetitions were measured again: {whole.reason()}")
 
     def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
         """Return lines on what to type next. node: returns pytest's name of a case."""

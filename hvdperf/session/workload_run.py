@@ -415,7 +415,7 @@ class WorkloadRun:
 
     def _say(self, text: str) -> None:
         left = self._seconds_left()
-        told = f", about {left:.0f} s to the next look" if left is not None else ""
+        told = f", about {left:.0f} s to the next interim analysis" if left is not None else ""
         self._session.progress(f"{self._where()}{told}: {text}")
         self._note(text)
 
@@ -427,7 +427,7 @@ class WorkloadRun:
 
     def _where(self) -> str:
         if not self.undecided:
-            return f"{self._prefix}  only shown"
+            return f"{self._prefix}  shown only"
         return f"{self._prefix}  round {self._count() + 1} of {self._next_look()}"
 
     def _seconds_left(self) -> float | None:

@@ -144,7 +144,7 @@ def expected(collective: str, count: int, rank: int, world_size: int) -> Array:
 def difference(result: Array, wanted: Array) -> str:
     """Return in words where a result differs from the wanted one, or "" if it does not."""
     if result.shape != wanted.shape:
-        return f"{len(result)} numbers came out instead of {len(wanted)}"
+        return f"the result has {len(result)} numbers instead of {len(wanted)}"
     if np.array_equal(result, wanted):
         return ""
     first = int(np.flatnonzero(result != wanted)[0])

@@ -17,7 +17,7 @@ class PlantedFault(RuntimeError):
 
 
 def _raise() -> None:
-    raise PlantedFault("planted fault: this rank raises")
+    raise PlantedFault("injected fault: this rank raises")
 
 
 def _hang() -> None:

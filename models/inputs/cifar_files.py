@@ -225,7 +225,7 @@ def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
 
 def _binary_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
     if len(content) % form.record_bytes:
-        fault = f"{len(content)} bytes is no whole number of {form.record_bytes}-byte records"
+        fault = f"{len(content)} bytes are not a whole number of {form.record_bytes}-byte records"
         raise faulty(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
     return np.frombuffer(content, np.uint8).reshape(-1, form.record_bytes)
 
@@ -236,7 +236,7 @@ def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uin
         loaded = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:
         # Damaged bytes can make an unpickler raise almost anything, as its documentation warns.
-        reason = str(error) if isinstance(error, _Refused) else "cut short or no pickle"
+        reason = str(error) if isinstance(error, _Refused) else "truncated, or not a pickle"
         raise faulty(path, f"cannot be unpickled ({reason})", _FETCH) from error
     if not isinstance(loaded, dict):
         raise faulty(path, "does not hold a dictionary", _FETCH)
@@ -264,7 +264,7 @@ def _text(value: Any) -> Any:
 
 def _pixels(data: Any) -> npt.NDArray[np.uint8]:
     if not isinstance(data, _Array):
-        raise _Refused("its data is no array")
+        raise _Refused("its data is not an array")
     pixels = data.values
     if pixels.dtype != np.uint8 or pixels.ndim != 2 or pixels.shape[1] != PIXEL_BYTES:
         raise _Refused(f"its data is {pixels.dtype} {list(pixels.shape)}, not uint8 [n, 3072]")
@@ -281,7 +281,7 @@ def _labels(values: Any, count: int) -> npt.NDArray[np.uint8]:
         raise _Refused(f"it has no list of {count} labels")
     for record, value in enumerate(values):
         if not isinstance(value, int):
-            raise _Refused(f"record {record} has a label that is no integer")
+            raise _Refused(f"record {record} has a label that is not an integer")
         if not 0 <= value <= 255:
             raise _Refused(f"record {record} has a label outside 0..255")
     return np.array(values, np.uint8)

@@ -23,7 +23,7 @@ def content_of(path: Path, most_bytes: int, remedy: str) -> bytes:
     try:
         size = path.stat().st_size
         if size > most_bytes:
-            raise faulty(path, f"{size} bytes, and no such file has over {most_bytes}", remedy)
+            raise faulty(path, f"{size} bytes, but such a file has at most {most_bytes}", remedy)
         content = path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error

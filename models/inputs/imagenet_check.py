@@ -53,12 +53,12 @@ def records(path: Path) -> Iterator[bytes]:
     except OSError as error:
         raise unreadable(path, error) from error
     except tf.errors.DataLossError as error:
-        fault = "is cut short" if "truncated" in error.message else "does not fit its checksums"
+        fault = "is truncated" if "truncated" in error.message else "does not fit its checksums"
         raise faulty(path, f"record {number} {fault}", _remedy(number)) from error
     if not size:
         raise faulty(path, "empty", REMEDY)
     if end < size:  # by less than a head, which TensorFlow ignores
-        raise faulty(path, f"record {number} is cut short", _remedy(number))
+        raise faulty(path, f"record {number} is truncated", _remedy(number))
 
 
 def _remedy(record: int) -> str:
@@ -81,10 +81,10 @@ def _fault(record: bytes, decode: bool) -> str:
     try:
         features = tf.train.Example.FromString(record).features.feature
     except DecodeError:
-        return "is no tf.train.Example"
+        return "is not a tf.train.Example"
     for name in ("image/encoded", "image/class/label"):
         if name not in features:
-            return f"is no Example with {name}"
+            return f"is not an Example with {name}"
     images = features["image/encoded"].bytes_list.value
     labels = features["image/class/label"].int64_list.value
     if len(images) != 1 or not images[0].startswith(b"\xff\xd8\xff"):

@@ -78,7 +78,7 @@ def shards(root: Path, split: str) -> tuple[Path, ...]:
                 fault = f"missing, though {len(names)} of {total} shards are there"
                 raise faulty(folder / expected[-1], fault, "fetch or write it again")
         for name in sorted(names.difference(expected)):
-            raise faulty(folder / name, f"is none of {total} shards", "remove or rename it")
+            raise faulty(folder / name, f"is not one of {total} shards", "remove or rename it")
         return tuple(folder / name for name in expected)
     return ()
 

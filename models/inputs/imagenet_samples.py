@@ -45,8 +45,8 @@ def write_imagenet(
     """
     if min(shards, per_shard) < 1 or min(seed, validation_shards) < 0:
         raise DataError(
-            f"{shards} shards of {per_shard} records, {validation_shards} for validation, "
-            f"seed {seed}: one shard and one record at least, no minus"
+            f"{shards} shards of {per_shard} records, {validation_shards} for validation, seed "
+            f"{seed}: at least one shard and one record, and no negative number"
         )
     folder = Path(directory)
     for name in sorted(os.listdir(folder)) if folder.is_dir() else ():

@@ -52,7 +52,9 @@ def write_cifar(
     form = format_of(dataset)
     count = RECORDS_PER_FILE[dataset] if records_per_file is None else records_per_file
     if count < 1 or seed < 0:
-        raise DataError(f"{count} records a file, seed {seed}: one record at least, no minus")
+        raise DataError(
+            f"{count} records a file, seed {seed}: at least one record, and no negative number"
+        )
     names = form.names[layout]
     folder = Path(directory)
     paths = tuple(folder / name for name in names.train + names.test)

@@ -117,7 +117,7 @@ def sequences(files: TokenFiles, split: Split, length: int) -> int:
     Raises DataError if there is no sequence, ValueError for a length under 1.
     """
     if length < 1:
-        raise ValueError(f"length {length}: a sequence has one token at least")
+        raise ValueError(f"length {length}: a sequence has at least one token")
     tokens = files.tokens(split)
     if tokens <= length:
         raise faulty(
@@ -175,7 +175,7 @@ def _lines(path: Path) -> Iterator[list[str]]:
 
 def _words(path: Path, number: int, line: bytes) -> list[str]:
     if b"\0" in line:
-        raise faulty(path, f"line {number} has a NUL byte: this is no text", _FETCH)
+        raise faulty(path, f"line {number} has a NUL byte: the file is not text", _FETCH)
     if len(line) == _LONGEST_LINE:
         raise faulty(path, f"line {number} has {_LONGEST_LINE >> 20} MiB or more", "break it up")
     if number == 1:

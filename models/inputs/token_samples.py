@@ -43,7 +43,8 @@ def write_tokens(
     """
     if sentences < 1 or words < 1 or seed < 0:
         raise DataError(
-            f"{sentences} sentences, {words} words, seed {seed}: one at least of both, no minus"
+            f"{sentences} sentences, {words} words, seed {seed}: at least one of each, and "
+            "no negative number"
         )
     folder = Path(directory)
     paths = tuple(folder / LAYOUTS[0].format(split.value) for split in Split)

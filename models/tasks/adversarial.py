@@ -47,7 +47,7 @@ class Adversarial:
     def scores(
         self, models: Sequence[Any], batch: Sequence[tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        raise NotScored("what a generator makes is neither right nor wrong")
+        raise NotScored("a generator has no accuracy")
 
     def prepare(self, dataset: tf.data.Dataset, seed: int, stream: int) -> tf.data.Dataset:
         def pair(number: tf.Tensor, batch: tuple[tf.Tensor, tf.Tensor]) -> tuple[Any, Any]:

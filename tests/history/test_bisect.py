@@ -75,7 +75,7 @@ def test_where_the_ends_do_not_differ_nothing_is_searched(answer: Answer) -> Non
     found = bisect(names(9), compare)
     assert asked == [("r0", "r8")]
     assert found.answer is answer
-    assert "nothing" in conclusion(found) or "cannot be built" in conclusion(found)
+    assert any(word in conclusion(found) for word in ("no change", "cannot be built"))
 
 
 def test_a_release_that_is_better_does_not_have_the_regression():
@@ -96,5 +96,5 @@ def test_the_conclusion_names_the_release():
 def test_the_conclusion_says_what_is_not_known():
     without = {2: Answer.NOT_BUILT, 3: Answer.UNDECIDED}
     said = conclusion(bisect(names(6), Judge(3, Answer.SLOWER, without)))
-    assert said.startswith("slower came after r1, with r4 or a release between")
+    assert said.startswith("slower since a release after r1, which is r4 or a release between them")
     assert "r2 is not built, r3 is undecided" in said

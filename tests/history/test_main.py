@@ -29,7 +29,8 @@ def hvdperf(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["history", "backfill", "--list", "--horovod", "9.9"], "--horovod 9.9: known are 0.25.0"),
         (
             ["history", "backfill", "--list", "--tensorflow", ","],
-            "--tensorflow ,: names no version",
+            "--tensorflow ,: names no version; give one, such as those of "
+            "hvdperf/history/releases.toml",
         ),
         (
             ["bisect", "--from=2.15.1", "--to=2.18.1", "--at=9.9", "--model=vgg_16_s", "--np=2"],

@@ -44,7 +44,7 @@ def test_a_throughput_does_not_depend_on_the_verdict(ends, status, verdict):
 
 def test_where_nothing_was_judged_the_documents_say_why(ends):
     ends(5, Verdict.NOT_JUDGED)
-    with pytest.raises(UserError, match="no case that measured a throughput soundly"):
+    with pytest.raises(UserError, match="no valid case that measured a throughput"):
         measure(STACK, quiet=False)
 
 

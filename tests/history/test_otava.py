@@ -99,11 +99,11 @@ def test_a_missing_otava_says_what_installs_it():
     ("script", "said"),
     [
         ("echo 'ERROR: no such test' >&2; exit 1", "exit code 1: ERROR: no such test"),
-        ("exit 3", "exit code 3: it says nothing"),
+        ("exit 3", "exit code 3: it printed nothing"),
         ("echo 'ERROR: Column not found' >&2", "ERROR: Column not found"),
         ("echo 'no JSON'", "it printed 'no JSON'"),
         ("echo 17", "it printed '17'"),
-        ("true", "asked about 1 lines and told of 0"),
+        ("true", "it printed results of 0 lines instead of 1"),
         ("""echo '{"line0": [{}]}'""", "a change point: KeyError: 'changes'"),
         ("""echo '{"line0": [{"changes": []}]}'""", "a change point: ValueError"),
         ("""echo '{"line0": 5}'""", "a change point: TypeError"),

@@ -117,7 +117,7 @@ def test_a_session_without_the_case_is_one_line(tmp_path):
     # Weak scaling as such holds no stack against another.
     archive = session(tmp_path, outcome(weak_scaling(WORKLOAD, 2), [0.8] * 6))
     with pytest.raises(
-        UserError, match="no case holds resnet_50_s at 2 replicas against"
+        UserError, match="no case compares resnet_50_s at 2 replicas with"
     ) as caught:
         result_of(archive, ASKED)
     assert "\n" not in str(caught.value)
@@ -197,7 +197,7 @@ def test_what_cannot_be_built_is_told_with_its_reason(capsys):
 
 def test_a_session_that_cannot_begin_is_one_line(tmp_path):
     nowhere = Path("/no/such/python")
-    with pytest.raises(UserError, match="pytest ended with status 4, and says why above"):
+    with pytest.raises(UserError, match="pytest ended with status 4; see its output above"):
         side_by_side.measure(ASKED, nowhere, nowhere, tmp_path)
 
 

@@ -80,7 +80,7 @@ def test_who_is_late_is_at_fault_and_not_those_that_wait(kinds):
     found = blame(Rank(exchanging=0.006), Rank(between=0.0021), kinds=kinds)
     assert (found.term, found.rank) == ("between steps", 1)
     assert found.share == pytest.approx(0.002 / 0.0185)
-    assert str(found) == "between steps of rank 1 (+11 %)"
+    assert str(found) == "attributed to between steps of rank 1 (+11 %)"
     assert blame(Rank(waiting=0.003), Rank(exchanging=0.0066), kinds=kinds).term == "input wait"
     assert blame(Rank(waiting=0.003), Rank(exchanging=0.0066), kinds=kinds).rank == 0
 
@@ -93,14 +93,14 @@ def test_a_rank_that_computes_longer_is_at_fault_although_its_exchange_takes_lon
 def test_what_takes_longer_on_all_ranks_is_nobodys_own():
     found = blame(Rank(exchanging=0.007), Rank(exchanging=0.0072, computing=0.0142))
     assert (found.term, found.rank) == ("exposed communication", None)
-    assert str(found) == "exposed communication of all ranks (+16 %)"
+    assert str(found) == "attributed to exposed communication of all ranks (+16 %)"
     assert blame(Rank(computing=0.02), Rank(computing=0.0201)).term == "compute"
 
 
 def test_where_nothing_takes_longer_nobody_is_named():
     assert blame(*USUAL) == Blame()
     assert blame(Rank(computing=0.0141), Rank(computing=0.0139)) == Blame()
-    assert str(Blame()) == "what these rounds do not tell"
+    assert str(Blame()) == "not attributed"
 
 
 def test_what_only_one_of_both_tells_apart_is_not():

@@ -118,10 +118,22 @@ def test_a_sound_series_has_no_problem():
             [series_report([0.1]), series_report([0.1], problem="number 0 is 3 instead of 2")],
             "rank 1: number 0 is 3 instead of 2",
         ),
-        ([series_report([0.1]), series_report([0.0])], "rank 1 reported a time that is none"),
-        ([series_report([math.nan]), series_report([0.1])], "rank 0 reported a time that is none"),
-        ([series_report([]), series_report([0.1])], "rank 0 reported a time that is none"),
-        ([series_report([0.1, 0.1]), series_report([0.1])], "ranks repeated it differently often"),
+        (
+            [series_report([0.1]), series_report([0.0])],
+            "rank 1 reported a time that is not positive and finite",
+        ),
+        (
+            [series_report([math.nan]), series_report([0.1])],
+            "rank 0 reported a time that is not positive and finite",
+        ),
+        (
+            [series_report([]), series_report([0.1])],
+            "rank 0 reported a time that is not positive and finite",
+        ),
+        (
+            [series_report([0.1, 0.1]), series_report([0.1])],
+            "ranks repeated it different numbers of times",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_series_is_told(ranks, said):
@@ -134,5 +146,5 @@ def test_both_must_run_over_the_same_mpi():
     ours = [series(0.1)]
     assert other_library(ours, [series(0.1)]) == ""
     told = other_library(ours, [series(0.1, library="MPICH 4.2")])
-    assert told.startswith("Horovod runs over Open MPI v4.1.8, mpi4py over MPICH 4.2")
+    assert told.startswith("Horovod uses Open MPI v4.1.8, but mpi4py uses MPICH 4.2")
     assert other_library([], []) == ""

@@ -75,7 +75,7 @@ def test_a_fault_is_to_be_called_and_blamed():
     judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), SLOW)
     assert judged.verdict is Verdict.PASS
     assert judged.reason == (
-        "planted slow:rank=1,factor=1.10: FAIL, for between steps of rank 1 (+10 %)"
+        "injected slow:rank=1,factor=1.10: FAIL, attributed to between steps of rank 1 (+10 %)"
     )
 
 
@@ -92,7 +92,9 @@ def test_blamed_on_someone_or_something_else_is_not_enough(blame):
 def test_called_otherwise_is_not_enough(verdict):
     judged = on_trial(TRIALS["slow10"], called(verdict, "so"), Detection(verdict, Blame()))
     assert judged.verdict is Verdict.FAIL
-    assert judged.reason == f"planted slow:rank=1,factor=1.10: {verdict.value}, and not FAIL (so)"
+    assert (
+        judged.reason == f"injected slow:rank=1,factor=1.10: {verdict.value} instead of FAIL (so)"
+    )
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.NOT_JUDGED])
@@ -133,7 +135,7 @@ def test_nothing_is_to_be_called_nothing():
     )
     alarm = on_trial(nothing, called(Verdict.FAIL), SLOW)
     assert alarm.verdict is Verdict.FAIL
-    assert alarm.reason == "planted nothing: FAIL, and not PASS"
+    assert alarm.reason == "injected no fault: FAIL instead of PASS"
 
 
 def rounds_of(comparison, count=6):

@@ -195,7 +195,7 @@ def test_another_mpi_is_no_transport_to_compare_with(stage):
     stage.script.spoil = exchanged(GRADIENTS_OF, 1.2, library="MPICH 4.2")
     (outcome,) = stage.measure(GRADIENTS_OF).values()
     assert outcome.judgement.verdict is Verdict.INVALID
-    assert "mpi4py over MPICH 4.2 and Open MPI v4.1.8" in outcome.judgement.reason
+    assert "mpi4py uses MPICH 4.2 and Open MPI v4.1.8" in outcome.judgement.reason
 
 
 def test_a_step_faster_than_its_longer_part_is_invalid(stage):
@@ -206,7 +206,10 @@ def test_a_step_faster_than_its_longer_part_is_invalid(stage):
     stage.script.spoil = exchanged(BOUND, 0.65)
     (outcome,) = stage.measure(BOUND).values()
     assert outcome.judgement.verdict is Verdict.INVALID
-    assert "a step takes 0.867 of its longer part" in outcome.judgement.reason
+    assert (
+        "a step takes only 0.867 times as long as the longer of its parts"
+        in outcome.judgement.reason
+    )
 
 
 def test_where_replicas_share_a_core_a_bound_is_neither_judged_nor_invalid(stage):
@@ -222,7 +225,7 @@ def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
     stage.script.spoil = exchanged(GRADIENTS_OF, 3.0)
     (outcome,) = stage.measure(GRADIENTS_OF).values()
     assert outcome.judgement.verdict is Verdict.NOT_JUDGED
-    assert outcome.judgement.reason.endswith("the bare transport what is in host memory")
+    assert outcome.judgement.reason.endswith("the bare transport exchanges host memory")
     assert outcome.judgement.figure.estimate == pytest.approx(3.0)
 
 
@@ -275,14 +278,14 @@ def nowhere(launched: Launch) -> None:
 @pytest.mark.parametrize(
     ("ask", "spoil", "said"),
     [
-        (weak_scaling, nowhere, "for what these rounds do not tell"),
-        (weak_scaling, None, "for compute or communication of all ranks (+10 %)"),
-        (weak_scaling, between_steps_of_rank_1, "for between steps of rank 1 (+10 %)"),
+        (weak_scaling, nowhere, "not attributed"),
+        (weak_scaling, None, "attributed to compute or communication of all ranks (+10 %)"),
+        (weak_scaling, between_steps_of_rank_1, "attributed to between steps of rank 1 (+10 %)"),
         # Its blocks divide a batch: of those there are none that tell terms apart.
-        (strong_scaling, None, "for compute or communication of all ranks (+10 %)"),
-        (strong_scaling, between_steps_of_rank_1, "for between steps of rank 1 (+10 %)"),
+        (strong_scaling, None, "attributed to compute or communication of all ranks (+10 %)"),
+        (strong_scaling, between_steps_of_rank_1, "attributed to between steps of rank 1 (+10 %)"),
         # Its blocks exchange nothing.
-        (communication, None, "for compute of all ranks (+10 %)"),
+        (communication, None, "attributed to compute of all ranks (+10 %)"),
     ],
 )
 def test_what_is_slower_than_under_the_other_stack_is_told_with_its_cause(stage, ask, spoil, said):
@@ -307,7 +310,7 @@ def test_so_is_a_start(stage):
     stage.script.spoil = longer
     judgement = stage.measure(trace)[trace].judgement
     assert judgement.verdict is Verdict.FAIL
-    assert judgement.reason == "for trace of all ranks (+20 %)"
+    assert judgement.reason == "attributed to trace of all ranks (+20 %)"
 
 
 # Wall time -------------------------------------------------------------------------------------
@@ -343,7 +346,7 @@ def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
     assert outcomes[WALL_TIME_WEAK].judgement.verdict is Verdict.PASS
     refused = outcomes[WALL_TIME_STRONG]
     assert refused.judgement.verdict is Verdict.INCONCLUSIVE
-    assert "even perfect scaling would not reach 0.8; it takes 553 steps" in (
+    assert "even perfect scaling would stay below 0.8; measure 553 steps" in (
         refused.judgement.reason
     )
     assert refused.judgement.figure.estimate == pytest.approx(0.55, abs=0.02)
@@ -354,7 +357,7 @@ def test_a_ledger_that_does_not_close_is_no_evidence(stage):
     stage.script.spoil, stage.lines = accounted_for(unexplained=1.0), WALL_LINES
     outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
     assert outcome.judgement.verdict is Verdict.INVALID
-    assert "its ledger leaves 1.00 s of" in outcome.judgement.reason
+    assert "its time breakdown leaves 1.00 s of" in outcome.judgement.reason
     assert outcome.account is None
 
 
@@ -434,7 +437,10 @@ def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
     # All ranks are slower here, and not rank 1.
     assert outcome.judgement.verdict is Verdict.FAIL
     assert outcome.noticed.called is Verdict.FAIL
-    said = "planted slow:rank=1,factor=1.10: FAIL, for compute or communication of all ranks"
+    said = (
+        "injected slow:rank=1,factor=1.10: FAIL, "
+        "attributed to compute or communication of all ranks"
+    )
     assert outcome.judgement.reason.startswith(said)
 
 
@@ -481,7 +487,10 @@ def test_an_a_a_test_says_what_cannot_be_seen_and_is_neutral(stage):
     stage.script.spoil = restless
     outcome = stage.measure(SAME)[SAME]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.NOT_JUDGED, 3)
-    said = r"two identical groups differ by [+-]\d+ % \(-\d+ to \+\d+\): changes below \d+ % cannot"
+    said = (
+        r"A/A test: two identical groups differ by [+-]\d+ % \(-\d+ to \+\d+\), so this session "
+        r"cannot detect changes below \d+ %"
+    )
     assert re.match(said, outcome.judgement.reason)
 
 

@@ -103,10 +103,12 @@ def test_the_words_fit_80_columns_and_hold_the_figures():
     text = words(STRONG, found)
     assert "on 2 replicas, 40 steps divided:" in text
     assert re.search(r"0\.\d\d by speed \(\d\d %\), 0\.\d\d by time \(\d\d %\)", text)
-    assert "s fixed: trace 2.0, first step 1.0, broadcast 0.5, slow first steps 0.5;" in text
+    assert (
+        "s are fixed cost: trace 2.0, first step 1.0, broadcast 0.5, slow first steps 0.5;" in text
+    )
     assert "exposed communication" in text
     assert "contention 0.905" in text
-    assert "Rank 1 keeps the others waiting: it is ready 4.0 ms after them (4.0 ms where" in text
+    assert "Rank 1 keeps the others waiting: it is ready 4.0 ms after them (4.0 ms if" in text
     assert "Data moves between ranks for 5.0 ms of a step, of which" in text
     assert text.startswith(words(STRONG, found, briefly=True))
 

@@ -78,17 +78,17 @@ def test_a_run_that_is_too_short_is_refused_with_the_length_it_needs():
     ours, theirs = (training(marked(arm, steps=40)) for arm in (HOROVOD_2, HOROVOD_1))
     needed = math.ceil(shortest_work(FIXED_S, FIXED_S, 2, 0.8) / STEP_S)
     said = refusal(0.8, ours, theirs, world_size=2)
-    assert said.startswith("too short a run: of 3.9 s 3.5 s are fixed, so that even perfect")
-    assert f"it takes {needed} steps" in said
+    assert said.startswith("the run is too short: 3.5 s of its 3.9 s are fixed cost, so even")
+    assert f"measure {needed} steps" in said
     assert said.endswith("instead of 40")
     long = [training(marked(arm, steps=needed)) for arm in (HOROVOD_2, HOROVOD_1)]
     assert refusal(0.8, long[0], long[1], world_size=2) == ""
-    assert "too short a run, as any is" in refusal(1.0, ours, theirs, world_size=2)
+    assert "the run is too short: no run is long enough" in refusal(1.0, ours, theirs, world_size=2)
 
 
 def test_a_fixed_cost_is_found_from_several_world_sizes():
     sizes = [1, 2, 4, 8]
     cost = fit_fixed_cost(sizes, [3 + 80 / n for n in sizes])
     assert (cost.a_seconds, cost.b_seconds) == pytest.approx((3, 80))
-    with pytest.raises(ValueError, match="two world sizes or more"):
+    with pytest.raises(ValueError, match="two or more world sizes"):
         fit_fixed_cost([2, 2], [4.0, 4.1])

@@ -97,7 +97,7 @@ def test_one_reading_that_is_off_does_not_make_a_slope():
 
 @pytest.mark.parametrize("memory", [[], [[25, 5e8], [50, 5e8]]])
 def test_too_few_readings_tell_no_slope(memory):
-    with pytest.raises(ValueError, match="readings of memory tell no slope"):
+    with pytest.raises(ValueError, match="readings of memory are too few"):
         growth(memory)
 
 

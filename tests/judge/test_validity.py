@@ -57,7 +57,9 @@ def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
     assert len(sound.blocks[0].ranks) == 1
     assert invalid_reasons(sound) == []
     sound.evidence = [evidence_report()]
-    assert invalid_reasons(sound) == ["resnet_50_s mirrored@2: 1 of 2 replicas gave a digest"]
+    assert invalid_reasons(sound) == [
+        "resnet_50_s mirrored@2: 1 of 2 replicas reported a digest of their weights"
+    ]
 
 
 def test_another_world_size_than_asked_for_is_a_problem():
@@ -189,14 +191,14 @@ def test_weights_that_are_not_numbers_never_agree(bad, both):
 
 
 def test_weights_of_another_shape_differ():
-    assert "shape (2, 1) against (1, 2)" in weights_differ(
+    assert "shapes (2, 1) and (1, 2) differ" in weights_differ(
         weights(a0=WEIGHTS["a0"].reshape(2, 1)), WEIGHTS
     )
 
 
 def test_other_numbers_of_tensors_differ():
     assert weights_differ(WEIGHTS, {"a0": WEIGHTS["a0"]}) == (
-        "tensors of the first alone: a1; of the second alone: none"
+        "tensors only in the first: a1; only in the second: none"
     )
 
 
@@ -238,7 +240,9 @@ def turns(*full: float) -> list[StepTimes]:
 
 def test_steps_that_are_faster_than_their_longer_part_are_noticed():
     told = too_fast("resnet_50_s horovod@2", [turns(0.7, 0.71, 0.9)] * 6)
-    assert told.startswith("resnet_50_s horovod@2: a step takes 0.710 of its longer part")
+    assert told.startswith(
+        "resnet_50_s horovod@2: a step takes only 0.710 times as long as the longer"
+    )
 
 
 @pytest.mark.parametrize(

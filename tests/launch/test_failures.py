@@ -26,9 +26,9 @@ pytestmark = pytest.mark.mpirun
 ROOT = Path(__file__).resolve().parents[2]
 
 CAUSES = {
-    "raise": "PlantedFault: planted fault: this rank raises",
-    "exit": "the process ended without a word (exit status 3)",
-    "kill": "the process ended without a word (killed by signal 9, SIGKILL)",
+    "raise": "PlantedFault: injected fault: this rank raises",
+    "exit": "the process ended without a report (exit status 3)",
+    "kill": "the process ended without a report (killed by signal 9, SIGKILL)",
     "hang": "no answer after",
 }
 # Horovod's own watch over stalled operations speaks before the deadline where it does, over MPI.

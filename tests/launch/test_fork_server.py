@@ -178,7 +178,7 @@ def test_an_import_that_hangs_is_named_with_its_place(
     ("code", "cause"),
     [
         ("raise ImportError('no libcudart')", "ImportError: no libcudart"),
-        ("import os\nos._exit(7)", "the process ended without a word (exit status 7)"),
+        ("import os\nos._exit(7)", "the process ended without a report (exit status 7)"),
     ],
 )
 def test_an_import_that_fails_is_that_of_the_rank(

@@ -232,7 +232,7 @@ def test_a_malformed_message_fails_the_rank_that_sent_it_and_is_named(start, mes
     group, _ = start(obedient, garbles)
     failure = failure_of(group)
     assert failure.rank == 1
-    assert "what it sends cannot be understood" in failure.cause
+    assert "its message cannot be read" in failure.cause
 
 
 def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
@@ -246,7 +246,7 @@ def test_a_rank_that_does_not_take_its_orders_is_named(start, monkeypatch):
         group.ask("block", SOON)
     deaf.set()
     assert failed.value.failure.rank == 1
-    assert "does not take what it is told" in failed.value.failure.cause
+    assert "does not receive an order" in failed.value.failure.cause
 
 
 # What goes well --------------------------------------------------------------------------------
@@ -474,7 +474,7 @@ def test_a_rank_that_died_without_a_word_comes_before_echoes(start, first):
     failed = failure_of(group)
     assert failed.rank == first
     assert failed.cause == (
-        f"the process ended without a word (killed by signal 9, as rank {first})"
+        f"the process ended without a report (killed by signal 9, as rank {first})"
     )
 
 
@@ -593,7 +593,7 @@ def test_a_rank_that_does_not_even_say_where_it_is_is_named(start):
     group, _ = start(stands(standing("block", 7, waits=True)), silent)
     failed = failure_of(group, deadline_s=0.2)
     assert failed.rank == 1
-    assert "does not even say where it is" in failed.cause
+    assert "does not report its position" in failed.cause
 
 
 def test_a_rank_that_never_connects_is_named(start):

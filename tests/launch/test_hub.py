@@ -275,9 +275,7 @@ def test_a_rank_whose_message_has_no_end_is_given_up(hub, connect, monkeypatch):
     until(hub, lambda: listener.gone)
     babbling.join()
     assert listener.gone == [1]
-    assert listener.reasons == [
-        "what it sends cannot be understood: a message is longer than 262144 bytes"
-    ]
+    assert listener.reasons == ["its message cannot be read: a message is longer than 262144 bytes"]
 
 
 def test_both_ends_notice_a_host_that_vanishes(hub, connect):

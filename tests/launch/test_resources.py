@@ -65,7 +65,9 @@ def test_none_but_loopback_is_one_line_before_a_directory_is_made(routes, known,
     session_plan: Any = SimpleNamespace(slots=SLOTS)
     with pytest.raises(UserError) as refused:
         make_arm_launcher(session_plan, {}, None)
-    assert "near can reach first: set HVDPERF_ADDRESS to one, or give" in str(refused.value)
+    assert "near can reach first: set HVDPERF_ADDRESS to such an address, or give" in str(
+        refused.value
+    )
     assert "\n" not in str(refused.value)
 
 

@@ -68,8 +68,8 @@ def test_without_fusion_every_tensor_travels_alone(start: Start, tmp_path: Path)
     ("arm", "says"),
     [
         (horovod(2), "this launch records no timeline; start it with HOROVOD_TIMELINE=DYNAMIC"),
-        (single(), "strategy single has no timeline of Horovod; ask a launch of horovod"),
-        (mirrored(2), "strategy mirrored has no timeline of Horovod; ask a launch of horovod"),
+        (single(), "strategy single has no Horovod timeline; use the strategy horovod"),
+        (mirrored(2), "strategy mirrored has no Horovod timeline; use the strategy horovod"),
     ],
     ids=["not started for it", "single", "mirrored"],
 )

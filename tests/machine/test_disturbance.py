@@ -216,19 +216,20 @@ def test_who_took_the_cores_is_said_with_what_to_do():
     quiet = Culprit("sshd", 5, 0.1, (0,))
     assert disturbance(0.31, 0.0, python, make, quiet).reason() == (
         "other programs took 31 % of the cores during the measurement "
-        "(python, pid 1234: 48 % of core 1; make, pid 77: 10 % of a core): stop them or wait"
+        "(python, pid 1234: 48 % of core 1; make, pid 77: 10 % of a core): "
+        "stop them, or wait for their end"
     )
 
 
 def test_what_cannot_be_seen_is_not_named():
     told = disturbance(0.31).reason()
-    assert "(none that can be seen from here)" in told
+    assert "(not visible from here)" in told
 
 
 def test_time_stolen_by_the_hypervisor_is_nobodys_to_stop():
     stolen = Disturbance(0.0, Usage(10.0, 2, 16.0, 10.0, 5.0, 5.0, 0.0), 5.0, 20.0)
     assert "hypervisor" in stolen.reason()
-    assert stolen.reason().endswith("wait")
+    assert stolen.reason().endswith("when the host is idle")
     assert "stop" not in stolen.reason()
 
 

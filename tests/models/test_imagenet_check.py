@@ -103,7 +103,7 @@ def test_shard_cut_short_anywhere(shards: list[Path]) -> None:
     for size in {*range(1, 2 * length, 37), *range(length - 5, length + 20), len(whole) - 1}:
         record, rest = divmod(size, length)
         if rest:
-            assert f"record {record} is cut short" in refused(shards, whole[:size])
+            assert f"record {record} is truncated" in refused(shards, whole[:size])
 
 
 @pytest.mark.parametrize("record", [0, 2])
@@ -120,8 +120,8 @@ def test_record_with_any_byte_changed(shards: list[Path], record: int) -> None:
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ({"image": None}, "is no Example with image/encoded"),
-        ({"label": None}, "is no Example with image/class/label"),
+        ({"image": None}, "is not an Example with image/encoded"),
+        ({"label": None}, "is not an Example with image/class/label"),
         ({"label": [0]}, "has 0 in image/class/label, not 1..1000"),
         ({"label": [1001]}, "has 1001 in image/class/label"),
         ({"label": [-1]}, "has -1 in image/class/label"),
@@ -154,7 +154,7 @@ def test_record_that_is_not_imagenet(
     ],
 )
 def test_record_that_is_no_example(shards: list[Path], content: bytes) -> None:
-    assert "record 0 is no tf.train.Example; is it really" in refused(shards, framed(content))
+    assert "record 0 is not a tf.train.Example; is it really" in refused(shards, framed(content))
 
 
 def test_other_formats(shards: list[Path]) -> None:
@@ -179,7 +179,7 @@ def test_the_command_prints_the_numbers_or_one_line(shards: list[Path]) -> None:
     shards[1].write_bytes(shards[1].read_bytes()[:-1])
     failed = run()
     assert (failed.returncode, failed.stdout) == (2, "")
-    assert failed.stderr.splitlines()[-1].startswith(f"{shards[1]}: record 2 is cut short; ")
+    assert failed.stderr.splitlines()[-1].startswith(f"{shards[1]}: record 2 is truncated; ")
 
 
 # Any bytes at all -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from tests.support.shards import example, grey, jpeg, write_shards
 
 SOUND = example(grey(9), 5)
 WHOLE = len(SOUND) + HEAD_BYTES + FOOT_BYTES
-WRONG, CUT = "does not fit its checksums", "is cut short"
+WRONG, CUT = "does not fit its checksums", "is truncated"
 REMEDY = "; fetch or write this shard again"
 
 

@@ -93,7 +93,7 @@ def test_shard_that_cannot_be(tmp_path: Path, name: str) -> None:
     empty_shards(tmp_path, 2)
     extra = tmp_path / name
     extra.touch()
-    assert complaint(tmp_path).startswith(f"{extra}: is none of 2 shards")
+    assert complaint(tmp_path).startswith(f"{extra}: is not one of 2 shards")
 
 
 def test_shard_of_an_endless_set(tmp_path: Path) -> None:

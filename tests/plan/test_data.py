@@ -60,7 +60,7 @@ def test_where_nothing_can_be_swapped_that_is_said(tmp_path):
     (tmp_path / "a").write_bytes(b"1")
     (tmp_path / "b").write_bytes(b"22")
     for directory in (str(tmp_path), ""):
-        with pytest.raises(DataError, match="no two files are equally large"):
+        with pytest.raises(DataError, match="swaps two files of equal size"):
             other_data(directory, tmp_path / "other")
 
 

@@ -45,7 +45,7 @@ def test_networks_of_several_options_are_added_up():
 
 @pytest.mark.parametrize("place", ["", " "])
 def test_results_need_a_place(place):
-    with pytest.raises(UserError, match="--results: names no directory"):
+    with pytest.raises(UserError, match="--results: is empty"):
         from_command_line(given(results=place))
 
 
@@ -68,20 +68,20 @@ def test_what_no_tensor_can_hold_is_refused(changes, said):
 def test_one_fault_is_planted_and_a_second_is_refused():
     assert from_command_line(given(plant=["kill"])).plant == "kill"
     assert from_command_line(given()) == Options()
-    with pytest.raises(UserError, match="--plant: given 2 times, kill and hang; a session plants"):
+    with pytest.raises(UserError, match="--plant: given 2 times, kill and hang; a session injects"):
         from_command_line(given(plant=["kill", "hang"]))
 
 
 def test_a_budget_in_which_nothing_starts_is_refused():
-    with pytest.raises(UserError, match=r"--budget 0\.01: is 0\.6 s, in which no rank starts"):
+    with pytest.raises(UserError, match=r"--budget 0\.01: 0\.6 s are too few"):
         resolve_profile(Options(budget_minutes=0.01))
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("slow:rank=x", "rank=x is no number; give a whole number, such as rank=1"),
-        ("slow:factor=twice", "factor=twice is no number; give a number, such as factor=1"),
+        ("slow:rank=x", "rank=x is not a number; give a whole number, such as rank=1"),
+        ("slow:factor=twice", "factor=twice is not a number; give a number, such as factor=1"),
     ],
 )
 def test_what_is_no_number_is_said_in_words(text, told):

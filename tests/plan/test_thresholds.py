@@ -147,7 +147,7 @@ class TestMalformed:
             ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
             ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
             ('"startup_trace/*/np2/*" = inf', "must be a finite number, not inf"),
-            ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor are not written alike"),
+            ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor have different forms"),
             ('"startup_trace/*/np2/*" = [1, 2]', "a ceiling is a number above 0, not [1.0, 2.0]"),
             ("weak_scaling.vgg_16 = 0.9", "weak_scaling: Expected `float | array`, got `table`"),
             ("weak_scaling/vgg_16/np2/* = 0.9", "not valid TOML"),
@@ -368,7 +368,7 @@ class TestProposals:
     @pytest.mark.parametrize(("question", "rounds"), [(WEAK, 6), (PARITY, 5)])
     def test_as_many_rounds_as_bound_something(self, question, rounds):
         assert fewest_rounds(question) == rounds
-        with pytest.raises(NotMeasurable, match=f"takes {rounds}"):
+        with pytest.raises(NotMeasurable, match=f"at least {rounds} are needed"):
             proposed_rule(question, [0.0] * 6, rounds - 1)
 
     @pytest.mark.parametrize("observed", [[], [0.1, math.nan], [math.inf]])
@@ -399,9 +399,9 @@ class TestProposals:
     @pytest.mark.parametrize(
         ("values", "rounds", "told"),
         [
-            ([0.0, 0.1, 0.2], 12, "3 observations tell no spread"),
+            ([0.0, 0.1, 0.2], 12, "3 observations are too few"),
             ([0.0, 0.1, 0.2, math.nan], 12, "not finite"),
-            ([0.0, 0.1, 0.2, 0.1], 5, "5 rounds give no finite interval; it takes 6"),
+            ([0.0, 0.1, 0.2, 0.1], 5, "5 rounds give no finite interval; at least 6"),
         ],
     )
     def test_what_cannot_be_proposed_is_told_with_its_case(self, values, rounds, told):

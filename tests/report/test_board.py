@@ -66,7 +66,7 @@ def test_the_worst_verdicts_come_first(tmp_path):
     assert first["case"] == PARITY.name
     assert first["figure"] == pytest.approx(0.5)
     assert second["margin"] == pytest.approx(100 * (0.9 / 0.8 - 1))
-    assert "1 keep it" in figure.says
+    assert "1 meet it" in figure.says
 
 
 def test_a_figure_that_is_not_to_be_trusted_keeps_no_threshold(tmp_path):
@@ -76,7 +76,7 @@ def test_a_figure_that_is_not_to_be_trusted_keeps_no_threshold(tmp_path):
         outcome(PARITY, [1.0] * 6, Band(0.9, 1.1), Verdict.INVALID, "replicas differ"),
     )
     figure = board.board(cases)
-    assert figure.says.startswith("Of 1 case with a threshold, 1 keep it")
+    assert figure.says.startswith("Of 1 case with a threshold, 1 meet it")
     # It is shown all the same, by the shape and the word of its verdict.
     assert [row["verdict"] for row in figure.table.rows if row["margin"]] == ["INVALID", "PASS"]
     assert "No case" in board.board(cases[1:]).says
@@ -93,7 +93,7 @@ def test_what_is_planted_has_no_margin_and_is_named(tmp_path):
     planted, twin = board.board(
         cases_of(tmp_path, outcome(slow, [0.9] * 6), outcome(aa(WORKLOAD, 2), [1.0] * 6))
     ).table.rows
-    assert planted["question"] == "planted: slow10"
+    assert planted["question"] == "fault: slow10"
     assert planted["margin"] is None
     assert twin["question"] == "A/A"
     assert twin["margin"] is not None
@@ -115,7 +115,7 @@ def test_what_failed_by_its_figure_says_so(tmp_path):
     failed = cases_of(tmp_path, outcome(WEAK, [0.5] * 6, verdict=Verdict.FAIL))[0]
     note = board.note(failed)
     assert note is not None
-    assert note.paragraphs == ("Figure 0.500 [0.500, 0.500] of 6 rounds, must be >= 0.8",)
+    assert note.paragraphs == ("Figure 0.500 [0.500, 0.500] of 6 rounds; limit: >= 0.8",)
 
 
 def test_both_limits_of_a_regression_are_told_and_what_fails_by_one_keeps_neither(tmp_path):
@@ -125,11 +125,13 @@ def test_both_limits_of_a_regression_are_told_and_what_fails_by_one_keeps_neithe
     cases = cases_of(tmp_path, slower)
     figure, note = board.board(cases), board.note(cases[0])
     (row,) = figure.table.rows
-    assert row["must_be"] == ">= 0.95, and not surely < 0.98"
+    assert row["must_be"] == "lower bound >= 0.95, upper bound >= 0.98"
     assert row["margin"] == pytest.approx(100 * (0.97 / 0.98 - 1))
-    assert "1 case with a threshold, 0 keep it" in figure.says
+    assert "1 case with a threshold, 0 meet it" in figure.says
     assert note is not None
-    assert note.paragraphs[0].endswith("of 6 rounds, must be >= 0.95, and not surely < 0.98")
+    assert note.paragraphs[0].endswith(
+        "of 6 rounds; limit: lower bound >= 0.95, upper bound >= 0.98"
+    )
 
 
 def test_every_interval_stands_with_its_confidence(tmp_path):

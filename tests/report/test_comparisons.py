@@ -68,7 +68,7 @@ def test_another_stack_has_a_section_of_its_own(tmp_path):
     assert_sound(section)
     (figure,) = section.figures
     assert figure.table.rows[0]["ratio"] == pytest.approx(0.9)
-    assert figure.says.startswith("Speed here / speed there, 0 of 1 case PASS")
+    assert figure.says.startswith("Speed of this stack / speed of the other one, 0 of 1 case PASS")
     # Whatever is chosen by its question on the board, this says nothing against it.
     assert "question" not in figure.tags
     assert comparisons.parity(cases).figures == ()
@@ -92,7 +92,9 @@ def test_a_loss_under_another_stack_is_not_called_a_speed(tmp_path):
     assert asked is not None
     section = comparisons.against(cases_of(tmp_path, outcome(asked, [1.1] * 6, Band(0.9, 1.1))))
     assert section is not None
-    assert section.figures[0].says.startswith("Speed, or what a validation found, here / there")
+    assert section.figures[0].says.startswith(
+        "Speed, or validation result: this stack / the other one"
+    )
 
 
 def test_behind_a_figure_stands_what_it_was_called_unless_it_passed(tmp_path):

@@ -172,7 +172,7 @@ def test_tables_go_from_the_end_and_are_named():
     made = markdown(large(figures=8, rows=150, text="x" * 300))
     assert LIMIT_BYTES * 0.5 < len(made.encode()) < LIMIT_BYTES
     last = lines(made)[-1]
-    assert last.startswith("Left out, since a summary has to be small: Figure ")
+    assert last.startswith("Left out to keep the summary small: Figure ")
     assert made.count("<details>") == made.count("</details>") == 1
     kept = [line for line in lines(made) if line.startswith("Figure ")]
     assert [line.split(":")[0] for line in kept] == [f"Figure {i}" for i in range(len(kept))]
@@ -216,5 +216,5 @@ def test_a_table_of_many_rows_is_for_the_page():
 def test_two_plots_of_the_same_numbers_share_their_table():
     first, other = board("x"), replace(board("x"), name="other", title="Other")
     made = markdown(replace(report(), sections=(Section("s", "S", "", (first, other)),)))
-    assert "Its numbers are those of: All cases" in lines(made)
+    assert "For its numbers, see the table of: All cases" in lines(made)
     assert len([row for row in table_rows(made) if row[:2] == ["verdict", "question"]]) == 2

@@ -116,7 +116,7 @@ def test_what_is_not_sound_is_not_used(tmp_path, verdict):
     found = forecast(read_session(measured(tmp_path, verdicts={8: verdict})))
     assert found.lines == ()
     (refusal,) = found.refusals
-    assert refusal.startswith("resnet_50_s/cifar10/32/batch32: no prediction: needs N nodes and")
+    assert refusal.startswith("resnet_50_s/cifar10/32/batch32: no prediction: the model needs")
     assert f"np 8 was not used: {verdict.value}" in refusal
 
 
@@ -129,7 +129,7 @@ def test_nodes_that_are_unevenly_full_are_not_used(tmp_path):
 def test_what_is_no_efficiency_is_not_used(tmp_path):
     case = case_of(outcome(weak_scaling(WORKLOAD, 8), [50.0] * 6), 8, 4)
     (refusal,) = forecast(read_session(write_session(tmp_path, case))).refusals
-    assert "np 8 was not used: 50 is no efficiency of weak scaling" in refusal
+    assert "np 8 was not used: 50 is not an efficiency of weak scaling" in refusal
 
 
 # The command -----------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_replicas_of_one_host_do_not_stand_for_nodes(tmp_path):
     result = run(str(measured(tmp_path, slots_per_node=16)))
     assert (result.returncode, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert "no prediction: all was measured on one node" in line
+    assert "no prediction: all cases ran on one node" in line
 
 
 def test_a_session_without_weak_scaling_is_refused(tmp_path):

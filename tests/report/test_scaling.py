@@ -132,7 +132,7 @@ def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path):
     assert (last["verdict"], last["drawn"]) == ("INVALID", "no")
     assert last["speedup_speed"] == pytest.approx(3.96)
     assert "on 2 replicas the speedup is 1.80" in figure.says
-    assert figure.says.endswith("In the table alone: 4 replicas INVALID.")
+    assert figure.says.endswith("Only in the table: 4 replicas INVALID.")
     assert figures_of(section)["weak-scaling"].says.startswith("The lowest of 1 efficiency")
 
 
@@ -150,7 +150,7 @@ def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
     section = scaling.section(cases_of(tmp_path, shared, slots=4, per_node=4))
     assert_sound(section)
     assert all(figure.plot is None for figure in section.figures)
-    assert "no speedup is to be relied on. In the table alone: 4 replicas NOT JUDGED." in (
+    assert "no speedup is valid. Only in the table: 4 replicas NOT JUDGED." in (
         figures_of(section)["speedup-weak-resnet_50_s"].says
     )
 

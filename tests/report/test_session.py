@@ -243,10 +243,10 @@ def test_two_sessions_side_by_side(tmp_path):
         (["compare", "nowhere", "elsewhere"], "nowhere: No such file or directory"),
         (["report", "loop"], "loop: Too many levels of symbolic links"),
         (["compare", "loop", "loop"], "loop: Too many levels of symbolic links"),
-        (["report", "empty"], "empty: nothing to report: there is no document of a session in it;"),
+        (["report", "empty"], "empty: nothing to report: it holds no document of a session;"),
         (["report", "torn"], "torn: nothing to report: torn/session.json: left out: "),
         (["report", "runs/20260131T235959Z-4711", "--out", ""], ". cannot be written: Is a direct"),
-        (["report", "empty", "--results", "."], "--results .: is where the newest session is"),
+        (["report", "empty", "--results", "."], "--results .: is only for the newest session"),
     ],
 )
 def test_bad_input_is_a_line(tmp_path, words, says):

@@ -103,7 +103,7 @@ def test_a_rank_that_is_always_slowest_is_named():
     figure = figures(case_with(slow))["steps-ranks-resnet_50_s-np4"]
     assert [row["named"] for row in figure.table.rows] == ["no", "no", "yes", "no"]
     assert [row["slowest"] for row in figure.table.rows] == [0, 0, 100, 0]
-    assert "Slowest in more blocks than chance allows: rank 2 in 100 %." in figure.says
+    assert "Slowest in more blocks than chance explains: rank 2 in 100 %." in figure.says
     assert "'style': 'named'" in str(figure.plot)
 
 

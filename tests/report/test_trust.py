@@ -50,7 +50,7 @@ def test_what_was_measured_otherwise_is_not_counted():
     log = [replace(entry("a", MISSED), settings={"batch": "64"}), entry("b", CAUGHT)]
     (figure,) = trust.section([], log, FINGERPRINT).figures
     assert [row["called"] for row in figure.table.rows] == [1]
-    assert "; 1 not counted, since measured otherwise" in figure.says
+    assert "; 1 not counted, because their conditions differ" in figure.says
 
 
 def test_counts_of_another_machine_are_not_on_the_page():
@@ -60,7 +60,7 @@ def test_counts_of_another_machine_are_not_on_the_page():
     assert [(row["called"], row["sessions"]) for row in figure.table.rows] == [(1, 1)]
     section = trust.section([], log, {**FINGERPRINT, "cpu_model": "another"})
     assert section.figures == ()
-    assert "no session of make trust on this machine" in section.missing
+    assert "make trust has measured no session on this machine" in section.missing
 
 
 def test_what_only_the_cases_differ_in_is_the_same_machine():

@@ -254,7 +254,7 @@ def test_a_line_that_is_none_is_named(entries, tmp_path, line):
     append(log, entries[0])
     with open(log, "a") as stream:
         stream.write(f"{line}\n")
-    with pytest.raises(UserError, match=r"sessions\.jsonl:2: no session's line") as refused:
+    with pytest.raises(UserError, match=r"sessions\.jsonl:2: not a line of a session") as refused:
         read_log(log)
     assert "\n" not in str(refused.value)
 

@@ -85,7 +85,7 @@ def test_nor_one_that_has_not_come_to_its_end(sessions):
 
 def test_where_nothing_is_planted_the_user_is_told(sessions):
     sessions.said = ALIKE
-    with pytest.raises(UserError, match="-k test_aa: nothing was planted"):
+    with pytest.raises(UserError, match="-k test_aa: no fault was injected"):
         trust.add_session("test_aa")
 
 

@@ -130,9 +130,9 @@ def test_what_did_not_run_is_decided_with_it():
 def test_what_is_on_its_limit_has_no_command():
     said = " ".join(line.strip() for line in told([undecided(0.5501, 1.1)]))
     assert said == (
-        "No number of rounds decides what is on its limit: "
-        "weak_scaling[resnet_50_s-np2]. Change the limit, "
-        "or what is measured"
+        "The figures of these cases lie on their limits, so more rounds cannot decide them: "
+        "weak_scaling[resnet_50_s-np2]. Change the limit "
+        "or the workload"
     )
 
 
@@ -141,7 +141,7 @@ def test_the_first_of_what_failed_is_measured_again_alone():
         outcome(ask(WORKLOAD, 2), (0.5,) * 8, None, Verdict.FAIL) for ask in (parity, weak_scaling)
     ]
     assert told(cases) == [
-        "To measure what is FAIL again, alone (the first of 2):",
+        "To repeat a case that is FAIL, alone (the first of 2):",
         "alone parity[resnet_50_s-np2]",
     ]
 
@@ -152,7 +152,7 @@ def test_of_what_has_no_threshold_the_line_to_paste_is_enough():
 
 
 def test_a_run_that_is_too_short_is_not_repeated():
-    case = outcome(WEAK, (0.9,) * 8, None, Verdict.INCONCLUSIVE, "too short a run: of 3 s")
+    case = outcome(WEAK, (0.9,) * 8, None, Verdict.INCONCLUSIVE, "the run is too short: 3 s")
     assert told([case]) == []
 
 

@@ -11,8 +11,8 @@ from hvdperf.session.workload_run import Doing
 @pytest.mark.parametrize(
     ("next_look", "budget_ends", "text"),
     [
-        (130.4, 900.0, ", next look in 30 s"),
-        (99.0, 900.0, ", next look due"),
+        (130.4, 900.0, ", next interim analysis in 30 s"),
+        (99.0, 900.0, ", next interim analysis due"),
         (None, 400.0, ", 300 s left"),
         (None, 100.0, ""),
     ],

@@ -130,7 +130,7 @@ def test_a_disk_that_fills_up_costs_no_figure_but_the_status(tmp_path):
         fill(disk)
         said = kept.keep(OTHER)
         assert said.startswith(f"NOT WRITTEN {PARITY.name}: ")
-        assert said.endswith("No space left on device; measuring goes on")
+        assert said.endswith("No space left on device; the session continues")
         assert kept.end(0) == NOT_WRITTEN
         assert any(PARITY.name in line for line in kept.lines(0))
         archive = read_session(kept.directory)
@@ -188,11 +188,11 @@ def test_a_clock_that_was_set_back_is_told(tmp_path):
     (tmp_path / "20260201T000000Z-1").mkdir()
     said = clock_problem(here)
     assert said.startswith("the clock was set back: ")
-    assert "20260201T000000Z-1 is of a later time" in said
+    assert "20260201T000000Z-1 has a later date" in said
 
 
 def test_how_to_go_on_is_told(tmp_path):
     kept = results_writer(tmp_path)
     (line,) = kept.lines(3)
-    assert line == f"3 cases are left; to go on: --resume {os.path.abspath(kept.directory)}"
+    assert line == f"3 cases are left; to continue: --resume {os.path.abspath(kept.directory)}"
     kept.close()

@@ -86,7 +86,7 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
     assert earlier.disturbances == DISTURBANCES
     assert earlier.budget_spent_seconds > 0
     assert len(earlier.resumed_at) == 1
-    assert earlier.told == ("1 of 2 cases had been decided",)
+    assert earlier.told == ("1 of 2 cases are already decided",)
 
 
 def test_a_case_that_is_not_selected_keeps_its_verdict(interrupted, plan):
@@ -163,7 +163,7 @@ def test_a_stack_to_compare_with_is_a_part_of_the_question(plan):
 def test_a_case_of_the_same_name_that_asks_otherwise_is_refused(interrupted, plan):
     other = weak_scaling(replace(WORKLOAD, input_size=64), 2)
     assert other.name == WEAK.name
-    assert f"{WEAK.name} asks something else" in refused(interrupted, plan(), comparison=other)
+    assert f"the plan of {WEAK.name}" in refused(interrupted, plan(), comparison=other)
 
 
 def test_a_case_with_a_launch_too_few_is_measured_again(interrupted, plan):

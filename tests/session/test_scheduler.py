@@ -116,7 +116,7 @@ def test_nothing_fails_before_a_full_look(stage):
     stage.budget_s = 7 * 14.0
     outcome = stage.measure(WEAK)[WEAK]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INCONCLUSIVE, 7)
-    assert outcome.judgement.reason.startswith("only 7 rounds: they could not FAIL it, 8 could")
+    assert outcome.judgement.reason.startswith("only 7 rounds: a FAIL needs 8")
 
 
 def test_an_undecided_case_is_handed_on_after_every_round_from_the_third_on(stage):
@@ -462,7 +462,7 @@ def test_two_rounds_are_told_how_many_would_decide(stage):
     stage.sampling, stage.budget_s = Sampling(), 2 * 15.0
     outcome = stage.measure(WEAK)[WEAK]
     assert outcome.judgement.reason == (
-        "only 2 rounds: 3 could PASS it, 8 could FAIL it; raise --budget"
+        "only 2 rounds: a PASS needs 3 or more, a FAIL 8; raise --budget"
     )
 
 
@@ -476,7 +476,9 @@ def test_a_session_tells_by_how_much_launches_differed(stage):
 def test_progress_names_round_and_next_look(stage):
     stage.measure(WEAK)
     assert stage.said[0] == "resnet_50_s  round 1 of 8: start"
-    assert stage.said[1].startswith("resnet_50_s  round 2 of 8, about 91 s to the next look")
+    assert stage.said[1].startswith(
+        "resnet_50_s  round 2 of 8, about 91 s to the next interim analysis"
+    )
 
 
 def test_whoever_wants_to_know_more_is_told_what_passes_between_two_lines(stage):

@@ -143,7 +143,7 @@ def test_sessions_that_srun_starts_side_by_side_are_refused(plan: Run) -> None:
     done = plan("--collect-only", SLURM_STEP_NUM_TASKS="4")
     assert done.returncode == 4
     (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
-    assert line.endswith("start one in the allocation with mpirun -np 4")
+    assert line.endswith("start one session in the allocation with mpirun -np 4")
 
 
 def test_more_slots_than_cores_must_be_asked_for(warm_pytest: WarmPytest) -> None:

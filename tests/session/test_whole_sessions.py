@@ -76,9 +76,9 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
     assert str(failed["limit"]).startswith(">= ")
     assert told["test_parity[alexnet_s-np1]"].keys() == {"verdict", "figure", "limit"}
     assert last_words(done.stdout) == (
-        "exit status 1: FAIL, 2 of 3 cases missed their limit or broke (see above)"
+        "exit status 1: FAIL, 2 of 3 cases missed their limit or crashed (see above)"
     )
-    assert "To measure what is FAIL again, alone (the first of 2):" in done.stdout
+    assert "To repeat a case that is FAIL, alone (the first of 2):" in done.stdout
     assert "pytest 'perf/test_scaling.py::test_weak_scaling[alexnet_s-np2]' \\" in done.stdout
     assert "To decide 1 INCONCLUSIVE (up to " in done.stdout
     assert "Benchmark" not in done.stdout + done.stderr, "there was nothing to record"
@@ -160,7 +160,7 @@ def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Pat
     two = f"--stack={python}", f"--against={sys.executable}"
     done = run(*two, "-k", "parity and np1")
     assert done.returncode == 6, done.stdout
-    assert "nothing differs: this is a stack against itself" in done.stdout
+    assert "none: both are the same stack" in done.stdout
     written = documents(tmp_path)
     case = written["parity-alexnet_s-np1.json"]["outcome"]
     arms = [case["comparison"][side]["arm"] for side in ("candidate", "reference")]

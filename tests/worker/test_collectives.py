@@ -50,4 +50,6 @@ def test_the_first_wrong_number_is_told():
 
 
 def test_a_result_of_another_length_is_told():
-    assert difference(sent(0)[1:], sent(0)) == f"{COUNT - 1} numbers came out instead of {COUNT}"
+    assert (
+        difference(sent(0)[1:], sent(0)) == f"the result has {COUNT - 1} numbers instead of {COUNT}"
+    )

@@ -27,7 +27,7 @@ def serve(directory: Path, port: int) -> None:
     except (OSError, OverflowError) as error:
         taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         why = "is taken" if taken else "cannot be used"
-        raise UserError(f"--port {port} {why}; give another one, such as --port 0") from None
+        raise UserError(f"--port {port} {why}; give another port, such as --port 0") from None
     with server:
         for site in sorted(path.parent for path in directory.glob("*/index.json")):
             print(f"http://127.0.0.1:{server.server_port}/{site.name}/", flush=True)

@@ -10,12 +10,12 @@ from hvdperf.report.words import plural
 from hvdperf.verdict import Verdict, counted
 
 MEANINGS: Mapping[Verdict, str] = {
-    Verdict.FAIL: "outside what is allowed, or failed",
-    Verdict.INVALID: "the evidence cannot be trusted",
+    Verdict.FAIL: "outside the limit, or crashed",
+    Verdict.INVALID: "failed a validity check",
     Verdict.NOT_RUN: "could not be started",
-    Verdict.INCONCLUSIVE: "the evidence does not decide",
-    Verdict.PASS: "within what is allowed",
-    Verdict.NOT_JUDGED: "shown, and compared with no limit",
+    Verdict.INCONCLUSIVE: "too few measurements to decide",
+    Verdict.PASS: "within the limit",
+    Verdict.NOT_JUDGED: "shown without a limit",
 }
 # The verdicts that a person has to know of.
 _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)

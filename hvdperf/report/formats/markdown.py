@@ -144,7 +144,7 @@ def _section(section: Section) -> Iterator[_Part]:
     for figure in section.figures:
         same = next((other for other in told if other.table == figure.table), None)
         if same is not None:
-            table = f"Its numbers are those of: {line(same.title)}"
+            table = f"For its numbers, see the table of: {line(same.title)}"
         elif len(figure.table.rows) > _ROWS_OF_A_SECTION:
             table = f"{len(figure.table.rows)} rows: see the page."
         else:
@@ -195,4 +195,4 @@ def _block(*lines: str) -> str:
 def _left_out(names: Sequence[str]) -> str:
     told = ", ".join(dict.fromkeys(line(_short(name, 60)) for name in names[:_NAMED]))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return _block(f"Left out, since a summary has to be small: {told}{more}.")
+    return _block(f"Left out to keep the summary small: {told}{more}.")

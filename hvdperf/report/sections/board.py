@@ -30,12 +30,12 @@ COLUMNS = (
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
     Column("confidence", "confidence", "%", digits=1),
-    Column("must_be", "must be"),
+    Column("must_be", "limit"),
     Column("margin", "margin", "%", digits=1),
     Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
     Column("margin_upper", "margin, upper", "%", digits=1, hidden=True),
     Column("rounds", "rounds"),
-    Column("visible_change", "visible change", "%", digits=1),
+    Column("visible_change", "minimum detectable effect", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
     Column("case", "case"),
 )
@@ -87,12 +87,12 @@ def note(case: Case) -> CaseNote | None:
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         rounds = plural(outcome.judgement.rounds, "round")
-        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}, must be {must_be(case.rule)}")
+        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}; limit: {must_be(case.rule)}")
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
         paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
     if line:
-        paragraphs.append(f"To judge it, put this line into the thresholds: {line}")
+        paragraphs.append(f"To judge it, add this line to the file of thresholds: {line}")
     if not paragraphs and case.verdict is Verdict.PASS:
         return None
     output = tuple(failure.tail) if failure is not None else ()
@@ -129,11 +129,11 @@ def _row(case: Case) -> Row:
 
 def _says(judged: Sequence[Row]) -> str:
     if not judged:
-        return "No case was compared with a threshold by a figure with an interval."
+        return "No case with a threshold has a figure with an interval."
     least = min(judged, key=lambda row: float(row["margin"] or 0))
     kept = sum(float(row["margin_lower"] or 0) >= 0 for row in judged)
     return (
-        f"Of {plural(len(judged), 'case')} with a threshold, {kept} keep it with their whole "
+        f"Of {plural(len(judged), 'case')} with a threshold, {kept} meet it with the whole "
         f"interval. Smallest margin: {least['case']}, {least['margin']:+.1f} %."
     )
 
@@ -141,7 +141,11 @@ def _says(judged: Sequence[Row]) -> str:
 def _plot(rows: int) -> dict[str, object]:
     """Return a plot of the rows with the smallest margins, smallest first."""
     case = field("case", "nominal", sort={"field": "margin_lower"}, axis={"title": None})
-    along = {"field": "margin", "type": "quantitative", "title": "inside of the limit, in % of it"}
+    along = {
+        "field": "margin",
+        "type": "quantitative",
+        "title": "margin to the limit, in % of the limit",
+    }
     return {
         **layered(
             {
@@ -166,7 +170,7 @@ def _plot(rows: int) -> dict[str, object]:
                         field("case", "nominal"),
                         field("verdict", "nominal"),
                         field("figure", "quantitative", format=".3f"),
-                        field("must_be", "nominal", "must be"),
+                        field("must_be", "nominal", "limit"),
                         field("margin", "quantitative", "margin in %", format="+.1f"),
                     ],
                 },

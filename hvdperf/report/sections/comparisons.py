@@ -37,10 +37,11 @@ def parity(cases: Sequence[Case]) -> Section:
     return Section(
         "parity",
         "Parity",
-        "Horovod against MirroredStrategy and others on the same devices: a ratio of speeds, above "
-        "1 where Horovod is faster. It passes where its whole interval lies in the band.",
+        "Horovod compared with MirroredStrategy and others on the same devices: a ratio of "
+        "speeds, above 1 if Horovod is faster. A case passes if its whole interval lies in the "
+        "band.",
         figures,
-        "" if figures else "Not measured; pytest perf/test_parity.py does.",
+        "" if figures else "Not measured; to measure: pytest perf/test_parity.py",
     )
 
 
@@ -59,7 +60,7 @@ def others(cases: Sequence[Case]) -> Section:
     return Section(
         "comparisons",
         "Comparisons",
-        "Each is a ratio with its interval, against the band or the floor that it has to keep.",
+        "Each figure is a ratio with its interval, beside the band or floor of its case.",
         figures,
         "" if figures else "Not measured; the nightly profile does: make perf PROFILE=nightly.",
     )
@@ -72,18 +73,21 @@ def against(cases: Sequence[Case]) -> Section | None:
         return None
     learnt = any(case.question.mode is LaunchMode.EPOCHS for case in found)
     meant = (
-        "speed, or what a validation found, here / there" if learnt else "speed here / speed there"
+        "speed, or validation result: this stack / the other one"
+        if learnt
+        else "speed of this stack / speed of the other one"
     )
     # No tag for a question: the figure covers several, each with a name of its own on the board.
-    figure = _figure("against", "This stack against the other one", found, meant, {})
+    figure = _figure("against", "This stack compared with the other one", found, meant, {})
     return Section(
         "against",
         "Two stacks",
-        "Both stacks ran in turns in this session: the speed under this one over that under the "
-        "other, of a validation its loss or accuracy. A speed FAILs where it is surely below "
-        f"{REGRESSION.fail_below}, and PASSes where it is surely not below {REGRESSION.pass_from}; "
-        "'at least' is the one of the two that decided. What differs between the stacks is told "
-        "under Machine.",
+        "The repetitions of both stacks were interleaved in this session. A figure is the "
+        "speed under this stack / the speed under the other one; for a validation it is the "
+        "ratio of losses or accuracies. A ratio of speeds FAILs if it is below "
+        f"{REGRESSION.fail_below} with 97.5 % confidence, and PASSes if it is not below "
+        f"{REGRESSION.pass_from} with 97.5 % confidence; 'at least' is the limit that decided. "
+        "Section Machine lists the differences between the stacks.",
         (figure,),
     )
 

@@ -73,14 +73,14 @@ def section(cases: Sequence[Case]) -> Section:
     nothing but train."""
     name, title = "convergence", "Convergence"
     intro = (
-        "Training loss is the mean over the ranks, and what is shown of several rounds, each begun "
-        "from other weights, is the median with the least and the most. Whether strategies end "
-        "alike is judged in the cases of convergence."
+        "Training loss is the mean over the ranks. Rounds begin with different weights; of "
+        "several rounds, the median, the minimum and the maximum are shown. The cases of "
+        "convergence judge whether strategies reach equal results."
     )
     sound = trusted(cases)
     groups = _groups([case for case in sound if case.question.mode in TRAINED])
     figures = [figure for group in groups for figure in (*_curves(group), *_validations(group))]
-    missing = "Nothing was trained to an end: pytest perf/test_convergence.py"
+    missing = "No training ran to its end; to measure: pytest perf/test_convergence.py"
     if figures:
         return Section(name, title, intro, tuple(figures))
     timed = _groups([case for case in sound if case.comparison.compares_strategies])
@@ -294,7 +294,7 @@ def _validation(
         Column("middle", f"validation {metric}", "", digits),
         Column("least", "least", "", digits),
         Column("most", "most", "", digits),
-        Column("chance", "who guesses", "", digits),
+        Column("chance", "chance level", "", digits),
         Column("rounds", "rounds"),
         Column("samples", "validated on"),
     )
@@ -307,7 +307,7 @@ def _validation(
         Figure(
             name=group.named(metric),
             title=f"{group.title}: validation {metric}",
-            says=f"At the end: {said}; who guesses has {number(rows[0]['chance']):.3f}.",
+            says=f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
             table=Table(columns, tuple(rows)),
             plot=_validation_plot(columns, metric, len(rows)),
             tags=group.tags,

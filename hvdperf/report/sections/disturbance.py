@@ -43,9 +43,10 @@ def section(session: SessionDocument | None) -> Section | None:
     return Section(
         "disturbance",
         "Disturbance",
-        "Other programs on the session's cores during timed blocks, on the host of its driver. A "
-        "pair of blocks is repeated if other programs, or the CPU quota of the session's cgroup, "
-        f"took more than {100 * DISTURBED_ABOVE:.0f} % of the cores from ranks that wanted them.",
+        "Use of the session's cores by other programs during timed blocks, on the host of its "
+        "driver. A pair of blocks is measured again if other programs, or the CPU quota of the "
+        f"session's cgroup, took more than {100 * DISTURBED_ABOVE:.0f} % of the cores from "
+        "ranks that wanted to run.",
         tuple(figures),
     )
 

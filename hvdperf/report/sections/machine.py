@@ -23,8 +23,8 @@ def section(
     return Section(
         "machine",
         "Machine",
-        "Figures can be compared only where all of this is equal; a change of any of it begins a "
-        "new series.",
+        "Figures are comparable only if all of these facts are equal; a change of any of them "
+        "begins a new series.",
         tuple(figures),
     )
 
@@ -41,7 +41,7 @@ def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> F
         for name, value in fingerprint.items()
     ]
     columns = [Column("field", "field"), Column("value", "this session")]
-    says = "There is no earlier session that was asked the same."
+    says = "There is no earlier session with the same settings."
     if earlier is not None:
         columns += [Column("before", f"session {earlier.session}"), Column("changed", "changed")]
         changed = differences(before, fingerprint)
@@ -62,7 +62,7 @@ def _stacks(changed: Sequence[str]) -> Figure:
     rows = tuple({"change": line} for line in changed)
     return Figure(
         "stacks",
-        "What differs between the two stacks",
+        "Differences between the two stacks",
         f"{plural(len(rows), 'package differs', 'packages differ')}: {'; '.join(changed)}.",
         Table((Column("change", "package: there -> here"),), rows),
     )
@@ -84,7 +84,7 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
         Column("before", f"session {earlier.session}"),
         Column("verdict", "this session"),
     )
-    title = "Verdicts that changed since the last session that was asked the same"
+    title = "Verdicts that changed since the last session with the same settings"
     return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
 
 

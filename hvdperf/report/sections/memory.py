@@ -44,11 +44,11 @@ def section(cases: Sequence[Case]) -> Section:
     return Section(
         "memory",
         "Memory",
-        "Each rank's resident set while it trains, medians over the rounds. What is allowed grows "
-        "by the ceiling's factor in 1,000 steps, from the first third of the run on, in which "
-        "caches and queues fill up.",
+        "Resident set of each rank during training, medians over the rounds. The limit grows "
+        "by the ceiling's factor in 1,000 steps. It begins after the first third of the run, "
+        "in which caches and queues fill up.",
         figures,
-        "" if figures else "Memory has not been watched: pytest perf/test_memory.py",
+        "" if figures else "Memory was not measured; to measure: pytest perf/test_memory.py",
     )
 
 
@@ -144,7 +144,7 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
     grown = own[-1]["growth"]
     often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps once settled"
     rule = (
-        f"; the line is what the case allows, a factor {case.rule}"
+        f"; the line is the limit of the case, a factor {case.rule}"
         if isinstance(case.rule, Ceiling)
         else ""
     )

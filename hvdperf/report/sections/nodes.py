@@ -51,8 +51,9 @@ def section(cases: Sequence[Case]) -> Section | None:
     return Section(
         "nodes",
         "Nodes and devices",
-        "Rows are nodes, columns replicas on each of them; weak scaling, by speed. A group that is "
-        "spread unevenly stands where its fullest node does, unless an even one does.",
+        "Rows are nodes and columns are replicas per node; efficiencies are of weak scaling by "
+        "speed. An unevenly spread group is shown in the column of its fullest node, unless an "
+        "evenly spread group is there.",
         tuple(figures),
     )
 

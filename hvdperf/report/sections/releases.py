@@ -37,16 +37,18 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
     return Section(
         "releases",
         "Releases",
-        f"Median throughput of all replicas by release, from the raw results of {machine}; asv's "
-        "pages (make history) go on from here.",
+        f"Median throughput of all replicas by release, from the raw results of {machine}; "
+        "asv's pages (make history) show more.",
         tuple(
             _figure(alike, told_apart=len(replicas[model]) > 1)
             for (model, _, _), alike in groups.items()
         ),
         ""
         if found
-        else f"The history holds nothing of this machine, {machine}; make backfill measures "
-        "releases, make history imports sessions.",
+        else (
+            f"The history has no results of this machine, {machine}; make backfill measures "
+            "releases, make history imports sessions."
+        ),
     )
 
 

@@ -20,12 +20,12 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, worst
 
 INTRO = (
-    "Speedup is the speed of n replicas over that of one; efficiency is speedup over n. Weak: "
-    "every replica takes a whole batch. Strong: one batch is divided among the replicas, or steps "
-    "of whole batches are; throughput is of a divided batch, wall times are of divided steps, and "
-    "speeds of either. By speed: samples per second of the steps. By wall time: from the trace to "
-    "the last step; of the job: from the launch to the end. Plots leave out what is not judged and "
-    "whatever evidence is against; tables do not."
+    "Speedup is the speed of n replicas / that of one; efficiency is speedup / n. Weak "
+    "scaling: every replica takes a whole batch. Strong scaling: either one batch or the "
+    "number of steps is divided among the replicas; throughput is of a divided batch, wall "
+    "times are of divided steps, and speeds are of either. By speed: samples per second of the "
+    "steps. By wall time: from the trace to the last step. Of the job: from the launch to the "
+    "end. Plots leave out cases that are not judged or not valid; tables show them."
 )
 ASKED = (
     Question.WEAK_SCALING,
@@ -227,10 +227,10 @@ def _says(label: str, kind: str, rows: Sequence[Row], ways: Ways) -> str:
         for row in rows
         if row["drawn"] == "no"
     )
-    not_drawn = f" In the table alone: {apart}." if apart else ""
+    not_drawn = f" Only in the table: {apart}." if apart else ""
     last = max(rows, key=lambda row: (row["drawn"] == "yes", row["world_size"]))
     if last["world_size"] == 1:
-        return f"{label}, {kind} scaling: no speedup is to be relied on.{not_drawn}"
+        return f"{label}, {kind} scaling: no speedup is valid.{not_drawn}"
     parts = [
         f"{last[f'speedup_{way}']:.2f} {name} ({100 * float(share):.0f} %)"
         for way, name in ways.items()
@@ -249,7 +249,7 @@ def _bars(rows: Sequence[Row]) -> Figure:
         if row["world_size"] != 1 and row["drawn"] == "yes"
         if (share := row.get("efficiency_speed"))
     }
-    says = "Of no world size above one the efficiency by speed is to be relied on."
+    says = "No efficiency by speed above one replica is valid."
     if shares:
         worst = min(shares, key=lambda name: shares[name])
         says = (

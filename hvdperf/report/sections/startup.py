@@ -45,10 +45,10 @@ def section(cases: Sequence[Case]) -> Section:
     return Section(
         "startup",
         "Start-up",
-        "Of each phase the seconds of the slowest rank, medians over the launches. Arms that start "
-        "beside others share the cores with them, and take longer for that.",
+        "Seconds of the slowest rank in each phase, medians over the launches. Arms that start "
+        "at the same time as others share the cores with them, and therefore take longer.",
         figures,
-        "" if figures else "Nothing has been started: pytest perf/test_startup.py",
+        "" if figures else "No start was measured; to measure: pytest perf/test_startup.py",
     )
 
 

@@ -33,13 +33,14 @@ def section(cases: Sequence[Case]) -> Section:
     """Return the section on timed blocks of whole steps."""
     name, title = "steps", "Step times"
     intro = (
-        "Every step of the timed blocks, as each rank's own clock saw it. A line goes from 1 to "
-        "99 % of the steps, the bar from 25 to 75 %, and the mark is the median. A rank is pointed "
-        "out where it is the slowest in more blocks than chance allows (1 in 1000)."
+        "Times of all steps in timed blocks, by each rank's own clock. A line spans the 1st to "
+        "the 99th percentile, its bar the 25th to the 75th, and its tick is the median. A "
+        "diamond marks a rank that is the slowest in more blocks than chance explains "
+        "(probability 1 in 1000)."
     )
     sound = trusted(cases)
     figures = (*_by_rank(sound), *_of_strategies(sound))
-    missing = "" if figures else "No steps have been timed: pytest perf/test_scaling.py"
+    missing = "" if figures else "No steps were timed; to measure: pytest perf/test_scaling.py"
     return Section(name, title, intro, figures, missing)
 
 
@@ -49,7 +50,7 @@ _OF_A_RANK = (
     Column("rank", "rank"),
     *_QUANTILES,
     Column("slowest", "slowest in", "% of blocks", 1),
-    Column("named", "more often than chance"),
+    Column("named", "more often than by chance"),
 )
 
 
@@ -135,17 +136,17 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
     middle = [number(row["q50_ms"]) for row in rows]
     longest = max(rows, key=lambda row: number(row["q99_ms"]))
     said = (
-        f"In {plural(blocks, 'block')} of {plural(started, 'launch', 'launches')} a step "
-        f"typically takes {_between(min(middle), max(middle))} ms; 1 % of those of rank "
+        f"In {plural(blocks, 'block')} of {plural(started, 'launch', 'launches')} the median "
+        f"step takes {_between(min(middle), max(middle))} ms; 1 % of the steps of rank "
         f"{longest['rank']} take more than {number(longest['q99_ms']):.1f} ms. "
     )
     named = [row for row in rows if row["named"] == "yes"]
     if len(rows) < 2:
         return said.rstrip()
     if not named:
-        return said + "No rank is the slowest in more blocks than chance allows."
+        return said + "No rank is the slowest in more blocks than chance explains."
     several = ", ".join(f"rank {row['rank']} in {number(row['slowest']):.0f} %" for row in named)
-    return f"{said}Slowest in more blocks than chance allows: {several}."
+    return f"{said}Slowest in more blocks than chance explains: {several}."
 
 
 def _between(low: float, high: float) -> str:

@@ -22,7 +22,7 @@ from hvdperf.results.documents import Case
 
 COLUMNS = (
     Column("trial", "fault case"),
-    Column("fault", "as --plant takes it"),
+    Column("fault", "--plant"),
     Column("model", "network"),
     Column("world_size", "replicas"),
     Column("must", "expected"),
@@ -36,7 +36,8 @@ COLUMNS = (
 )
 
 _NOTHING = (
-    "No A/A case in this session, and no session of make trust on this machine with this stack."
+    "This session has no A/A case, and make trust has measured no session on this machine "
+    "with this stack."
 )
 
 
@@ -49,8 +50,8 @@ def section(
     return Section(
         "trust",
         "Trust",
-        "An A/A case compares an arm with itself: a difference there is the noise of this session. "
-        "Where make trust has measured on this machine with this stack, the other table counts how "
+        "An A/A case compares an arm with itself: any difference is the noise of this session. "
+        "If make trust has measured on this machine with this stack, a second table counts how "
         "often an injected fault was reported with the expected verdict, with 95 % intervals "
         "(Clopper and Pearson 1934).",
         tuple(figures),
@@ -67,7 +68,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("case", "case"),
         Column("ratio", "ratio", digits=3),
         Column("interval", "interval"),
-        Column("visible_change", "visible change", "%", digits=1),
+        Column("visible_change", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
     rows: list[Row] = []
@@ -103,7 +104,7 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
     facts = alike[-1].fingerprint
     tried = sum(count.sessions for count in found)
     called = sum(count.called for count in found)
-    more = f"; {len(others)} not counted, since measured otherwise" if others else ""
+    more = f"; {len(others)} not counted, because their conditions differ" if others else ""
     return [
         Figure(
             "caught",

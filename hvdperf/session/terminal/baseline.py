@@ -143,14 +143,14 @@ def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> li
     """Return lines of at most 80 columns for people: the changes, or why there are none."""
     name = shown(directory)
     if series:
-        said = f"not compared with {name}: a new series begins, for there is now"
+        said = f"not compared with {name}: a new series begins, because these differ:"
         result = wrapped(said, others="")
         for text in series:
             result += wrapped(text, "  ")
         return result
     result = wrapped(f"compared with {name}, of the same machine and stack:", others="")
     if not found:
-        result.append("  no case of both sessions has a figure")
+        result.append("  no case has a figure in both sessions")
     for question, group in by_question(found, lambda change: change.outcome.comparison).items():
         result += [question, *map(_line, group)]
     return result

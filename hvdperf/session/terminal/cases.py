@@ -24,7 +24,7 @@ from hvdperf.verdict import (
 Kind = TypeVar("Kind")
 
 _FIGURE = Columns(("figure", 6), ("interval", -14))
-_TABLE = Columns(("case", -27), (_FIGURE.header, -21), ("must be", -13), ("n", 3), ("verdict", 0))
+_TABLE = Columns(("case", -27), (_FIGURE.header, -21), ("limit", -13), ("n", 3), ("verdict", 0))
 
 # Keywords of pytest's terminal writer.
 MARKUP: Mapping[Verdict, Mapping[str, bool]] = {
@@ -49,17 +49,17 @@ NOTHING_MEASURED = 5
 # Instead of 0, if something could not be written.
 NOT_WRITTEN = 8
 _MEANINGS = {
-    Verdict.FAIL: "missed their limit or broke",
+    Verdict.FAIL: "missed their limit or crashed",
     Verdict.INVALID: "cannot be trusted",
     Verdict.NOT_RUN: "could not be started",
     Verdict.INCONCLUSIVE: "could not be decided",
 }
 _STATUSES = {
-    1: "something besides the verdicts failed (see above)",
-    2: "interrupted; what was decided by then is kept",
+    1: "something other than a case failed (see above)",
+    2: "interrupted; the cases decided so far are kept",
     4: "bad input (see the error)",
-    NOTHING_MEASURED: "nothing was measured that is judged",
-    NOT_WRITTEN: "all PASS, but not all of it was written (see above)",
+    NOTHING_MEASURED: "no case was judged",
+    NOT_WRITTEN: "all PASS, but some results were not written (see above)",
 }
 
 
@@ -129,7 +129,7 @@ def explanation(outcome: Outcome) -> str:
     parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
     if judgement.figure is not None:
         covered = 100 * confidence(judgement.figure, judgement.rule, judgement.fail_alpha)
-        held_to = f", must be {must_be(judgement)}" if judgement.rule else ""
+        held_to = f", limit {must_be(judgement)}" if judgement.rule else ""
         parts.append(
             f"  figure {figure_text(judgement.figure).strip()} ({covered:.0f} % interval, "
             f"{judgement.rounds} rounds){held_to}"
@@ -148,11 +148,11 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
     if not interpreter:
         return []
     lines = wrapped(
-        f"Every figure is the speed here / the speed under {interpreter}. Here there are, "
-        "instead of what is there:",
+        "Every figure is the speed of this session's stack / the speed of the stack of "
+        f"{interpreter}. Differences from that stack to this one:",
         others="",
     )
-    found = changed or ["nothing differs: this is a stack against itself"]
+    found = changed or ["none: both are the same stack"]
     for text in found:
         lines += wrapped(text, "  ")
     return lines
@@ -175,7 +175,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     lines += _accounts(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
     for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
-        note = f"NOT JUDGED: {reason}; shown, and neutral"
+        note = f"NOT JUDGED: {reason}; shown only"
         lines += wrapped(note)
     if any(outcome.taken_over for outcome in outcomes):
         lines.append("*: measured before the session was resumed")
@@ -195,7 +195,7 @@ def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
     }
     ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
     told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)
-    text = f"Smallest change these PASSes could have seen: {told}"
+    text = f"Minimum detectable effect of the cases that PASS: {told}"
     return wrapped(text) if told else []
 
 

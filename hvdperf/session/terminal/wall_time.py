@@ -54,9 +54,9 @@ def fixed_part(spent: Spent) -> str:
     # The rest of the fixed cost that the two lengths of the run show is from slow first steps.
     fixed["slow first steps"] = spent.fixed.a_seconds - sum(fixed.values())
     return (
-        f"Of {spent.training_seconds:.1f} s, {spent.fixed.a_seconds:.1f} s fixed: {_sum(fixed)}; "
-        f"then {1000 * spent.fixed.b_seconds:.1f} ms a step. Start of the processes "
-        f"{_outside(spent):.1f} s."
+        f"{spent.fixed.a_seconds:.1f} s of its {spent.training_seconds:.1f} s are fixed cost: "
+        f"{_sum(fixed)}; then {1000 * spent.fixed.b_seconds:.1f} ms a step. Starting the "
+        f"processes takes {_outside(spent):.1f} s."
     )
 
 
@@ -69,7 +69,7 @@ def steps_part(spent: Spent) -> str:
         for term, seconds in of_steps.items()
         if abs(seconds) >= WORTH_A_WORD * total
     )
-    return f"Of its steps, in %: {shares}."
+    return f"Shares of its steps' time in %: {shares}."
 
 
 def _late(account: ScalingBreakdown) -> str:
@@ -77,7 +77,7 @@ def _late(account: ScalingBreakdown) -> str:
     if late is None:
         return ""
     where_met = (
-        f" ({1000 * met.lag_seconds:.1f} ms where all meet before a step)"
+        f" ({1000 * met.lag_seconds:.1f} ms if all ranks synchronise before a step)"
         if met is not None and met.rank == late.rank
         else ""
     )

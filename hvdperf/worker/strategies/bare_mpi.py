@@ -33,8 +33,8 @@ class BareTrainer:
             # The cases that need MPI become INVALID; the launch does not fail.
             reason = " ".join(str(error).split())
             self._missing = (
-                f"the ranks' interpreter has no working mpi4py ({reason}): install one there that "
-                "is built for Horovod's MPI"
+                f"the ranks' interpreter has no working mpi4py ({reason}): install an mpi4py "
+                "there that is built for Horovod's MPI"
             )
         else:
             self._comm = MPI.COMM_WORLD

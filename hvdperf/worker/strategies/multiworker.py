@@ -85,7 +85,7 @@ class MultiWorkerTrainer(DistributedTrainer):
         return summed[: len(values)]
 
     def validate(self) -> Facts:
-        raise ValueError("multiworker is compared by its speed, not by what it has learned")
+        raise ValueError("the weights of multiworker are not compared, only its speed")
 
     def distribute(self, augment: bool) -> Any:
         def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:

@@ -72,7 +72,7 @@ def test_what_was_asked_otherwise_is_not_compared(earlier):
 def test_what_was_not_measured_is_not_compared(earlier):
     archive = earlier(replace(outcome(PARITY, THEN), judgement=unmeasured()))
     assert baseline.changes(archive, [outcome(PARITY, THEN)], ASKED) == []
-    assert "no case of both sessions" in baseline.lines(archive.directory, [], [])[-1]
+    assert "no case has a figure in both sessions" in baseline.lines(archive.directory, [], [])[-1]
 
 
 def unmeasured():

@@ -207,14 +207,14 @@ def test_what_is_not_judged_is_explained_once():
         for ask in (weak_scaling, parity)
     ]
     notes = [text for text in table(cases) if text.startswith("NOT JUDGED: ")]
-    assert notes == ["NOT JUDGED: more replicas than cores; shown, and neutral"]
+    assert notes == ["NOT JUDGED: more replicas than cores; shown only"]
 
 
 def test_every_reason_not_to_judge_is_given():
     reasons = ("more replicas than cores", "Horovod exchanges what is on GPUs")
     cases = [outcome(WEAK, RATIOS[:1], None, Verdict.NOT_JUDGED, reason) for reason in reasons]
     notes = [text for text in table(cases) if text.startswith("NOT JUDGED: ")]
-    assert notes == [f"NOT JUDGED: {reason}; shown, and neutral" for reason in reasons]
+    assert notes == [f"NOT JUDGED: {reason}; shown only" for reason in reasons]
 
 
 def test_counts_are_in_the_order_of_severity():
@@ -249,11 +249,11 @@ def test_how_small_a_change_passes_could_have_seen_is_told_from_the_best_to_the_
     passes = [seen(weak_scaling, 0.28), seen(parity, 0.1), seen(communication, 0.041)]
     told = visible_changes([*passes, seen(strong_scaling, 0.5, Verdict.INCONCLUSIVE)])
     assert " ".join(" ".join(told).split()) == (
-        "Smallest change these PASSes could have seen: 4.1 % (communication[resnet_50_s-np2]) to "
-        "28 % (weak_scaling[resnet_50_s-np2])"
+        "Minimum detectable effect of the cases that PASS: 4.1 % "
+        "(communication[resnet_50_s-np2]) to 28 % (weak_scaling[resnet_50_s-np2])"
     )
     (said,) = visible_changes([seen(parity, 0.1)])
-    assert said.endswith("seen: 10 % (parity[resnet_50_s-np2])")
+    assert said.endswith("PASS: 10 % (parity[resnet_50_s-np2])")
     assert visible_changes([seen(parity, 0.1, Verdict.FAIL)]) == []
 
 
@@ -275,12 +275,12 @@ def test_how_small_a_change_passes_could_have_seen_is_told_from_the_best_to_the_
         (
             1,
             [Verdict.FAIL, Verdict.PASS],
-            "FAIL, 1 of 2 cases missed their limit or broke (see above)",
+            "FAIL, 1 of 2 cases missed their limit or crashed (see above)",
         ),
-        (1, [Verdict.PASS], "something besides the verdicts failed (see above)"),
-        (2, [Verdict.FAIL], "interrupted; what was decided by then is kept"),
-        (5, [Verdict.NOT_JUDGED], "nothing was measured that is judged"),
-        (8, [Verdict.PASS], "all PASS, but not all of it was written (see above)"),
+        (1, [Verdict.PASS], "something other than a case failed (see above)"),
+        (2, [Verdict.FAIL], "interrupted; the cases decided so far are kept"),
+        (5, [Verdict.NOT_JUDGED], "no case was judged"),
+        (8, [Verdict.PASS], "all PASS, but some results were not written (see above)"),
         (3, [], "pytest itself failed"),
     ],
 )
@@ -336,7 +336,7 @@ def test_an_explanation_shows_cause_and_the_end_of_stderr():
 @pytest.mark.parametrize(("rule", "confidence"), [(Floor.at(0.9), 95), (Band(0.9, 1.1), 90)])
 def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
     text = explanation(outcome(WEAK, RATIOS, rule, Verdict.INCONCLUSIVE))
-    assert f"{confidence} % interval, 6 rounds), must be {rule}" in text
+    assert f"{confidence} % interval, 6 rounds), limit {rule}" in text
 
 
 @pytest.mark.parametrize(
@@ -350,4 +350,4 @@ def test_an_explanation_shows_the_figure_with_its_confidence(rule, confidence):
 def test_of_two_limits_the_one_that_decided_is_shown(ratios, verdict, limit):
     measured = outcome(WEAK, ratios, REGRESSION, verdict)
     assert f"] {limit:<13}   6 {verdict.value}" in line(measured)
-    assert explanation(measured).splitlines()[1].endswith(f"must be {limit}")
+    assert explanation(measured).splitlines()[1].endswith(f"limit {limit}")

@@ -31,11 +31,12 @@ def section(cases: Sequence[Case]) -> Section:
     return Section(
         "bandwidth",
         "Collectives",
-        "Bus bandwidth as nccl-tests has it: comparable with what the links can do, whatever the "
-        "number of ranks. Medians over the turns of all rounds, with their quartiles. Bare is MPI "
-        "on one buffer without a framework, as much as Horovod could reach.",
+        "Bus bandwidth as nccl-tests defines it: for any number of ranks, it can be compared "
+        "with the bandwidth of the links. Values are medians over the repetitions of all "
+        "rounds, with their quartiles. Bare is MPI on one buffer without a framework, an upper "
+        "limit for Horovod.",
         tuple(figures),
         ""
         if figures
-        else "No collective operation has been measured: pytest perf/test_communication.py",
+        else "No collective operation was measured; to measure: pytest perf/test_communication.py",
     )

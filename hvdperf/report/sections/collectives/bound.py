@@ -20,8 +20,8 @@ _OF_A_STEP = (
     Column("step_ms", "a step", "ms", 2),
     Column("local_ms", "without exchange", "ms", 2),
     Column("exchange_ms", "bare exchange", "ms", 2),
-    Column("all_hidden_ms", "if all were hidden", "ms", 2),
-    Column("nothing_hidden_ms", "if nothing were", "ms", 2),
+    Column("all_hidden_ms", "bound, all hidden", "ms", 2),
+    Column("nothing_hidden_ms", "bound, nothing hidden", "ms", 2),
     Column("of_nothing_hidden", "step / nothing hidden", "", 3),
     Column("of_all_hidden", "step / all hidden", "", 3),
     Column("turns", "turns"),
@@ -41,16 +41,16 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
         return []
     said = several(
         [
-            f"{row['network']} {number(row['step_ms']):.1f} ms, where "
-            f"{number(row['all_hidden_ms']):.1f} ms would hide all of the exchange and "
-            f"{number(row['nothing_hidden_ms']):.1f} ms nothing of it"
+            f"{row['network']} {number(row['step_ms']):.1f} ms (bounds: "
+            f"{number(row['all_hidden_ms']):.1f} ms with all of the exchange hidden, "
+            f"{number(row['nothing_hidden_ms']):.1f} ms with nothing hidden)"
             for row in rows
         ]
     )
     return [
         Figure(
             name="bandwidth-bound",
-            title="A step and its bounds: all of the exchange hidden, and nothing of it",
+            title="A step and its bounds: all of the exchange hidden, or nothing of it",
             says=f"Typical steps: {said}.",
             table=Table(_OF_A_STEP, tuple(rows)),
             plot=_plot(len(rows)),

@@ -18,12 +18,13 @@ def section(cases: Sequence[Case]) -> Section:
     asked = [case for case in trusted(cases) if case.outcome.account is not None]
     title, name = "Wall time", "ledger"
     intro = (
-        "Every second of a training, from the launch of its processes to their end, has a term; "
-        "terms are of an average rank, means over the rounds. Where steps are divided, the terms "
-        "of steps are those of the whole run in proportion."
+        "The time breakdown assigns every second of a training, from the launch of its "
+        "processes to their end, to a term. Terms are means over the ranks and rounds. If "
+        "steps are divided among the replicas, the terms of steps are scaled down from the "
+        "whole run."
     )
     if not asked:
-        missing = "No training's wall time has been accounted for: pytest perf/test_ledger.py"
+        missing = "No wall time of a training was measured; to measure: pytest perf/test_ledger.py"
         return Section(name, title, intro, missing=missing)
     labels = workload_labels(case.workload for case in asked)
     figures = (

@@ -100,7 +100,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
 
 _ALSO = (
     Column("explained", "product explains it"),
-    Column("late_rank", "kept the others waiting: rank"),
+    Column("late_rank", "rank that kept the others waiting"),
     Column("lag_ms", "its lag", "ms", 2),
     Column("late_share", "last in", "% of steps", 1),
     Column("slowest_rank", "slowest rank"),
@@ -108,7 +108,7 @@ _ALSO = (
     Column("hidden_ms", "of it hidden, at least", "ms", 2),
     Column("fixed_s", "fixed cost a", "s", 2),
     Column("step_ms", "a step, b", "ms", 2),
-    Column("residual_share", "left unexplained by a ledger, at most", "%", 3),
+    Column("residual_share", "unexplained by the time breakdown, at most", "%", 3),
 )
 
 

@@ -52,8 +52,8 @@ def waterfall(case: Case, label: str) -> Figure:
         title=f"{', '.join((f'{label} on {n} replicas', how, *not_judged(case)))}: "
         "from the ideal to the wall time",
         says=(
-            f"Ideal would be {ideal:.2f} s, and it took {wall:.2f} s. Most of that: {said}; not "
-            f"explained {number(rows[-2]['excess_s']):+.3f} s."
+            f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
+            f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s."
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_plot(rows),
