@@ -4,7 +4,7 @@ Blocks give, for every rank's step, the time between steps, the wait for its bat
 blocks without exchange of as large a batch were timed, the rest is divided into computing (with
 applying) and the exchange, in which the ranks wait for each other. The time that a rank spends by
 itself shows which rank is at fault: if one rank is late, the others merely wait. The names of terms
-are the ledger's (hvdperf.plan.terms).
+are those of the time breakdown (hvdperf.plan.terms).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAMED_BY_CHANCE = 0.025
 
 
 @dataclass(frozen=True)
-class Blame(Figures):
+class Attribution(Figures):
     """An attribution. term: what takes longer; "" if that is not known. rank: whose; None if all
     take longer alike. share: by how much of the step, or of that phase of the start; for memory,
     the growth of ln(resident set)."""
@@ -50,7 +50,7 @@ class Blame(Figures):
         return f"attributed to {self.term} of {whose} (+{100 * self.share:.0f} %)"
 
 
-def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
+def attributed(comparison: Comparison, rounds: Sequence[Round]) -> Attribution:
     """Return which term of which rank makes the candidate slower than the reference, another launch
     of the same arm; for memory, which rank makes it grow."""
     pairs = [
@@ -58,17 +58,19 @@ def blamed(comparison: Comparison, rounds: Sequence[Round]) -> Blame:
         for measured in rounds
     ]
     if comparison.question.mode is LaunchMode.STARTUP:
-        return start_blame(comparison.question.spec.phase, pairs)
+        return attribute_start(comparison.question.spec.phase, pairs)
     if comparison.question.mode is LaunchMode.ENDURANCE:
-        return memory_blame([faulty for faulty, _ in pairs])
-    return steps_blame(pairs, comparison.candidate.kind)
+        return attribute_memory([faulty for faulty, _ in pairs])
+    return attribute_steps(pairs, comparison.candidate.kind)
 
 
-def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL) -> Blame:
+def attribute_steps(
+    pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL
+) -> Attribution:
     """Return why steps, in blocks of that kind, take longer in the first launch of each pair than
     in the second, a launch of the same arm beside it. pairs: one per round."""
     if not pairs:
-        return Blame()
+        return Attribution()
     # Blocks without exchange take a whole batch, and split ones a part of it.
     told_apart = kind is not BlockKind.SPLIT and all(
         launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair
@@ -87,13 +89,13 @@ def steps_blame(pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockK
     if rank is not None:
         ours = {term: share for term, share in grown[rank].items() if term != Term.EXCHANGE}
         term = max(ours, key=ours.__getitem__)
-        return Blame(term, rank, ours[term])
+        return Attribution(term, rank, ours[term])
     alike = {term: min(each[term] for each in grown) for term in grown[0]}
     longest = max(alike, key=alike.__getitem__)
     if alike[longest] < WORTH_A_NAME:
-        return Blame()
+        return Attribution()
     named = Term.INSIDE if longest is Term.EXCHANGE and not told_apart else longest
-    return Blame(named, None, alike[longest])
+    return Attribution(named, None, alike[longest])
 
 
 def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
@@ -166,15 +168,16 @@ def _between(block: Block, rank: int) -> float:
     return whole - _waiting(block, rank) - block.inside_seconds(rank)
 
 
-def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
-    """Return the rank at fault for a phase of the start that takes longer; pairs as in steps_blame.
+def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attribution:
+    """Return the rank at fault for a phase of the start that takes longer. pairs: as in
+    attribute_steps.
 
     A start has the machine to itself: two starts of one round have no more in common than any two,
     so each arm's starts are a sample of their own. All ranks are named only if each takes longer
     with 97.5 % confidence.
     """
     if not pairs:
-        return Blame()
+        return Attribution()
     ours, theirs = (
         [[math.log(rank[phase]) for rank in launch.startup_seconds] for launch in arm]
         for arm in zip(*pairs, strict=True)
@@ -187,9 +190,9 @@ def start_blame(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Blame:
     rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
     far = _outweighs(math.expm1(ahead[rank].estimate), shares[rank], max(shares))
     if len(shares) > 1 and far and ahead[rank].lower > 0.0:
-        return Blame(phase, rank, shares[rank])
+        return Attribution(phase, rank, shares[rank])
     all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
-    return Blame(phase, None, min(shares)) if all_grown else Blame()
+    return Attribution(phase, None, min(shares)) if all_grown else Attribution()
 
 
 def _shifts(
@@ -201,14 +204,14 @@ def _shifts(
     return [shift(own, usual, alpha) for own, usual in columns]
 
 
-def memory_blame(launches: Sequence[Launch]) -> Blame:
+def attribute_memory(launches: Sequence[Launch]) -> Attribution:
     """Return the rank whose resident set grows most, or all ranks. share: growth of its logarithm
     in 1,000 steps (training_runs.py)."""
     if not launches:
-        return Blame()
+        return Attribution()
     rounds = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
     # The median over rounds, because a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
     rank = _at_fault(rounds, max(shares))
     share = min(shares) if rank is None else shares[rank]
-    return Blame(Term.MEMORY, rank, share) if share >= WORTH_A_NAME else Blame()
+    return Attribution(Term.MEMORY, rank, share) if share >= WORTH_A_NAME else Attribution()

@@ -1,10 +1,10 @@
-"""Checks whether an injected fault was noticed, reported correctly, and attributed correctly."""
+"""Checks whether an injected fault was detected, reported correctly, and attributed correctly."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hvdperf.judge.attribution import Blame, blamed
+from hvdperf.judge.attribution import Attribution, attributed
 from hvdperf.measure.records import Round
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import FaultCase
@@ -13,37 +13,37 @@ from hvdperf.verdict import Judgement, Verdict
 
 @dataclass(frozen=True)
 class Detection:
-    """The reported verdict and the attribution of an injected fault. called: the verdict on the
+    """The reported verdict and the attribution of an injected fault. reported: the verdict on the
     faulty arm itself."""
 
-    called: Verdict
-    blame: Blame
+    reported: Verdict
+    attribution: Attribution
 
 
-def noticed(comparison: Comparison, called: Judgement, rounds: tuple[Round, ...]) -> Detection:
+def detect(comparison: Comparison, reported: Judgement, rounds: tuple[Round, ...]) -> Detection:
     """Return the reported verdict and the attribution; attribute only what takes longer."""
-    slower = called.verdict is Verdict.FAIL and called.figure is not None
-    return Detection(called.verdict, blamed(comparison, rounds) if slower else Blame())
+    slower = reported.verdict is Verdict.FAIL and reported.figure is not None
+    return Detection(reported.verdict, attributed(comparison, rounds) if slower else Attribution())
 
 
-def on_trial(trial: FaultCase, called: Judgement, found: Detection) -> Judgement:
+def on_trial(trial: FaultCase, reported: Judgement, found: Detection) -> Judgement:
     """Return PASS if the fault got the verdict and the attribution that it must get, FAIL if it did
-    not, INCONCLUSIVE if the rounds leave it open, NOT JUDGED if it cannot be noticed.
+    not, INCONCLUSIVE if the rounds leave it open, NOT JUDGED if it cannot be detected.
 
-    A fault that makes a launch INVALID does so in its first round, or is not noticed.
+    A fault that makes a launch INVALID does so in its first round, or is not detected.
     """
-    open_ = called.verdict is Verdict.INCONCLUSIVE and not (trial.says and called.rounds)
-    if open_ or called.verdict is Verdict.NOT_JUDGED:
-        return called
-    said = f"injected {trial.fault or 'no fault'}: {called.verdict.value}"
-    if called.verdict is not trial.verdict:
-        why = f" ({called.reason})" if called.reason else ""
+    open_ = reported.verdict is Verdict.INCONCLUSIVE and not (trial.says and reported.rounds)
+    if open_ or reported.verdict is Verdict.NOT_JUDGED:
+        return reported
+    said = f"injected {trial.fault or 'no fault'}: {reported.verdict.value}"
+    if reported.verdict is not trial.verdict:
+        why = f" ({reported.reason})" if reported.reason else ""
         reason = f"{said} instead of {trial.verdict.value}{why}"
-        return replace(called, verdict=Verdict.FAIL, reason=reason)
-    if called.verdict is Verdict.FAIL:
-        right = (found.blame.term, found.blame.rank) == (trial.term, trial.rank)
-        said = f"{said}, {found.blame}"
+        return replace(reported, verdict=Verdict.FAIL, reason=reason)
+    if reported.verdict is Verdict.FAIL:
+        right = (found.attribution.term, found.attribution.rank) == (trial.term, trial.rank)
+        said = f"{said}, {found.attribution}"
     else:
-        right = trial.says in called.reason
-        said = f"{said}: {called.reason}" if called.reason else said
-    return replace(called, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)
+        right = trial.says in reported.reason
+        said = f"{said}: {reported.reason}" if reported.reason else said
+    return replace(reported, verdict=Verdict.PASS if right else Verdict.FAIL, reason=said)

@@ -10,13 +10,13 @@ from typing import Any
 
 from hvdperf.interim import judge_rounds
 from hvdperf.judge import validity
-from hvdperf.judge.attribution import blamed
+from hvdperf.judge.attribution import attributed
 from hvdperf.judge.collectives import other_library
-from hvdperf.judge.detection import noticed, on_trial
+from hvdperf.judge.detection import detect, on_trial
 from hvdperf.judge.observations import measures, observed, step_times, training
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
-from hvdperf.judge.scaling_breakdown import account
+from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.judge.speedup import refusal
 from hvdperf.launch.group import Failure
 from hvdperf.measure.records import Launch, Round
@@ -105,8 +105,8 @@ class Judge:
         trial = trial_of(comparison)
         judgement = called.judgement
         if trial is not None:
-            found = noticed(comparison, judgement, _sound(outcome, judgement))
-            called = replace(called, noticed=found)
+            found = detect(comparison, judgement, _sound(outcome, judgement))
+            called = replace(called, detection=found)
             judgement = on_trial(trial, judgement, found)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = self._of_identical_groups(judgement)
@@ -145,7 +145,7 @@ class Judge:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return self._with(outcome, Verdict.INVALID, rule, text)
         if comparison.question.mode is LaunchMode.LEDGER:
-            outcome = replace(outcome, account=account(comparison, outcome.rounds))
+            outcome = replace(outcome, breakdown=scaling_breakdown(comparison, outcome.rounds))
         if unjudged:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
         if not rows:
@@ -271,7 +271,7 @@ def _cause(outcome: Outcome) -> str:
     question = outcome.comparison.question
     if question.mode is not LaunchMode.BLOCKS and question.mode is not LaunchMode.STARTUP:
         return ""
-    return f"{blamed(outcome.comparison, _sound(outcome, outcome.judgement))}"
+    return str(attributed(outcome.comparison, _sound(outcome, outcome.judgement)))
 
 
 def _sound(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:

@@ -18,9 +18,9 @@ class Outcome(Figures):
     """A comparison with its judgement and everything that the judgement rests on.
 
     observations: ln of the figure, one per round. failure: the launch that failed, if one did.
-    threshold_line: a line to paste, if there is no threshold. account: the breakdown of a case on
-    wall time. noticed: reported verdict and attribution of an injected fault. taken_over: measured
-    before the session was resumed.
+    threshold_line: a line to paste, if there is no threshold. breakdown: of a case on wall time.
+    detection: reported verdict and attribution of an injected fault. taken_over: measured before
+    the session was resumed.
     """
 
     comparison: Comparison
@@ -29,8 +29,8 @@ class Outcome(Figures):
     rounds: tuple[Round, ...] = ()
     failure: Failure | None = None
     threshold_line: str = ""
-    account: ScalingBreakdown | None = None
-    noticed: Detection | None = None
+    breakdown: ScalingBreakdown | None = None
+    detection: Detection | None = None
     taken_over: bool = False
 
     @property
@@ -38,7 +38,7 @@ class Outcome(Figures):
         return self.judgement.verdict is Verdict.PASS
 
     @property
-    def called(self) -> Verdict:
+    def reported(self) -> Verdict:
         """Reported verdict on the candidate itself. The judgement of a fault case is whether that
         is the expected verdict."""
-        return self.noticed.called if self.noticed is not None else self.judgement.verdict
+        return self.detection.reported if self.detection is not None else self.judgement.verdict

@@ -15,7 +15,7 @@ from hvdperf.judge import speedup
 from hvdperf.judge.observations import training
 from hvdperf.judge.speedup import FixedCost, Training
 from hvdperf.judge.straggler import Straggler
-from hvdperf.judge.time_breakdown import TimeBreakdown, ledger
+from hvdperf.judge.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison
@@ -90,8 +90,9 @@ class ScalingBreakdown:
         )
 
 
-def account(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown:
-    """Return the breakdown of a comparison from its rounds. Raises ValueError without a ledger."""
+def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown:
+    """Return the breakdown of a comparison from its rounds. Raises ValueError without a time
+    breakdown."""
     n = comparison.world_size
     pairs = [
         (
@@ -100,7 +101,7 @@ def account(comparison: Comparison, rounds: Sequence[Round]) -> ScalingBreakdown
         )
         for measured in rounds
     ]
-    ledgers = [(ledger(ours), ledger(theirs)) for ours, theirs in pairs]
+    ledgers = [(time_breakdown(ours), time_breakdown(theirs)) for ours, theirs in pairs]
     trainings = [(training(ours), training(theirs)) for ours, theirs in pairs]
     factors = [_factors(ours, theirs) for ours, theirs in pairs]
     steps = trainings[0][1].steps

@@ -1,4 +1,4 @@
-"""The ledger of a launch: where every second of a training run went.
+"""The time breakdown of a launch: where every second of a training run went.
 
 wall = launch + import + init + build + input + trace + first step + broadcast + ready
          + steps (between + input wait + straggler wait + compute + apply + exposed communication)
@@ -8,8 +8,8 @@ The session measures wall, from outside; the ranks' own clocks measure the terms
 messages under way, and clocks that do not agree. The terms are measured as follows:
 
 - launch: from before the launcher was started, by the time of day. end: until the launcher had
-  ended. A time of day that is set in between is noticed (clock_set), and such a launch has no
-  ledger.
+  ended. A time of day that is set in between is detected (clock_set), and such a launch has no
+  time breakdown.
 - ready: waiting for the slowest rank's start, and for the order to run.
 - between steps, input wait: by the marks of every step (hvdperf.worker.training_run).
 - straggler wait: until the last rank has its batch (hvdperf.judge.straggler).
@@ -37,7 +37,7 @@ from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
 
-# A ledger that leaves more than this share of the wall time unexplained makes a launch INVALID.
+# A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02
 # Seconds by which the time of day may move against the clock that is never set, because a process
 # may be interrupted between reading one and the other.
@@ -48,7 +48,7 @@ SLEWED = 5e-4
 
 @dataclass(frozen=True)
 class TimeBreakdown:
-    """The ledger of one launch.
+    """The time breakdown of one launch.
 
     wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by rank.
     steps: of the run. late: the rank that kept the others waiting, if any; late_where_met: the same
@@ -83,9 +83,9 @@ class TimeBreakdown:
         return abs(self.residual) <= CLOSES_WITHIN
 
 
-def ledger(launch: Launch) -> TimeBreakdown:
-    """Return the ledger of a launch of LaunchMode.LEDGER. Raises ValueError, in words, if its marks
-    make none."""
+def time_breakdown(launch: Launch) -> TimeBreakdown:
+    """Return the time breakdown of a launch of LaunchMode.LEDGER. Raises ValueError, in words, if
+    its timestamps do not give one."""
     if launch.marks is None:
         raise ValueError("the launch has no timestamps")
     steps = [rank.marks for rank in launch.run]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hvdperf.judge import collectives, training_runs
 from hvdperf.judge.collectives import StepTimes
-from hvdperf.judge.time_breakdown import CLOSES_WITHIN, ledger
+from hvdperf.judge.time_breakdown import CLOSES_WITHIN, time_breakdown
 from hvdperf.measure.records import Block, Launch
 from hvdperf.plan.arms import BlockKind
 from hvdperf.stats import hodges_lehmann
@@ -28,7 +28,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
     Checked: the world size that the framework saw, a report from every process, finite times and
     losses, the sample counts that the plan implies, one learning rate, bit-equal weights on all
     replicas, and the session's own copy of the data on all ranks; if there are any, the collective
-    operations and the run; of a marked launch, that its ledger closes.
+    operations and the run; of a marked launch, that its time breakdown closes.
     """
     arm = launch.arm
     # The transport first, because it explains the rest: without it there is no world either.
@@ -58,9 +58,9 @@ def invalid_reasons(launch: Launch) -> list[str]:
 
 
 def _ledger_problems(launch: Launch) -> list[str]:
-    """Return what is wrong with the ledger of a launch, which must account for every second."""
+    """Return what is wrong with the time breakdown of a launch, which must explain every second."""
     try:
-        book = ledger(launch)
+        book = time_breakdown(launch)
     except ValueError as error:
         return [f"{launch.arm.name}: no time breakdown: {error}"]
     if book.closes:

@@ -67,13 +67,13 @@ def entry_of(archive: Archive) -> Entry | None:
 
 
 def _tried(case: Case) -> Tried:
-    noticed = case.outcome.noticed
+    detection = case.outcome.detection
     return Tried(
         case.comparison.candidate.arm.planted,
         case.workload.model,
         case.world_size,
         case.verdict,
-        None if noticed is None else noticed.called,
+        None if detection is None else detection.reported,
         str(case.rule or ""),
         None if case.figure is None else case.figure.estimate,
     )

@@ -378,7 +378,7 @@ class WorkloadRun:
 
         More rounds do not make an INVALID case sound, and a fault that must make a launch INVALID
         has then had its effect. An A/A pair ends with the comparisons that it is measured with."""
-        if outcome.failure is not None or outcome.called is Verdict.INVALID:
+        if outcome.failure is not None or outcome.reported is Verdict.INVALID:
             return True
         if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
             return False

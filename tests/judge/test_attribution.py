@@ -8,7 +8,13 @@ from typing import NamedTuple
 
 import pytest
 
-from hvdperf.judge.attribution import Blame, memory_blame, of_steps, start_blame, steps_blame
+from hvdperf.judge.attribution import (
+    Attribution,
+    attribute_memory,
+    attribute_start,
+    attribute_steps,
+    of_steps,
+)
 from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
@@ -54,8 +60,8 @@ BOTH = (BlockKind.FULL, BlockKind.LOCAL)
 USUAL = [Rank(), Rank()]
 
 
-def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Blame:
-    return steps_blame([(launched(ranks, kinds), launched(USUAL, kinds))] * ROUNDS)
+def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Attribution:
+    return attribute_steps([(launched(ranks, kinds), launched(USUAL, kinds))] * ROUNDS)
 
 
 def test_the_terms_of_a_step_add_up_to_it():
@@ -98,16 +104,16 @@ def test_what_takes_longer_on_all_ranks_is_nobodys_own():
 
 
 def test_where_nothing_takes_longer_nobody_is_named():
-    assert blame(*USUAL) == Blame()
-    assert blame(Rank(computing=0.0141), Rank(computing=0.0139)) == Blame()
-    assert str(Blame()) == "not attributed"
+    assert blame(*USUAL) == Attribution()
+    assert blame(Rank(computing=0.0141), Rank(computing=0.0139)) == Attribution()
+    assert str(Attribution()) == "not attributed"
 
 
 def test_what_only_one_of_both_tells_apart_is_not():
     late = launched([Rank(exchanging=0.005), Rank(between=0.0011)])
-    found = steps_blame([(late, launched(USUAL, BOTH))] * ROUNDS)
+    found = attribute_steps([(late, launched(USUAL, BOTH))] * ROUNDS)
     assert (found.term, found.rank) == ("between steps", 1)
-    assert steps_blame([(launched(USUAL), launched(USUAL, BOTH))]) == Blame()
+    assert attribute_steps([(launched(USUAL), launched(USUAL, BOTH))]) == Attribution()
 
 
 def test_steps_of_a_divided_batch_have_terms_of_their_own():
@@ -118,17 +124,17 @@ def test_steps_of_a_divided_batch_have_terms_of_their_own():
         block if block.kind is BlockKind.SPLIT else usual
         for block, usual in zip(late.blocks, alike.blocks, strict=True)
     ]
-    assert steps_blame([(late, alike)] * ROUNDS) == Blame()
-    found = steps_blame([(late, alike)] * ROUNDS, BlockKind.SPLIT)
+    assert attribute_steps([(late, alike)] * ROUNDS) == Attribution()
+    found = attribute_steps([(late, alike)] * ROUNDS, BlockKind.SPLIT)
     assert (found.term, found.rank) == ("between steps", 1)
     longer = launched([Rank(computing=0.016)] * 2, kinds)
-    found = steps_blame([(longer, alike)] * ROUNDS, BlockKind.SPLIT)
+    found = attribute_steps([(longer, alike)] * ROUNDS, BlockKind.SPLIT)
     assert (found.term, found.rank) == ("compute or communication", None)
 
 
 def test_steps_that_exchange_nothing_take_longer_to_compute():
     slower = launched([Rank(computing=0.016, exchanging=0.002)] * 2, BOTH)
-    found = steps_blame([(slower, launched(USUAL, BOTH))] * ROUNDS, BlockKind.LOCAL)
+    found = attribute_steps([(slower, launched(USUAL, BOTH))] * ROUNDS, BlockKind.LOCAL)
     assert (found.term, found.rank) == ("compute", None)
     assert found.share == pytest.approx(0.002 / 0.0145)
 
@@ -137,9 +143,9 @@ def test_a_round_in_which_the_machine_was_disturbed_changes_nothing():
     usual = launched(USUAL, BOTH)
     late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH)
     disturbed = launched([Rank(computing=0.030), Rank(exchanging=0.020)], BOTH)
-    found = steps_blame([(late, usual)] * 5 + [(disturbed, usual)] + [(late, usual)] * 6)
+    found = attribute_steps([(late, usual)] * 5 + [(disturbed, usual)] + [(late, usual)] * 6)
     assert (found.term, found.rank) == ("between steps", 1)
-    assert steps_blame([]) == Blame()
+    assert attribute_steps([]) == Attribution()
 
 
 def test_who_is_ahead_of_the_others_by_chance_is_not_named():
@@ -152,10 +158,10 @@ def test_who_is_ahead_of_the_others_by_chance_is_not_named():
         )
         for own in (0.002, 0.0008, 0.0009, -0.003, 0.0008, 0.002, 0.0009, -0.004)
     ]
-    found = steps_blame(by_chance)
+    found = attribute_steps(by_chance)
     assert (found.term, found.rank) == ("exposed communication", None)
     late = launched([Rank(exchanging=0.005), Rank(between=0.0011)], BOTH)
-    few = steps_blame([(late, usual)] * (ROUNDS - 1))
+    few = attribute_steps([(late, usual)] * (ROUNDS - 1))
     assert few.rank is None
 
 
@@ -168,13 +174,13 @@ def test_who_takes_as_long_as_ever_is_not_named_where_others_are_done_sooner():
 
 def test_of_a_start_the_rank_is_named_whose_phase_takes_longest():
     slow, usual = launch(HOROVOD_2, {}), launch(HOROVOD_2, {})
-    assert start_blame("trace", [(slow, usual)]) == Blame()
+    assert attribute_start("trace", [(slow, usual)]) == Attribution()
     first, second = slow.startup_seconds
     slow.startup_seconds = [first, {**second, "trace": 3.0}]
-    found = start_blame("trace", [(slow, usual)] * ROUNDS)
+    found = attribute_start("trace", [(slow, usual)] * ROUNDS)
     assert (found.term, found.rank) == ("trace", 1)
     assert found.share == pytest.approx(0.2)
-    assert start_blame("broadcast", [(slow, usual)]) == Blame()
+    assert attribute_start("broadcast", [(slow, usual)]) == Attribution()
 
 
 def starting(*seconds: float) -> Launch:
@@ -186,11 +192,11 @@ def starting(*seconds: float) -> Launch:
 
 
 def test_of_a_start_that_takes_longer_on_all_ranks_none_is_named():
-    found = start_blame("trace", [(starting(1.15, 1.151), starting(1.0, 1.0))] * ROUNDS)
+    found = attribute_start("trace", [(starting(1.15, 1.151), starting(1.0, 1.0))] * ROUNDS)
     assert (found.term, found.rank) == ("trace", None)
     assert found.share == pytest.approx(0.15)
     # Rank 1 always takes longer; that it does so by as much more says nothing of it.
-    found = start_blame("trace", [(starting(1.15, 1.38), starting(1.0, 1.2))] * ROUNDS)
+    found = attribute_start("trace", [(starting(1.15, 1.38), starting(1.0, 1.2))] * ROUNDS)
     assert (found.term, found.rank) == ("trace", None)
 
 
@@ -198,7 +204,7 @@ def test_what_the_ranks_of_a_launch_have_in_common_is_not_their_own():
     usual = starting(1.0, 1.0)
     barely = starting(1.0, 1.01)
     disturbed = (starting(1.8, 2.0), usual), (barely, usual), (starting(1.1, 1.25), usual)
-    found = start_blame("trace", disturbed * 4)
+    found = attribute_start("trace", disturbed * 4)
     assert (found.term, found.rank) == ("trace", 1)
 
 
@@ -218,11 +224,11 @@ DISTURBED = [
 
 def test_two_starts_of_a_round_have_no_more_in_common_than_any_two():
     pairs = [(starting(*planted), starting(*usual)) for planted, usual in DISTURBED]
-    found = start_blame("trace", pairs)
+    found = attribute_start("trace", pairs)
     assert (found.term, found.rank) == ("trace", 1)
     others = [usual for _, usual in pairs]
     again = [(planted, usual) for (planted, _), usual in zip(pairs, reversed(others), strict=True)]
-    assert start_blame("trace", again) == found
+    assert attribute_start("trace", again) == found
 
 
 def test_all_ranks_are_named_only_if_each_surely_takes_longer():
@@ -231,9 +237,9 @@ def test_all_ranks_are_named_only_if_each_surely_takes_longer():
         (starting(first, 1.3), starting(1.0 + 0.001 * number, 1.0))
         for number, first in enumerate((1.3, 1.35, 1.4, 1.32, 0.9, 0.91, 1.31, 1.3, 0.92, 0.93))
     ]
-    assert start_blame("trace", pairs) == Blame()
-    assert start_blame("trace", pairs[:4] * 2).rank is None
-    assert start_blame("trace", pairs[:4] * 2).share == pytest.approx(0.3, abs=0.02)
+    assert attribute_start("trace", pairs) == Attribution()
+    assert attribute_start("trace", pairs[:4] * 2).rank is None
+    assert attribute_start("trace", pairs[:4] * 2).share == pytest.approx(0.3, abs=0.02)
 
 
 def grown(*growth: int) -> Launch:
@@ -250,13 +256,13 @@ def grown(*growth: int) -> Launch:
 
 
 def test_of_memory_the_rank_is_named_that_grows_by_itself():
-    found = memory_blame([grown(0, 1_000_000)] * ROUNDS)
+    found = attribute_memory([grown(0, 1_000_000)] * ROUNDS)
     assert (found.term, found.rank) == ("memory", 1)
-    found = memory_blame([grown(1_000_000, 1_000_000)] * ROUNDS)
+    found = attribute_memory([grown(1_000_000, 1_000_000)] * ROUNDS)
     assert (found.term, found.rank) == ("memory", None)
     assert found.share > 0.1
 
 
 def test_who_does_not_grow_is_not_blamed():
-    assert memory_blame([grown(0, 0)]) == Blame()
-    assert memory_blame([]) == Blame()
+    assert attribute_memory([grown(0, 0)]) == Attribution()
+    assert attribute_memory([]) == Attribution()

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.attribution import Blame, blamed
-from hvdperf.judge.detection import Detection, noticed, on_trial
+from hvdperf.judge.attribution import Attribution, attributed
+from hvdperf.judge.detection import Detection, detect, on_trial
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, Arm
 from hvdperf.plan.comparisons import JudgedAs
@@ -68,7 +68,7 @@ def test_two_groups_of_one_arm_are_no_trial():
     assert all(questions.against(each) is None for each in TRIED.values())
 
 
-SLOW = Detection(Verdict.FAIL, Blame("between steps", 1, 0.1))
+SLOW = Detection(Verdict.FAIL, Attribution("between steps", 1, 0.1))
 
 
 def test_a_fault_is_to_be_called_and_blamed():
@@ -80,7 +80,7 @@ def test_a_fault_is_to_be_called_and_blamed():
 
 
 @pytest.mark.parametrize(
-    "blame", [Blame(), Blame("between steps", 0, 0.1), Blame("compute", 1, 0.1)]
+    "blame", [Attribution(), Attribution("between steps", 0, 0.1), Attribution("compute", 1, 0.1)]
 )
 def test_blamed_on_someone_or_something_else_is_not_enough(blame):
     judged = on_trial(TRIALS["slow10"], called(Verdict.FAIL), Detection(Verdict.FAIL, blame))
@@ -90,7 +90,7 @@ def test_blamed_on_someone_or_something_else_is_not_enough(blame):
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.INVALID])
 def test_called_otherwise_is_not_enough(verdict):
-    judged = on_trial(TRIALS["slow10"], called(verdict, "so"), Detection(verdict, Blame()))
+    judged = on_trial(TRIALS["slow10"], called(verdict, "so"), Detection(verdict, Attribution()))
     assert judged.verdict is Verdict.FAIL
     assert (
         judged.reason == f"injected slow:rank=1,factor=1.10: {verdict.value} instead of FAIL (so)"
@@ -101,7 +101,7 @@ def test_called_otherwise_is_not_enough(verdict):
 @pytest.mark.parametrize("trial", ["slow5", "aa"])
 def test_what_is_open_stays_open(trial, verdict):
     open_ = called(verdict, "so")
-    assert on_trial(TRIALS[trial], open_, Detection(verdict, Blame())) == open_
+    assert on_trial(TRIALS[trial], open_, Detection(verdict, Attribution())) == open_
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_what_is_open_stays_open(trial, verdict):
     ],
 )
 def test_an_invalid_launch_is_to_say_what_was_planted(trial, reason, verdict):
-    found = Detection(Verdict.INVALID, Blame())
+    found = Detection(Verdict.INVALID, Attribution())
     assert on_trial(TRIALS[trial], called(Verdict.INVALID, reason), found).verdict is verdict
 
 
 def test_a_round_that_is_not_invalid_was_not_noticed():
-    found = Detection(Verdict.INCONCLUSIVE, Blame())
+    found = Detection(Verdict.INCONCLUSIVE, Attribution())
     sound = called(Verdict.INCONCLUSIVE, "too noisy")
     assert on_trial(TRIALS["skip"], sound, found).verdict is Verdict.FAIL
     none_yet = replace(sound, rounds=0)
@@ -130,9 +130,9 @@ def test_a_round_that_is_not_invalid_was_not_noticed():
 
 def test_nothing_is_to_be_called_nothing():
     nothing = TRIALS[AA]
-    assert on_trial(nothing, called(Verdict.PASS), Detection(Verdict.PASS, Blame())).verdict is (
-        Verdict.PASS
-    )
+    assert on_trial(
+        nothing, called(Verdict.PASS), Detection(Verdict.PASS, Attribution())
+    ).verdict is (Verdict.PASS)
     alarm = on_trial(nothing, called(Verdict.FAIL), SLOW)
     assert alarm.verdict is Verdict.FAIL
     assert alarm.reason == "injected no fault: FAIL instead of PASS"
@@ -145,10 +145,10 @@ def rounds_of(comparison, count=6):
 def test_blame_is_laid_only_where_something_takes_longer():
     comparison = TRIED["slow10"]
     measured = rounds_of(comparison)
-    assert noticed(comparison, called(Verdict.PASS), measured).blame == Blame()
+    assert detect(comparison, called(Verdict.PASS), measured).attribution == Attribution()
     # Slower on all ranks alike.
-    found = noticed(comparison, called(Verdict.FAIL), measured)
-    assert (found.blame.term, found.blame.rank) == ("compute or communication", None)
+    found = detect(comparison, called(Verdict.FAIL), measured)
+    assert (found.attribution.term, found.attribution.rank) == ("compute or communication", None)
 
 
 def test_a_start_is_blamed_by_its_phase():
@@ -158,7 +158,7 @@ def test_a_start_is_blamed_by_its_phase():
         launch = each.of(comparison.candidate.arm)
         first, second = launch.startup_seconds
         launch.startup_seconds = [first, {**second, "trace": 1.15 * second["trace"]}]
-    found = blamed(comparison, measured)
+    found = attributed(comparison, measured)
     assert (found.term, found.rank) == ("trace", 1)
     assert found.share == pytest.approx(0.15)
 
@@ -176,7 +176,7 @@ def test_who_grows_most_is_blamed_for_memory():
             )
             for rank in range(2)
         ]
-    found = blamed(comparison, measured)
+    found = attributed(comparison, measured)
     assert (found.term, found.rank) == ("memory", 1)
     assert found.share == pytest.approx(0.1, rel=0.01)
 

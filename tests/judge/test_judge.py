@@ -334,8 +334,8 @@ def test_a_case_on_wall_time_has_its_account(stage):
     stage.script.spoil, stage.lines = accounted_for(exchange=0.001), WALL_LINES
     outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
     assert outcome.judgement.verdict is Verdict.PASS
-    assert outcome.account is not None
-    assert outcome.account.efficiency.estimate == pytest.approx(0.95)
+    assert outcome.breakdown is not None
+    assert outcome.breakdown.efficiency.estimate == pytest.approx(0.95)
     assert stage.script.schedules == {Schedule.FRESH}
 
 
@@ -350,7 +350,7 @@ def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
         refused.judgement.reason
     )
     assert refused.judgement.figure.estimate == pytest.approx(0.55, abs=0.02)
-    assert refused.account is not None
+    assert refused.breakdown is not None
 
 
 def test_a_ledger_that_does_not_close_is_no_evidence(stage):
@@ -358,7 +358,7 @@ def test_a_ledger_that_does_not_close_is_no_evidence(stage):
     outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
     assert outcome.judgement.verdict is Verdict.INVALID
     assert "its time breakdown leaves 1.00 s of" in outcome.judgement.reason
-    assert outcome.account is None
+    assert outcome.breakdown is None
 
 
 # Evidence -------------------------------------------------------------------------------------
@@ -436,7 +436,7 @@ def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
     outcome = stage.measure(slow)[slow]
     # All ranks are slower here, and not rank 1.
     assert outcome.judgement.verdict is Verdict.FAIL
-    assert outcome.noticed.called is Verdict.FAIL
+    assert outcome.detection.reported is Verdict.FAIL
     said = (
         "injected slow:rank=1,factor=1.10: FAIL, "
         "attributed to compute or communication of all ranks"
@@ -455,7 +455,10 @@ def test_what_is_planted_and_blamed_on_the_right_rank_has_passed(stage):
     stage.script.spoil = waits
     outcome = stage.measure(slow)[slow]
     assert outcome.judgement.verdict is Verdict.PASS
-    assert (outcome.noticed.blame.term, outcome.noticed.blame.rank) == ("between steps", 1)
+    assert (outcome.detection.attribution.term, outcome.detection.attribution.rank) == (
+        "between steps",
+        1,
+    )
     assert outcome.judgement.rounds == FIRST_LOOK
 
 
@@ -470,7 +473,7 @@ def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
     stage.script.spoil = misread
     outcome = stage.measure(other)[other]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.PASS, 1)
-    assert outcome.noticed.called is Verdict.INVALID
+    assert outcome.detection.reported is Verdict.INVALID
 
 
 def test_nothing_is_planted_and_nothing_is_found(stage):
@@ -512,7 +515,7 @@ def test_two_groups_of_one_arm_that_differ_make_nothing_valid(stage):
     outcome = stage.measure(WEAK, SAME)[SAME]
     assert (outcome.judgement.verdict, outcome.judgement.rounds) == (Verdict.INVALID, FIRST_LOOK)
     assert outcome.judgement.reason.startswith("A/A test failed: two identical groups differ")
-    assert outcome.noticed is None
+    assert outcome.detection is None
 
 
 def test_what_is_invalid_by_its_figures_is_so_at_looks_only(stage):
@@ -531,7 +534,7 @@ def test_what_a_launch_shows_by_itself_is_invalid_at_once(stage):
     stage.script.spoil = apart
     for asked in (WEAK, TRIALS["slow10"]):
         outcome = stage.measure(asked)[asked]
-        assert (outcome.called, outcome.judgement.rounds) == (Verdict.INVALID, 1)
+        assert (outcome.reported, outcome.judgement.rounds) == (Verdict.INVALID, 1)
         assert len(stage.script.launched) == 1
         stage.script.launched.clear()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.scaling_breakdown import account
+from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import wall_time
 from hvdperf.session.terminal import wall_time as terminal
@@ -22,7 +22,7 @@ def rounds(comparison, count=6, **candidate):
 
 
 def test_the_factors_multiply_to_the_efficiency_by_speed():
-    found = account(WEAK, rounds(WEAK, late=[0.0, 0.004], exchange=0.003))
+    found = scaling_breakdown(WEAK, rounds(WEAK, late=[0.0, 0.004], exchange=0.003))
     # 19 ms a step at 1; 19 and 23 ms without exchange, 26 ms with it.
     assert found.contention.estimate == pytest.approx(19 / 21)
     assert found.communication.estimate == pytest.approx(23 / 26)
@@ -35,17 +35,17 @@ def test_the_factors_multiply_to_the_efficiency_by_speed():
 
 def test_a_product_beside_the_interval_explains_nothing():
     measured = rounds(WEAK, exchange=0.003)
-    assert account(WEAK, measured).product.estimate == pytest.approx(19 / 22)
+    assert scaling_breakdown(WEAK, measured).product.estimate == pytest.approx(19 / 22)
     for each in measured:
         change_reports(
             each.of(WEAK.candidate.arm), lambda rank, own: replace(own, seconds=1.2 * own.seconds)
         )
-    assert not account(WEAK, measured).explained
-    assert "does not explain it" in words(WEAK, account(WEAK, measured))
+    assert not scaling_breakdown(WEAK, measured).explained
+    assert "does not explain it" in words(WEAK, scaling_breakdown(WEAK, measured))
 
 
 def test_terms_are_means_that_add_up():
-    found = account(STRONG, rounds(STRONG, exchange=0.003))
+    found = scaling_breakdown(STRONG, rounds(STRONG, exchange=0.003))
     assert found.candidate.steps == 20
     assert found.reference.steps == 40
     assert found.candidate.fixed.a_seconds == pytest.approx(3.5)
@@ -60,22 +60,24 @@ def test_terms_are_means_that_add_up():
 
 def test_who_is_late_in_most_rounds_is_named():
     late, punctual = rounds(WEAK, 3, late=[0.01, 0.0]), rounds(WEAK, 2)
-    named = account(WEAK, [*late, *punctual]).late
+    named = scaling_breakdown(WEAK, [*late, *punctual]).late
     assert named is not None
     assert named.rank == 0
     assert named.lag_seconds == pytest.approx(0.01)
-    assert named == account(WEAK, late).late_where_met
-    assert account(WEAK, [*late[:2], *punctual]).late is None
+    assert named == scaling_breakdown(WEAK, late).late_where_met
+    assert scaling_breakdown(WEAK, [*late[:2], *punctual]).late is None
 
 
 def test_what_is_hidden_is_what_the_timeline_shows_and_the_steps_do_not():
-    assert account(WEAK, rounds(WEAK)).hidden_seconds == pytest.approx(WIRE)
-    assert account(WEAK, rounds(WEAK, exchange=0.003)).hidden_seconds == pytest.approx(WIRE - 0.003)
-    assert account(WEAK, rounds(WEAK, exchange=0.03)).hidden_seconds == 0
+    assert scaling_breakdown(WEAK, rounds(WEAK)).hidden_seconds == pytest.approx(WIRE)
+    assert scaling_breakdown(WEAK, rounds(WEAK, exchange=0.003)).hidden_seconds == pytest.approx(
+        WIRE - 0.003
+    )
+    assert scaling_breakdown(WEAK, rounds(WEAK, exchange=0.03)).hidden_seconds == 0
     silent = rounds(WEAK)
     for measured in silent:
         measured.of(WEAK.candidate.arm).timeline = []
-    assert account(WEAK, silent).hidden_seconds is None
+    assert scaling_breakdown(WEAK, silent).hidden_seconds is None
 
 
 def slower_on_rank_1(block):
@@ -91,15 +93,15 @@ def test_a_rank_whose_steps_take_longer_is_named():
             slower_on_rank_1(block) if block.kind is BlockKind.LOCAL else block
             for block in launch.blocks
         ]
-    found = account(WEAK, measured)
+    found = scaling_breakdown(WEAK, measured)
     assert found.slowest == 1
     assert "Rank 1 is slowest: its steps take 13 % longer" in words(WEAK, found)
-    assert "slowest" not in words(WEAK, account(WEAK, rounds(WEAK)))
+    assert "slowest" not in words(WEAK, scaling_breakdown(WEAK, rounds(WEAK)))
 
 
 def test_the_words_fit_80_columns_and_hold_the_figures():
     measured = rounds(STRONG, late=[0.0, 0.004], exchange=0.003, slow_first=0.5)
-    found = account(STRONG, measured)
+    found = scaling_breakdown(STRONG, measured)
     text = words(STRONG, found)
     assert "on 2 replicas, 40 steps divided:" in text
     assert re.search(r"0\.\d\d by speed \(\d\d %\), 0\.\d\d by time \(\d\d %\)", text)
@@ -120,6 +122,6 @@ def words(comparison, found, **how):
 
 
 def test_rounds_too_few_to_bound_a_factor_say_so():
-    found = account(WEAK, rounds(WEAK, count=2, exchange=0.003))
+    found = scaling_breakdown(WEAK, rounds(WEAK, count=2, exchange=0.003))
     assert "contention 1.000 [-, -]" in words(WEAK, found)
     assert "inf" not in words(WEAK, found)

@@ -8,7 +8,7 @@ import pytest
 
 from hvdperf.judge import validity
 from hvdperf.judge.observations import training
-from hvdperf.judge.time_breakdown import CLOSES_WITHIN, disorder, ledger, wall_seconds
+from hvdperf.judge.time_breakdown import CLOSES_WITHIN, disorder, time_breakdown, wall_seconds
 from hvdperf.launch.timestamps import Marks
 from hvdperf.measure.records import Launch
 from hvdperf.plan.terms import START, TERMS
@@ -32,7 +32,7 @@ def test_the_phases_are_those_of_a_rank():
 
 
 def test_every_second_has_its_term():
-    book = ledger(marked(HOROVOD_2, steps=40, exchange=0.003))
+    book = time_breakdown(marked(HOROVOD_2, steps=40, exchange=0.003))
     expected = {
         "launch": LAUNCH_S,
         **SECONDS,
@@ -58,7 +58,7 @@ def test_what_the_session_asked_in_between_is_not_the_runs():
 
 
 def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
-    book = ledger(marked(HOROVOD_2, late=[0.0, 0.05], exchange=0.003))
+    book = time_breakdown(marked(HOROVOD_2, late=[0.0, 0.05], exchange=0.003))
     on_time, late = book.ranks
     assert on_time["straggler wait"] == pytest.approx(40 * 0.05)
     assert late["straggler wait"] == pytest.approx(0.0, abs=1e-9)
@@ -75,11 +75,11 @@ def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
 
 def test_seconds_without_a_term_are_noticed():
     sound = marked(HOROVOD_2)
-    wall = ledger(sound).wall_seconds
+    wall = time_breakdown(sound).wall_seconds
     holds = marked(HOROVOD_2, unexplained=0.9 * CLOSES_WITHIN * wall)
-    assert ledger(holds).closes
+    assert time_breakdown(holds).closes
     leaks = marked(HOROVOD_2, unexplained=1.1 * CLOSES_WITHIN * wall)
-    assert not ledger(leaks).closes
+    assert not time_breakdown(leaks).closes
     (problem,) = of_ledger(leaks)
     assert problem.startswith(f"{HOROVOD_2.name}: its time breakdown leaves 0.1")
     assert of_ledger(sound) == of_ledger(holds) == []
@@ -87,8 +87,8 @@ def test_seconds_without_a_term_are_noticed():
 
 def test_seconds_that_two_terms_claim_are_noticed_too():
     launch = marked(HOROVOD_1, unexplained=-0.5)
-    assert ledger(launch).residual_seconds == pytest.approx(-0.5)
-    assert not ledger(launch).closes
+    assert time_breakdown(launch).residual_seconds == pytest.approx(-0.5)
+    assert not time_breakdown(launch).closes
 
 
 def set_during(marks: Marks, phases: int, seconds: float, ranks: int = 2) -> Marks:
@@ -170,7 +170,7 @@ def test_phases_out_of_order_are_no_ledger(change, said):
     launch = marked(HOROVOD_2)
     launch.marks = changed(change)
     with pytest.raises(ValueError, match=said.split("(")[0][:40]):
-        ledger(launch)
+        time_breakdown(launch)
     assert of_ledger(launch)[0].startswith(f"{HOROVOD_2.name}: no time breakdown: {said}")
 
 
@@ -178,11 +178,11 @@ def test_steps_that_were_not_marked_are_no_ledger():
     launch = marked(HOROVOD_2)
     launch.run = [replace(report, marks=[]) for report in launch.run]
     with pytest.raises(ValueError, match="not complete on all ranks"):
-        ledger(launch)
+        time_breakdown(launch)
 
 
 def test_steps_that_were_not_taken_apart_are_no_ledger():
     launch = marked(HOROVOD_2)
     launch.blocks = []
     with pytest.raises(ValueError, match="no turn in which every kind of step was timed"):
-        ledger(launch)
+        time_breakdown(launch)

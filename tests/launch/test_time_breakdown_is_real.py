@@ -10,8 +10,8 @@ import pytest
 
 from hvdperf.judge import validity
 from hvdperf.judge.observations import observation
-from hvdperf.judge.scaling_breakdown import account
-from hvdperf.judge.time_breakdown import ledger
+from hvdperf.judge.scaling_breakdown import scaling_breakdown
+from hvdperf.judge.time_breakdown import time_breakdown
 from hvdperf.measure.records import Round
 from hvdperf.measure.round_runner import RoundRequest, RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
@@ -57,17 +57,17 @@ def assert_accounted_for(measured: Round) -> None:
     assert [problem for launch in launches for problem in validity.invalid_reasons(launch)] == []
     for launch in launches:
         assert [rank.curve for rank in (*launch.run, *launch.met_run) if rank.curve] == []
-        book = ledger(launch)
+        book = time_breakdown(launch)
         assert book.steps == STEPS
         # What is left to the balance of the steps may be below nothing by chance.
         others = [term for term in TERMS if term not in ("exposed communication", "apply")]
         assert all(rank[term] >= 0 for rank in book.ranks for term in others)
         for phase in ("import", "trace", "first step", "compute"):
             assert all(rank[phase] > 0 for rank in book.ranks)
-    two = ledger(measured.of(WEAK.candidate.arm))
+    two = time_breakdown(measured.of(WEAK.candidate.arm))
     assert {rank.steps for rank in measured.of(WEAK.candidate.arm).met_run}
     assert two.terms["straggler wait"] > 0
-    found = account(WEAK, [measured])
+    found = scaling_breakdown(WEAK, [measured])
     assert found.wire_seconds is not None
     assert found.wire_seconds > 0
     assert found.candidate.fixed.b_seconds > 0
@@ -82,7 +82,7 @@ def test_a_run_is_accounted_for_to_the_second(measure: Measure) -> None:
 def test_a_delayed_rank_is_named_by_both_ways_of_looking(measure: Measure) -> None:
     measured = measure("mpirun", Fault("delay", rank=1, ms=50.0))
     assert_accounted_for(measured)
-    book = ledger(measured.of(WEAK.candidate.arm))
+    book = time_breakdown(measured.of(WEAK.candidate.arm))
     for late in (book.late, book.late_where_met):
         assert late is not None
         assert late.rank == 1

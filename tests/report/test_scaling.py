@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.scaling_breakdown import account
+from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
 from hvdperf.report.sections import nodes, scaling
@@ -55,8 +55,8 @@ def test_the_throughput_is_that_of_all_replicas(tmp_path):
 def test_the_wall_time_stands_beside_the_speed(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
     rounds = tuple(marked_round(asked, number) for number in range(6))
-    told = account(asked, rounds)
-    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    told = scaling_breakdown(asked, rounds)
+    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), by_time))
     assert_sound(section)
     two = figures_of(section)["speedup-weak-resnet_50_s"].table.rows[1]
@@ -68,8 +68,8 @@ def test_the_wall_time_stands_beside_the_speed(tmp_path):
 def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
     rounds = tuple(marked_round(asked, number) for number in range(6))
-    told = account(asked, rounds)
-    case = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    told = scaling_breakdown(asked, rounds)
+    case = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     two = figures_of(scaling.section(cases_of(tmp_path, case)))[
         "speedup-weak-resnet_50_s"
     ].table.rows[1]
@@ -79,8 +79,8 @@ def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
 def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_STRONG)
     rounds = tuple(marked_round(asked, number) for number in range(6))
-    told = account(asked, rounds)
-    of_steps = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    told = scaling_breakdown(asked, rounds)
+    of_steps = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     of_a_batch = outcome(STRONG, [0.6] * 6)
     both, ledger, batch = (
         scaling.section(cases_of(tmp_path / str(number), *outcomes))
@@ -158,8 +158,8 @@ def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
 def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
     rounds = tuple(marked_round(asked, number) for number in range(6))
-    told = account(asked, rounds)
-    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, account=told)
+    told = scaling_breakdown(asked, rounds)
+    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     broken = outcome(WEAK, [0.3] * 6, verdict=Verdict.INVALID, reason="replicas differ")
     figure = scaling.section(cases_of(tmp_path, broken, by_time)).figures[1]
     two = figure.table.rows[1]

@@ -103,10 +103,10 @@ def test_parity_is_that_of_the_verdict(opened: Opened) -> None:
 
 
 def test_the_waterfall_ends_at_the_wall_time(opened: Opened) -> None:
-    account = opened.documents["wall_time-weak-resnet_50_s-np2"]["outcome"]["account"]
+    breakdown = opened.documents["wall_time-weak-resnet_50_s-np2"]["outcome"]["breakdown"]
     rows = opened.figures["ledger-waterfall-weak-resnet_50_s-np2"]
-    assert rows[0]["to_s"] == pytest.approx(account["reference"]["wall_seconds"])
-    assert rows[-1]["to_s"] == pytest.approx(account["candidate"]["wall_seconds"])
+    assert rows[0]["to_s"] == pytest.approx(breakdown["reference"]["wall_seconds"])
+    assert rows[-1]["to_s"] == pytest.approx(breakdown["candidate"]["wall_seconds"])
     between = [row["excess_s"] for row in rows[1:-1]]
     assert rows[0]["to_s"] + sum(between) == pytest.approx(rows[-1]["to_s"])
 

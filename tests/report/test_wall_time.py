@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from hvdperf.judge.scaling_breakdown import account
+from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.judge.time_breakdown import CLOSES_WITHIN
 from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import TERMS
 from hvdperf.report.content import Figure
 from hvdperf.report.sections.wall_time import section
 from hvdperf.report.sections.wall_time.by_world_size import GROUPS
-from hvdperf.report.sections.wall_time.trainings import account_of
+from hvdperf.report.sections.wall_time.trainings import breakdown_of
 from hvdperf.report.sections.wall_time.waterfall import OTHER, SMALL, UNEXPLAINED
 from hvdperf.results.documents import Case
 from hvdperf.session.terminal.wall_time import lines
@@ -36,12 +36,12 @@ WEAK, STRONG = wall_time(WORKLOAD, 2)
 
 
 def audited(comparison, rounds: int = 6, **candidate: Any) -> Case:
-    """A case with an account of so many rounds."""
+    """A case with a breakdown of so many rounds."""
     measured = tuple(marked_round(comparison, number, **candidate) for number in range(rounds))
     whole = replace(
         outcome(comparison, [0.8] * rounds),
         rounds=measured,
-        account=account(comparison, measured),
+        breakdown=scaling_breakdown(comparison, measured),
     )
     return case_with(whole)
 
@@ -76,7 +76,7 @@ def test_the_bars_of_a_real_session_add_up_to_its_wall_time(name):
     ideal, *bars, wall = waterfall_of(case)
     n = 2 if "strong" in name else 1
     assert ideal["to_s"] == pytest.approx(measured_wall_seconds(name, 1) / n)
-    assert wall["to_s"] == account_of(case).candidate.wall_seconds
+    assert wall["to_s"] == breakdown_of(case).candidate.wall_seconds
     if "weak" in name:
         assert wall["to_s"] == pytest.approx(measured_wall_seconds(name, 2))
     assert ideal["to_s"] + math.fsum(bar["excess_s"] for bar in bars) == pytest.approx(wall["to_s"])
@@ -125,14 +125,14 @@ def test_seconds_without_a_term_are_shown():
     assert unexplained["excess_s"] == pytest.approx(0.7)
 
 
-def test_terms_by_world_size_are_those_of_the_accounts():
+def test_terms_by_world_size_are_those_of_the_breakdowns():
     cases = [audited(wall_time(WORKLOAD, n)[0], exchange=0.003) for n in (4, 2)]
     (figure,) = (each for name, each in figures(*cases).items() if "terms" in name)
     sizes = [row["world_size"] for row in figure.table.rows]
     assert list(dict.fromkeys(sizes)) == [1, 2, 4]
     for case in cases:
         own = [row for row in figure.table.rows if row["world_size"] == case.world_size]
-        spent = account_of(case).candidate
+        spent = breakdown_of(case).candidate
         assert {row["term"]: row["seconds"] for row in own} == spent.terms
         shares = math.fsum(float(row["share"] or 0) for row in own)
         assert shares == pytest.approx(100 * sum(spent.terms.values()) / spent.wall_seconds)
@@ -151,7 +151,7 @@ def test_only_weak_scaling_has_terms_by_world_size():
 
 def test_ratios_are_those_that_the_session_printed():
     measured = [marked_round(WEAK, i, late=[0.0, 0.004], exchange=0.003) for i in range(6)]
-    printed = " ".join(" ".join(lines(WEAK, account(WEAK, measured))).split())
+    printed = " ".join(" ".join(lines(WEAK, scaling_breakdown(WEAK, measured))).split())
     found = figures(audited(WEAK, late=[0.0, 0.004], exchange=0.003))
     (row,) = found["ledger-factors"].table.rows
     for factor in ("contention", "communication", "balance"):
@@ -193,7 +193,7 @@ def test_hostile_names_have_figures():
 
 
 @pytest.mark.parametrize("cases", [[], ["memory-resnet_50_s-np2"]])
-def test_without_an_account_it_is_told_how_to_get_one(cases):
+def test_without_a_breakdown_it_is_told_how_to_get_one(cases):
     found = section(recorded(*cases) if cases else [])
     assert_told(found)
     assert found.figures == ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench.trust import LOG
 from bench.trust_page import BEGINS, ENDS, PAGE, README, page, readme, share
 from hvdperf.errors import UserError
-from hvdperf.judge.attribution import Blame
+from hvdperf.judge.attribution import Attribution
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan import questions
@@ -26,7 +26,7 @@ from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
 TRIED = {each.variant: each for each in questions.trials(WORKLOAD, 2)}
-RIGHT = Blame("between steps", 1, 0.1)
+RIGHT = Attribution("between steps", 1, 0.1)
 # World size and figure are left to be said.
 TRIED_LINE = json.dumps(
     {
@@ -49,19 +49,19 @@ TRIED_LINE = json.dumps(
 RULE = Floor(0.98, 0.95)
 
 
-def said(trial: str, verdict: Verdict, called: Verdict, blame: Blame = RIGHT) -> Outcome:
+def said(trial: str, verdict: Verdict, called: Verdict, blame: Attribution = RIGHT) -> Outcome:
     made: Outcome = outcome(
-        TRIED[trial], [0.9] * 6, RULE, verdict, noticed=Detection(called, blame)
+        TRIED[trial], [0.9] * 6, RULE, verdict, detection=Detection(called, blame)
     )
     return made
 
 
 CAUGHT = said("slow10", Verdict.PASS, Verdict.FAIL)
-MISNAMED = said("slow10", Verdict.FAIL, Verdict.FAIL, Blame("compute", 0, 0.1))
+MISNAMED = said("slow10", Verdict.FAIL, Verdict.FAIL, Attribution("compute", 0, 0.1))
 MISSED = said("slow10", Verdict.FAIL, Verdict.PASS)
 OPEN = said("slow10", Verdict.INCONCLUSIVE, Verdict.INCONCLUSIVE)
-QUIET = said("aa", Verdict.PASS, Verdict.PASS, Blame())
-ALARM = said("aa", Verdict.FAIL, Verdict.FAIL, Blame())
+QUIET = said("aa", Verdict.PASS, Verdict.PASS, Attribution())
+ALARM = said("aa", Verdict.FAIL, Verdict.FAIL, Attribution())
 
 
 def entry(tmp_path: Path, session: str, *outcomes: Outcome) -> Entry:
@@ -102,7 +102,7 @@ def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
 
 def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
     failed = outcome(TRIED["aa"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
-    unsound = said("aa", Verdict.FAIL, Verdict.INVALID, Blame())
+    unsound = said("aa", Verdict.FAIL, Verdict.INVALID, Attribution())
     lines = readme(f"{BEGINS}\n{ENDS}", [entry(tmp_path, "session", failed, unsound, CAUGHT)])
     assert "False alarms (FAIL without a fault): 0 of 1 (0-98 %)." in lines
     slow, _ = counts(entries[2].tried)
@@ -116,9 +116,9 @@ def test_a_session_without_trials_has_no_entry(tmp_path):
 
 def test_networks_and_world_sizes_are_counted_apart(tmp_path):
     (alone,) = questions.trials(WORKLOAD, 1)
-    found = Detection(Verdict.PASS, Blame())
+    found = Detection(Verdict.PASS, Attribution())
     both = [
-        outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, noticed=found)
+        outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, detection=found)
         for comparison in (alone, TRIED["aa"])
     ]
     counted = counts(entry(tmp_path, "session", *both).tried)

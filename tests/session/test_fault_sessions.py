@@ -13,7 +13,7 @@ import pytest
 
 from bench import trust
 from hvdperf.errors import UserError
-from hvdperf.judge.attribution import Blame
+from hvdperf.judge.attribution import Attribution
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import ROOT
@@ -29,7 +29,7 @@ QUIET = outcome(
     [1.0] * 6,
     Floor(0.98, 0.95),
     Verdict.PASS,
-    noticed=Detection(Verdict.PASS, Blame()),
+    detection=Detection(Verdict.PASS, Attribution()),
 )
 ALIKE = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
 

@@ -141,7 +141,7 @@ def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
     }
     words = {name: case["judgement"]["verdict"] for name, case in found.items()}
     assert words == {"skip": "PASS", "data": "PASS", "slow15": "INCONCLUSIVE"}
-    assert found["data"]["noticed"]["called"] == "INVALID"
+    assert found["data"]["detection"]["reported"] == "INVALID"
     assert found["data"]["comparison"]["candidate"]["arm"]["planted"] == "data"
     assert "planted data:rank=1: INVALID" in " ".join(done.stdout.split())
 

@@ -93,11 +93,11 @@ def _points(
         point.verdict = worst([case.verdict, *([point.verdict] if point.verdict else [])])
         if point.sound and not case.is_sound:
             continue
-        account = case.outcome.account
-        if account is not None:
+        breakdown = case.outcome.breakdown
+        if breakdown is not None:
             for way in WEAK:
                 if way not in point.ways or way != "speed":
-                    point.ways[way] = _efficiency(getattr(account, f"by_{way}"), n)
+                    point.ways[way] = _efficiency(getattr(breakdown, f"by_{way}"), n)
         if case.question is by_speed:
             point.ways["speed" if weak else "split"] = case.figure
             if not weak:

@@ -172,7 +172,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     for (verdict, reason), names in notes.items():
         note = f"{verdict.value} {', '.join(names)}: {reason}"
         lines += wrapped(note)
-    lines += _accounts(outcomes)
+    lines += _breakdowns(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
     for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
         note = f"NOT JUDGED: {reason}; shown only"
@@ -219,16 +219,16 @@ def ending(status: int, verdicts: Sequence[Verdict]) -> str:
     return f"exit status {status}: {told}"
 
 
-def _accounts(outcomes: Sequence[Outcome]) -> list[str]:
+def _breakdowns(outcomes: Sequence[Outcome]) -> list[str]:
     """Return where the time of trainings went: everything for the first case that rests on a
     launch, and only what is their own for the others."""
     lines: list[str] = []
     told = set()
     for outcome in outcomes:
-        comparison, account = outcome.comparison, outcome.account
-        if account is not None:
+        comparison, breakdown = outcome.comparison, outcome.breakdown
+        if breakdown is not None:
             launches = comparison.round_group, comparison.world_size
-            lines += wall_time.lines(comparison, account, briefly=launches in told)
+            lines += wall_time.lines(comparison, breakdown, briefly=launches in told)
             told.add(launches)
     return lines
 

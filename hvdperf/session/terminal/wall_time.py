@@ -17,16 +17,16 @@ WORTH_A_WORD = 0.005
 BALANCED = 0.97
 
 
-def lines(comparison: Comparison, account: ScalingBreakdown, briefly: bool = False) -> list[str]:
+def lines(comparison: Comparison, breakdown: ScalingBreakdown, briefly: bool = False) -> list[str]:
     """Return lines of at most 80 columns. briefly: leave out what another length of the same run
     has, too."""
-    ours, n = account.candidate, account.world_size
+    ours, n = breakdown.candidate, breakdown.world_size
     weak = not comparison.question.spec.divides_steps
-    how = f"{ours.steps} steps on each" if weak else f"{account.reference.steps} steps divided"
+    how = f"{ours.steps} steps on each" if weak else f"{breakdown.reference.steps} steps divided"
     speedups = (
-        ("speed", account.by_speed),
-        ("time", account.by_time),
-        ("job", account.by_job),
+        ("speed", breakdown.by_speed),
+        ("time", breakdown.by_time),
+        ("job", breakdown.by_job),
     )
     said = ", ".join(
         f"{value.estimate:.2f} by {name} ({100 * value.estimate / n:.0f} %)"
@@ -36,13 +36,13 @@ def lines(comparison: Comparison, account: ScalingBreakdown, briefly: bool = Fal
         f"{comparison.workload.model} on {n} replicas, {how}: {said}.",
         fixed_part(ours),
         steps_part(ours),
-        f"{_factor('efficiency by speed', account.efficiency)} = "
-        f"{_factor('contention', account.contention)} x "
-        f"{_factor('communication', account.communication)} x "
-        f"{_factor('balance', account.balance)}; {_factor('the product', account.product)}"
-        f"{'' if account.explained else ' does not explain it'}.",
+        f"{_factor('efficiency by speed', breakdown.efficiency)} = "
+        f"{_factor('contention', breakdown.contention)} x "
+        f"{_factor('communication', breakdown.communication)} x "
+        f"{_factor('balance', breakdown.balance)}; {_factor('the product', breakdown.product)}"
+        f"{'' if breakdown.explained else ' does not explain it'}.",
     ]
-    paragraphs += filter(None, (_late(account), _unbalanced(account), _wire(account)))
+    paragraphs += filter(None, (_late(breakdown), _unbalanced(breakdown), _wire(breakdown)))
     first, *others = paragraphs[:2] if briefly else paragraphs
     return [*wrapped(first), *(text for each in others for text in wrapped(each, "  "))]
 
@@ -72,8 +72,8 @@ def steps_part(spent: Spent) -> str:
     return f"Shares of its steps' time in %: {shares}."
 
 
-def _late(account: ScalingBreakdown) -> str:
-    late, met = account.late, account.late_where_met
+def _late(breakdown: ScalingBreakdown) -> str:
+    late, met = breakdown.late, breakdown.late_where_met
     if late is None:
         return ""
     where_met = (
@@ -87,21 +87,23 @@ def _late(account: ScalingBreakdown) -> str:
     )
 
 
-def _unbalanced(account: ScalingBreakdown) -> str:
+def _unbalanced(breakdown: ScalingBreakdown) -> str:
     """Return a text that names the rank that is slow within its steps; "" if no rank is slowest in
     most rounds, or if the upper bound of the balance is above BALANCED."""
-    if account.slowest is None or account.balance.upper > BALANCED:
+    if breakdown.slowest is None or breakdown.balance.upper > BALANCED:
         return ""
-    longer = 100 * (1 / account.balance.estimate - 1)
-    return f"Rank {account.slowest} is slowest: its steps take {longer:.0f} % longer than the mean."
+    longer = 100 * (1 / breakdown.balance.estimate - 1)
+    return (
+        f"Rank {breakdown.slowest} is slowest: its steps take {longer:.0f} % longer than the mean."
+    )
 
 
-def _wire(account: ScalingBreakdown) -> str:
-    if account.wire_seconds is None or account.hidden_seconds is None:
+def _wire(breakdown: ScalingBreakdown) -> str:
+    if breakdown.wire_seconds is None or breakdown.hidden_seconds is None:
         return ""
     return (
-        f"Data moves between ranks for {1000 * account.wire_seconds:.1f} ms of a step, of which "
-        f"{1000 * account.hidden_seconds:.1f} ms or more are hidden behind computation."
+        f"Data moves between ranks for {1000 * breakdown.wire_seconds:.1f} ms of a step, of which "
+        f"{1000 * breakdown.hidden_seconds:.1f} ms or more are hidden behind computation."
     )
 
 

@@ -14,8 +14,8 @@ from hvdperf.results.documents import Case
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Return the section on the cases that have an account."""
-    asked = [case for case in trusted(cases) if case.outcome.account is not None]
+    """Return the section on the cases that have a breakdown."""
+    asked = [case for case in trusted(cases) if case.outcome.breakdown is not None]
     title, name = "Wall time", "ledger"
     intro = (
         "The time breakdown assigns every second of a training, from the launch of its "

@@ -11,7 +11,7 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS, Term
 from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.plots import field, layered, rows_high
-from hvdperf.report.sections.wall_time.trainings import Labels, account_of, is_weak
+from hvdperf.report.sections.wall_time.trainings import Labels, breakdown_of, is_weak
 from hvdperf.report.words import slug
 from hvdperf.results.documents import Case
 
@@ -48,9 +48,9 @@ def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Return a figure per workload with a case of weak scaling."""
     found: dict[Workload, dict[int, Spent]] = {}
     for case in sorted(filter(is_weak, cases), key=lambda case: case.world_size):
-        account = account_of(case)
-        sizes = found.setdefault(case.workload, {1: account.reference})
-        sizes.setdefault(case.world_size, account.candidate)
+        breakdown = breakdown_of(case)
+        sizes = found.setdefault(case.workload, {1: breakdown.reference})
+        sizes.setdefault(case.world_size, breakdown.candidate)
     return [_stacked(workload.model, labels[workload], sizes) for workload, sizes in found.items()]
 
 

@@ -21,7 +21,7 @@ from hvdperf.report.plots import (
 )
 from hvdperf.report.sections.wall_time.trainings import (
     Labels,
-    account_of,
+    breakdown_of,
     is_weak,
     not_judged,
 )
@@ -49,11 +49,11 @@ def _of_ratios(names: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-def _ratios(account: ScalingBreakdown, names: Sequence[str]) -> dict[str, Value]:
+def _ratios(breakdown: ScalingBreakdown, names: Sequence[str]) -> dict[str, Value]:
     """Return estimates and bounds; bounds that are not finite are None."""
     values: dict[str, Value] = {}
     for name in names:
-        values |= cells_of(getattr(account, name), name, f"{name}_low", f"{name}_high")
+        values |= cells_of(getattr(breakdown, name), name, f"{name}_low", f"{name}_high")
     return values
 
 
@@ -74,7 +74,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     )
     rows: list[Row] = []
     for case in cases:
-        ratios = _ratios(account_of(case), SPEEDUPS)
+        ratios = _ratios(breakdown_of(case), SPEEDUPS)
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
         way = "weak" if is_weak(case) else "strong"
         rows.append({**_whose(case, labels, way), **ratios, **shares})
@@ -120,7 +120,7 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
         told.setdefault((case.workload, case.world_size), case)
     columns = (*_WHOSE, *_of_ratios(FACTORS), *_ALSO)
     rows: list[Row] = [
-        {**_whose(case, labels), **_ratios(account_of(case), FACTORS), **_also(case)}
+        {**_whose(case, labels), **_ratios(breakdown_of(case), FACTORS), **_also(case)}
         for case in told.values()
     ]
     said = several(
@@ -141,16 +141,16 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
 
 
 def _also(case: Case) -> dict[str, Value]:
-    account = account_of(case)
-    late, ours = account.late, account.candidate
+    breakdown = breakdown_of(case)
+    late, ours = breakdown.late, breakdown.candidate
     return {
-        "explained": "yes" if account.explained else "no",
+        "explained": "yes" if breakdown.explained else "no",
         "late_rank": None if late is None else late.rank,
         "lag_ms": None if late is None else 1000 * late.lag_seconds,
         "late_share": None if late is None else 100 * late.share,
-        "slowest_rank": account.slowest,
-        "wire_ms": _milliseconds(account.wire_seconds),
-        "hidden_ms": _milliseconds(account.hidden_seconds),
+        "slowest_rank": breakdown.slowest,
+        "wire_ms": _milliseconds(breakdown.wire_seconds),
+        "hidden_ms": _milliseconds(breakdown.hidden_seconds),
         "fixed_s": ours.fixed.a_seconds,
         "step_ms": 1000 * ours.fixed.b_seconds,
         "residual_share": 100 * ours.residual,

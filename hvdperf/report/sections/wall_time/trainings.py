@@ -1,4 +1,4 @@
-"""Names and kinds of the trainings that have an account."""
+"""Names and kinds of the trainings that have a breakdown."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hvdperf.verdict import Verdict
 Labels = Mapping[Workload, str]
 
 
-def account_of(case: Case) -> ScalingBreakdown:
+def breakdown_of(case: Case) -> ScalingBreakdown:
     """Return the breakdown of a case that has one."""
-    assert case.outcome.account is not None
-    return case.outcome.account
+    assert case.outcome.breakdown is not None
+    return case.outcome.breakdown
 
 
 def is_weak(case: Case) -> bool:
@@ -27,5 +27,5 @@ def not_judged(case: Case) -> tuple[str, ...]:
     return ("not judged",) if case.verdict is Verdict.NOT_JUDGED else ()
 
 
-def divided(account: ScalingBreakdown) -> str:
-    return f"{account.reference.steps} steps divided"
+def divided(breakdown: ScalingBreakdown) -> str:
+    return f"{breakdown.reference.steps} steps divided"

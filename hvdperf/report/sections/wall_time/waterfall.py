@@ -12,7 +12,7 @@ from hvdperf.report.content import Column, Figure, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
 from hvdperf.report.sections.wall_time.trainings import (
-    account_of,
+    breakdown_of,
     divided,
     is_weak,
     not_judged,
@@ -39,11 +39,11 @@ _OF_A_TERM = (
 
 def waterfall(case: Case, label: str) -> Figure:
     """Return a plot with a bar per term: how much longer or shorter than ideal it took."""
-    account = account_of(case)
-    ours, n = account.candidate, case.world_size
-    rows = _steps_down(case.question, account)
+    breakdown = breakdown_of(case)
+    ours, n = breakdown.candidate, case.world_size
+    rows = _steps_down(case.question, breakdown)
     ideal, wall = number(rows[0]["to_s"]), ours.wall_seconds
-    how = f"{ours.steps} steps on each" if is_weak(case) else divided(account)
+    how = f"{ours.steps} steps on each" if is_weak(case) else divided(breakdown)
     terms = [row for row in rows if row["kind"] not in ("total", UNEXPLAINED)]
     worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
@@ -65,11 +65,11 @@ def waterfall(case: Case, label: str) -> Figure:
     )
 
 
-def _steps_down(question: Question, account: ScalingBreakdown) -> list[Row]:
+def _steps_down(question: Question, breakdown: ScalingBreakdown) -> list[Row]:
     """Return the rows: the ideal, each term's excess, the unexplained rest, and the wall time. The
     bars of small terms come after the others, side by side at one place."""
-    ours, theirs = account.candidate, account.reference
-    parts = account.world_size if question.spec.divides_steps else 1
+    ours, theirs = breakdown.candidate, breakdown.reference
+    parts = breakdown.world_size if question.spec.divides_steps else 1
     took = _seconds(ours)
     ideal = {term: seconds / parts for term, seconds in _seconds(theirs).items()}
     wall, ideal_wall = ours.wall_seconds, theirs.wall_seconds / parts
