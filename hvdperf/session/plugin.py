@@ -81,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="A,B",
         help="networks (default: the profile's)",
     )
-    add("--dataset", default="", choices=["", *INPUTS], help="data set (default: the network's)")
+    add("--dataset", default="", choices=["", *INPUTS], help="data set (default: the profile's)")
     add(
         "--data-dir",
         default=os.environ.get("HVDPERF_DATA_DIR", ""),

@@ -143,7 +143,7 @@ def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
     assert words == {"skip": "PASS", "data": "PASS", "slow15": "INCONCLUSIVE"}
     assert found["data"]["detection"]["reported"] == "INVALID"
     assert found["data"]["comparison"]["candidate"]["arm"]["planted"] == "data"
-    assert "planted data:rank=1: INVALID" in " ".join(done.stdout.split())
+    assert "injected data:rank=1: INVALID" in " ".join(done.stdout.split())
 
 
 def test_two_stacks_are_measured_each_by_its_interpreter(run: Run, tmp_path: Path) -> None:
