@@ -132,7 +132,7 @@ def test_whichever_process_is_killed_the_launch_ends_and_is_explained(
     os.kill(killed, signal.SIGKILL)
     failure = failure_of(group)
     assert failure.phase == "import"
-    assert "the process ended without a word" in failure.cause
+    assert "the process ended without a report" in failure.cause
     # mpirun tells the end of one rank only, which may be another one.
     assert "(killed by signal 9, SIGKILL)" in failure.cause
     server_ended = "hvd-server, which forks ranks, ended (killed by signal 9, SIGKILL)"
