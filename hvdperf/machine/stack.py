@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_whole
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import ROOT
 from hvdperf.worker.probe import SETTINGS
@@ -257,11 +258,9 @@ def _keep(cache: Path, facts: Mapping[str, Any], programs: list[Path]) -> None:
         if Path(entry) != ROOT:
             watched += [entry, *_watched_in(Path(entry))]
     kept = {"stamps": {path: _stamp(path) for path in watched}, "facts": facts}
-    temporary = cache.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         cache.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(kept, indent=1))
-        temporary.replace(cache)
+        write_whole(cache, json.dumps(kept, indent=1))
 
 
 def _watched_in(directory: Path) -> list[str]:

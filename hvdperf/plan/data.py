@@ -115,16 +115,17 @@ def _files(located: Any, directory: Path) -> tuple[str, ...]:
 def _checked(located: ImagenetFiles, directory: Path, identity: str) -> ImagenetFiles:
     """Return the shards of ImageNet with their numbers of records.
 
-    All shards are read once (models.inputs.imagenet_check); the numbers are kept until a shard
-    changes. Raises UserError that names the wrong shard and record.
+    All shards are read once (models.inputs.imagenet_check); the numbers are kept until a shard or
+    the check changes. Raises UserError that names the wrong shard and record.
     """
     changed = [path.stat().st_mtime_ns for path in (*located.train, *located.validation)]
-    copy = json.dumps([str(directory.resolve()), identity, changed])
-    key = hashlib.sha256(copy.encode()).hexdigest()[:16]
+    check = (ROOT / "models/inputs/imagenet_check.py").read_text()
+    asked = json.dumps([str(directory.resolve()), identity, changed, check])
+    key = hashlib.sha256(asked.encode()).hexdigest()[:16]
     cache = CACHE / f"imagenet-{key}.json"
     try:
         return replace(located, **json.loads(cache.read_text()))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         print(f"imagenet: reading {identity.rpartition(',')[0]}, once", file=sys.stderr)
     counts = _run("models.inputs.imagenet_check", "--data-dir:", str(directory.absolute()))
     # Without the cache the next session reads all shards again.
@@ -159,12 +160,13 @@ def other_data(directory: str, into: Path) -> Path:
     Files that are equally large, such as the parts of CIFAR-10, have swapped names. Raises
     DataError if there are no such files, and OSError if a link cannot be written.
     """
-    if not can_swap(directory):
+    groups = _alike(directory)
+    if all(len(group) == 1 for group in groups):
         raise DataError(
             f"{directory or 'synthetic data'}: the fault `data` swaps two files of equal size, "
             "of which there are none; inject it into CIFAR-10"
         )
-    for group in _alike(directory):
+    for group in groups:
         for named, holding in zip(group, [*group[1:], group[0]], strict=True):
             link = into / named.relative_to(directory)
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -175,8 +177,9 @@ def other_data(directory: str, into: Path) -> Path:
 
 def _alike(directory: str) -> list[list[Path]]:
     """Return the files of a directory in groups of the same size."""
-    files = sorted(files_of(Path(directory))) if directory else []
-    return [list(group) for _, group in groupby(sorted(files, key=_size), key=_size)]
+    files = files_of(Path(directory)) if directory else []
+    ordered = sorted(files, key=lambda path: (_size(path), path))
+    return [list(group) for _, group in groupby(ordered, key=_size)]
 
 
 def _size(path: Path) -> int:

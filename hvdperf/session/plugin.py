@@ -190,23 +190,27 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"{tasks}"
             )
         if not config.option.collectonly:
-            _check_files_of_others(config)
+            check_files_of_others(config)
     if outer_size() > 1:
         # At once, whatever the session is about, because ranks that wait in MPI_Init do not sleep.
         config.stash[_slots] = Slots()
 
 
-def _check_files_of_others(config: pytest.Config) -> None:
+def check_files_of_others(config: pytest.Config) -> None:
     """Raise UsageError if a file that another plugin writes at the end cannot be written. The other
     plugin would fail only then, and take the summary with it."""
     for option, name in (("--junitxml", "xmlpath"), ("--benchmark-json", "benchmark_json")):
         given = getattr(config.option, name, None)
         if not given:
             continue
-        path = Path(os.path.expanduser(os.path.expandvars(given)))
+        # pytest expands the first one; pytest-benchmark takes its path as it is.
+        path = Path(os.path.expanduser(os.path.expandvars(given)) if name == "xmlpath" else given)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            new = not path.exists()
             path.open("ab").close()
+            if new:
+                path.unlink()
         except OSError as error:
             raise pytest.UsageError(
                 f"{option} {given}: cannot be written: {error.strerror}; give another path"

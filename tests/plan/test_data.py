@@ -84,3 +84,13 @@ def test_records_of_imagenet_are_read_once_for_each_copy(shards, monkeypatch):
         open_data("imagenet", folder)
     assert str(refused.value).startswith(f"--data-dir: {shards[1]}: record 1 does not fit its")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "1", '{"records": 1}'])
+def test_a_damaged_cache_of_imagenet_is_made_again(shards, content):
+    found = open_data("imagenet", str(shards[0].parent))
+    (cache,) = data.CACHE.iterdir()
+    whole = cache.read_text()
+    cache.write_text(content)
+    assert open_data("imagenet", str(shards[0].parent)) == found
+    assert cache.read_text() == whole

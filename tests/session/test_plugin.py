@@ -1,14 +1,16 @@
-"""What the plugin does about signals."""
+"""What the plugin does about signals, and about files that other plugins write."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hvdperf.session.plugin import pytest_sessionstart
+from hvdperf.session.plugin import check_files_of_others, pytest_sessionstart
 
 SESSION: Any = None
 
@@ -36,3 +38,18 @@ def test_under_nohup_a_session_goes_on():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     pytest_sessionstart(SESSION)
     signal.raise_signal(signal.SIGHUP)
+
+
+def test_a_file_that_was_only_checked_does_not_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("D", "expanded")
+    option = SimpleNamespace(xmlpath="$D/x.xml", benchmark_json=Path("$D/x.json"))
+    config: Any = SimpleNamespace(option=option)
+    check_files_of_others(config)
+    assert {path.name: list(path.iterdir()) for path in tmp_path.iterdir()} == {
+        "expanded": [],
+        "$D": [],
+    }
+    Path("$D/x.json").write_text("earlier")
+    check_files_of_others(config)
+    assert Path("$D/x.json").read_text() == "earlier"
