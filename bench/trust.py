@@ -1,4 +1,4 @@
-"""`python -m bench.trust`: how often an injected fault is noticed, and how often a false alarm is
+"""`python -m bench.trust`: how often an injected fault is detected, and how often a false alarm is
 raised.
 
 Repeats whole sessions of perf/test_trust.py, as a user starts them. Counts the results of these and
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from bench.trust_page import PAGE, README, page, readme
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
+from hvdperf.history.measure import is_without_session
 from hvdperf.paths import ROOT, shown
 from hvdperf.results.archive import read_session
 from hvdperf.results.detection_log import Entry, append, entry_of, read_log
@@ -25,8 +26,6 @@ from hvdperf.results.detection_rates import series
 
 LOG = ROOT / "results" / "trust" / "sessions.jsonl"
 RUNS = LOG.parent / "runs"
-# pytest's statuses: interrupted, broken, bad input. A fault that goes unnoticed is no error here.
-NO_SESSION = (2, 3, 4)
 
 
 def main() -> None:
@@ -87,7 +86,7 @@ def add_session(selected: str) -> None:
     command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "--profile=trust", "-q"]
     command += ["-k", selected, f"--results={RUNS.parent}"]
     status = ended(command)
-    if status < 0 or status in NO_SESSION:
+    if is_without_session(status):
         raise UserError(f"pytest ended with status {status}: this session is not counted")
     entries = []
     for directory in sorted(set(RUNS.glob("*")) - before):

@@ -92,6 +92,6 @@ def conclusion(found: Found) -> str:
         return f"{new} is the release that is {word}; {old}, the one before, is not"
     why = ", ".join(f"{release} is {answer.value}" for release, answer in found.unknown.items())
     return (
-        f"{word} since a release after {old}, which is {new} or a release between them; not "
-        f"known which, because {why}"
+        f"{word} since {new} or a release between {old} and {new}; which one is unknown, "
+        f"because {why}"
     )

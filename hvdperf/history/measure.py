@@ -22,8 +22,9 @@ from hvdperf.results.fingerprint import fingerprint
 
 PROFILE = "history"
 CASES = "perf/"
-# Exit statuses of pytest: interrupted, broken, bad input. Any other status is a verdict, on which a
-# throughput does not depend, or says that no case was judged: the session's documents say why.
+# Exit statuses of pytest: interrupted, broken, bad input. Any other status is a verdict, on which
+# neither a throughput nor the log of detections depends, or says that no case was judged: the
+# session's documents say why.
 NO_SESSION = (2, 3, 4)
 
 
@@ -72,6 +73,11 @@ def this_machine() -> str:
     return machine_label(fingerprint(machine, stack, Options().launcher, place(offers)))
 
 
+def is_without_session(status: int) -> bool:
+    """Return whether pytest with this exit status, negative for a signal, did not end a session."""
+    return status < 0 or status in NO_SESSION
+
+
 def measure(stack: Path, quiet: bool) -> RawResult:
     """Measure the throughput of a stack in one session. stack: its interpreter. quiet: pytest's
     output goes to stderr, and not to the caller's stdout.
@@ -86,7 +92,7 @@ def measure(stack: Path, quiet: bool) -> RawResult:
         command, cwd=ROOT, stdout=sys.stderr if quiet else None, check=False
     ).returncode
     new = sorted(set(results.glob("runs/*")) - before)
-    if status < 0 or status in NO_SESSION or not new:
+    if is_without_session(status) or not new:
         raise UserError(
             f"nothing was measured of {stack}: {' '.join(command[1:4])} ended with {status}"
         )

@@ -16,7 +16,7 @@ from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.backfill import NotBuilt, build
 from hvdperf.history.bisect import Answer, bisect, conclusion
-from hvdperf.history.measure import NO_SESSION
+from hvdperf.history.measure import is_without_session
 from hvdperf.history.releases import Axis, order
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
@@ -170,7 +170,7 @@ def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Resu
         command.append(f"--budget={asked.budget_minutes:g}")
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     sessions = sorted(place.glob("runs/*"))
-    if status < 0 or status in NO_SESSION or not sessions:
+    if is_without_session(status) or not sessions:
         raise UserError(
             f"{candidate} was not compared with {reference}: pytest ended with status {status}; "
             "see its output above"

@@ -100,19 +100,19 @@ class Judge:
 
     def _judged(self, outcome: Outcome, final: bool) -> Outcome:
         """Judge a fault case like any other, then check that the verdict is the expected one."""
-        called = self._called(outcome, final)
+        outcome = self._reported(outcome, final)
         comparison = outcome.comparison
         trial = trial_of(comparison)
-        judgement = called.judgement
+        judgement = outcome.judgement
         if trial is not None:
             found = detect(comparison, judgement, _sound(outcome, judgement))
-            called = replace(called, detection=found)
+            outcome = replace(outcome, detection=found)
             judgement = on_trial(trial, judgement, found)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = self._of_identical_groups(judgement)
         elif comparison.judged_as is JudgedAs.REGRESSION and judgement.verdict is Verdict.FAIL:
-            judgement = replace(judgement, reason=_cause(called))
-        return replace(called, judgement=judgement)
+            judgement = replace(judgement, reason=_cause(outcome))
+        return replace(outcome, judgement=judgement)
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
         """Judge an A/A pair. One that is outside of its band after a full look's rounds is INVALID,
@@ -125,7 +125,7 @@ class Judge:
             return judgement
         return replace(judgement, verdict=Verdict.NOT_JUDGED, reason=_cannot_be_seen(judgement))
 
-    def _called(self, outcome: Outcome, final: bool) -> Outcome:
+    def _reported(self, outcome: Outcome, final: bool) -> Outcome:
         comparison = outcome.comparison
         unjudged = self._rules.unjudged(comparison)
         rows: list[Row] = []

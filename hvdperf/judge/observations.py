@@ -34,7 +34,7 @@ def observation(comparison: Comparison, measured: Round) -> float:
 
     For a start-up it is ln(seconds), or ln of the ratio of speeds of two stacks.
     judge/training_runs.py defines it for runs, judge/speedup.py for wall time, and
-    plan/collectives.py for collective operations and a step's bound. If the arms took turns, it is
+    judge/collectives.py for collective operations and a step's bound. If the arms took turns, it is
     the median over the turns' own ratios, so that what slowed both cancels; otherwise it is the
     ratio of the two launches' medians. Raises KeyError if a side was not measured in that round,
     ValueError if it has no figure.
@@ -60,9 +60,7 @@ def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -
 def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
     """Return whether a round has a ratio for every turn: its two sides are timed block by block,
     one right after the other."""
-    together = (
-        schedule is Schedule.ALTERNATE or comparison.candidate.arm == comparison.reference.arm
-    )
+    together = schedule is Schedule.ALTERNATE or comparison.is_of_one_arm
     return comparison.question.mode is LaunchMode.BLOCKS and together
 
 
@@ -76,8 +74,7 @@ def _single_value(comparison: Comparison, measured: Round) -> float:
     if question.mode is LaunchMode.STARTUP:
         ours, theirs = (startup_seconds(comparison, launch) for launch in launches)
         # Two stacks are compared by their speed.
-        alone = comparison.candidate.arm == comparison.reference.arm
-        return math.log(ours) if alone else math.log(theirs / ours)
+        return math.log(ours) if comparison.is_of_one_arm else math.log(theirs / ours)
     if question.mode is LaunchMode.COLLECTIVES:
         return _of_collectives(comparison, *launches)
     speeds = [median_speed(_blocks(side, measured)) for side in comparison.sides]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvdperf.machine.placement import Slot, is_oversubscribed
+from hvdperf.machine.placement import Slot, is_oversubscribed, nodes
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.question import LaunchMode
-from hvdperf.plan.thresholds import Thresholds, case_of
+from hvdperf.plan.thresholds import Case, Thresholds, case_of
 from hvdperf.verdict import REGRESSION, Rule
 
 
@@ -44,12 +44,15 @@ class Rules:
 
     def rule(self, comparison: Comparison) -> Rule | None:
         """Return the rule of the comparison; return None if nobody has set a threshold."""
-        two_groups = comparison.candidate.arm != comparison.reference.arm
         slower = comparison.judged_as in (JudgedAs.REGRESSION, JudgedAs.DETECTION)
+        two_groups = not comparison.is_of_one_arm
         if slower and two_groups and comparison.question.mode is not LaunchMode.EPOCHS:
             return REGRESSION
-        return self.thresholds.rule(case_of(comparison, self.slots))
+        return self.thresholds.rule(self._case(comparison))
 
     def pasteable_line(self, comparison: Comparison, observations: Sequence[float]) -> str:
         """Return a line for the file of thresholds, for a comparison that has none there."""
-        return self.thresholds.pasteable_line(case_of(comparison, self.slots), observations)
+        return self.thresholds.pasteable_line(self._case(comparison), observations)
+
+    def _case(self, comparison: Comparison) -> Case:
+        return case_of(comparison, nodes(self.slots, comparison.world_size))

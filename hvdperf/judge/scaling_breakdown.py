@@ -1,7 +1,7 @@
 """The breakdown of a case on wall time: both speedups, and what leads from one to the other.
 
 It covers all rounds of a comparison of LaunchMode.LEDGER: speedups and factors with their
-intervals, and the terms of both ledgers as means, which add up as those of a single run do.
+intervals, and the terms of both time breakdowns as means, which add up as those of a single run do.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
         )
         for measured in rounds
     ]
-    ledgers = [(time_breakdown(ours), time_breakdown(theirs)) for ours, theirs in pairs]
+    breakdowns = [(time_breakdown(ours), time_breakdown(theirs)) for ours, theirs in pairs]
     trainings = [(training(ours), training(theirs)) for ours, theirs in pairs]
     factors = [_factors(ours, theirs) for ours, theirs in pairs]
     steps = trainings[0][1].steps
@@ -114,7 +114,7 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
         by_job=_interval(
             [
                 speedup.by_job(comparison, *both, (ours.wall_seconds, theirs.wall_seconds))
-                for both, (ours, theirs) in zip(trainings, ledgers, strict=True)
+                for both, (ours, theirs) in zip(trainings, breakdowns, strict=True)
             ]
         ),
         contention=_interval([contention for contention, _, _ in factors]),
@@ -122,10 +122,10 @@ def scaling_breakdown(comparison: Comparison, rounds: Sequence[Round]) -> Scalin
         balance=_interval([balance for _, _, balance in factors]),
         product=_interval([math.prod(of_round) for of_round in factors]),
         efficiency=_interval([value / n for value in by_speed]),
-        candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in ledgers], taken),
-        reference=_spent([t for _, t in trainings], [theirs for _, theirs in ledgers], steps),
-        late=_late([ours.late for ours, _ in ledgers]),
-        late_where_met=_late([ours.late_where_met for ours, _ in ledgers]),
+        candidate=_spent([ours for ours, _ in trainings], [ours for ours, _ in breakdowns], taken),
+        reference=_spent([t for _, t in trainings], [theirs for _, theirs in breakdowns], steps),
+        late=_late([ours.late for ours, _ in breakdowns]),
+        late_where_met=_late([ours.late_where_met for ours, _ in breakdowns]),
         slowest=_most([_slowest(ours) for ours, _ in pairs]),
         wire_seconds=_wire_seconds([ours for ours, _ in pairs]),
     )
@@ -169,7 +169,7 @@ def _wire_seconds(launches: Sequence[Launch]) -> float | None:
     return fmean(seconds) if seconds else None
 
 
-def _spent(trainings: Sequence[Training], ledgers: Sequence[TimeBreakdown], steps: int) -> Spent:
+def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], steps: int) -> Spent:
     """Return the time spent by a training of `steps` steps, which may be fewer than the run had."""
     costs = [speedup.fixed_cost(trained) for trained in trainings]
     left_out = fmean(
@@ -179,10 +179,10 @@ def _spent(trainings: Sequence[Training], ledgers: Sequence[TimeBreakdown], step
     return Spent(
         steps=steps,
         steps_of_run=trainings[0].steps,
-        wall_seconds=fmean(book.wall_seconds for book in ledgers) - left_out,
+        wall_seconds=fmean(breakdown.wall_seconds for breakdown in breakdowns) - left_out,
         training_seconds=fmean(trained.seconds(steps) for trained in trainings),
-        terms={term: fmean(book.terms[term] for book in ledgers) for term in TERMS},
-        residual=max((book.residual for book in ledgers), key=abs),
+        terms={term: fmean(breakdown.terms[term] for breakdown in breakdowns) for term in TERMS},
+        residual=max((breakdown.residual for breakdown in breakdowns), key=abs),
         fixed=FixedCost(
             fmean(cost.a_seconds for cost in costs), fmean(cost.b_seconds for cost in costs)
         ),

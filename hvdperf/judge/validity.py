@@ -53,21 +53,21 @@ def invalid_reasons(launch: Launch) -> list[str]:
     if launch.run:
         found += training_runs.invalid_reasons(arm, launch.run)
     if launch.marks is not None:
-        found += _ledger_problems(launch)
+        found += _breakdown_problems(launch)
     return found
 
 
-def _ledger_problems(launch: Launch) -> list[str]:
+def _breakdown_problems(launch: Launch) -> list[str]:
     """Return what is wrong with the time breakdown of a launch, which must explain every second."""
     try:
-        book = time_breakdown(launch)
+        breakdown = time_breakdown(launch)
     except ValueError as error:
         return [f"{launch.arm.name}: no time breakdown: {error}"]
-    if book.closes:
+    if breakdown.closes:
         return []
     return [
-        f"{launch.arm.name}: its time breakdown leaves {book.residual_seconds:.2f} s of "
-        f"{book.wall_seconds:.2f} s unexplained, more than {100 * CLOSES_WITHIN:.0f} %"
+        f"{launch.arm.name}: its time breakdown leaves {breakdown.residual_seconds:.2f} s of "
+        f"{breakdown.wall_seconds:.2f} s unexplained, more than {100 * CLOSES_WITHIN:.0f} %"
     ]
 
 

@@ -72,9 +72,9 @@ class GroupFailed(Exception):
 
 @dataclass
 class Rank:
-    """The driver's knowledge of one rank. standing: its last answer to `status`. lost_at, left_at:
-    when its error came or its connection closed, whichever was first, and when its connection
-    closed, by the monotonic clock."""
+    """The driver's knowledge of one rank. standing: its last answer to `status`. lost_at: when its
+    error came or its connection closed, whichever was first, by the monotonic clock. left: whether
+    its connection has closed."""
 
     connection: Connection | None = None
     pid: int = 0
@@ -86,7 +86,7 @@ class Rank:
     standing: dict[str, Any] | None = None
     error: dict[str, str] | None = None
     lost_at: float = math.inf
-    left_at: float | None = None
+    left: bool = False
 
     @property
     def finished(self) -> bool:
@@ -175,9 +175,8 @@ class Group:
 
     def left(self, rank: int, reason: str = "") -> None:
         state = self.ranks[rank]
-        state.left_at = time.monotonic()
-        state.lost_at = min(state.lost_at, state.left_at)
-        state.connection = None
+        state.left, state.connection = True, None
+        state.lost_at = min(state.lost_at, time.monotonic())
         if reason and state.error is None:
             state.fail({"phase": state.phase, "kind": "ConnectionError", "message": reason})
 
@@ -313,9 +312,7 @@ class Group:
             self.resume()
             for rank in range(len(self.ranks)):
                 self._tell(rank, {"op": "close", "leave_group": leave_group})
-            self._hub.pump_until(
-                lambda: all(rank.left_at is not None for rank in self.ranks), deadline
-            )
+            self._hub.pump_until(lambda: all(rank.left for rank in self.ranks), deadline)
             while leave_group and not self._job.ended() and time.monotonic() < deadline:
                 time.sleep(0.002)
         finally:
@@ -395,11 +392,11 @@ class Group:
         return [
             i
             for i, rank in enumerate(self.ranks)
-            if rank.error or (rank.left_at is not None and not rank.finished)
+            if rank.error or (rank.left and not rank.finished)
         ]
 
     def _blame(self, rank: int) -> tuple[int, float]:
-        """Sort key for the first cause: real errors, then deaths without a word, then echoes;
+        """Sort key for the first cause: real errors, then ends without a report, then echoes;
         within each by the time at which the driver learned of it."""
         state = self.ranks[rank]
         if state.error is None:

@@ -16,9 +16,10 @@ from hvdperf.worker.protocol import Connection, Message, tune
 GREETING_BYTES = 1 << 16
 GREETING_S = 10.0
 STRANGERS_MAX = 256
-# Limit of a message after that. The longest tell of every step of a run, in 100 bytes a step.
+# Limit of a message after that. The longest messages report every step of a run: 100 bytes a step.
 MESSAGE_BYTES = 1 << 25
-# The kernel's own limit of process ids. Others than these would be whole groups, or nothing.
+# Process ids as the kernel limits them. 0 and negative numbers would signal whole groups of
+# processes; larger numbers name none.
 PROCESS_IDS = range(1, 1 << 22)
 # Seconds that a rank may refuse a message before it is given up.
 SEND_S = 10.0

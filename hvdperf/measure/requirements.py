@@ -44,7 +44,7 @@ def last_phase(comparisons: Sequence[Comparison]) -> Phase:
     collective overhead alone, the init, after which ranks can exchange tensors, or for a model's
     gradients the build; the broadcast otherwise."""
     asked = {comparison.question for comparison in comparisons}
-    if all(question.spec.per_tensor for question in asked):
+    if all(question.spec.phase == Phase.TRACE.value for question in asked):
         return Phase.TRACE
     if all(_only_exchanges(question) for question in asked):
         return Phase.INIT if comparisons[0].workload == SWEEP else Phase.BUILD

@@ -42,7 +42,7 @@ class Comparison:
     collective overhead: the time of a collective operation through Horovod over that through the
         bare transport.
     overlap: the time of a step over that of a step that hides nothing of its exchange
-        (hvdperf.plan.collectives).
+        (hvdperf.judge.collectives).
     """
 
     question: Question
@@ -70,9 +70,14 @@ class Comparison:
         return tuple(dict.fromkeys(side.arm for side in self.sides))
 
     @property
+    def is_of_one_arm(self) -> bool:
+        """True if both sides are of the same arm."""
+        return self.candidate.arm == self.reference.arm
+
+    @property
     def within_a_launch(self) -> bool:
         """True if both sides are blocks of the same launches."""
-        return self.question.mode is LaunchMode.BLOCKS and len(self.arms) == 1
+        return self.question.mode is LaunchMode.BLOCKS and self.is_of_one_arm
 
     @property
     def compares_strategies(self) -> bool:

@@ -10,17 +10,18 @@ from typing import Annotated
 from msgspec import Meta
 
 from hvdperf.errors import UserError
+from hvdperf.json_records import Positive
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
+from models.registry import UnknownNetwork, network
 
 PROFILES = ROOT / "ci" / "profiles"
 # With fewer rounds no case could FAIL, so a profile would look careful and never find a regression.
 FEWEST_TO_FAIL = 8
 
-Count = Annotated[int, Meta(ge=1)]
 Above0 = Annotated[float, Meta(gt=0)]
 Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
 Looks = Annotated[tuple[Annotated[int, Meta(ge=FEWEST_TO_FAIL)], ...], Meta(min_length=1)]
@@ -46,10 +47,10 @@ class Sampling:
 
     looks: Looks = (8, 12, 24)
     early: bool = True
-    turns_min: Count = 4
-    turns_max: Count = 8
+    turns_min: Positive = 4
+    turns_max: Positive = 8
     min_block_seconds: Above0 = 0.3
-    min_block_steps: Count = 10
+    min_block_steps: Positive = 10
     startup_deadline_s: Above0 = 240.0
     block_deadline_s: Above0 = 60.0
 
@@ -70,13 +71,13 @@ class Runs:
     wait for one run with its validation, in seconds.
     """
 
-    epochs: Count = 20
-    steps_max: Count = 5000
+    epochs: Positive = 20
+    steps_max: Positive = 5000
     seconds: Above0 = 10.0
-    endurance_steps: Count = 1500
+    endurance_steps: Positive = 1500
     # Such a run is told apart into two lengths.
     ledger_steps: Annotated[int, Meta(ge=2)] = 400
-    ablation_turns: Count = 6
+    ablation_turns: Positive = 6
     deadline_s: Above0 = 600.0
 
 
@@ -97,13 +98,13 @@ class Profile:
     name: str
     models: Names
     dataset: Text
-    batch: Count
+    batch: Positive
     budget_s: Above0
     sampling: Sampling = Sampling()
     runs: Runs = Runs()
     schedule: Schedule = Schedule.ALTERNATE
-    world_sizes: tuple[Count, ...] = ()
-    parity_from: Count = 1
+    world_sizes: tuple[Positive, ...] = ()
+    parity_from: Positive = 1
     oversubscribed: Names = ()
     questions: Annotated[tuple[Question, ...], Meta(min_length=1)] = ()
     representatives: Mapping[Question, Names] = field(default_factory=dict)
@@ -153,9 +154,6 @@ def _file_of(name_or_path: str | Path, directory: Path) -> Path:
 
 
 def _check_networks(path: Path, profile: Profile) -> None:
-    # Imported here, because plan, statistics and thresholds must load without the models.
-    from models.registry import UnknownNetwork, network
-
     for key, names in _networks(profile):
         for name in names:
             try:

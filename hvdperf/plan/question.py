@@ -1,4 +1,4 @@
-"""The questions that a case can ask: one row a question, with all that other rooms need to know.
+"""The questions that a case can ask: one row a question, with everything that differs between them.
 
 The comparisons that answer a question are in hvdperf/plan/questions.py. Pure data, no I/O.
 """

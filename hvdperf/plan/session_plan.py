@@ -23,6 +23,7 @@ from hvdperf.plan.profile import Profile, default_world_sizes
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import against
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
+from hvdperf.worker.protocol import Phase
 from models import inputs, registry
 from models.inputs.errors import DataError
 
@@ -114,7 +115,7 @@ class SessionPlan:
         if wants_other_data and not self._has_other_data(comparison.workload.dataset):
             return False
         if model in [sentinel.model for sentinel in self.sentinels]:
-            return question.spec.per_tensor
+            return question.spec.phase == Phase.TRACE.value
         if not all(self._can_run(arm) for arm in comparison.arms):
             return False
         if question is Question.PARITY:

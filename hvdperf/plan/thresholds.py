@@ -29,7 +29,6 @@ from typing import Literal, NamedTuple
 
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
-from hvdperf.machine.placement import Slot, nodes
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import Comparison
@@ -38,6 +37,7 @@ from hvdperf.plan.threshold_proposal import ceiling, fewest_rounds, proposed_rul
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
+from models.registry import NETWORKS
 
 THRESHOLDS = ROOT / "ci" / "thresholds"
 
@@ -142,11 +142,11 @@ class _File:
     thresholds: Mapping[str, float | tuple[float, float]]
 
 
-def case_of(comparison: Comparison, slots: Sequence[Slot]) -> Case:
-    """Return the key by which the rule of a comparison is found."""
-    question, size = comparison.question, comparison.world_size
+def case_of(comparison: Comparison, nodes: int) -> Case:
+    """Return the key by which the rule of a comparison is found. nodes: of the candidate."""
+    question = comparison.question
     variant = comparison.variant if question.spec.has_variants else ""
-    return Case(question, comparison.workload.model, size, nodes(slots, size), variant)
+    return Case(question, comparison.workload.model, comparison.world_size, nodes, variant)
 
 
 def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: Machine) -> str:
@@ -282,9 +282,6 @@ def _line(key: str, value: float | tuple[float, float]) -> Line:
 
 
 def _check_model(pattern: str) -> None:
-    # Imported here, so that the rules of this file can be used without the models.
-    from models.registry import NETWORKS
-
     known = (*NETWORKS, SWEEP.model)
     if not re.fullmatch(r"[\w.*-]+", pattern) or not any(
         fnmatchcase(name, pattern) for name in known

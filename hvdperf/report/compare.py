@@ -186,8 +186,8 @@ def _says(what: str, changes: Mapping[str, Changed]) -> str:
     """Return how many changes there are of each kind, and the largest change to a higher or lower
     figure, as text. changes: by the name of a case or a training."""
     kinds = Counter(changed.kind for changed in changes.values())
-    counted = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
-    said = f"Of {plural(len(changes), what)}, B's figure is: {counted or 'none'}."
+    told = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
+    said = f"Of {plural(len(changes), what)}, B's figure is: {told or 'none'}."
     sure = {
         name: changed.ratio
         for name, changed in changes.items()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from hvdperf.report.content import Value
 from hvdperf.stats import Interval
 from hvdperf.verdict import is_bounded
@@ -37,4 +35,6 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
     """Return the quantiles of the values, of which there is one at least, at these shares, from 0
     to 1. Interpolates between values (Hyndman and Fan's seventh definition)."""
+    import numpy as np  # imported here, because the import is slow
+
     return [float(cut) for cut in np.quantile(values, shares)]

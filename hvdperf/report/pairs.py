@@ -99,7 +99,7 @@ def asked_otherwise(a: Archive, b: Archive, work: LaunchMode) -> list[str]:
 
 
 def not_alike(otherwise: Sequence[str]) -> Changed:
-    """Return that two figures cannot be compared because these settings differ."""
+    """Return the change of two figures that cannot be compared. otherwise: settings that differ."""
     return Changed(Kind.NOT_COMPARABLE, why=f"settings differ: {'; '.join(otherwise)}")
 
 

@@ -15,5 +15,5 @@ REPORTS = "report"
 def results_of(session: Path) -> Path:
     """Return the results that a session belongs to: the directory that holds its runs/, as
     --results named it. Return the project's own results for a session outside of a runs/."""
-    runs = Path(os.path.realpath(session)).parent  # which also takes links that lead nowhere
+    runs = Path(os.path.realpath(session)).parent  # unlike Path.resolve, accepts a loop of links
     return runs.parent if runs.name == "runs" else RESULTS

@@ -140,7 +140,7 @@ def _warnings(sources: Sources) -> list[str]:
         if session.oversubscribed_sizes:
             sizes = ", ".join(map(str, session.oversubscribed_sizes))
             warnings.append(
-                f"At {sizes} replicas there are more replicas than cores or devices: "
+                f"At world size {sizes} there are more replicas than cores or devices: "
                 "efficiencies are shown, but not judged."
             )
         if session.resumed_at:

@@ -12,14 +12,9 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import Floor, Rule, is_bounded
 
 
-def is_trial(case: Case) -> bool:
-    """Return whether the case has an injected fault that the suite must detect."""
-    return case.comparison.is_trial
-
-
 def question_of(case: Case) -> str:
     """Return the question and kind of a case: "fault: slow10" or "parity, other stack"."""
-    if is_trial(case):
+    if case.comparison.is_trial:
         return f"fault: {case.comparison.candidate.arm.planted}"
     words = case.question.label
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words

@@ -58,7 +58,7 @@ class Entry:
 
 def entry_of(archive: Archive) -> Entry | None:
     """Return a session's entry; None if it has no fault case, or no readable session.json."""
-    tried = [case for case in archive.cases if case.name.startswith("trust[")]
+    tried = [case for case in archive.cases if case.comparison.is_trial]
     if not tried or archive.session is None:
         return None
     asked = archive.session.asked.items()

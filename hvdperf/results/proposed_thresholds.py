@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdperf.errors import UserError
@@ -14,7 +14,7 @@ from hvdperf.plan import thresholds
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case, SessionDocument
-from hvdperf.results.fingerprint import Fingerprint, differences
+from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.verdict import FEWEST_ROUNDS, Verdict
 
 # Thresholds hold for one kind of hardware: sessions that differ in these fields are not pooled.
@@ -37,10 +37,10 @@ def propose(archives: Sequence[Archive]) -> Proposal:
     Raises UserError if a session cannot be read or had a fault injected, if sessions are of
     different machines, or if no case has enough rounds."""
     sessions = [_session_of(archive) for archive in archives]
-    first = sessions[0].fingerprint
+    first: Mapping[str, object] = sessions[0].fingerprint
     for archive, session in zip(archives, sessions, strict=True):
-        names = (changed.partition(":")[0] for changed in differences(session.fingerprint, first))
-        other = [name for name in names if name in _HARDWARE]
+        theirs: Mapping[str, object] = session.fingerprint
+        other = [name for name in _HARDWARE if theirs[name] != first[name]]
         if other:
             raise UserError(
                 f"{shown(archive.directory)}: of another machine than "
@@ -60,7 +60,8 @@ def propose(archives: Sequence[Archive]) -> Proposal:
             "more sessions"
         )
     rounds = min(map(_first_look, sessions))
-    return Proposal(thresholds.propose(enough, rounds, _machine_of(first)), too_few)
+    machine = _machine_of(sessions[0].fingerprint)
+    return Proposal(thresholds.propose(enough, rounds, machine), too_few)
 
 
 def _session_of(archive: Archive) -> SessionDocument:
@@ -82,17 +83,9 @@ def _observations(cases: Iterable[Case]) -> dict[thresholds.Case, list[float]]:
             continue
         values = [value for value in case.outcome.observations if math.isfinite(value)]
         if values:
-            found.setdefault(_key(case), []).extend(values)
+            key = thresholds.case_of(case.comparison, len(case.replicas_per_node))
+            found.setdefault(key, []).extend(values)
     return found
-
-
-def _key(case: Case) -> thresholds.Case:
-    variant = ""
-    if case.question.spec.has_variants:
-        inside = case.name.partition("[")[2].removesuffix("]")
-        variant = inside.removesuffix(f"{case.workload.model}-np{case.world_size}").rstrip("-")
-    nodes = len(case.replicas_per_node)
-    return thresholds.Case(case.question, case.workload.model, case.world_size, nodes, variant)
 
 
 def _first_look(session: SessionDocument) -> int:

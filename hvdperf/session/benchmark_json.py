@@ -50,7 +50,7 @@ def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     if outcome.comparison.question.mode.is_run:
         _record_runs(clock, outcome, benchmark)
         return
-    if outcome.comparison.question.spec.has_variants and outcome.comparison.collective is not None:
+    if outcome.comparison.collective is not None:
         _record_collectives(clock, outcome, benchmark)
         return
     side = outcome.comparison.candidate

@@ -280,12 +280,12 @@ class WorkloadRun:
         """Return the kinds of blocks that a round of these comparisons takes. A FAIL of `--against`
         or of a fault case is attributed from the blocks of all its rounds, so their kinds stay the
         same there."""
-        blamed = [
+        attributed = [
             each
             for each in self.comparisons
             if each.judged_as is not JudgedAs.THRESHOLD and each not in wanted
         ]
-        return kinds_of([*wanted, *blamed], self._rules.judged)
+        return kinds_of([*wanted, *attributed], self._rules.judged)
 
     def _turns(self) -> int:
         """Return the number of turns of the next round: the profile's fewest in the first rounds,
@@ -300,8 +300,8 @@ class WorkloadRun:
         rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
         turn_seconds = self._runner.turn_seconds
         if self.is_failing:
-            blamed = any(each.judged_as is not JudgedAs.THRESHOLD for each in undecided)
-            return sampling.turns_min if blamed else min(FEW_TURNS, sampling.turns_min)
+            attributed = any(each.judged_as is not JudgedAs.THRESHOLD for each in undecided)
+            return sampling.turns_min if attributed else min(FEW_TURNS, sampling.turns_min)
         if self.done < EARLY_LOOKS[0] or not rows or turn_seconds <= 0:
             return sampling.turns_min
         apart = max(self._seconds - self._turns_taken * turn_seconds, 0.0)

@@ -31,7 +31,7 @@ def rank_of_this_process() -> int:
 def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
     """Import TensorFlow and the strategy, which takes most of a start; return the trainer."""
     chosen = Strategy.named(strategy)
-    return getattr(importlib.import_module(chosen.module), chosen.spec.trainer)(config)
+    return getattr(importlib.import_module(chosen.spec.module), chosen.spec.trainer)(config)
 
 
 def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:

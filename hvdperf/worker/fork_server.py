@@ -45,7 +45,7 @@ def import_all() -> str:
     except Exception as error:  # noqa: BLE001 - each rank imports by itself then, and reports it
         traceback.print_exc()
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    for module in (*LATER, *(strategy.module for strategy in Strategy)):
+    for module in (*LATER, *(strategy.spec.module for strategy in Strategy)):
         # A strategy may be missing from this release, and mpi4py from this environment: the rank
         # that asks for it imports it again, and fails.
         with suppress(Exception):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.errors import DataError, content_of, faulty
+from models.inputs.errors import DataError, faulty, unreadable
 
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20
@@ -209,9 +209,29 @@ def _checked(
     )
 
 
+def _really(form: Format) -> str:
+    return f"is it really {form.dataset}? if so, {_FETCH}"
+
+
+def _content(path: Path, form: Format) -> bytes:
+    """Return the bytes of a file. Raises DataError if the file cannot be read, is empty, or is
+    larger than MOST_BYTES."""
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            fault = f"{size} bytes, but such a file has at most {MOST_BYTES}"
+            raise faulty(path, fault, _really(form))
+        content = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not content:
+        raise faulty(path, "empty", _really(form))
+    return content
+
+
 def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
     """Return one file's records, uint8 [n, record_bytes] with n >= 1 and every label in range."""
-    content = content_of(path, MOST_BYTES, f"is it really {form.dataset}? if so, {_FETCH}")
+    content = _content(path, form)
     read = _binary_rows if layout is Layout.BINARY else _pickle_rows
     table = read(path, content, form)
     for column, (label, limit) in enumerate(zip(form.labels, form.limits)):
@@ -219,14 +239,14 @@ def _rows(path: Path, form: Format, layout: Layout) -> npt.NDArray[np.uint8]:
         if wrong.size:
             where, value = wrong[0], table[wrong[0], column]
             fault = f"record {where} has {value} for {label}, not 0..{limit - 1}"
-            raise faulty(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
+            raise faulty(path, fault, _really(form))
     return table
 
 
 def _binary_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uint8]:
     if len(content) % form.record_bytes:
         fault = f"{len(content)} bytes are not a whole number of {form.record_bytes}-byte records"
-        raise faulty(path, fault, f"is it really {form.dataset}? if so, {_FETCH}")
+        raise faulty(path, fault, _really(form))
     return np.frombuffer(content, np.uint8).reshape(-1, form.record_bytes)
 
 
@@ -245,7 +265,7 @@ def _pickle_rows(path: Path, content: bytes, form: Format) -> npt.NDArray[np.uin
         pixels = _pixels(fields.get("data"))
         labels = [_labels(fields.get(name), len(pixels)) for name in form.labels]
     except _Refused as error:
-        raise faulty(path, str(error), f"is it really {form.dataset}? if so, {_FETCH}") from error
+        raise faulty(path, str(error), _really(form)) from error
     return np.concatenate([np.stack(labels, axis=1), pixels], axis=1)
 
 

@@ -1,4 +1,4 @@
-"""The last step of a sample maker on the command line."""
+"""The last step of a command of this package."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from models.inputs.errors import DataError
 
 
-def finish(write: Callable[[], str]) -> int:
-    """Write a sample and print what was written. Return the exit status: 0, or 2 after one line on
-    stderr if the writing failed."""
+def finish(work: Callable[[], str]) -> int:
+    """Do the work and print its result. Return the exit status: 0, or 2 after one line on stderr if
+    the work failed."""
     try:
-        print(write())
+        print(work())
     except (DataError, OSError) as error:
         print(error, file=sys.stderr)
         return 2

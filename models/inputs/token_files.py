@@ -23,7 +23,7 @@ END_OF_LINE = "<eos>"
 UNKNOWN = "<unk>"
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# A line this long is not read, lest a file that is no text fills the memory.
+# Longer lines are refused, so that a file that is not text cannot fill the memory.
 _LONGEST_LINE = 256 << 20
 
 

@@ -96,5 +96,5 @@ def test_the_conclusion_names_the_release():
 def test_the_conclusion_says_what_is_not_known():
     without = {2: Answer.NOT_BUILT, 3: Answer.UNDECIDED}
     said = conclusion(bisect(names(6), Judge(3, Answer.SLOWER, without)))
-    assert said.startswith("slower since a release after r1, which is r4 or a release between them")
+    assert said.startswith("slower since r4 or a release between r1 and r4; which one is unknown")
     assert "r2 is not built, r3 is undecided" in said

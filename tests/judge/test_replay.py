@@ -61,7 +61,7 @@ def rules(session: Archive) -> Rules:
     cores = tuple(range(fingerprint["cores"]))
     slots = place([Offer(rank, "host", cores) for rank in range(len(fingerprint["rank_cores"]))])
     lines = [
-        Line(case_of(case.comparison, slots).parts, case.rule)
+        Line(case_of(case.comparison, nodes=1).parts, case.rule)
         for case in session.cases
         if case.rule is not None and case.rule != REGRESSION
     ]

@@ -11,7 +11,6 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.machine.placement import Offer, place
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds
 from hvdperf.plan.questions import gradient_reductions, parity, strong_scaling, trials, weak_scaling
@@ -50,9 +49,8 @@ def test_rounds_of_sessions_add_up_and_what_was_measured_passes(tmp_path):
     done = hvdperf(*sessions, "--out", path)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
     proposed = thresholds.load_thresholds(path)
-    slots = place([Offer(rank, "host", (0, 1)) for rank in range(2)])
     for comparison in (WEAK, FP16):
-        rule = proposed.rule(thresholds.case_of(comparison, slots))
+        rule = proposed.rule(thresholds.case_of(comparison, nodes=1))
         assert rule is not None
         values = outcome(comparison, RATIOS * 3).observations
         assert judge(values, rule).verdict is Verdict.PASS

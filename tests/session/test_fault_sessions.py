@@ -13,6 +13,7 @@ import pytest
 
 from bench import trust
 from hvdperf.errors import UserError
+from hvdperf.history.measure import NO_SESSION
 from hvdperf.judge.attribution import Attribution
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
@@ -68,7 +69,7 @@ def test_a_session_counts_whatever_its_verdicts_were(sessions, status):
     assert [tried.trial for tried in entry.tried] == ["aa"]
 
 
-@pytest.mark.parametrize("status", [*trust.NO_SESSION, -signal.SIGKILL, -signal.SIGSEGV])
+@pytest.mark.parametrize("status", [*NO_SESSION, -signal.SIGKILL, -signal.SIGSEGV])
 def test_one_that_was_interrupted_or_killed_does_not(sessions, status):
     sessions.status = status
     with pytest.raises(UserError, match=rf"pytest ended with status {status}: .* not counted"):

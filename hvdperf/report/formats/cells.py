@@ -19,15 +19,15 @@ NONE = "\N{EN DASH}"
 _LARGE = 1e15
 # Parts of the keys of a lower and of an upper bound.
 _BOUNDS = (("lower", "upper"), ("_low", "_high"))
-# Control characters but line feed and tab are shown as pictures. C1, changes of the direction of
-# text, and what no UTF-8 or no HTML document may hold have none.
-_UNKNOWN = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+# Control characters but line feed and tab are shown as pictures. Others have no picture and become
+# U+FFFD: C1 controls, changes of the direction of text, and what UTF-8 or HTML forbids.
+_WITHOUT_PICTURE = (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 PICTURES = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: "\u2421",
     # Vega breaks a line at these.
     **dict.fromkeys((0x2028, 0x2029), "\u2424"),
-    **dict.fromkeys((*_UNKNOWN, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd"),
+    **dict.fromkeys((*_WITHOUT_PICTURE, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), "\ufffd"),
 }
 
 

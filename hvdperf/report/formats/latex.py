@@ -1,6 +1,6 @@
 """Tables for a paper: the text of one .tex file to be \\input, with a booktabs table per figure.
 
-The file is UTF-8, which LaTeX reads since 2018. Its head lists the packages that it needs.
+The file is UTF-8, LaTeX's default since 2018. Its head lists the packages that it needs.
 """
 
 from __future__ import annotations

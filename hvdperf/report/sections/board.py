@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hvdperf.report.content import CaseNote, Column, Figure, Row, Table
 from hvdperf.report.numbers import cells_of
 from hvdperf.report.plots import by_verdict, field, layered, rows_high
-from hvdperf.report.words import is_trial, must_be, plural, question_of, shown
+from hvdperf.report.words import must_be, plural, question_of, shown
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
@@ -104,7 +104,7 @@ def _row(case: Case) -> Row:
     bounded = figure is not None and is_bounded(figure)
     margins: tuple[float | None, ...] = (None, None, None)
     # A case with an injected fault should miss its threshold.
-    if figure is not None and rule is not None and bounded and not is_trial(case):
+    if figure is not None and rule is not None and bounded and not case.comparison.is_trial:
         margins = tuple(100 * share for share in margin(figure, rule))
     judgement = case.outcome.judgement
     visible = judgement.visible_change

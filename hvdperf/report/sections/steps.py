@@ -55,7 +55,7 @@ _OF_A_RANK = (
 
 
 def _by_rank(cases: Sequence[Case]) -> list[Figure]:
-    asked = [case for case in cases if _shares_rounds(case.question)]
+    asked = [case for case in cases if _is_of_blocks(case.question)]
     labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}
     for started in launches(asked):
@@ -70,8 +70,8 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
     ]
 
 
-def _shares_rounds(question: Question) -> bool:
-    """Return whether the question is asked of blocks in the rounds that most questions share."""
+def _is_of_blocks(question: Question) -> bool:
+    """Return whether the question is asked of blocks, and not of variants of a workload."""
     return question.mode is LaunchMode.BLOCKS and not question.spec.own_rounds
 
 

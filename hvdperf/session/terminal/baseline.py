@@ -169,7 +169,7 @@ def _line(change: Change) -> str:
         "->",
         number(change.now, 6, 3),
         f"{_percent(told.estimate)} %",
-        bounds if math.isfinite(told.upper) else "[-, -]",
+        bounds,
         change.word,
     )
 

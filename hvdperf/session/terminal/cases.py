@@ -16,9 +16,7 @@ from hvdperf.verdict import (
     Verdict,
     confidence,
     counted,
-    is_bounded,
     must_be,
-    smallest_visible_change,
 )
 
 Kind = TypeVar("Kind")
@@ -186,12 +184,11 @@ def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a sentence on how small a change the PASSes could have seen; [] if there are none.
     Fault cases are left out, because they pass when their fault is seen."""
     seen = {
-        smallest_visible_change(figure): outcome.comparison.name
+        visible: outcome.comparison.name
         for outcome in outcomes
         if outcome.judgement.verdict is Verdict.PASS
         and not outcome.comparison.is_trial
-        and (figure := outcome.judgement.figure) is not None
-        and is_bounded(figure)
+        and (visible := outcome.judgement.visible_change) is not None
     }
     ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
     told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)

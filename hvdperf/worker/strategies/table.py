@@ -9,20 +9,25 @@ from enum import Enum
 class StrategySpec:
     """One strategy.
 
-    name: as configs and documents have it. module, trainer: the class that implements it
-    (hvdperf/worker/strategies/base.py). trains: whether it trains a model, and so imports
-    TensorFlow. one_process: whether one process runs all replicas, on one host. horovod: whether it
-    uses Horovod, which needs the launcher's rendezvous and can have faults injected. cluster:
-    whether its workers send each other their addresses.
+    name: as configs and documents have it. file, trainer: the module beside this one and the class
+    in it that implements the strategy (hvdperf/worker/strategies/base.py). trains: whether it
+    trains a model, and so imports TensorFlow. one_process: whether one process runs all replicas,
+    on one host. horovod: whether it uses Horovod, which needs the launcher's rendezvous and can
+    have faults injected. cluster: whether its workers send each other their addresses.
     """
 
     name: str
-    module: str
+    file: str
     trainer: str
     trains: bool = True
     one_process: bool = False
     horovod: bool = False
     cluster: bool = False
+
+    @property
+    def module(self) -> str:
+        """The full name of the module."""
+        return f"{__package__}.{self.file}"
 
 
 class Strategy(Enum):
@@ -47,8 +52,3 @@ class Strategy(Enum):
     def named(cls, name: str) -> "Strategy":
         """Return the strategy of that name. Raises KeyError."""
         return {strategy.spec.name: strategy for strategy in cls}[name]
-
-    @property
-    def module(self) -> str:
-        """The full name of the module that implements the strategy."""
-        return f"hvdperf.worker.strategies.{self.spec.module}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.observations import step_times
 from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Table
-from hvdperf.report.numbers import number, quantiles
+from hvdperf.report.numbers import number
 from hvdperf.report.plots import field, layered, rows_high, tooltip
 from hvdperf.report.sections.collectives.pairs import WHOSE, Labels, whose
 from hvdperf.report.words import several
@@ -69,7 +70,7 @@ def _step_times(case: Case) -> list[StepTimes]:
 
 def _of_steps(case: Case, times: Sequence[StepTimes], labels: Labels) -> Row:
     def middle(values: Iterable[float], unit: float = 1000) -> float:
-        return unit * quantiles(list(values), (0.5,))[0]
+        return unit * median(values)
 
     return {
         **whose(case, labels),

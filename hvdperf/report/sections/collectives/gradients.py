@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from hvdperf.report.content import Column, Figure, Table
-from hvdperf.report.numbers import number, quantiles
+from hvdperf.report.numbers import number
 from hvdperf.report.plots import (
     BOUNDED,
     field,
@@ -57,8 +58,8 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
             "bytes": pairs[0].size_bytes,
             "tensors": pairs[0].tensors,
             **widths(case, pairs),
-            "horovod_ms": 1000 * quantiles([pair.horovod for pair in pairs], (0.5,))[0],
-            "bare_ms": 1000 * quantiles([pair.bare for pair in pairs], (0.5,))[0],
+            "horovod_ms": 1000 * median(pair.horovod for pair in pairs),
+            "bare_ms": 1000 * median(pair.bare for pair in pairs),
             **overheads(pairs),
         }
         for case, pairs in found.values()
