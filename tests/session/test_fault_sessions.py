@@ -105,16 +105,17 @@ def test_and_is_known_before_anything_is_measured(sessions):
         trust.check_log()
 
 
+# It writes without a buffer: the signal may arrive while it still writes "runs".
 WAITS = """
-import signal, sys, time
+import os, signal, sys, time
 def end(number, frame):
-    print("ending", flush=True)
+    os.write(1, b"ending\\n")
     time.sleep(0.6)  # longer than subprocess.run leaves whoever it runs
-    print("ended", flush=True)
+    os.write(1, b"ended\\n")
     sys.exit(7)
 signal.signal(signal.SIGTERM, end)
 signal.signal(signal.SIGINT, end)
-print("runs", flush=True)
+os.write(1, b"runs\\n")
 time.sleep(60)
 """
 

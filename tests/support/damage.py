@@ -10,6 +10,8 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from hvdperf.json_records import Unreadable, decode, encode
+
 FUZZ = settings(deadline=None, max_examples=60)
 
 JSON = st.recursive(
@@ -59,3 +61,14 @@ def damaged_json(data: st.DataObject, text: str) -> str:
     if data.draw(st.booleans()):
         return json.dumps(with_something_strange(data, json.loads(text)))
     return edited_blindly(data, text)
+
+
+def assert_read_or_refused(text: str, kind: type[object]) -> None:
+    """Assert that a record is read from the text and encoded as it was read, or that the text is
+    refused in one line."""
+    try:
+        read = decode(text.encode(errors="surrogatepass"), kind)
+    except Unreadable as error:
+        assert "\n" not in str(error)
+    else:
+        assert repr(decode(encode(read), kind)) == repr(read)
