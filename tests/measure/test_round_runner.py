@@ -20,17 +20,12 @@ from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.measure.interleaving import Pair
+from hvdperf.measure.mode import RoundRequest, RoundSettings
 from hvdperf.measure.records import Block, Round, back_to_back, is_disturbed
 from hvdperf.measure.reports import Correctness, Metadata, TimelineReport
-from hvdperf.measure.round_runner import (
-    CORRECTNESS_STEPS,
-    TIMELINE_STEPS,
-    WARM_UP_BLOCKS_MAX,
-    WARM_UP_REPEATS,
-    WARM_UP_STEPS,
-    RoundRequest,
-    RoundRunner,
-)
+from hvdperf.measure.round_runner import CORRECTNESS_STEPS, MODES, RoundRunner
+from hvdperf.measure.timed_blocks import WARM_UP_BLOCKS_MAX, WARM_UP_REPEATS, WARM_UP_STEPS
+from hvdperf.measure.training import TIMELINE_STEPS
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.collectives import Collective, Transfer
 from hvdperf.plan.profile import Runs, Sampling
@@ -227,6 +222,8 @@ def make_runner(
     kinds: Mapping[Arm, Collection[BlockKind]] | None = None,
     pairs: Sequence[Pair] = (),
     turns: int = 3,
+    work: LaunchMode = LaunchMode.BLOCKS,
+    schedule: Schedule = Schedule.ALTERNATE,
     **changes: Any,
 ) -> Runner:
     arm_launcher: Any = SimpleNamespace(
@@ -236,18 +233,17 @@ def make_runner(
         hub=SimpleNamespace(pump=lambda s: None),
         slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
+        scratch=Path("scratch"),
     )
-    given: dict[str, Any] = {
-        "arm_launcher": arm_launcher,
-        "sampling": Sampling(),
-        "schedule": Schedule.ALTERNATE,
-        "check": [],
-        "weights_directory": Path("scratch"),
-        "progress": lambda text: None,
-        "order": random.Random(seed),
-        **changes,
+    common: dict[str, Any] = {
+        name: changes.pop(name)
+        for name in ("progress", "doing", "runs", "transfers", "meter")
+        if name in changes
     }
-    runner = Runner(**given)
+    settings = RoundSettings(
+        arm_launcher, Sampling(), random.Random(seed), **{"progress": lambda text: None, **common}
+    )
+    runner = Runner(MODES[work](settings), schedule, **changes)
     runner.kinds = {arm: {FULL} for arm in ARMS} if kinds is None else kinds
     runner.pairs, runner.turns = pairs, turns
     return runner
@@ -424,7 +420,7 @@ def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
         return group
 
     runner = make_runner(stage, schedule=Schedule.FRESH)
-    runner.arm_launcher.start = watched  # type: ignore[method-assign, assignment]
+    runner.settings.arm_launcher.start = watched  # type: ignore[method-assign, assignment]
     measured = runner.take(0, ARMS)
     assert alive_at_start == [0, 0, 0]
     assert not any(details["share_startup"] for _, details in stage.of("start"))
@@ -469,17 +465,17 @@ def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
 
 @pytest.mark.parametrize("schedule", list(Schedule))
 def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatch):
-    monkeypatch.setattr("hvdperf.measure.round_runner.time", stage)
+    monkeypatch.setattr("hvdperf.measure.timed_blocks.time", stage)
     runner = make_runner(stage, schedule=schedule)
     runner.take(0, ARMS)
     # 30 steps of 0.01 s on each of three arms.
-    assert runner.turn_seconds == pytest.approx(0.9)
+    assert runner.mode.turn_seconds == pytest.approx(0.9)
 
 
 def test_each_kind_of_block_has_its_own_number_of_steps(stage):
     runner = make_runner(stage, kinds={HOROVOD_2: {FULL, SPLIT}})
     runner.take(0, [HOROVOD_2])
-    assert runner.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
+    assert runner.mode.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
 
 
 def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
@@ -737,7 +733,7 @@ def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
             group.gradient_bytes = 4321
         return group
 
-    runner.arm_launcher.start = built  # type: ignore[method-assign, assignment]
+    runner.settings.arm_launcher.start = built  # type: ignore[method-assign, assignment]
     runner.take(0, [HOROVOD_2, BARE_2])
     asked = {arm: details["tensor_bytes"] for arm, details in stage.of("collective")}
     assert asked == {HOROVOD_2: [], BARE_2: [4321]}
