@@ -76,7 +76,6 @@ def test_three_replicas_take_a_part_of_forty_steps_that_is_rounded_up():
     wall = (8.0, 7.0)
     assert by_job(weak, ours, theirs, wall) == pytest.approx(3 * 7 / 8)
     assert by_job(strong, ours, theirs, wall) == pytest.approx(7 / (8 - 26 * slower))
-    assert f"s of its {FIXED_S + 14 * slower:.1f} s are fixed cost" in refusal(0.9, ours, theirs, 3)
 
 
 def of_steps(steps: int, fixed: float, step: float) -> Training:
@@ -97,6 +96,12 @@ def test_a_run_of_exactly_the_shortest_work_is_long_enough(fixed, refused):
     # For an efficiency of 3/4 of two replicas it is twice the fixed cost; here the steps take 1 s.
     trained = of_steps(8, fixed, step=0.125)
     assert bool(refusal(0.75, trained, trained, world_size=2)) is refused
+
+
+def test_a_refusal_tells_of_the_steps_that_a_replica_takes():
+    trained = of_steps(7, fixed=9.0, step=1.0)
+    said = refusal(0.9, trained, trained, world_size=3)
+    assert "9.0 s of its 12.0 s are fixed cost" in said
 
 
 def test_steps_are_divided_so_that_none_is_left_out():

@@ -215,8 +215,8 @@ RECORDED = {
 # What only shows where a job runs, who started it, or what it writes down.
 LEFT_OUT = """
     HOROVOD_HOSTNAME HOROVOD_RANK HOROVOD_LOG_LEVEL HOROVOD_AUTOTUNE_LOG NCCL_DEBUG
-    OMPI_MCA_orte_tmpdir_base OMPI_MCA_plm_rsh_agent OMPI_MCA_mpirun_path OMPI_MCA_shmem
-    OMPI_COMM_WORLD_RANK UCX_LOG_LEVEL PMIX_MCA_btl TF_CPP_MIN_LOG_LEVEL CUDA_VISIBLE_DEVICES PATH
+    OMPI_MCA_orte_tmpdir_base OMPI_MCA_plm_rsh_agent OMPI_MCA_mpirun_path OMPI_MCA_ess_base
+    OMPI_COMM_WORLD_RANK mpi_home UCX_LOG_LEVEL TF_CPP_MIN_LOG_LEVEL CUDA_VISIBLE_DEVICES PATH
 """
 
 
