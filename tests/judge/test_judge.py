@@ -653,14 +653,3 @@ def test_a_fail_rests_on_the_rounds_that_nobody_disturbed():
     judgement = judged(asked, [*sound, *others]).judgement
     assert (judgement.verdict, judgement.rounds) == (Verdict.FAIL, FIRST_LOOK)
     assert judgement.reason == "attributed to between steps of rank 1 (+10 %)"
-
-
-def test_more_than_one_problem_is_counted_behind_the_first():
-    def trained_apart(number: int) -> Round:
-        measured = one_round(WEAK, 1.0, number)
-        measured.of(HOROVOD_2).evidence = [evidence_report(digests=[each]) for each in "ab"]
-        return measured
-
-    one, three = (judged(WEAK, [trained_apart(i) for i in range(n)]).judgement for n in (1, 3))
-    assert one.verdict is three.verdict is Verdict.INVALID
-    assert three.reason == f"{one.reason} (and 2 more)"

@@ -88,13 +88,9 @@ def test_the_machine_and_the_stack_are_in_it():
         (MACHINE, {"smt": True}, {"smt": "on"}),
         (MACHINE, {"smt": None}, {"smt": None}),
         (MACHINE, {"memory_mib": 64300}, {"memory_gib": 63}),
-        (MACHINE, {"microcode": None, "governor": None}, {"microcode": None, "governor": None}),
-        (MACHINE, {"cpu_quota": None}, {"cpu_quota_cores": None}),
-        (MACHINE, {"container": None}, {"container": None}),
         (STACK, {"tf32": False}, {"tf32": "off"}),
         (STACK, {"tf32": None}, {"tf32": None}),
-        (STACK, {"python": "3.9.1"}, {"python": "3.9.1"}),
-        (STACK, {"numpy": "1.26.4"}, {"numpy": "1.26.4"}),
+        (STACK, {"python": "3.9.1", "numpy": "1.26.4"}, {"python": "3.9.1", "numpy": "1.26.4"}),
         (STACK, {"cuda": "12.5", "cudnn": "9"}, {"cuda": "12.5", "cudnn": "9"}),
         (STACK, {"nccl": "2.18.5"}, {"nccl": "2.18.5"}),
     ],
@@ -103,13 +99,12 @@ def test_a_machine_or_a_stack_that_differs_shows(of, changes, shown):
     machine, stack = (replace(of, **changes) if each is of else each for each in (MACHINE, STACK))
     facts = taken(machine, stack)
     assert {name: facts[name] for name in shown} == shown
-    others = [name for name in facts if name not in shown and facts[name] != taken()[name]]
-    assert others == []
+    assert {name for name in facts if facts[name] != taken()[name]} == set(shown)
 
 
-def test_each_property_of_a_gpu_has_its_field():
+def test_gpus_are_told_by_what_they_are_and_not_which():
     silent = Gpu("GPU-77aa", "Tesla V100-SXM2-16GB")
-    facts = taken(replace(MACHINE, gpus=(V100, silent, silent)))
+    facts = taken(replace(MACHINE, gpus=(V100, silent, replace(V100, uuid="GPU-1c0a"))))
     assert {name: value for name, value in facts.items() if name.startswith("gpu")} == {
         "gpus": 3,
         "gpu_model": ["Tesla V100-SXM2-16GB"],
@@ -119,21 +114,6 @@ def test_each_property_of_a_gpu_has_its_field():
         "gpu_max_sm_clock_mhz": ["(unknown)", "1530"],
         "gpu_max_memory_clock_mhz": ["(unknown)", "877"],
     }
-
-
-def test_gpus_are_told_by_what_they_are_and_not_which():
-    facts = taken(machine=replace(MACHINE, gpus=(V100, replace(V100, uuid="GPU-1c0a"))))
-    assert facts["gpus"] == 2
-    assert facts["gpu_model"] == ["Tesla V100-SXM2-16GB"]
-    assert facts["gpu_power_limit_w"] == ["300.0"]
-    assert facts["gpu_driver"] == ["418.87.01"]
-    assert "GPU-" not in json.dumps(facts)
-
-
-def test_one_gpu_that_differs_shows():
-    capped = replace(V100, power_limit_w=250.0)
-    facts = taken(machine=replace(MACHINE, gpus=(V100, capped)))
-    assert facts["gpu_power_limit_w"] == ["250.0", "300.0"]
 
 
 @pytest.mark.parametrize(
@@ -170,20 +150,6 @@ def test_horovods_settings_in_effect():
 
 def test_a_default_that_is_set_is_no_difference():
     assert differences(taken(), taken(HOROVOD_CYCLE_TIME="1")) == []
-
-
-def test_settings_of_mpi_nccl_and_threads():
-    facts = taken(
-        OMPI_MCA_btl="self,vader",
-        OMPI_MCA_pml="ob1",
-        UCX_TLS="rc,sm",
-        NCCL_ALGO="Ring",
-        NCCL_SOCKET_IFNAME="ib0",
-        OMP_NUM_THREADS="4",
-    )
-    assert facts["mca_settings"] == ["btl=self,vader", "pml=ob1", "UCX_TLS=rc,sm"]
-    assert facts["nccl_settings"] == ["NCCL_ALGO=Ring", "NCCL_SOCKET_IFNAME=ib0"]
-    assert facts["thread_settings"] == ["OMP_NUM_THREADS=4"]
 
 
 # Every setting that makes figures differ, by the field that shows it.
