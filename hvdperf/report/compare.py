@@ -325,35 +325,16 @@ def _changed_cells(changed: Changed) -> dict[str, Value]:
 def _forest(label: str, title: str, rows: int) -> Plot:
     """Return a plot with a row per figure: the ratio, its interval, and a line at 1, where nothing
     changes."""
-    y = plots.field(label, "nominal", sort=None, axis={"title": None, "labelLimit": 320})
-    axis = {"type": "quantitative", "title": title, "scale": {"zero": False}}
-    unchanged = {
-        "transform": [{"aggregate": [{"op": "count", "as": "rows"}]}],
-        "mark": {"type": "rule", "style": "ideal"},
-        "encoding": {"x": {"datum": 1, **axis}},
-    }
-    known = {
-        "mark": {"type": "rule", "style": "interval"},
-        "encoding": {"y": y, "x": {"field": "lower", **axis}, "x2": {"field": "upper"}},
-    }
-    points = {
-        "mark": {"type": "point", "filled": True, "size": 60},
-        "encoding": {
-            "y": y,
-            "x": {"field": "ratio", **axis},
-            "tooltip": [
-                plots.field(label, "nominal"),
-                plots.field("ratio", "quantitative", title, format=".3f"),
-                plots.field("word", "nominal", "B's figure is"),
-            ],
-        },
-    }
-    return plots.layered(
-        unchanged,
-        known,
-        points,
-        height=plots.rows_high(rows),
-        transform=[{"filter": "isValid(datum.ratio)"}],
+    tip = (Column(label, label), Column("ratio", title, digits=3), _RATIO[-1])
+    count = {"aggregate": [{"op": "count", "as": "rows"}]}
+    return plots.estimates(
+        {"y": plots.names(label, 320, sort=None)},
+        plots.field("ratio", "quantitative", title, scale={"zero": False}),
+        ("lower", "upper"),
+        plots.layer({"type": "rule", "style": "ideal"}, count, x={"datum": 1}),
+        rows=rows,
+        point={"tooltip": plots.tooltip(tip)},
+        transform=[plots.known("ratio")],
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hvdperf.report.content import CaseNote, Column, Figure, Row, Table
+from hvdperf.report import plots
+from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of
-from hvdperf.report.plots import by_verdict, field, layered, rows_high
 from hvdperf.report.words import must_be, plural, question_of, shown
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
@@ -138,51 +138,28 @@ def _says(judged: Sequence[Row]) -> str:
     )
 
 
-def _plot(rows: int) -> dict[str, object]:
+def _plot(rows: int) -> Plot:
     """Return a plot of the rows with the smallest margins, smallest first."""
-    case = field("case", "nominal", sort={"field": "margin_lower"}, axis={"title": None})
-    along = {
-        "field": "margin",
-        "type": "quantitative",
-        "title": "margin to the limit, in % of the limit",
-    }
-    return {
-        **layered(
-            {
-                "mark": {"type": "rule", "style": "limit"},
-                "encoding": {"x": {"datum": 0}},
-            },
-            {
-                "mark": {"type": "rule", "style": "interval"},
-                "encoding": {
-                    "y": case,
-                    "x": {**along, "field": "margin_lower"},
-                    "x2": {"field": "margin_upper"},
-                },
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 60},
-                "encoding": {
-                    "y": case,
-                    "x": along,
-                    **by_verdict(),
-                    "tooltip": [
-                        field("case", "nominal"),
-                        field("verdict", "nominal"),
-                        field("figure", "quantitative", format=".3f"),
-                        field("must_be", "nominal", "limit"),
-                        field("margin", "quantitative", "margin in %", format="+.1f"),
-                    ],
-                },
-            },
-            height=rows_high(rows),
-        ),
-        "transform": [
-            {"filter": "isValid(datum.margin)"},
+    tip = (
+        Column("case", "case"),
+        Column("verdict", "verdict"),
+        Column("figure", "figure", digits=3),
+        Column("must_be", "limit"),
+    )
+    margin = plots.field("margin", "quantitative", "margin in %", format="+.1f")
+    return plots.estimates(
+        {"y": plots.names("case", sort={"field": "margin_lower"})},
+        plots.field("margin", "quantitative", "margin to the limit, in % of the limit"),
+        ("margin_lower", "margin_upper"),
+        plots.layer({"type": "rule", "style": "limit"}, x={"datum": 0}),
+        rows=rows,
+        point={**plots.by_verdict(), "tooltip": [*plots.tooltip(tip), margin]},
+        transform=[
+            plots.known("margin"),
             {
                 "window": [{"op": "row_number", "as": "place"}],
                 "sort": [{"field": "margin_lower"}],
             },
             {"filter": f"datum.place <= {ROWS}"},
         ],
-    }
+    )

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of
-from hvdperf.report.plots import by_verdict, field, layered, rows_high
 from hvdperf.report.sections import scaling
 from hvdperf.report.words import plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
@@ -160,46 +160,23 @@ def _row(case: Case, label: str) -> Row:
 
 def _forest(rows: int, meant: str) -> Plot:
     """Return a plot with a row per case: its interval over its band, and a line at equality."""
-    case = field("case", "nominal", sort=None, axis={"title": None})
-    along = {"type": "quantitative", "title": meant, "scale": {"zero": False}}
-    tooltip = [
-        field("case", "nominal"),
-        field("verdict", "nominal"),
-        *(
-            field(key, "quantitative", words, format=".3f")
-            for key, words in (
-                ("ratio", "ratio"),
-                ("lower", "lower"),
-                ("upper", "upper"),
-                ("low", "at least"),
-                ("high", "at most"),
-            )
+    at = {"y": plots.names("case", sort=None)}
+    low = plots.field("low", "quantitative")
+    a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
+    tip = (COLUMNS[0], COLUMNS[-1], *COLUMNS[3:8])
+    return plots.estimates(
+        at,
+        plots.field("ratio", "quantitative", meant, scale={"zero": False}),
+        ("lower", "upper"),
+        plots.layer(
+            {"type": "bar", "style": "band"},
+            plots.known("low", "high"),
+            **at,
+            x=low,
+            x2={"field": "high"},
         ),
-    ]
-    return layered(
-        {
-            "mark": {"type": "bar", "style": "band"},
-            "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
-            "encoding": {"y": case, "x": {"field": "low", **along}, "x2": {"field": "high"}},
-        },
-        {
-            "mark": {"type": "tick", "style": "limit"},
-            "transform": [{"filter": "isValid(datum.low) && !isValid(datum.high)"}],
-            "encoding": {"y": case, "x": {"field": "low", **along}},
-        },
-        {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"x": {"datum": 1, **along}}},
-        {
-            "mark": {"type": "rule", "style": "interval"},
-            "encoding": {"y": case, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 60},
-            "encoding": {
-                "y": case,
-                "x": {"field": "ratio", **along},
-                **by_verdict(),
-                "tooltip": tooltip,
-            },
-        },
-        height=rows_high(rows),
+        plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
+        plots.layer({"type": "rule", "style": "ideal"}, x={"datum": 1}),
+        rows=rows,
+        point={**plots.by_verdict(), "tooltip": plots.tooltip(tip)},
     )

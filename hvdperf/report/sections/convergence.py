@@ -6,16 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Any
 
 from hvdperf.measure.reports import RunReport, Validation
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
-from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
-from hvdperf.report.plots import LEGEND, dashes, field, interval, layered, rows_high, tooltip
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
 
@@ -235,34 +234,25 @@ def _curve_of_run(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
+def _curve_plot(fewest: int, points: int) -> Plot:
     """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; if an
     arm has too few points for a line, a row per arm. fewest: points of the arm with the fewest.
     points: of all arms."""
-    arm = field("arm", "nominal", legend=LEGEND)
-    loss = field("loss", "quantitative", "training loss", scale={"zero": False})
+    loss = plots.field("loss", "quantitative", "training loss", scale={"zero": False})
     if fewest < POINTS_OF_A_LINE:
         return _by_arm(_OF_A_CURVE, loss, points)
-    shapes: dict[str, Any] = {"shape": arm} if points <= POINTS_WITH_SHAPES else {}
-    size = 30 if shapes else 4
-    return layered(
-        {
-            "mark": {"type": "area", "style": "band", "opacity": 0.2},
-            "encoding": {
-                "y": field("least", "quantitative"),
-                "y2": {"field": "most"},
-                "color": arm,
-            },
-        },
-        {
-            "mark": {"type": "line"},
-            "encoding": {"y": loss, "color": arm, "strokeDash": dashes(arm)},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": size},
-            "encoding": {"y": loss, "color": arm, **shapes, "tooltip": tooltip(_OF_A_CURVE)},
-        },
-        encoding={"x": field("samples", "quantitative", "samples")},
+    arm = plots.field("arm", "nominal", legend=plots.LEGEND)
+    tip = plots.tooltip(_OF_A_CURVE)
+    shapes = points <= POINTS_WITH_SHAPES
+    return plots.layered(
+        plots.layer(
+            {"type": "area", "style": "band", "opacity": 0.2},
+            y=plots.field("least", "quantitative"),
+            y2={"field": "most"},
+            color=arm,
+        ),
+        *plots.curves(loss, arm, 30 if shapes else 4, shapes=shapes, tooltip=tip),
+        encoding={"x": plots.field("samples", "quantitative", "samples")},
     )
 
 
@@ -303,13 +293,16 @@ def _validation(
         f"{number(row['most']):.3f})"
         for row in rows
     )
+    middle = plots.field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
+    chance = plots.field("chance", "quantitative")
+    guess = plots.layer({"type": "tick", "style": "quiet"}, x=chance)
     return [
         Figure(
             name=group.named(metric),
             title=f"{group.title}: validation {metric}",
             says=f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
             table=Table(columns, tuple(rows)),
-            plot=_validation_plot(columns, metric, len(rows)),
+            plot=_by_arm(columns, middle, len(rows), guess),
             tags=group.tags,
         )
     ]
@@ -337,31 +330,16 @@ def _ends(arm: str, metric: str, ends: Sequence[Validation]) -> list[Row]:
     ]
 
 
-def _validation_plot(columns: Sequence[Column], metric: str, rows: int) -> Mapping[str, Any]:
-    middle = field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
-    guess = {
-        "mark": {"type": "tick", "style": "quiet"},
-        "encoding": {"x": field("chance", "quantitative")},
-    }
-    return _by_arm(columns, middle, rows, guess)
-
-
-def _by_arm(
-    columns: Sequence[Column], x: Mapping[str, Any], rows: int, *behind: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plots.Layer) -> Plot:
     """Return a plot with a row per strategy, from its least to its most."""
-    return layered(
+    arm = plots.field("arm", "nominal", legend=None)
+    return plots.estimates(
+        {"y": plots.names("arm", 260)},
+        x,
+        ("least", "most"),
         *behind,
-        interval("least", "most", "x"),
-        {
-            "mark": {"type": "point", "filled": True, "size": 70},
-            "encoding": {
-                "x": x,
-                "color": field("arm", "nominal", legend=None),
-                "shape": field("arm", "nominal", legend=None),
-                "tooltip": tooltip(columns),
-            },
-        },
-        height=rows_high(rows, each=30),
-        encoding={"y": field("arm", "nominal", axis={"title": None, "labelLimit": 260})},
+        rows=rows,
+        each=30,
+        size=70,
+        point={"color": arm, "shape": arm, "tooltip": plots.tooltip(columns)},
     )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from hvdperf.judge.training_runs import SETTLING_SHARE, STEPS_OF_GROWTH, growth
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
-from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import number
-from hvdperf.report.plots import dashes, field, known, layered, tooltip
 from hvdperf.report.words import plural, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import Ceiling
@@ -155,26 +154,22 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
     )
 
 
-def _plot(limited: int) -> Mapping[str, Any]:
+def _plot(limited: int) -> Plot:
     """Return a plot with a line per rank, and the limit of the rank `limited`."""
-    color = field("rank", "nominal", "rank")
-    size = field("resident_mib", "quantitative", "resident set in MiB", scale={"zero": False})
-    return layered(
-        {
-            "transform": [known("allowed_mib"), {"filter": f"datum.rank === {limited}"}],
-            "mark": {"type": "line", "style": "limit"},
-            "encoding": {
-                "y": field("allowed_mib", "quantitative"),
-                "detail": field("rank", "nominal"),
-            },
-        },
-        {
-            "mark": {"type": "line"},
-            "encoding": {"y": size, "color": color, "strokeDash": dashes(color)},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 25},
-            "encoding": {"y": size, "color": color, "shape": color, "tooltip": tooltip(_COLUMNS)},
-        },
-        encoding={"x": field("steps", "quantitative", "steps")},
+    return plots.layered(
+        plots.layer(
+            {"type": "line", "style": "limit"},
+            plots.known("allowed_mib"),
+            {"filter": f"datum.rank === {limited}"},
+            y=plots.field("allowed_mib", "quantitative"),
+        ),
+        *plots.curves(
+            plots.field(
+                "resident_mib", "quantitative", "resident set in MiB", scale={"zero": False}
+            ),
+            plots.field("rank", "nominal", "rank"),
+            25,
+            tooltip=plots.tooltip(_COLUMNS),
+        ),
+        encoding={"x": plots.field("steps", "quantitative", "steps")},
     )

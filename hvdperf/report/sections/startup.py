@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from hvdperf.plan.arms import Workload
-from hvdperf.report.content import Column, Figure, Row, Section, Table
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
-from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.words import several, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.worker.protocol import STARTUP
@@ -101,58 +101,23 @@ def _median(phase: str, group: Sequence[Started]) -> float | None:
     return median(slowest) if slowest else None
 
 
-def _plot(arms: Sequence[str]) -> Mapping[str, Any]:
-    """Return a plot of bars stacked from left to right in the order of the phases, with the number
-    of each phase below it."""
-    keys = [_key_of(phase) for phase in PHASES]
-    places = "{" + ", ".join(f"'{key}': {i + 1}" for i, key in enumerate(keys)) + "}"
-    names = "{" + ", ".join(f"'{_key_of(p)}': '{i + 1} {p}'" for i, p in enumerate(PHASES)) + "}"
-    y = field("arm", "nominal", sort=list(arms), axis={"title": None, "labelLimit": 260})
-    return layered(
-        {
-            "mark": {"type": "bar", "height": {"band": 0.55}},
-            "encoding": {
-                "y": y,
-                "x": field("below", "quantitative", "seconds"),
-                "x2": {"field": "above"},
-                "color": field(
-                    "named",
-                    "nominal",
-                    scale={"domain": [f"{i + 1} {phase}" for i, phase in enumerate(PHASES)]},
-                    legend={"title": None, "orient": "bottom", "columns": 4},
-                ),
-                "tooltip": [
-                    field("arm", "nominal", "started"),
-                    field("named", "nominal", "phase"),
-                    field("seconds", "quantitative", "seconds", format=".3f"),
-                    field("launches", "quantitative", "launches"),
-                ],
-            },
-        },
-        {
-            "transform": [
-                {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
-                {"filter": "datum.seconds > 0.02 * datum.longest"},
-                {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
-            ],
-            "mark": {"type": "text", "baseline": "top", "dy": 12},
-            "encoding": {
-                "y": y,
-                "x": field("middle", "quantitative"),
-                "text": field("place", "quantitative"),
-            },
-        },
-        height=rows_high(len(arms), each=44, least=88),
-        transform=[
-            {"fold": keys, "as": ["phase", "seconds"]},
-            {"filter": "isValid(datum.seconds)"},
-            {"calculate": f"{places}[datum.phase]", "as": "place"},
-            {"calculate": f"{names}[datum.phase]", "as": "named"},
-            {
-                "stack": "seconds",
-                "groupby": ["arm"],
-                "sort": [{"field": "place"}],
-                "as": ["below", "above"],
-            },
-        ],
+def _plot(arms: Sequence[str]) -> Plot:
+    """Return a plot of bars of the phases, in their order."""
+    parts = {_key_of(phase): f"{i} {phase}" for i, phase in enumerate(PHASES, 1)}
+    tip = (
+        _COLUMNS[0],
+        Column("part", "phase"),
+        Column("seconds", "seconds", digits=3),
+        _COLUMNS[-1],
+    )
+    return plots.stacked(
+        plots.names("arm", 260, sort=list(arms)),
+        "seconds",
+        list(parts.values()),
+        {"fold": list(parts), "as": ["phase", "seconds"]},
+        plots.known("seconds"),
+        {"calculate": f"{json.dumps(parts)}[datum.phase]", "as": "part"},
+        rows=len(arms),
+        each=44,
+        tooltip=plots.tooltip(tip),
     )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hvdperf.judge.straggler import beyond_chance
 from hvdperf.measure.records import Block
 from hvdperf.plan.arms import Arm, BlockKind, Workload
 from hvdperf.plan.question import LaunchMode, Question
-from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number, quantiles
-from hvdperf.report.plots import LEGEND, field, interval, layered, rows_high, tooltip
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.worker.strategies.table import Strategy
@@ -24,7 +23,7 @@ _QUANTILES = (
     Column("max_ms", "longest", "ms", 2),
     Column("steps", "steps"),
 )
-_MEDIAN = field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
+_MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
 # With more rows than this, a rank's row has no room for a number beside it.
 MANY_RANKS = 32
 
@@ -106,19 +105,19 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         for rank, own in enumerate(steps)
         if own
     ]
-    medians: list[Mapping[str, Any]] = [{"mark": {"type": "tick"}, "encoding": {"x": _MEDIAN}}]
-    named_ranks = {
-        "transform": [{"filter": "datum.named === 'yes'"}],
-        "mark": {"type": "point", "filled": True, "size": 70, "style": "named", "shape": "diamond"},
-        "encoding": {"x": _MEDIAN},
-    }
-    y = field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
+    medians = plots.layer("tick", x=_MEDIAN)
+    named_ranks = plots.layer(
+        {"type": "point", "size": 70, "style": "named", "shape": "diamond"},
+        {"filter": "datum.named === 'yes'"},
+        x=_MEDIAN,
+    )
+    y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
     return Figure(
         name=slug("steps", "ranks", label, f"np{world_size}"),
         title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
         says=_said_of_ranks(rows, len(blocks), len(group)),
         table=Table(_OF_A_RANK, tuple(rows)),
-        plot=_boxes(_OF_A_RANK, len(rows), y, [*medians, named_ranks] if any(named) else medians),
+        plot=_boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
         tags={"model": model, "world_size": str(world_size)},
     )
 
@@ -203,39 +202,29 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
             )
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
     said = several([f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows])
-    y = field("arm", "nominal", sort=[str(row["arm"]) for row in rows], axis={"title": None})
-    pointed = {
-        "mark": {"type": "point", "filled": True, "size": 70},
-        "encoding": {
-            "x": _MEDIAN,
-            "color": field("strategy", "nominal", legend=LEGEND),
-            "shape": field("strategy", "nominal"),
-        },
-    }
+    strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
+    medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
+    y = plots.names("arm", sort=[str(row["arm"]) for row in rows])
     return Figure(
         name=slug("steps", "strategies", label),
         title=f"{label}: step times of strategies side by side",
         says=f"Medians of all steps of all ranks: {said}.",
         table=Table(_OF_AN_ARM, tuple(rows)),
-        plot=_boxes(_OF_AN_ARM, len(rows), y, [pointed]),
+        plot=_boxes(_OF_AN_ARM, len(rows), y, medians),
         tags={"model": model},
     )
 
 
-def _boxes(
-    columns: Sequence[Column], rows: int, y: Mapping[str, Any], pointed: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any]:
-    """Return a plot of rules and bars from the quantiles. pointed: layers that show medians."""
-    layers = [
-        interval("q01_ms", "q99_ms", "x"),
-        {
-            "mark": {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
-            "encoding": {"x": field("q25_ms", "quantitative"), "x2": {"field": "q75_ms"}},
-        },
-        *pointed,
-    ]
-    return layered(
-        *layers,
-        height=rows_high(rows, each=22 if rows <= MANY_RANKS else 6),
-        encoding={"y": y, "tooltip": tooltip(columns)},
+def _boxes(columns: Sequence[Column], rows: int, y: plots.Channel, *medians: plots.Layer) -> Plot:
+    """Return a plot of rules and bars from the quantiles, with these layers that show medians."""
+    return plots.layered(
+        plots.interval("q01_ms", "q99_ms", "x"),
+        plots.layer(
+            {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
+            x=plots.field("q25_ms", "quantitative"),
+            x2={"field": "q75_ms"},
+        ),
+        *medians,
+        height=plots.rows_high(rows, each=22 if rows <= MANY_RANKS else 6),
+        encoding={"y": y, "tooltip": plots.tooltip(columns)},
     )

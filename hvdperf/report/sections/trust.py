@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
+from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.words import plural, several, shown
 from hvdperf.results.detection_log import Entry
 from hvdperf.results.detection_rates import (
@@ -140,37 +140,18 @@ def _row(count: Count) -> Row:
 
 def _plot(rows: int) -> Plot:
     """Return a plot of shares with their intervals: a row per fault, network and world size."""
-    y = field("into", "nominal", sort=None, axis={"title": None})
-    along: dict[str, object] = {
-        "type": "quantitative",
-        "title": "expected verdict reported, in % of sessions",
-        "scale": {"domain": [0, 100]},
-    }
-    return {
-        **layered(
-            {
-                "mark": {"type": "rule", "style": "interval"},
-                "encoding": {"y": y, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
-            },
-            {
-                "mark": {"type": "point"},
-                "encoding": {
-                    "y": y,
-                    "x": {"field": "share", **along},
-                    "tooltip": [
-                        field("trial", "nominal", "fault case"),
-                        field("must", "nominal", "expected"),
-                        field("called", "quantitative", "reported"),
-                        field("sessions", "quantitative", "of sessions"),
-                    ],
-                },
-            },
-            height=rows_high(rows),
+    named = "datum.trial + ', ' + datum.model + ' np ' + datum.world_size"
+    tip = [column for column in COLUMNS if column.key in ("trial", "must", "called", "sessions")]
+    return plots.estimates(
+        {"y": plots.names("into", sort=None)},
+        plots.field(
+            "share",
+            "quantitative",
+            "expected verdict reported, in % of sessions",
+            scale={"domain": [0, 100]},
         ),
-        "transform": [
-            {
-                "calculate": "datum.trial + ', ' + datum.model + ' np ' + datum.world_size",
-                "as": "into",
-            }
-        ],
-    }
+        ("lower", "upper"),
+        rows=rows,
+        point={"tooltip": plots.tooltip(tip)},
+        transform=[{"calculate": named, "as": "into"}],
+    )

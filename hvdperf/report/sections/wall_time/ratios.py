@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.plan.arms import Workload
-from hvdperf.report.content import Column, Figure, Row, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
-from hvdperf.report.plots import (
-    BOUNDED,
-    field,
-    interval,
-    layered,
-    rows_high,
-    side_by_side,
-    told_apart,
-    tooltip,
-)
 from hvdperf.report.sections.wall_time.trainings import (
     Labels,
     breakdown_of,
@@ -85,16 +75,12 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
             for row in rows
         ]
     )
-    ideal = {
-        "mark": {"type": "tick", "style": "ideal"},
-        "encoding": {"x": field("world_size", "quantitative")},
-    }
     return Figure(
         name="ledger-speedups",
         title="Speedup by speed, by wall time and by the whole job",
         says=f"Speedups: {said}.",
         table=Table(columns, tuple(rows)),
-        plot=_plot(SPEEDUPS, "speedup", rows, ideal),
+        plot=_plot(SPEEDUPS, "speedup", rows, ideal=True),
     )
 
 
@@ -161,38 +147,28 @@ def _milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-def _plot(
-    names: Sequence[str], title: str, rows: Sequence[Row], *behind: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def _plot(names: Sequence[str], title: str, rows: Sequence[Row], *, ideal: bool = False) -> Plot:
     """Return a plot with a row per training and, in it, a line for each of these columns, which
-    differ in shape and colour."""
+    differ in shape and colour. ideal: whether to mark the number of replicas."""
     called = {name: name.replace("_", " ") for name in names}
-    place = {"yOffset": field("called", "nominal", sort=list(called.values()))}
-    bounded = any(row[f"{name}_low"] is not None for row in rows for name in names)
-    whose = [str(row["what"]) for row in rows]
-    apart = told_apart(called.values())
-    layers = [
-        *(_with(layer, place) for layer in behind),
-        *([_with(interval("value_low", "value_high", "x"), place)] if bounded else []),
-        {
-            "mark": {"type": "point", "filled": True, "size": 60},
-            "encoding": {
-                "x": field("value", "quantitative", title, scale={"zero": False}),
-                **place,
-                "color": apart,
-                "shape": apart,
-                "tooltip": tooltip((_WHOSE[0], *BOUNDED)),
-            },
+    apart = plots.told_apart(called.values())
+    at = {
+        "y": plots.names("what", 260, sort=[str(row["what"]) for row in rows]),
+        "yOffset": plots.field("called", "nominal", sort=list(called.values())),
+    }
+    replicas = plots.field("world_size", "quantitative")
+    behind = [plots.layer({"type": "tick", "style": "ideal"}, **at, x=replicas)] if ideal else []
+    return plots.estimates(
+        at,
+        plots.field("value", "quantitative", title, scale={"zero": False}),
+        ("value_low", "value_high"),
+        *behind,
+        rows=len(rows),
+        each=18 * len(names),
+        point={
+            "color": apart,
+            "shape": apart,
+            "tooltip": plots.tooltip((_WHOSE[0], *plots.BOUNDED)),
         },
-    ]
-    y = field("what", "nominal", sort=whose, axis={"title": None, "labelLimit": 260})
-    return layered(
-        *layers,
-        height=rows_high(len(rows), each=18 * len(names)),
-        encoding={"y": y},
-        transform=side_by_side(called),
+        transform=plots.side_by_side(called),
     )
-
-
-def _with(layer: Mapping[str, Any], channels: Mapping[str, Any]) -> dict[str, Any]:
-    return {**layer, "encoding": {**layer["encoding"], **channels}}

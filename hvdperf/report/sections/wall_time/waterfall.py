@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import OF_STEPS, TERMS
-from hvdperf.report.content import Column, Figure, Row, Table
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
-from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
 from hvdperf.report.sections.wall_time.trainings import (
     breakdown_of,
     divided,
@@ -119,9 +118,9 @@ def _total(name: str, seconds: float) -> Row:
     }
 
 
-def _plot(rows: Sequence[Row]) -> Mapping[str, Any]:
+def _plot(rows: Sequence[Row]) -> Plot:
     bars = list(dict.fromkeys(str(row["bar"]) for row in rows))
-    y = field("bar", "nominal", sort=bars, axis={"title": None})
+    kinds = {"domain": ["total", "longer", "shorter", UNEXPLAINED]}
     ends = [
         {"op": "sum", "field": "excess_s", "as": "excess_of_bar"},
         {"op": "max", "field": "from_s", "as": "latest_from"},
@@ -130,44 +129,29 @@ def _plot(rows: Sequence[Row]) -> Mapping[str, Any]:
     label = {"type": "text", "align": "left", "dx": 4}
     # With room for the text behind the longest bar.
     farthest = max(number(row[end]) for row in rows for end in ("from_s", "to_s"))
-    x = field("from_s", "quantitative", "seconds", scale={"domain": [0, 1.2 * farthest]})
-    return layered(
-        {
-            "mark": {"type": "bar"},
-            "encoding": {
-                "y": y,
-                "x": x,
-                "x2": {"field": "to_s"},
-                "color": field(
-                    "kind",
-                    "nominal",
-                    scale={"domain": ["total", "longer", "shorter", UNEXPLAINED]},
-                    legend=LEGEND,
-                ),
-                "tooltip": tooltip(_OF_A_TERM[:4]),
-            },
-        },
-        {
-            "transform": [
-                {"filter": "datum.kind !== 'total'"},
-                {"aggregate": ends, "groupby": ["bar"]},
-                {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
-            ],
-            "mark": label,
-            "encoding": {
-                "y": y,
-                "x": field("right", "quantitative"),
-                "text": field("excess_of_bar", "quantitative", format="+.2f"),
-            },
-        },
-        {
-            "transform": [{"filter": "datum.kind === 'total'"}],
-            "mark": label,
-            "encoding": {
-                "y": y,
-                "x": field("to_s", "quantitative"),
-                "text": field("to_s", "quantitative", format=".2f"),
-            },
-        },
-        height=rows_high(len(bars)),
+    domain = {"domain": [0, 1.2 * farthest]}
+    return plots.layered(
+        plots.layer(
+            "bar",
+            x=plots.field("from_s", "quantitative", "seconds", scale=domain),
+            x2={"field": "to_s"},
+            color=plots.field("kind", "nominal", scale=kinds, legend=plots.LEGEND),
+            tooltip=plots.tooltip(_OF_A_TERM[:4]),
+        ),
+        plots.layer(
+            label,
+            {"filter": "datum.kind !== 'total'"},
+            {"aggregate": ends, "groupby": ["bar"]},
+            {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
+            x=plots.field("right", "quantitative"),
+            text=plots.field("excess_of_bar", "quantitative", format="+.2f"),
+        ),
+        plots.layer(
+            label,
+            {"filter": "datum.kind === 'total'"},
+            x=plots.field("to_s", "quantitative"),
+            text=plots.field("to_s", "quantitative", format=".2f"),
+        ),
+        height=plots.rows_high(len(bars)),
+        encoding={"y": plots.names("bar", sort=bars)},
     )
