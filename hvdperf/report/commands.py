@@ -23,12 +23,14 @@ from hvdperf.results.archive import read_session
 def add_to(commands: Commands) -> None:
     """Add the commands report, compare, predict and explain."""
     add = commands.add_parser("report", help="write a session as one page, or as tables")
-    add.add_argument(
+    which = add.add_mutually_exclusive_group()
+    which.add_argument(
         "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
     )
-    add.add_argument(
+    which.add_argument(
         "--results",
         type=Path,
+        default=RESULTS,
         metavar="DIR",
         help="directory of the newest session; default: results",
     )
@@ -73,12 +75,7 @@ def _add_output(add: argparse.ArgumentParser) -> None:
 
 
 def report_session(arguments: argparse.Namespace) -> int:
-    if arguments.session is not None and arguments.results is not None:
-        raise UserError(
-            f"--results {arguments.results}: is only for the newest session; leave it out with "
-            f"{arguments.session}"
-        )
-    directory = arguments.session or newest_session(arguments.results or RESULTS)
+    directory = arguments.session or newest_session(arguments.results)
     results = results_of(directory)
     sources = read_sources(directory, results)
     if sources.archive.session is None and not sources.archive.cases:

@@ -39,11 +39,11 @@ from hvdperf.report.pairs import (
 from hvdperf.report.words import plural, question_of, shown, workload_labels
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
-from hvdperf.results.fingerprint import Fingerprint, differences
+from hvdperf.results.fingerprint import differences
 from hvdperf.results.throughput import throughputs
 from hvdperf.session.terminal.baseline import baseline_session
 from hvdperf.stats import Interval
-from hvdperf.verdict import counted
+from hvdperf.verdict import Verdict, counted
 
 _RATIO = (
     Column("ratio", "B / A", digits=3),
@@ -63,10 +63,10 @@ def comparison(a: Archive, b: Archive) -> Report:
     for archive in (a, b):
         baseline_session(archive, asked_by="")
     found = pairs(a, b)
-    changed = differences(_fingerprint(a), _fingerprint(b))
+    changed = differences(a.fingerprint, b.fingerprint)
     return Report(
-        title=f"{_name(a)} (A) and {_name(b)} (B)",
-        verdict=None,
+        title=f"{a.name} (A) and {b.name} (B)",
+        verdict=Verdict.NOT_JUDGED,
         counts=Counter(case.verdict for case in b.cases),
         facts=_facts(a, b, found, changed),
         warnings=tuple(_warnings(a, b, changed)),
@@ -91,13 +91,13 @@ def _facts(a: Archive, b: Archive, found: Sequence[Pair], changed: Sequence[str]
 def _session(archive: Archive) -> str:
     """Return a line such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3
     PASS`."""
-    known, profile = _fingerprint(archive), ""
+    known, profile = archive.fingerprint, ""
     if archive.session is not None:
         profile = f"profile {archive.session.profile}, "
     gpus = f", {plural(known['gpus'], 'GPU')}" if known["gpus"] else ""
     verdicts = counted(Counter(case.verdict for case in archive.cases))
     return (
-        f"{_name(archive)}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
+        f"{archive.name}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
         f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}: {verdicts}"
     )
 
@@ -109,7 +109,7 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
             "change of interest. Differences from A to B:"
         )
         yield from changed
-    if _name(a) == _name(b):
+    if a.name == b.name:
         yield "A and B are the same session"
     for name, archive in (("A", a), ("B", b)):
         if archive.session is None:
@@ -336,11 +336,3 @@ def _forest(label: str, title: str, rows: int) -> Plot:
         point={"tooltip": plots.tooltip(tip)},
         transform=[plots.known("ratio")],
     )
-
-
-def _fingerprint(archive: Archive) -> Fingerprint:
-    return (archive.session or archive.cases[0]).fingerprint
-
-
-def _name(archive: Archive) -> str:
-    return (archive.session or archive.cases[0]).session

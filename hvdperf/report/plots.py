@@ -14,8 +14,6 @@ from hvdperf.report.content import Column, Plot
 
 Channel = Mapping[str, Any]
 Layer = Mapping[str, Any]
-# Pixels of a plot, unless it has a row per figure.
-HEIGHT = 260
 # The legend that explains colours, shapes and dashes.
 LEGEND: Channel = {"title": None, "orient": "top", "symbolOpacity": 1}
 # A legend below the plot, for names that begin with a digit.
@@ -46,8 +44,9 @@ def layer(mark: str | Mapping[str, Any], *transform: Mapping[str, Any], **encodi
     return {**steps, "mark": mark, "encoding": encoding}
 
 
-def layered(*layers: Layer, height: int = HEIGHT, **more: Any) -> Plot:
-    """Return a plot with these layers above each other, as wide as the page allows."""
+def layered(*layers: Layer, height: int = 260, **more: Any) -> Plot:
+    """Return a plot with these layers above each other, as wide as the page allows. height: in
+    pixels."""
     # With an independent legend, `curves` can remove the legend of dashes and keep the others.
     apart = {"legend": {"strokeDash": "independent"}}
     return {"width": "container", "height": height, "layer": layers, "resolve": apart, **more}

@@ -26,16 +26,17 @@ from hvdperf.report.sections import (
 from hvdperf.report.sources import Sources
 from hvdperf.report.words import plural
 from hvdperf.results.documents import SessionDocument
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Verdict, worst
 
 
 def session_report(sources: Sources) -> Report:
-    """Return the report of a session. If nothing was measured, the report says so."""
+    """Return the report of a session of which a document could be read. If nothing was measured,
+    the report says so."""
     archive = sources.archive
     cases, session = archive.cases, archive.session
     counts = Counter(case.verdict for case in cases)
     notes = [note for case in cases if (note := board.note(case)) is not None]
-    fingerprint = sources.fingerprint
+    fingerprint = archive.fingerprint
     sections = [
         comparisons.against(cases),
         scaling.section(cases),
@@ -48,14 +49,14 @@ def session_report(sources: Sources) -> Report:
         convergence.section(cases),
         memory.section(cases),
         comparisons.others(cases),
-        trust.section(cases, sources.trust, fingerprint or {}),
-        releases.section(fingerprint, sources.history) if fingerprint else None,
+        trust.section(cases, sources.trust, fingerprint),
+        releases.section(fingerprint, sources.history),
         disturbance.section(session),
-        machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
+        machine.section(fingerprint, session, sources.earlier),
     ]
     return Report(
-        title=f"hvdperf: {_name(session, archive.directory.resolve().name)}",
-        verdict=_worst(counts),
+        title=f"hvdperf: {_profile(session)}session {archive.name}",
+        verdict=worst(list(counts)),
         counts={word: counts[word] for word in Verdict if counts[word]},
         facts=_facts(sources),
         warnings=tuple(_warnings(sources)),
@@ -64,11 +65,6 @@ def session_report(sources: Sources) -> Report:
         sections=named_apart(filter(None, sections)),
         left_out=sources.left_out,
     )
-
-
-def _worst(counts: Counter[Verdict]) -> Verdict | None:
-    judged = (word for word in Verdict if counts[word] and word is not Verdict.NOT_JUDGED)
-    return next(judged, None)
 
 
 def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
@@ -95,23 +91,19 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
     )
 
 
-def _name(session: SessionDocument | None, directory: str) -> str:
-    if session is None:
-        return f"session {directory}"
-    return f"profile {session.profile}, session {session.session}"
+def _profile(session: SessionDocument | None) -> str:
+    return "" if session is None else f"profile {session.profile}, "
 
 
 def _facts(sources: Sources) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
-    told, session = sources.fingerprint, sources.archive.session
-    facts = {}
-    if told:
-        cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
-        gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
-        facts["machine"] = f"{gpus}{cpu}"
-        stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
-        # mpi_library is None if Horovod was built without MPI.
-        facts["stack"] = ", ".join([*stack, *filter(None, [told["mpi_library"]])])
+    told, session = sources.archive.fingerprint, sources.archive.session
+    cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
+    gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
+    stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
+    # mpi_library is None if Horovod was built without MPI.
+    stack += filter(None, [told["mpi_library"]])
+    facts = {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
     if session is not None:
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))
         facts["took"] = _took(session)

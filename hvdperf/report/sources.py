@@ -17,7 +17,6 @@ from hvdperf.results.archive import (
 )
 from hvdperf.results.detection_log import Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, SessionDocument
-from hvdperf.results.fingerprint import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,6 @@ class Sources:
     trust: tuple[Entry, ...]
     history: tuple[RawResult, ...]
     left_out: tuple[str, ...]
-
-    @property
-    def fingerprint(self) -> Fingerprint | None:
-        """Return the session's fingerprint; None if none of its files can be read."""
-        if self.archive.session is not None:
-            return self.archive.session.fingerprint
-        return self.archive.cases[0].fingerprint if self.archive.cases else None
 
 
 def newest_session(results: Path) -> Path:

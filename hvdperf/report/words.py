@@ -54,7 +54,7 @@ def shown(figure: Interval | None) -> str:
     return f"{figure.estimate:.3f}{bounds}"
 
 
-def must_be(rule: Rule) -> str:
+def limits(rule: Rule) -> str:
     """Return the condition on a figure; for a floor with two limits, both."""
     if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
         return f"lower bound {rule}, upper bound >= {rule.fail_below:.3g}"

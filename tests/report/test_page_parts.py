@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
 
@@ -28,7 +29,7 @@ from hvdperf.report.formats.inline import (
     json_text,
     themes,
 )
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Verdict, worst
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report
 
@@ -240,9 +241,7 @@ def judged(**counts: int) -> Report:
     words = [Verdict[name] for name, count in counts.items() for _ in range(count)]
     every = a_report()
     given = {verdict: words.count(verdict) for verdict in Verdict}
-    real = [verdict for verdict in words if verdict is not Verdict.NOT_JUDGED]
-    decisive = min(real, key=list(Verdict).index, default=None)
-    return Report(every.title, decisive, given, {}, (), every.board, every.notes, every.sections)
+    return replace(every, verdict=worst(words), counts=given)
 
 
 @pytest.mark.parametrize(

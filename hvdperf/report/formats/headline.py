@@ -34,7 +34,7 @@ def headline(report: Report) -> str:
     total = sum(report.counts.values())
     if not total:
         return "Nothing was measured"
-    if report.verdict is None:
+    if report.verdict is Verdict.NOT_JUDGED:
         if total > report.counts.get(Verdict.NOT_JUDGED, 0):
             return f"{plural(total, 'case')}, shown side by side"
         return f"None of {plural(total, 'case')} was judged"
@@ -51,8 +51,8 @@ def headline(report: Report) -> str:
 def others(report: Report) -> str:
     """Return the counts that the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; return ""
     if there are none."""
-    rest = {verdict: n for verdict, n in report.counts.items() if verdict is not report.verdict}
-    return counted(rest)
+    told = () if report.verdict is Verdict.NOT_JUDGED else (report.verdict,)
+    return counted({verdict: n for verdict, n in report.counts.items() if verdict not in told})
 
 
 def blames(report: Report) -> list[Blame]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of
-from hvdperf.report.words import must_be, plural, question_of, shown
+from hvdperf.report.words import limits, plural, question_of, shown
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
@@ -87,7 +87,7 @@ def note(case: Case) -> CaseNote | None:
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         rounds = plural(outcome.judgement.rounds, "round")
-        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}; limit: {must_be(case.rule)}")
+        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}; limit: {limits(case.rule)}")
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
         paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
@@ -116,7 +116,7 @@ def _row(case: Case) -> Row:
         "world_size": case.world_size,
         **cells_of(figure, "figure", "lower", "upper"),
         "confidence": 100 * covered if covered is not None and bounded else None,
-        "must_be": "" if rule is None else must_be(rule),
+        "must_be": "" if rule is None else limits(rule),
         "margin": margins[0],
         "margin_lower": margins[1],
         "margin_upper": margins[2],

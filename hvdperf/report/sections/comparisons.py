@@ -33,15 +33,14 @@ COLUMNS = (
 
 def parity(cases: Sequence[Case]) -> Section:
     """Return the section that compares Horovod with other ways to spread replicas."""
-    figures = _figures([case for case in cases if case.comparison.compares_strategies])
     return Section(
         "parity",
         "Parity",
         "Horovod compared with MirroredStrategy and others on the same devices: a ratio of "
         "speeds, above 1 if Horovod is faster. A case passes if its whole interval lies in the "
         "band.",
-        figures,
-        "" if figures else "Not measured; to measure: pytest perf/test_parity.py",
+        _figures([case for case in cases if case.comparison.compares_strategies]),
+        "Not measured; to measure: pytest perf/test_parity.py",
     )
 
 
@@ -62,7 +61,7 @@ def others(cases: Sequence[Case]) -> Section:
         "Comparisons",
         "Each figure is a ratio with its interval, beside the band or floor of its case.",
         figures,
-        "" if figures else "Not measured; the nightly profile does: make perf PROFILE=nightly.",
+        "Not measured; the nightly profile does: make perf PROFILE=nightly.",
     )
 
 

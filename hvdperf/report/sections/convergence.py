@@ -70,24 +70,23 @@ class _Group:
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on trainings to an end, or, if there are none, on timed blocks that did
     nothing but train."""
-    name, title = "convergence", "Convergence"
-    intro = (
-        "Training loss is the mean over the ranks. Rounds begin with different weights; of "
-        "several rounds, the median, the minimum and the maximum are shown. The cases of "
-        "convergence judge whether strategies reach equal results."
-    )
     sound = trusted(cases)
-    groups = _groups([case for case in sound if case.question.mode in TRAINED])
-    figures = [figure for group in groups for figure in (*_curves(group), *_validations(group))]
+    trained = _groups([case for case in sound if case.question.mode in TRAINED])
+    figures = [figure for group in trained for figure in (*_curves(group), *_validations(group))]
     missing = "No training ran to its end; to measure: pytest perf/test_convergence.py"
-    if figures:
-        return Section(name, title, intro, tuple(figures))
-    timed = _groups([case for case in sound if case.comparison.compares_strategies])
-    figures = [figure for group in timed for figure in _curves(group)]
+    said = ""
     if not figures:
-        return Section(name, title, intro, missing=missing)
+        timed = _groups([case for case in sound if case.comparison.compares_strategies])
+        figures = [figure for group in timed for figure in _curves(group)]
+        said = f"{missing}. This is the loss in timed blocks. " if figures else ""
     return Section(
-        name, title, f"{missing}. This is the loss in timed blocks. {intro}", tuple(figures)
+        "convergence",
+        "Convergence",
+        f"{said}Training loss is the mean over the ranks. Rounds begin with different weights; of "
+        "several rounds, the median, the minimum and the maximum are shown. The cases of "
+        "convergence judge whether strategies reach equal results.",
+        tuple(figures),
+        missing,
     )
 
 

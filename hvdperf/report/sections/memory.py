@@ -47,7 +47,7 @@ def section(cases: Sequence[Case]) -> Section:
         "by the ceiling's factor in 1,000 steps. It begins after the first third of the run, "
         "in which caches and queues fill up.",
         figures,
-        "" if figures else "Memory was not measured; to measure: pytest perf/test_memory.py",
+        "Memory was not measured; to measure: pytest perf/test_memory.py",
     )
 
 

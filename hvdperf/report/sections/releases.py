@@ -43,12 +43,8 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
             _figure(alike, told_apart=len(replicas[model]) > 1)
             for (model, _, _), alike in groups.items()
         ),
-        ""
-        if found
-        else (
-            f"The history has no results of this machine, {machine}; make backfill measures "
-            "releases, make history imports sessions."
-        ),
+        f"The history has no results of this machine, {machine}; make backfill measures "
+        "releases, make history imports sessions.",
     )
 
 

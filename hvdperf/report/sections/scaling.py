@@ -69,7 +69,7 @@ def section(cases: Sequence[Case]) -> Section:
                 bars += rows if weak else ()
     if bars:
         figures.insert(0, _bars(bars))
-    return Section("scaling", "Scaling", INTRO, tuple(figures), missing="" if figures else MISSING)
+    return Section("scaling", "Scaling", INTRO, tuple(figures), MISSING)
 
 
 def _points(

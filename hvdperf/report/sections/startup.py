@@ -48,7 +48,7 @@ def section(cases: Sequence[Case]) -> Section:
         "Seconds of the slowest rank in each phase, medians over the launches. Arms that start "
         "at the same time as others share the cores with them, and therefore take longer.",
         figures,
-        "" if figures else "No start was measured; to measure: pytest perf/test_startup.py",
+        "No start was measured; to measure: pytest perf/test_startup.py",
     )
 
 

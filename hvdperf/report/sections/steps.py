@@ -30,17 +30,17 @@ MANY_RANKS = 32
 
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on timed blocks of whole steps."""
-    name, title = "steps", "Step times"
-    intro = (
+    sound = trusted(cases)
+    return Section(
+        "steps",
+        "Step times",
         "Times of all steps in timed blocks, by each rank's own clock. A line spans the 1st to "
         "the 99th percentile, its bar the 25th to the 75th, and its tick is the median. A "
         "diamond marks a rank that is the slowest in more blocks than chance explains "
-        "(probability 1 in 1000)."
+        "(probability 1 in 1000).",
+        (*_by_rank(sound), *_of_strategies(sound)),
+        "No steps were timed; to measure: pytest perf/test_scaling.py",
     )
-    sound = trusted(cases)
-    figures = (*_by_rank(sound), *_of_strategies(sound))
-    missing = "" if figures else "No steps were timed; to measure: pytest perf/test_scaling.py"
-    return Section(name, title, intro, figures, missing)
 
 
 # Rank by rank ----------------------------------------------------------------------------------

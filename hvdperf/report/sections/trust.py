@@ -8,6 +8,7 @@ from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
+from hvdperf.report.numbers import cells_of
 from hvdperf.report.words import plural, several, shown
 from hvdperf.results.detection_log import Entry
 from hvdperf.results.detection_rates import (
@@ -55,7 +56,7 @@ def section(
         "often an injected fault was reported with the expected verdict, with 95 % intervals "
         "(Clopper and Pearson 1934).",
         tuple(figures),
-        "" if figures else _NOTHING,
+        _NOTHING,
     )
 
 
@@ -67,7 +68,8 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
     columns = (
         Column("case", "case"),
         Column("ratio", "ratio", digits=3),
-        Column("interval", "interval"),
+        Column("lower", "lower", digits=3),
+        Column("upper", "upper", digits=3),
         Column("visible_change", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
@@ -77,8 +79,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         rows.append(
             {
                 "case": case.name,
-                "ratio": case.figure.estimate if case.figure else None,
-                "interval": shown(case.figure).partition(" ")[2],
+                **cells_of(case.figure, "ratio", "lower", "upper"),
                 "visible_change": None if visible is None else 100 * visible,
                 "verdict": case.verdict.value,
             }
