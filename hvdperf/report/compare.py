@@ -38,11 +38,9 @@ from hvdperf.report.pairs import (
 )
 from hvdperf.report.words import plural, question_of, shown, workload_labels
 from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case
 from hvdperf.results.fingerprint import differences
 from hvdperf.results.throughput import throughputs
 from hvdperf.session.terminal.baseline import baseline_session
-from hvdperf.stats import Interval
 from hvdperf.verdict import Verdict, counted
 
 _RATIO = (
@@ -50,6 +48,12 @@ _RATIO = (
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
     Column("word", "B's figure is"),
+)
+_CASE = (
+    Column("case", "case"),
+    Column("question", "question"),
+    Column("model", "network"),
+    Column("world_size", "replicas"),
 )
 _CHANCE = (
     "Each interval has a confidence of 95 %: of 20 figures that did not change, one is "
@@ -132,42 +136,36 @@ def _against(archive: Archive) -> str:
     return f"{session.against} ({differs})"
 
 
-def _board(found: Sequence[Pair]) -> Figure:
-    columns = (
-        Column("verdict_a", "verdict A"),
-        Column("verdict", "verdict B"),
-        Column("question", "question"),
-        Column("model", "network"),
-        Column("world_size", "replicas"),
-        *_figure_columns("a"),
-        *_figure_columns("b"),
-        *_RATIO,
-        Column("case", "case"),
-    )
+def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
+    """Return a row for each pair, for the board and for the ratios."""
     labels = workload_labels(pair.case.workload for pair in found)
-    rows: list[Row] = [
+    return tuple(
         {
-            "verdict": _word(pair.b),
-            "verdict_a": _word(pair.a),
+            "verdict": pair.b.verdict.value if pair.b else None,
+            "verdict_a": pair.a.verdict.value if pair.a else None,
             "question": question_of(pair.case),
             "model": labels[pair.case.workload],
             "world_size": pair.case.world_size,
-            **cells_of(_figure_of(pair.a), "figure_a", "lower_a", "upper_a"),
-            **cells_of(_figure_of(pair.b), "figure_b", "lower_b", "upper_b"),
+            **cells_of(pair.a.figure if pair.a else None, "figure_a", "lower_a", "upper_a"),
+            **cells_of(pair.b.figure if pair.b else None, "figure_b", "lower_b", "upper_b"),
             **_changed_cells(pair.changed),
             "case": pair.case.name,
         }
         for pair in found
-    ]
-    return Figure("board", "All cases", _says_cases(found), Table(columns, tuple(rows)))
+    )
 
 
-def _word(case: Case | None) -> str | None:
-    return None if case is None else case.verdict.value
-
-
-def _figure_of(case: Case | None) -> Interval | None:
-    return None if case is None else case.figure
+def _board(found: Sequence[Pair]) -> Figure:
+    columns = (
+        Column("verdict_a", "verdict A"),
+        Column("verdict", "verdict B"),
+        *_CASE[1:],
+        *_figure_columns("a"),
+        *_figure_columns("b"),
+        *_RATIO,
+        _CASE[0],
+    )
+    return Figure("board", "All cases", _says_cases(found), Table(columns, _rows(found)))
 
 
 def _figure_columns(side: str) -> tuple[Column, ...]:
@@ -217,47 +215,25 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
 def _ratios(found: Sequence[Pair]) -> Section:
     """Return the section of all cases with a ratio of both sessions' figures."""
     compared = [pair for pair in found if pair.changed.ratio is not None]
-    intro = (
-        "A ratio is B's figure / A's. A ratio above 1 is better for an efficiency and worse "
-        f"for a time. {_CHANCE}"
-    )
-    if not compared:
-        return Section("ratios", "Figures", intro, missing="No case has a figure in both sessions.")
-    columns = (
-        Column("case", "case"),
-        Column("question", "question"),
-        Column("model", "network"),
-        Column("world_size", "replicas"),
-        *_RATIO,
-    )
-    labels = workload_labels(pair.case.workload for pair in compared)
-    rows = tuple(
-        {
-            "case": pair.case.name,
-            "question": question_of(pair.case),
-            "model": labels[pair.case.workload],
-            "world_size": pair.case.world_size,
-            **_changed_cells(pair.changed),
-        }
-        for pair in compared
-    )
     figure = Figure(
         "ratios",
         "B's figures / A's",
         _says_cases(compared),
-        Table(columns, rows),
-        _forest("case", "figure of B / figure of A", len(rows)),
+        Table((*_CASE, *_RATIO), _rows(compared)),
+        _forest("case", "figure of B / figure of A", len(compared)),
     )
-    return Section("ratios", "Figures", intro, (figure,))
+    return Section(
+        "ratios",
+        "Figures",
+        "A ratio is B's figure / A's. A ratio above 1 is better for an efficiency and worse "
+        f"for a time. {_CHANCE}",
+        (figure,) if compared else (),
+        "No case has a figure in both sessions.",
+    )
 
 
 def _throughputs(a: Archive, b: Archive) -> Section:
     """Return the section of Horovod's throughput at its defaults, by workload and world size."""
-    intro = (
-        "Samples per second of all replicas together, for Horovod with its defaults: the "
-        "median over the rounds of valid cases. The ratio is estimated over all pairs of "
-        f"rounds. {_CHANCE}"
-    )
     ours, theirs = throughputs(a.cases), throughputs(b.cases)
     labels = workload_labels(workload for workload, _ in {**ours, **theirs})
     otherwise = asked_otherwise(a, b, LaunchMode.BLOCKS)
@@ -281,13 +257,6 @@ def _throughputs(a: Archive, b: Archive) -> Section:
                 "rounds_b": len(speeds_b),
             }
         )
-    if not rows:
-        return Section(
-            "throughput",
-            "Throughput",
-            intro,
-            missing="Neither session timed Horovod with its defaults.",
-        )
     columns = (
         Column("label", "training", hidden=True),
         Column("model", "network"),
@@ -307,7 +276,15 @@ def _throughputs(a: Archive, b: Archive) -> Section:
         Table(columns, tuple(rows)),
         _forest("label", "throughput of B / throughput of A", compared) if compared else None,
     )
-    return Section("throughput", "Throughput", intro, (figure,))
+    return Section(
+        "throughput",
+        "Throughput",
+        "Samples per second of all replicas together, for Horovod with its defaults: the "
+        "median over the rounds of valid cases. The ratio is estimated over all pairs of "
+        f"rounds. {_CHANCE}",
+        (figure,) if rows else (),
+        "Neither session timed Horovod with its defaults.",
+    )
 
 
 def _of_speeds(a: Sequence[float], b: Sequence[float], otherwise: Sequence[str]) -> Changed:
@@ -326,12 +303,11 @@ def _forest(label: str, title: str, rows: int) -> Plot:
     """Return a plot with a row per figure: the ratio, its interval, and a line at 1, where nothing
     changes."""
     tip = (Column(label, label), Column("ratio", title, digits=3), _RATIO[-1])
-    count = {"aggregate": [{"op": "count", "as": "rows"}]}
     return plots.estimates(
         {"y": plots.names(label, 320, sort=None)},
         plots.field("ratio", "quantitative", title, scale={"zero": False}),
         ("lower", "upper"),
-        plots.layer({"type": "rule", "style": "ideal"}, count, x={"datum": 1}),
+        plots.layer({"type": "rule", "style": "ideal"}, x={"datum": 1}),
         rows=rows,
         point={"tooltip": plots.tooltip(tip)},
         transform=[plots.known("ratio")],

@@ -41,8 +41,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. Each row has the keys of all columns, with None where there is no figure. Numbers
-    are finite and not rounded. A column "verdict" holds the values of hvdperf.verdict.Verdict."""
+    """A table. Each row has the keys of all columns at least, with None where there is no figure.
+    Numbers are finite and not rounded. A column "verdict" holds the values of
+    hvdperf.verdict.Verdict."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]

@@ -48,13 +48,7 @@ def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> F
         says = f"Against session {earlier.session}: "
         says += "; ".join(changed) if changed else "nothing changed"
         says += "."
-    keys = [column.key for column in columns]
-    return Figure(
-        "fingerprint",
-        "Fingerprint",
-        says,
-        Table(tuple(columns), tuple({key: row[key] for key in keys} for row in rows)),
-    )
+    return Figure("fingerprint", "Fingerprint", says, Table(tuple(columns), tuple(rows)))
 
 
 def _stacks(changed: Sequence[str]) -> Figure:

@@ -136,7 +136,7 @@ def _split_speed(case: Case) -> float | None:
     return median(medians) if medians else None
 
 
-def columns(ways: Ways) -> tuple[Column, ...]:
+def _columns(ways: Ways) -> tuple[Column, ...]:
     found = [
         Column("model", "network"),
         Column("world_size", "replicas"),
@@ -185,15 +185,10 @@ def _measured(ways: Ways, rows: Sequence[Row]) -> Ways:
     }
 
 
-def _table(rows: Sequence[Row], ways: Ways) -> Table:
-    shown = columns(ways)
-    return Table(shown, tuple({column.key: row[column.key] for column in shown} for row in rows))
-
-
 def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
     kind = "weak" if weak else "strong"
     ways = _measured(WEAK if weak else STRONG, rows)
-    table = _table(rows, ways)
+    table = Table(_columns(ways), tuple(rows))
     sizes = [int(row["world_size"] or 1) for row in rows if row["drawn"] == "yes"]
     tags = {"model": model}
     # With wall times, the figure is about two questions.
@@ -242,7 +237,7 @@ def _says(label: str, kind: str, rows: Sequence[Row], ways: Ways) -> str:
 
 def _bars(rows: Sequence[Row]) -> Figure:
     """Return the figure of weak scaling's efficiency by speed, for every network."""
-    table = _table(rows, _measured(WEAK, rows))
+    table = Table(_columns(_measured(WEAK, rows)), tuple(rows))
     shares = {
         f"{row['model']} on {plural(int(row['world_size'] or 0), 'replica')}": float(share)
         for row in rows
