@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from hvdperf.report.content import CaseNote, Report, Section
+from hvdperf.report.content import Report, Section
 from hvdperf.report.sections import (
     board,
     collectives,
@@ -25,7 +25,6 @@ from hvdperf.report.sections import (
 )
 from hvdperf.report.sources import Sources
 from hvdperf.report.words import plural
-from hvdperf.results.documents import SessionDocument
 from hvdperf.verdict import Verdict, worst
 
 
@@ -34,8 +33,8 @@ def session_report(sources: Sources) -> Report:
     the report says so."""
     archive = sources.archive
     cases, session = archive.cases, archive.session
+    profile = "" if session is None else f"profile {session.profile}, "
     counts = Counter(case.verdict for case in cases)
-    notes = [note for case in cases if (note := board.note(case)) is not None]
     fingerprint = archive.fingerprint
     sections = [
         comparisons.against(cases),
@@ -55,21 +54,16 @@ def session_report(sources: Sources) -> Report:
         machine.section(fingerprint, session, sources.earlier),
     ]
     return Report(
-        title=f"hvdperf: {_profile(session)}session {archive.name}",
+        title=f"hvdperf: {profile}session {archive.name}",
         verdict=worst(list(counts)),
         counts={word: counts[word] for word in Verdict if counts[word]},
         facts=_facts(sources),
         warnings=tuple(_warnings(sources)),
         board=board.board(cases),
-        notes=_by_verdict(notes),
+        notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
         left_out=sources.left_out,
     )
-
-
-def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
-    order = list(Verdict)
-    return tuple(sorted(notes, key=lambda note: order.index(note.verdict)))
 
 
 def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
@@ -91,10 +85,6 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
     )
 
 
-def _profile(session: SessionDocument | None) -> str:
-    return "" if session is None else f"profile {session.profile}, "
-
-
 def _facts(sources: Sources) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
     told, session = sources.archive.fingerprint, sources.archive.session
@@ -106,16 +96,12 @@ def _facts(sources: Sources) -> dict[str, str]:
     facts = {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
     if session is not None:
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))
-        facts["took"] = _took(session)
+        timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
+        minutes = session.elapsed_seconds / 60
+        facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
         if session.against:
             facts["against"] = session.against
     return facts
-
-
-def _took(session: SessionDocument) -> str:
-    minutes = session.elapsed_seconds / 60
-    timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
-    return f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
 
 
 def _warnings(sources: Sources) -> list[str]:

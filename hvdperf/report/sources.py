@@ -66,7 +66,8 @@ def read_sources(directory: Path, results: Path) -> Sources:
 def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
     """Return the last session before this one that was asked the same and decided something, and a
     line for each session that could not be read on the way there."""
-    if archive.session is None:
+    session = archive.session
+    if session is None:
         return None, []
     unreadable = []
     here = archive.directory.resolve()
@@ -81,15 +82,10 @@ def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
         except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue
-        if _asks_the_same(document, archive.session) and document.verdicts:
+        # The profile alone is not enough: with other workloads, world sizes or thresholds, an
+        # injected fault, or another stack to compare with, the same name of a case stands for
+        # another question.
+        asks_the_same = (document.profile, document.asked) == (session.profile, session.asked)
+        if asks_the_same and document.verdicts:
             return document, unreadable
     return None, unreadable
-
-
-def _asks_the_same(document: SessionDocument, session: SessionDocument) -> bool:
-    """Return whether two sessions were asked the same.
-
-    The profile alone is not enough: with other workloads, world sizes or thresholds, an injected
-    fault, or another stack to compare with, the same name of a case stands for another question.
-    """
-    return (document.profile, document.asked) == (session.profile, session.asked)

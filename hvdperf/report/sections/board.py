@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
@@ -41,11 +41,15 @@ COLUMNS = (
 )
 
 
+def ranked(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases, the worst verdict first."""
+    order = list(Verdict)
+    return sorted(cases, key=lambda case: order.index(case.verdict))
+
+
 def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the worst verdict first."""
-    order = list(Verdict)
-    ranked = sorted(cases, key=lambda case: order.index(case.verdict))
-    rows = tuple(map(_row, ranked))
+    rows = tuple(map(_row, ranked(cases)))
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
     return Figure(

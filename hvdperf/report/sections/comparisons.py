@@ -119,7 +119,13 @@ def _figure(
 ) -> Figure:
     labels = workload_labels(case.workload for case in cases)
     rows = tuple(_row(case, labels[case.workload]) for case in cases)
-    said = several([f"{case.name} {shown(case.figure)}{_unless_pass(case)}" for case in cases])
+    said = several(
+        [
+            f"{case.name} {shown(case.figure)}"
+            + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
+            for case in cases
+        ]
+    )
     kept = sum(case.verdict is Verdict.PASS for case in cases)
     return Figure(
         name,
@@ -129,11 +135,6 @@ def _figure(
         _forest(len(rows), meant),
         tags,
     )
-
-
-def _unless_pass(case: Case) -> str:
-    """Return the verdict to put behind a figure; return "" for PASS."""
-    return "" if case.verdict is Verdict.PASS else f" {case.verdict.value}"
 
 
 def _row(case: Case, label: str) -> Row:

@@ -59,7 +59,8 @@ def _of_case(case: Case, label: str) -> list[Figure]:
     if not ranks:
         return []
     grown = {rank: _growth(readings) for rank, readings in ranks.items()}
-    by_growth = sorted(ranks, key=lambda rank: _or_least(grown[rank]), reverse=True)
+    known = {rank: -math.inf if each is None else each for rank, each in grown.items()}
+    by_growth = sorted(ranks, key=known.__getitem__, reverse=True)
     shown = sorted(by_growth[:SHOWN])
     at_most = case.rule.at_most if isinstance(case.rule, Ceiling) else None
     rows = [
@@ -105,15 +106,11 @@ def _growth(readings: Readings) -> float | None:
         return None
 
 
-def _or_least(grown: float | None) -> float:
-    return -math.inf if grown is None else grown
-
-
 def _rows(
     rank: int, readings: Readings, grown: float | None, at_most: float | None, rounds: int
 ) -> list[Row]:
-    settled = [(steps, size) for steps, size in readings if _is_settled(steps, readings)]
-    begins, base = settled[0]
+    last = readings[-1][0]
+    begins, base = next(each for each in readings if each[0] >= SETTLING_SHARE * last)
 
     def allowed(steps: int) -> Value:
         if at_most is None or steps < begins:
@@ -131,10 +128,6 @@ def _rows(
         }
         for steps, size in readings
     ]
-
-
-def _is_settled(steps: int, readings: Readings) -> bool:
-    return steps >= SETTLING_SHARE * readings[-1][0]
 
 
 def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:

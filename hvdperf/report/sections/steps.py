@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.judge.straggler import beyond_chance
 from hvdperf.measure.records import Block
-from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.plan.arms import BlockKind, Workload
+from hvdperf.plan.question import LaunchMode
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
@@ -54,12 +54,17 @@ _OF_A_RANK = (
 
 
 def _by_rank(cases: Sequence[Case]) -> list[Figure]:
-    asked = [case for case in cases if _is_of_blocks(case.question)]
+    # Not those of variants of a workload.
+    asked = [
+        case
+        for case in cases
+        if case.question.mode is LaunchMode.BLOCKS and not case.question.spec.own_rounds
+    ]
     labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}
     for started in launches(asked):
         case = started.case
-        if _of_horovod(started.launch.arm) and _blocks(started):
+        if started.launch.arm.strategy is Strategy.HOROVOD and _blocks(started):
             found.setdefault((case.workload, started.world_size), []).append(started)
     return [
         _ranks(workload.model, labels[workload], size, group)
@@ -67,15 +72,6 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
             found.items(), key=lambda item: (item[0][0].name, item[0][1])
         )
     ]
-
-
-def _is_of_blocks(question: Question) -> bool:
-    """Return whether the question is asked of blocks, and not of variants of a workload."""
-    return question.mode is LaunchMode.BLOCKS and not question.spec.own_rounds
-
-
-def _of_horovod(arm: Arm) -> bool:
-    return arm.strategy is Strategy.HOROVOD
 
 
 def _blocks(started: Started) -> list[Block]:

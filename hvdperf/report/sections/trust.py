@@ -36,11 +36,6 @@ COLUMNS = (
     Column("inconclusive", "undecided"),
 )
 
-_NOTHING = (
-    "This session has no A/A case, and make trust has measured no session on this machine "
-    "with this stack."
-)
-
 
 def section(
     cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, object]
@@ -56,7 +51,8 @@ def section(
         "often an injected fault was reported with the expected verdict, with 95 % intervals "
         "(Clopper and Pearson 1934).",
         tuple(figures),
-        _NOTHING,
+        "This session has no A/A case, and make trust has measured no session on this machine "
+        "with this stack.",
     )
 
 
