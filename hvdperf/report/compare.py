@@ -307,7 +307,7 @@ def _forest(label: str, title: str, rows: int) -> Plot:
         {"y": plots.names(label, 320, sort=None)},
         plots.field("ratio", "quantitative", title, scale={"zero": False}),
         ("lower", "upper"),
-        plots.layer({"type": "rule", "style": "ideal"}, x={"datum": 1}),
+        plots.line("ideal", x={"datum": 1}),
         rows=rows,
         point={"tooltip": plots.tooltip(tip)},
         transform=[plots.known("ratio")],

@@ -52,6 +52,13 @@ def layered(*layers: Layer, height: int = 260, **more: Any) -> Plot:
     return {"width": "container", "height": height, "layer": layers, "resolve": apart, **more}
 
 
+def line(style: str, **at: Any) -> Layer:
+    """Return one straight line across the plot. at: its place, such as x={"datum": 1}; None for a
+    channel that it must not inherit."""
+    once = {"aggregate": [{"op": "count", "as": "rows"}]}
+    return layer({"type": "rule", "style": style}, once, **at)
+
+
 def curves(
     y: Channel, apart: Channel, size: int = 55, *, shapes: bool = True, **more: Any
 ) -> tuple[Layer, Layer]:

@@ -155,7 +155,7 @@ def _plot(rows: int) -> Plot:
         {"y": plots.names("case", sort={"field": "margin_lower"})},
         plots.field("margin", "quantitative", "margin to the limit, in % of the limit"),
         ("margin_lower", "margin_upper"),
-        plots.layer({"type": "rule", "style": "limit"}, x={"datum": 0}),
+        plots.line("limit", x={"datum": 0}),
         rows=rows,
         point={**plots.by_verdict(), "tooltip": [*plots.tooltip(tip), margin]},
         transform=[

@@ -176,7 +176,7 @@ def _forest(rows: int, meant: str) -> Plot:
             x2={"field": "high"},
         ),
         plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
-        plots.layer({"type": "rule", "style": "ideal"}, x={"datum": 1}),
+        plots.line("ideal", x={"datum": 1}),
         rows=rows,
         point={**plots.by_verdict(), "tooltip": plots.tooltip(tip)},
     )

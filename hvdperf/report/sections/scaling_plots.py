@@ -31,7 +31,7 @@ def speedup(ways: Ways, sizes: Sequence[int]) -> Plot:
 
 
 def efficiency(ways: Ways, sizes: Sequence[int]) -> Plot:
-    ideal = plots.layer({"type": "rule", "style": "ideal"}, x=None, y={"datum": 1})
+    ideal = plots.line("ideal", x=None, y={"datum": 1})
     return _by_way("efficiency", ways, sizes, ideal, axis={"format": ".0%"})
 
 
@@ -79,7 +79,7 @@ def bars(count: int) -> Plot:
             tooltip=plots.tooltip(tip),
         ),
         plots.interval("efficiency_speed_low", "efficiency_speed_high", "x", **places),
-        plots.layer({"type": "rule", "style": "ideal"}, x={"datum": 1}),
+        plots.line("ideal", x={"datum": 1}),
         height=plots.rows_high(count),
         transform=[_DRAWN, {"filter": "datum.world_size > 1"}, plots.known("efficiency_speed")],
     )
