@@ -20,7 +20,10 @@ def question_of(case: Case) -> str:
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words
 
 
-def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:
+Labels = Mapping[Workload, str]
+
+
+def workload_labels(workloads: Iterable[Workload]) -> Labels:
     """Return labels of the workloads: the network's name, and the settings that distinguish the
     workload from others of that network."""
     every = list(dict.fromkeys(workloads))
@@ -28,17 +31,13 @@ def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:
     for workload in every:
         others = [each for each in every if each.model == workload.model]
         parts = [
-            str(_told(key, value))
+            {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, str(value))
             for key, value in vars(workload).items()
             if key != "model" and any(getattr(other, key) != value for other in others)
         ]
         labels[workload] = ", ".join((workload.model, *parts)) if parts else workload.model
     labels[SWEEP] = "sweep"
     return labels
-
-
-def _told(key: str, value: object) -> object:
-    return {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, value)
 
 
 def slug(*parts: object) -> str:

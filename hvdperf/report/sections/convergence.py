@@ -12,7 +12,7 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
 from hvdperf.report import plots
-from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
 from hvdperf.report.words import plural, several, slug, workload_labels
@@ -259,24 +259,36 @@ def _curve_plot(fewest: int, points: int) -> Plot:
 
 
 def _validations(group: _Group) -> list[Figure]:
-    """Return a figure each for loss and accuracy, with the values of random guesses."""
+    """Return a figure each for loss and accuracy, if the group was validated."""
     found: dict[str, list[Validation]] = {}
     for arm, launched in group.arms.items():
-        for started in launched:
-            validation = started.launch.run[0].validation if started.launch.run else None
-            if validation is not None:
-                found.setdefault(arm, []).append(validation)
-    return [
-        figure for metric in ("loss", "accuracy") for figure in _validation(group, metric, found)
-    ]
+        for run in (started.launch.run for started in launched if started.launch.run):
+            if run[0].validation is not None:
+                found.setdefault(arm, []).append(run[0].validation)
+    figures = (_validation(group, metric, found) for metric in ("loss", "accuracy"))
+    return [figure for figure in figures if figure.table.rows]
 
 
-def _validation(
-    group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]
-) -> list[Figure]:
-    rows = [row for arm, ends in found.items() for row in _ends(arm, metric, ends)]
-    if not rows:
-        return []
+def _validation(group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]) -> Figure:
+    """Return the values at the end of the trainings, with those of random guesses."""
+    rows: list[Row] = []
+    for arm, ends in found.items():
+        values = finite(getattr(end, metric) for end in ends)
+        # Random guesses have a loss of ln(classes) and an accuracy of 1 / classes.
+        guesses = finite(end.chance_loss for end in ends)
+        chances = guesses if metric == "loss" else [math.exp(-guess) for guess in guesses]
+        if values:
+            rows.append(
+                {
+                    "arm": arm,
+                    "middle": median(values),
+                    "least": min(values),
+                    "most": max(values),
+                    "chance": next(iter(chances), None),
+                    "rounds": len(values),
+                    "samples": ends[0].samples,
+                }
+            )
     digits = 4 if metric == "loss" else 3
     columns = (
         Column("arm", "strategy"),
@@ -295,38 +307,15 @@ def _validation(
     middle = plots.field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
     chance = plots.field("chance", "quantitative")
     guess = plots.layer({"type": "tick", "style": "quiet"}, x=chance)
-    return [
-        Figure(
-            name=group.named(metric),
-            title=f"{group.title}: validation {metric}",
-            says=f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
-            table=Table(columns, tuple(rows)),
-            plot=_by_arm(columns, middle, len(rows), guess),
-            tags=group.tags,
-        )
-    ]
-
-
-def _ends(arm: str, metric: str, ends: Sequence[Validation]) -> list[Row]:
-    values = finite(getattr(end, metric) for end in ends)
-    guesses = finite(end.chance_loss for end in ends)
-    if not values:
-        return []
-    # Random guesses have a loss of ln(classes) and an accuracy of 1 / classes.
-    chance: Value = None
-    if guesses:
-        chance = guesses[0] if metric == "loss" else math.exp(-guesses[0])
-    return [
-        {
-            "arm": arm,
-            "middle": median(values),
-            "least": min(values),
-            "most": max(values),
-            "chance": chance,
-            "rounds": len(values),
-            "samples": ends[0].samples,
-        }
-    ]
+    level = number(rows[0]["chance"]) if rows else 0.0
+    return Figure(
+        name=group.named(metric),
+        title=f"{group.title}: validation {metric}",
+        says=f"At the end: {said}; the chance level is {level:.3f}.",
+        table=Table(columns, tuple(rows)),
+        plot=_by_arm(columns, middle, len(rows), guess),
+        tags=group.tags,
+    )
 
 
 def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plots.Layer) -> Plot:

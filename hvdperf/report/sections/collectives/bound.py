@@ -11,8 +11,8 @@ from hvdperf.plan.question import Question
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
-from hvdperf.report.sections.collectives.pairs import WHOSE, Labels, whose
-from hvdperf.report.words import several
+from hvdperf.report.sections.collectives.pairs import WHOSE, whose
+from hvdperf.report.words import Labels, several
 from hvdperf.results.documents import Case
 
 _OF_A_STEP = (

@@ -13,7 +13,6 @@ from hvdperf.report.sections.collectives.pairs import (
     SIDES,
     WHOSE,
     WIDTHS,
-    Labels,
     Pair,
     is_of_gradients,
     overheads,
@@ -21,7 +20,7 @@ from hvdperf.report.sections.collectives.pairs import (
     whose,
     widths,
 )
-from hvdperf.report.words import several
+from hvdperf.report.words import Labels, several
 from hvdperf.results.documents import Case
 
 _TIMES = (

@@ -10,8 +10,8 @@ from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS, Term
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
-from hvdperf.report.sections.wall_time.trainings import Labels, breakdown_of, is_weak
-from hvdperf.report.words import slug
+from hvdperf.report.sections.wall_time.trainings import breakdown_of, way_of
+from hvdperf.report.words import Labels, slug
 from hvdperf.results.documents import Case
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
@@ -46,7 +46,8 @@ _OF_A_SIZE = (
 def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Return a figure per workload with a case of weak scaling."""
     found: dict[Workload, dict[int, Spent]] = {}
-    for case in sorted(filter(is_weak, cases), key=lambda case: case.world_size):
+    weak = [case for case in cases if way_of(case) == "weak"]
+    for case in sorted(weak, key=lambda case: case.world_size):
         breakdown = breakdown_of(case)
         sizes = found.setdefault(case.workload, {1: breakdown.reference})
         sizes.setdefault(case.world_size, breakdown.candidate)

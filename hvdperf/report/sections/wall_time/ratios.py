@@ -9,13 +9,8 @@ from hvdperf.plan.arms import Workload
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
-from hvdperf.report.sections.wall_time.trainings import (
-    Labels,
-    breakdown_of,
-    is_weak,
-    not_judged,
-)
-from hvdperf.report.words import several
+from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
+from hvdperf.report.words import Labels, several
 from hvdperf.results.documents import Case
 
 _WHOSE = (
@@ -49,8 +44,7 @@ def _ratios(breakdown: ScalingBreakdown, names: Sequence[str]) -> dict[str, Valu
 
 def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
     model, n = labels[case.workload], case.world_size
-    what = ", ".join((model, f"np {n}", *more, *not_judged(case)))
-    return {"what": what, "model": model, "world_size": n}
+    return {"what": named(case, model, f"np {n}", *more), "model": model, "world_size": n}
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
@@ -66,8 +60,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     for case in cases:
         ratios = _ratios(breakdown_of(case), SPEEDUPS)
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
-        way = "weak" if is_weak(case) else "strong"
-        rows.append({**_whose(case, labels, way), **ratios, **shares})
+        rows.append({**_whose(case, labels, way_of(case)), **ratios, **shares})
     said = several(
         [
             f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "

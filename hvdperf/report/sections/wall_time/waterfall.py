@@ -10,12 +10,7 @@ from hvdperf.plan.terms import OF_STEPS, TERMS
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
-from hvdperf.report.sections.wall_time.trainings import (
-    breakdown_of,
-    divided,
-    is_weak,
-    not_judged,
-)
+from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
 from hvdperf.report.words import slug
 from hvdperf.results.documents import Case
 
@@ -42,14 +37,14 @@ def waterfall(case: Case, label: str) -> Figure:
     ours, n = breakdown.candidate, case.world_size
     rows = _steps_down(case.question, breakdown)
     ideal, wall = number(rows[0]["to_s"]), ours.wall_seconds
-    how = f"{ours.steps} steps on each" if is_weak(case) else divided(breakdown)
+    way, theirs = way_of(case), breakdown.reference
+    how = f"{ours.steps} steps on each" if way == "weak" else f"{theirs.steps} steps divided"
     terms = [row for row in rows if row["kind"] not in ("total", UNEXPLAINED)]
     worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
     return Figure(
-        name=slug("ledger", "waterfall", "weak" if is_weak(case) else "strong", label, f"np{n}"),
-        title=f"{', '.join((f'{label} on {n} replicas', how, *not_judged(case)))}: "
-        "from the ideal to the wall time",
+        name=slug("ledger", "waterfall", way, label, f"np{n}"),
+        title=f"{named(case, f'{label} on {n} replicas', how)}: from the ideal to the wall time",
         says=(
             f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
             f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s."
