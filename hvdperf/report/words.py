@@ -20,6 +20,12 @@ def question_of(case: Case) -> str:
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words
 
 
+def tags_of(case: Case) -> Mapping[str, str]:
+    """Return the tags of a figure about one case."""
+    asked = case.question.label
+    return {"model": case.workload.model, "world_size": str(case.world_size), "question": asked}
+
+
 Labels = Mapping[Workload, str]
 
 
@@ -60,10 +66,10 @@ def limits(rule: Rule) -> str:
     return str(rule)
 
 
-def several(parts: Sequence[str], most: int = 6) -> str:
-    """Return a list for a sentence. Only the first `most` parts are written out."""
-    more = f"; and {len(parts) - most} more" if len(parts) > most else ""
-    return "; ".join(parts[:most]) + more
+def several(parts: Sequence[str]) -> str:
+    """Return a list for a sentence. Only the first six parts are written out."""
+    more = f"; and {len(parts) - 6} more" if len(parts) > 6 else ""
+    return "; ".join(parts[:6]) + more
 
 
 def plural(count: int, word: str, words: str = "") -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hvdperf.report.content import Column, Figure, Section, Table
-from hvdperf.report.words import plural
+from hvdperf.report.words import plural, several
 from hvdperf.results.documents import SessionDocument
 from hvdperf.results.fingerprint import Fingerprint, differences, readable
 
@@ -72,7 +72,7 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
     )
     if not rows:
         return []
-    said = "; ".join(f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows[:6])
+    said = several([f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows])
     columns = (
         Column("case", "case"),
         Column("before", f"session {earlier.session}"),

@@ -13,7 +13,7 @@ from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import number
-from hvdperf.report.words import plural, slug, workload_labels
+from hvdperf.report.words import plural, slug, tags_of, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import Ceiling
 
@@ -76,11 +76,7 @@ def _of_case(case: Case, label: str) -> list[Figure]:
             says=_said(case, rows, by_growth[0], len(ranks)),
             table=Table(_COLUMNS, tuple(rows)),
             plot=_plot(by_growth[0]),
-            tags={
-                "model": case.workload.model,
-                "world_size": str(n),
-                "question": case.question.label,
-            },
+            tags=tags_of(case),
         )
     ]
 

@@ -16,13 +16,14 @@ from hvdperf.report.words import several, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.worker.protocol import STARTUP
 
-PHASES = tuple(phase.value for phase in STARTUP)
+# The phases of a start, with the keys of their columns.
+PHASES = {phase.value: phase.value.replace(" ", "_") for phase in STARTUP}
 _COLUMNS = (
     Column("arm", "started"),
     Column("strategy", "strategy", hidden=True),
     Column("world_size", "replicas", hidden=True),
     Column("beside", "beside it", hidden=True),
-    *(Column(_key, _phase, "s", 3) for _phase in PHASES for _key in (_phase.replace(" ", "_"),)),
+    *(Column(key, phase, "s", 3) for phase, key in PHASES.items()),
     Column("all_phases", "all phases", "s", 3),
     Column("launches", "launches"),
 )
@@ -56,13 +57,13 @@ def _of_workload(model: str, label: str, arms: Mapping[str, Sequence[Started]]) 
     rows = [_of_arm(arm, group) for arm, group in arms.items()]
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
     longest = max(rows, key=lambda row: number(row["all_phases"]))
-    phase = max(PHASES, key=lambda phase: number(longest[_key_of(phase)]))
+    phase = max(PHASES, key=lambda phase: number(longest[PHASES[phase]]))
     others = [
         f"{row['arm']} {number(row['all_phases']):.1f} s" for row in rows if row is not longest
     ]
     said = (
         f"The slowest start is {longest['arm']}, {number(longest['all_phases']):.1f} s, of which "
-        f"{phase} {number(longest[_key_of(phase)]):.1f} s"
+        f"{phase} {number(longest[PHASES[phase]]):.1f} s"
     )
     return Figure(
         name=slug("startup", label),
@@ -74,20 +75,16 @@ def _of_workload(model: str, label: str, arms: Mapping[str, Sequence[Started]]) 
     )
 
 
-def _key_of(phase: str) -> str:
-    return phase.replace(" ", "_")
-
-
 def _of_arm(arm: str, group: Sequence[Started]) -> Row:
     """Return the row of an arm. A phase's median is over the launches that went through it."""
-    medians = {phase: _median(phase, group) for phase in PHASES}
+    medians = {key: _median(phase, group) for phase, key in PHASES.items()}
     return {
         "arm": arm,
         "strategy": group[0].strategy,
         "world_size": group[0].world_size,
         "beside": "nothing" if group[0].alone else "other arms",
-        **{_key_of(phase): seconds for phase, seconds in medians.items()},
-        "all_phases": sum(seconds for seconds in medians.values() if seconds is not None),
+        **medians,
+        "all_phases": sum(finite(medians.values())),
         "launches": len(group),
     }
 
@@ -103,7 +100,7 @@ def _median(phase: str, group: Sequence[Started]) -> float | None:
 
 def _plot(arms: Sequence[str]) -> Plot:
     """Return a plot of bars of the phases, in their order."""
-    parts = {_key_of(phase): f"{i} {phase}" for i, phase in enumerate(PHASES, 1)}
+    parts = {key: f"{i} {phase}" for i, (phase, key) in enumerate(PHASES.items(), 1)}
     tip = (
         _COLUMNS[0],
         Column("part", "phase"),

@@ -11,7 +11,7 @@ from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
-from hvdperf.report.words import slug
+from hvdperf.report.words import slug, tags_of
 from hvdperf.results.documents import Case
 
 # A term whose excess is below this share of the wall time has no bar of its own.
@@ -51,11 +51,7 @@ def waterfall(case: Case, label: str) -> Figure:
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_plot(rows),
-        tags={
-            "model": case.workload.model,
-            "world_size": str(n),
-            "question": case.question.label,
-        },
+        tags=tags_of(case),
     )
 
 
