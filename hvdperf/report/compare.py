@@ -304,7 +304,7 @@ def _forest(label: str, title: str, rows: int) -> Plot:
     changes."""
     tip = (Column(label, label), Column("ratio", title, digits=3), _RATIO[-1])
     return plots.estimates(
-        {"y": plots.names(label, 320, sort=None)},
+        {"y": plots.row_names(label, 320, sort=None)},
         plots.field("ratio", "quantitative", title, scale={"zero": False}),
         ("lower", "upper"),
         plots.line("ideal", x={"datum": 1}),

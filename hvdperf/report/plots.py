@@ -7,7 +7,7 @@ a rule), "named" (a mark to point out), "quiet" (shown for comparison).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hvdperf.report.content import Column, Plot
@@ -16,8 +16,6 @@ Channel = Mapping[str, Any]
 Layer = Mapping[str, Any]
 # The legend that explains colours, shapes and dashes.
 LEGEND: Channel = {"title": None, "orient": "top", "symbolOpacity": 1}
-# A legend below the plot, for names that begin with a digit.
-NUMBERED: Channel = {"title": None, "orient": "bottom", "columns": 4}
 
 
 def field(key: str, kind: str, title: str = "", **more: Any) -> dict[str, Any]:
@@ -30,7 +28,7 @@ def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
     return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
 
 
-def names(key: str, limit: int | None = None, **more: Any) -> dict[str, Any]:
+def row_names(key: str, limit: int | None = None, **more: Any) -> dict[str, Any]:
     """Return the channel for the names of rows. limit: pixels after which a name is cut; by default
     a share of the plot."""
     cut = {} if limit is None else {"labelLimit": limit}
@@ -177,34 +175,45 @@ def by_verdict() -> dict[str, Any]:
 def stacked(
     y: Channel,
     seconds: str,
-    names: Sequence[str],
-    *transform: Any,
-    each: int,
-    tooltip: Any,
+    parts: Iterable[str],
+    *transform: Mapping[str, Any],
     rows: int,
+    each: int,
+    tip: Iterable[Column],
 ) -> Plot:
     """Return a plot of bars of seconds: parts side by side, with the digit of each part below it.
 
-    y: the channel for the place of a bar. seconds: key of the length of a part. names: of parts, in
-    their order; a name begins with the part's digit, and column `part` has it. transform: makes
-    these columns. each: pixels of a row.
+    y: the place of a bar. seconds: key of the length of a part. parts: their names, each of which
+    begins with its digit; column `part` has them. transform: makes these columns. rows: how many
+    there are. each: pixels of a row. tip: columns of the tooltip.
     """
-    ends = {"x": field("below", "quantitative", "seconds"), "x2": {"field": "above"}}
-    color = field("part", "nominal", scale={"domain": list(names)}, legend=NUMBERED)
-    middle = field("middle", "quantitative")
-    stack = {"stack": seconds, "groupby": [y["field"]], "sort": [{"field": "part"}]}
+    legend = {"title": None, "orient": "bottom", "columns": 4}
     return layered(
-        layer({"type": "bar", "height": {"band": 0.55}}, y=y, **ends, color=color, tooltip=tooltip),
+        layer(
+            {"type": "bar", "height": {"band": 0.55}},
+            x=field("below", "quantitative", "seconds"),
+            x2={"field": "above"},
+            color=field("part", "nominal", scale={"domain": list(parts)}, legend=legend),
+            tooltip=tooltip(tip),
+        ),
         layer(
             {"type": "text", "baseline": "top", "dy": round(0.28 * each)},
             {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
             {"filter": "datum.above - datum.below > 0.015 * datum.longest"},
             {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
             {"calculate": "substring(datum.part, 0, 1)", "as": "digit"},
-            y=y,
-            x=middle,
+            x=field("middle", "quantitative"),
             text=field("digit", "nominal"),
         ),
         height=rows_high(rows, each, 2 * each),
-        transform=[*transform, {**stack, "as": ["below", "above"]}],
+        encoding={"y": y},
+        transform=[
+            *transform,
+            {
+                "stack": seconds,
+                "groupby": [y["field"]],
+                "sort": [{"field": "part"}],
+                "as": ["below", "above"],
+            },
+        ],
     )

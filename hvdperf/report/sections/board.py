@@ -152,7 +152,7 @@ def _plot(rows: int) -> Plot:
     )
     margin = plots.field("margin", "quantitative", "margin in %", format="+.1f")
     return plots.estimates(
-        {"y": plots.names("case", sort={"field": "margin_lower"})},
+        {"y": plots.row_names("case", sort={"field": "margin_lower"})},
         plots.field("margin", "quantitative", "margin to the limit, in % of the limit"),
         ("margin_lower", "margin_upper"),
         plots.line("limit", x={"datum": 0}),

@@ -160,7 +160,7 @@ def _row(case: Case, label: str) -> Row:
 
 def _forest(rows: int, meant: str) -> Plot:
     """Return a plot with a row per case: its interval over its band, and a line at equality."""
-    at = {"y": plots.names("case", sort=None)}
+    at = {"y": plots.row_names("case", sort=None)}
     low = plots.field("low", "quantitative")
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
     tip = (COLUMNS[0], COLUMNS[-1], *COLUMNS[3:8])

@@ -322,7 +322,7 @@ def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plo
     """Return a plot with a row per strategy, from its least to its most."""
     arm = plots.field("arm", "nominal", legend=None)
     return plots.estimates(
-        {"y": plots.names("arm", 260)},
+        {"y": plots.row_names("arm", 260)},
         x,
         ("least", "most"),
         *behind,

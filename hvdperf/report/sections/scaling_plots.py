@@ -62,7 +62,7 @@ def _by_way(what: str, ways: Ways, sizes: Sequence[int], ideal: plots.Layer, **y
 def bars(count: int) -> Plot:
     """Return a plot of efficiencies by speed: a bar per network and world size. count: of bars."""
     places = {
-        "y": plots.names("model"),
+        "y": plots.row_names("model"),
         "yOffset": {"field": "world_size", "type": "ordinal"},
     }
     tip = (

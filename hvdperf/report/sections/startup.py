@@ -108,13 +108,13 @@ def _plot(arms: Sequence[str]) -> Plot:
         _COLUMNS[-1],
     )
     return plots.stacked(
-        plots.names("arm", 260, sort=list(arms)),
+        plots.row_names("arm", 260, sort=list(arms)),
         "seconds",
-        list(parts.values()),
+        parts.values(),
         {"fold": list(parts), "as": ["phase", "seconds"]},
         plots.known("seconds"),
         {"calculate": f"{json.dumps(parts)}[datum.phase]", "as": "part"},
         rows=len(arms),
         each=44,
-        tooltip=plots.tooltip(tip),
+        tip=tip,
     )

@@ -200,7 +200,7 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
     said = several([f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows])
     strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
     medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
-    y = plots.names("arm", sort=[str(row["arm"]) for row in rows])
+    y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows])
     return Figure(
         name=slug("steps", "strategies", label),
         title=f"{label}: step times of strategies side by side",

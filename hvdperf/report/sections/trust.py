@@ -140,7 +140,7 @@ def _plot(rows: int) -> Plot:
     named = "datum.trial + ', ' + datum.model + ' np ' + datum.world_size"
     tip = [column for column in COLUMNS if column.key in ("trial", "must", "called", "sessions")]
     return plots.estimates(
-        {"y": plots.names("into", sort=None)},
+        {"y": plots.row_names("into", sort=None)},
         plots.field(
             "share",
             "quantitative",

@@ -97,5 +97,5 @@ def _plot(rows: int) -> Plot:
             x=plots.field("step_ms", "quantitative", "step time in ms"),
         ),
         height=plots.rows_high(rows, each=30),
-        encoding={"y": plots.names("network", 260), "tooltip": plots.tooltip(_OF_A_STEP)},
+        encoding={"y": plots.row_names("network", 260), "tooltip": plots.tooltip(_OF_A_STEP)},
     )

@@ -75,7 +75,7 @@ def _plot(rows: int) -> Plot:
     apart = plots.told_apart(SIDES.values())
     tip = plots.tooltip((WHOSE[0], *WHOSE[3:], *plots.BOUNDED, *_TIMES, *OVERHEAD[:1]))
     return plots.estimates(
-        {"y": plots.names("network", 260)},
+        {"y": plots.row_names("network", 260)},
         plots.field("value", "quantitative", "bus bandwidth in GB/s"),
         ("value_low", "value_high"),
         rows=rows,

@@ -102,5 +102,5 @@ def _plot(bars: int) -> Plot:
         },
         rows=bars,
         each=56,
-        tooltip=plots.tooltip(tip),
+        tip=tip,
     )

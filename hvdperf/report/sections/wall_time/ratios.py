@@ -146,7 +146,7 @@ def _plot(names: Sequence[str], title: str, rows: Sequence[Row], *, ideal: bool 
     called = {name: name.replace("_", " ") for name in names}
     apart = plots.told_apart(called.values())
     at = {
-        "y": plots.names("what", 260, sort=[str(row["what"]) for row in rows]),
+        "y": plots.row_names("what", 260, sort=[str(row["what"]) for row in rows]),
         "yOffset": plots.field("called", "nominal", sort=list(called.values())),
     }
     replicas = plots.field("world_size", "quantitative")

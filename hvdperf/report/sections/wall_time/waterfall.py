@@ -144,5 +144,5 @@ def _plot(rows: Sequence[Row]) -> Plot:
             text=plots.field("to_s", "quantitative", format=".2f"),
         ),
         height=plots.rows_high(len(bars)),
-        encoding={"y": plots.names("bar", sort=bars)},
+        encoding={"y": plots.row_names("bar", sort=bars)},
     )
