@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.history.raw import RawResult, read_history
 from hvdperf.json_records import Unreadable
-from hvdperf.paths import shown
+from hvdperf.paths import ROOT, shown
 from hvdperf.results.archive import (
     Archive,
     OfEarlierFormat,
@@ -17,6 +18,8 @@ from hvdperf.results.archive import (
 )
 from hvdperf.results.detection_log import Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, SessionDocument
+
+RESULTS = ROOT / "results"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,13 @@ class Sources:
     trust: tuple[Entry, ...]
     history: tuple[RawResult, ...]
     left_out: tuple[str, ...]
+
+
+def results_of(session: Path) -> Path:
+    """Return the results that a session belongs to: the directory that holds its runs/, as
+    --results named it. Return the project's own results for a session outside of a runs/."""
+    runs = Path(os.path.realpath(session)).parent  # unlike Path.resolve, accepts a loop of links
+    return runs.parent if runs.name == "runs" else RESULTS
 
 
 def newest_session(results: Path) -> Path:
