@@ -109,10 +109,10 @@ def _headline(report: Report) -> str:
 def _not_passed(report: Report) -> Iterator[_Part]:
     """Yield the cases that did not pass, the worst verdict first, each with its note and output."""
     title = "## What did not pass"
-    for blame in blames(report):
-        for note in blame.notes:
+    for verdict, notes in blames(report).items():
+        for note in notes:
             first, *more = map(line, note.paragraphs or ("",))
-            case = f"**{blame.verdict.value}** {code(note.case)}"
+            case = f"**{verdict.value}** {code(note.case)}"
             blocks = [title, f"{case}: {first}" if first else case, *more]
             output = [each for text in note.output for each in text.expandtabs().splitlines()]
             if output:
