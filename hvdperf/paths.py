@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# What is made once and kept: facts of stacks, and of data sets.
+CACHE = ROOT / ".cache"
 
 
 def shown(path: Path) -> str:

@@ -15,7 +15,7 @@ from hvdperf.history.raw import RawResult, Refused
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import CACHE, ROOT, shown
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.fingerprint import fingerprint
@@ -69,7 +69,7 @@ def this_machine() -> str:
     """Return the label of this machine for sessions with everything at its default."""
     machine = local_machine()
     offers = local_offers(machine, None, False)
-    stack = probe(sys.executable, ROOT / ".cache")
+    stack = probe(sys.executable, CACHE)
     return machine_label(fingerprint(machine, stack, Options().launcher, place(offers)))
 
 

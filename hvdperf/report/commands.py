@@ -11,11 +11,10 @@ from hvdperf.errors import UserError
 from hvdperf.paths import shown
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
-from hvdperf.report.places import REPORTS, RESULTS, results_of
 from hvdperf.report.prediction_text import forecast
 from hvdperf.report.published_table import PRINTED, REQUIRED, explain, lines, read_table
 from hvdperf.report.session import session_report
-from hvdperf.report.sources import newest_session, read_sources
+from hvdperf.report.sources import RESULTS, newest_session, read_sources, results_of
 from hvdperf.report.writing import FORMATS, write
 from hvdperf.results.archive import read_session
 
@@ -23,12 +22,14 @@ from hvdperf.results.archive import read_session
 def add_to(commands: Commands) -> None:
     """Add the commands report, compare, predict and explain."""
     add = commands.add_parser("report", help="write a session as one page, or as tables")
-    add.add_argument(
+    which = add.add_mutually_exclusive_group()
+    which.add_argument(
         "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
     )
-    add.add_argument(
+    which.add_argument(
         "--results",
         type=Path,
+        default=RESULTS,
         metavar="DIR",
         help="directory of the newest session; default: results",
     )
@@ -73,32 +74,25 @@ def _add_output(add: argparse.ArgumentParser) -> None:
 
 
 def report_session(arguments: argparse.Namespace) -> int:
-    if arguments.session is not None and arguments.results is not None:
-        raise UserError(
-            f"--results {arguments.results}: is only for the newest session; leave it out with "
-            f"{arguments.session}"
-        )
-    directory = arguments.session or newest_session(arguments.results or RESULTS)
+    directory = arguments.session or newest_session(arguments.results)
     results = results_of(directory)
     sources = read_sources(directory, results)
     if sources.archive.session is None and not sources.archive.cases:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
-    name = directory.resolve().name
-    return _written(session_report(sources), arguments, results / REPORTS / name)
+    return _written(session_report(sources), arguments, results, directory.resolve().name)
 
 
 def compare_sessions(arguments: argparse.Namespace) -> int:
     first, second = (read_session(each) for each in (arguments.first, arguments.second))
     names = "-and-".join(each.directory.resolve().name for each in (first, second))
-    place = results_of(arguments.second) / REPORTS / names
-    return _written(comparison(first, second), arguments, place)
+    return _written(comparison(first, second), arguments, results_of(arguments.second), names)
 
 
-def _written(report: Report, arguments: argparse.Namespace, place: Path) -> int:
+def _written(report: Report, arguments: argparse.Namespace, results: Path, name: str) -> int:
     for line in report.left_out:
         complain(line)
-    print(write(report, arguments.format, arguments.out, place))
+    print(write(report, arguments.format, arguments.out, results / "report" / name))
     return 0
 
 

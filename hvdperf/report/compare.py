@@ -38,18 +38,22 @@ from hvdperf.report.pairs import (
 )
 from hvdperf.report.words import plural, question_of, shown, workload_labels
 from hvdperf.results.archive import Archive
-from hvdperf.results.documents import Case
-from hvdperf.results.fingerprint import Fingerprint, differences
+from hvdperf.results.fingerprint import differences
 from hvdperf.results.throughput import throughputs
 from hvdperf.session.terminal.baseline import baseline_session
-from hvdperf.stats import Interval
-from hvdperf.verdict import counted
+from hvdperf.verdict import Verdict, counted
 
 _RATIO = (
     Column("ratio", "B / A", digits=3),
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
     Column("word", "B's figure is"),
+)
+_CASE = (
+    Column("case", "case"),
+    Column("question", "question"),
+    Column("model", "network"),
+    Column("world_size", "replicas"),
 )
 _CHANCE = (
     "Each interval has a confidence of 95 %: of 20 figures that did not change, one is "
@@ -63,10 +67,10 @@ def comparison(a: Archive, b: Archive) -> Report:
     for archive in (a, b):
         baseline_session(archive, asked_by="")
     found = pairs(a, b)
-    changed = differences(_fingerprint(a), _fingerprint(b))
+    changed = differences(a.fingerprint, b.fingerprint)
     return Report(
-        title=f"{_name(a)} (A) and {_name(b)} (B)",
-        verdict=None,
+        title=f"{a.name} (A) and {b.name} (B)",
+        verdict=Verdict.NOT_JUDGED,
         counts=Counter(case.verdict for case in b.cases),
         facts=_facts(a, b, found, changed),
         warnings=tuple(_warnings(a, b, changed)),
@@ -91,13 +95,13 @@ def _facts(a: Archive, b: Archive, found: Sequence[Pair], changed: Sequence[str]
 def _session(archive: Archive) -> str:
     """Return a line such as `20260131T235959Z-4711: profile smoke, AMD EPYC, 2 cores, ...: 3
     PASS`."""
-    known, profile = _fingerprint(archive), ""
+    known, profile = archive.fingerprint, ""
     if archive.session is not None:
         profile = f"profile {archive.session.profile}, "
     gpus = f", {plural(known['gpus'], 'GPU')}" if known["gpus"] else ""
     verdicts = counted(Counter(case.verdict for case in archive.cases))
     return (
-        f"{_name(archive)}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
+        f"{archive.name}: {profile}{known['cpu_model']}, {plural(known['cores'], 'core')}{gpus}, "
         f"TensorFlow {known['tensorflow']}, Horovod {known['horovod']}: {verdicts}"
     )
 
@@ -109,7 +113,7 @@ def _warnings(a: Archive, b: Archive, changed: Sequence[str]) -> Iterator[str]:
             "change of interest. Differences from A to B:"
         )
         yield from changed
-    if _name(a) == _name(b):
+    if a.name == b.name:
         yield "A and B are the same session"
     for name, archive in (("A", a), ("B", b)):
         if archive.session is None:
@@ -132,42 +136,36 @@ def _against(archive: Archive) -> str:
     return f"{session.against} ({differs})"
 
 
-def _board(found: Sequence[Pair]) -> Figure:
-    columns = (
-        Column("verdict_a", "verdict A"),
-        Column("verdict", "verdict B"),
-        Column("question", "question"),
-        Column("model", "network"),
-        Column("world_size", "replicas"),
-        *_figure_columns("a"),
-        *_figure_columns("b"),
-        *_RATIO,
-        Column("case", "case"),
-    )
+def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
+    """Return a row for each pair, for the board and for the ratios."""
     labels = workload_labels(pair.case.workload for pair in found)
-    rows: list[Row] = [
+    return tuple(
         {
-            "verdict": _word(pair.b),
-            "verdict_a": _word(pair.a),
+            "verdict": pair.b.verdict.value if pair.b else None,
+            "verdict_a": pair.a.verdict.value if pair.a else None,
             "question": question_of(pair.case),
             "model": labels[pair.case.workload],
             "world_size": pair.case.world_size,
-            **cells_of(_figure_of(pair.a), "figure_a", "lower_a", "upper_a"),
-            **cells_of(_figure_of(pair.b), "figure_b", "lower_b", "upper_b"),
+            **cells_of(pair.a.figure if pair.a else None, "figure_a", "lower_a", "upper_a"),
+            **cells_of(pair.b.figure if pair.b else None, "figure_b", "lower_b", "upper_b"),
             **_changed_cells(pair.changed),
             "case": pair.case.name,
         }
         for pair in found
-    ]
-    return Figure("board", "All cases", _says_cases(found), Table(columns, tuple(rows)))
+    )
 
 
-def _word(case: Case | None) -> str | None:
-    return None if case is None else case.verdict.value
-
-
-def _figure_of(case: Case | None) -> Interval | None:
-    return None if case is None else case.figure
+def _board(found: Sequence[Pair]) -> Figure:
+    columns = (
+        Column("verdict_a", "verdict A"),
+        Column("verdict", "verdict B"),
+        *_CASE[1:],
+        *_figure_columns("a"),
+        *_figure_columns("b"),
+        *_RATIO,
+        _CASE[0],
+    )
+    return Figure("board", "All cases", _says_cases(found), Table(columns, _rows(found)))
 
 
 def _figure_columns(side: str) -> tuple[Column, ...]:
@@ -217,47 +215,25 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
 def _ratios(found: Sequence[Pair]) -> Section:
     """Return the section of all cases with a ratio of both sessions' figures."""
     compared = [pair for pair in found if pair.changed.ratio is not None]
-    intro = (
-        "A ratio is B's figure / A's. A ratio above 1 is better for an efficiency and worse "
-        f"for a time. {_CHANCE}"
-    )
-    if not compared:
-        return Section("ratios", "Figures", intro, missing="No case has a figure in both sessions.")
-    columns = (
-        Column("case", "case"),
-        Column("question", "question"),
-        Column("model", "network"),
-        Column("world_size", "replicas"),
-        *_RATIO,
-    )
-    labels = workload_labels(pair.case.workload for pair in compared)
-    rows = tuple(
-        {
-            "case": pair.case.name,
-            "question": question_of(pair.case),
-            "model": labels[pair.case.workload],
-            "world_size": pair.case.world_size,
-            **_changed_cells(pair.changed),
-        }
-        for pair in compared
-    )
     figure = Figure(
         "ratios",
         "B's figures / A's",
         _says_cases(compared),
-        Table(columns, rows),
-        _forest("case", "figure of B / figure of A", len(rows)),
+        Table((*_CASE, *_RATIO), _rows(compared)),
+        _forest("case", "figure of B / figure of A", len(compared)),
     )
-    return Section("ratios", "Figures", intro, (figure,))
+    return Section(
+        "ratios",
+        "Figures",
+        "A ratio is B's figure / A's. A ratio above 1 is better for an efficiency and worse "
+        f"for a time. {_CHANCE}",
+        (figure,) if compared else (),
+        "No case has a figure in both sessions.",
+    )
 
 
 def _throughputs(a: Archive, b: Archive) -> Section:
     """Return the section of Horovod's throughput at its defaults, by workload and world size."""
-    intro = (
-        "Samples per second of all replicas together, for Horovod with its defaults: the "
-        "median over the rounds of valid cases. The ratio is estimated over all pairs of "
-        f"rounds. {_CHANCE}"
-    )
     ours, theirs = throughputs(a.cases), throughputs(b.cases)
     labels = workload_labels(workload for workload, _ in {**ours, **theirs})
     otherwise = asked_otherwise(a, b, LaunchMode.BLOCKS)
@@ -281,13 +257,6 @@ def _throughputs(a: Archive, b: Archive) -> Section:
                 "rounds_b": len(speeds_b),
             }
         )
-    if not rows:
-        return Section(
-            "throughput",
-            "Throughput",
-            intro,
-            missing="Neither session timed Horovod with its defaults.",
-        )
     columns = (
         Column("label", "training", hidden=True),
         Column("model", "network"),
@@ -307,7 +276,15 @@ def _throughputs(a: Archive, b: Archive) -> Section:
         Table(columns, tuple(rows)),
         _forest("label", "throughput of B / throughput of A", compared) if compared else None,
     )
-    return Section("throughput", "Throughput", intro, (figure,))
+    return Section(
+        "throughput",
+        "Throughput",
+        "Samples per second of all replicas together, for Horovod with its defaults: the "
+        "median over the rounds of valid cases. The ratio is estimated over all pairs of "
+        f"rounds. {_CHANCE}",
+        (figure,) if rows else (),
+        "Neither session timed Horovod with its defaults.",
+    )
 
 
 def _of_speeds(a: Sequence[float], b: Sequence[float], otherwise: Sequence[str]) -> Changed:
@@ -325,41 +302,13 @@ def _changed_cells(changed: Changed) -> dict[str, Value]:
 def _forest(label: str, title: str, rows: int) -> Plot:
     """Return a plot with a row per figure: the ratio, its interval, and a line at 1, where nothing
     changes."""
-    y = plots.field(label, "nominal", sort=None, axis={"title": None, "labelLimit": 320})
-    axis = {"type": "quantitative", "title": title, "scale": {"zero": False}}
-    unchanged = {
-        "transform": [{"aggregate": [{"op": "count", "as": "rows"}]}],
-        "mark": {"type": "rule", "style": "ideal"},
-        "encoding": {"x": {"datum": 1, **axis}},
-    }
-    known = {
-        "mark": {"type": "rule", "style": "interval"},
-        "encoding": {"y": y, "x": {"field": "lower", **axis}, "x2": {"field": "upper"}},
-    }
-    points = {
-        "mark": {"type": "point", "filled": True, "size": 60},
-        "encoding": {
-            "y": y,
-            "x": {"field": "ratio", **axis},
-            "tooltip": [
-                plots.field(label, "nominal"),
-                plots.field("ratio", "quantitative", title, format=".3f"),
-                plots.field("word", "nominal", "B's figure is"),
-            ],
-        },
-    }
-    return plots.layered(
-        unchanged,
-        known,
-        points,
-        height=plots.rows_high(rows),
-        transform=[{"filter": "isValid(datum.ratio)"}],
+    tip = (Column(label, label), Column("ratio", title, digits=3), _RATIO[-1])
+    return plots.estimates(
+        {"y": plots.row_names(label, 320, sort=None)},
+        plots.field("ratio", "quantitative", title, scale={"zero": False}),
+        ("lower", "upper"),
+        plots.line("ideal", x={"datum": 1}),
+        rows=rows,
+        point={"tooltip": plots.tooltip(tip)},
+        transform=[plots.known("ratio")],
     )
-
-
-def _fingerprint(archive: Archive) -> Fingerprint:
-    return (archive.session or archive.cases[0]).fingerprint
-
-
-def _name(archive: Archive) -> str:
-    return (archive.session or archive.cases[0]).session

@@ -41,8 +41,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. Each row has the keys of all columns, with None where there is no figure. Numbers
-    are finite and not rounded. A column "verdict" holds the values of hvdperf.verdict.Verdict."""
+    """A table. Each row has the keys of all columns at least, with None where there is no figure.
+    Numbers are finite and not rounded. A column "verdict" holds the values of
+    hvdperf.verdict.Verdict."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
@@ -68,9 +69,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report. intro: one or two sentences on how to read its figures. missing: if
-    there are no figures, the quantity that was not measured and the command that measures it;
-    otherwise ""."""
+    """A section of a report. intro: one or two sentences on how to read its figures. missing:
+    shown if there are no figures: the quantity that was not measured and the command that measures
+    it; "" for a section that always has figures."""
 
     name: str
     title: str
@@ -94,15 +95,15 @@ class CaseNote:
 class Report:
     """A report.
 
-    counts: number of cases by verdict. verdict: the worst verdict of the judged cases; None if no
-    case was judged. facts: short facts about the session by name, such as machine and duration.
+    counts: number of cases by verdict. verdict: the worst verdict of the cases; NOT_JUDGED if none
+    was judged. facts: short facts about the session by name, such as machine and duration.
     board: a figure whose table has a row per case and the columns "verdict", "question", "model",
     "world_size" and "case", among others. notes: for the cases that need one. left_out: a line per
     file that could not be read.
     """
 
     title: str
-    verdict: Verdict | None
+    verdict: Verdict
     counts: Mapping[Verdict, int]
     facts: Mapping[str, str]
     warnings: tuple[str, ...]

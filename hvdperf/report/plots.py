@@ -12,7 +12,10 @@ from typing import Any
 
 from hvdperf.report.content import Column, Plot
 
-Layer = dict[str, Any]
+Channel = Mapping[str, Any]
+Layer = Mapping[str, Any]
+# The legend that explains colours, shapes and dashes.
+LEGEND: Channel = {"title": None, "orient": "top", "symbolOpacity": 1}
 
 
 def field(key: str, kind: str, title: str = "", **more: Any) -> dict[str, Any]:
@@ -25,16 +28,73 @@ def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
     return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
 
 
-def layered(*layers: Mapping[str, Any], height: int | None = 260, **more: Any) -> Plot:
-    """Return a plot with these layers above each other, as wide as the page allows."""
-    size = {} if height is None else {"height": height}
-    # With an independent legend, `dashes` can remove the legend of dashes and keep the others.
+def row_names(key: str, limit: int | None = None, **more: Any) -> dict[str, Any]:
+    """Return the channel for the names of rows. limit: pixels after which a name is cut; by default
+    a share of the plot."""
+    cut = {} if limit is None else {"labelLimit": limit}
+    return field(key, "nominal", axis={"title": None, **cut}, **more)
+
+
+def layer(mark: str | Mapping[str, Any], *transform: Mapping[str, Any], **encoding: Any) -> Layer:
+    """Return a layer. mark: its kind, or its properties. transform: what its rows go through.
+    encoding: its channels by name; the others are inherited from the plot."""
+    steps = {"transform": list(transform)} if transform else {}
+    return {**steps, "mark": mark, "encoding": encoding}
+
+
+def layered(*layers: Layer, height: int = 260, **more: Any) -> Plot:
+    """Return a plot with these layers above each other, as wide as the page allows. height: in
+    pixels."""
+    # With an independent legend, `curves` can remove the legend of dashes and keep the others.
     apart = {"legend": {"strokeDash": "independent"}}
-    return {"width": "container", **size, "layer": list(layers), "resolve": apart, **more}
+    return {"width": "container", "height": height, "layer": layers, "resolve": apart, **more}
 
 
-# The legend that explains colours, shapes and dashes.
-LEGEND: Mapping[str, Any] = {"title": None, "orient": "top", "symbolOpacity": 1}
+def line(style: str, **at: Any) -> Layer:
+    """Return one straight line across the plot. at: its place, such as x={"datum": 1}; None for a
+    channel that it must not inherit."""
+    once = {"aggregate": [{"op": "count", "as": "rows"}]}
+    return layer({"type": "rule", "style": style}, once, **at)
+
+
+def curves(
+    y: Channel, apart: Channel, size: int = 55, *, shapes: bool = True, **more: Any
+) -> tuple[Layer, Layer]:
+    """Return lines with points. The channel `apart` distinguishes them by colour, dashes and, if
+    there are shapes, by shape. size: of a point. more: channels of points, such as the tooltip."""
+    # The marks in the legend are not dashed and already identify the lines.
+    dashes = {**apart, "legend": None}
+    more |= {"shape": apart} if shapes else {}
+    return (
+        layer("line", y=y, color=apart, strokeDash=dashes),
+        layer({"type": "point", "size": size}, y=y, color=apart, **more),
+    )
+
+
+def estimates(
+    at: Mapping[str, Any],
+    x: Channel,
+    bounds: tuple[str, str],
+    *behind: Layer,
+    rows: int,
+    each: int = 22,
+    size: int = 60,
+    point: Mapping[str, Any],
+    **more: Any,
+) -> Plot:
+    """Return a plot with a row per figure: its interval, and a point at its estimate.
+
+    at: channels for the place of the row. bounds: keys of the lower and upper bound. behind: layers
+    behind the intervals. rows: how many there are. each: pixels of a row. size, point: size and
+    further channels of the points.
+    """
+    return layered(
+        *behind,
+        interval(*bounds, "x", **at),
+        layer({"type": "point", "size": size}, **at, x=x, **point),
+        height=rows_high(rows, each),
+        **more,
+    )
 
 
 def side_by_side(names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -61,12 +121,6 @@ def told_apart(names: Iterable[str]) -> dict[str, Any]:
     """Return the channel that distinguishes columns side by side. All kinds of channel share one
     legend."""
     return field("called", "nominal", scale={"domain": list(names)}, legend=LEGEND)
-
-
-def dashes(channel: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the channel for the dashes of a line. It has no legend: the marks in the legend of
-    the others are not dashed and already identify the columns."""
-    return {**channel, "legend": None}
 
 
 # The columns of tooltips for columns side by side.
@@ -99,15 +153,11 @@ def known(*keys: str) -> dict[str, str]:
     return {"filter": " && ".join(f"isValid(datum['{key}'])" for key in keys)}
 
 
-def interval(low: str, high: str, along: str = "y") -> Layer:
+def interval(low: str, high: str, along: str = "y", **others: Any) -> Layer:
     """Return the rule from one bound to the other, along x or y, for rows that have both bounds.
-    The other channel is inherited."""
-    kind = {"type": "quantitative"}
-    return {
-        "transform": [known(low, high)],
-        "mark": {"type": "rule", "style": "interval"},
-        "encoding": {along: {"field": low, **kind}, f"{along}2": {"field": high}},
-    }
+    others: the other channels that are not inherited."""
+    ends = {along: field(low, "quantitative"), f"{along}2": {"field": high}}
+    return layer({"type": "rule", "style": "interval"}, known(low, high), **ends, **others)
 
 
 def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
@@ -115,8 +165,55 @@ def rows_high(rows: int, each: int = 22, least: int = 60) -> int:
     return max(least, each * rows)
 
 
-def by_verdict(key: str = "verdict") -> dict[str, Any]:
+def by_verdict() -> dict[str, Any]:
     """Return the channels that distinguish verdicts, by colour and by shape. The page chooses the
     colours and shapes."""
-    words = field(key, "nominal", "verdict")
+    words = field("verdict", "nominal", "verdict")
     return {"color": words, "shape": words}
+
+
+def stacked(
+    y: Channel,
+    seconds: str,
+    parts: Iterable[str],
+    *transform: Mapping[str, Any],
+    rows: int,
+    each: int,
+    tip: Iterable[Column],
+) -> Plot:
+    """Return a plot of bars of seconds: parts side by side, with the digit of each part below it.
+
+    y: the place of a bar. seconds: key of the length of a part. parts: their names, each of which
+    begins with its digit; column `part` has them. transform: makes these columns. rows: how many
+    there are. each: pixels of a row. tip: columns of the tooltip.
+    """
+    legend = {"title": None, "orient": "bottom", "columns": 4}
+    return layered(
+        layer(
+            {"type": "bar", "height": {"band": 0.55}},
+            x=field("below", "quantitative", "seconds"),
+            x2={"field": "above"},
+            color=field("part", "nominal", scale={"domain": list(parts)}, legend=legend),
+            tooltip=tooltip(tip),
+        ),
+        layer(
+            {"type": "text", "baseline": "top", "dy": round(0.28 * each)},
+            {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
+            {"filter": "datum.above - datum.below > 0.015 * datum.longest"},
+            {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
+            {"calculate": "substring(datum.part, 0, 1)", "as": "digit"},
+            x=field("middle", "quantitative"),
+            text=field("digit", "nominal"),
+        ),
+        height=rows_high(rows, each, 2 * each),
+        encoding={"y": y},
+        transform=[
+            *transform,
+            {
+                "stack": seconds,
+                "groupby": [y["field"]],
+                "sort": [{"field": "part"}],
+                "as": ["below", "above"],
+            },
+        ],
+    )

@@ -11,6 +11,7 @@ from hvdperf.plan.arms import Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.report.prediction import NotPredictable, Point, Prediction, predict
+from hvdperf.report.words import plural
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
@@ -90,7 +91,7 @@ def _table(
     unused: Sequence[str],
 ) -> list[str]:
     per_node = prediction.last.replicas_per_node
-    heading = f"{workload.name}, {per_node} replica{'s' * (per_node > 1)} a node"
+    heading = f"{workload.name}, {plural(per_node, 'replica')} a node"
     lines = [f"{_TABLE.header} (measured)"]
     for point in (prediction.half, prediction.last):
         figure = points[point]

@@ -21,6 +21,8 @@ REQUIRED = ("gpus", "train_seconds", "examples_per_second_per_gpu")
 # of each other; arithmetic breaks down beyond that.
 SMALLEST, LARGEST, FARTHEST = 1e-6, 1e12, 1e6
 PRINTED = ("speedup_time_printed", "speedup_speed_printed")
+# Half a unit of the last digit of the times and speeds, and of a printed speedup.
+_HALF_UNIT, _LAST_DIGIT = 0.5, 0.005
 
 _TABLE = Columns(
     ("n", 4),
@@ -38,7 +40,7 @@ class Table:
 
     world_sizes: ascending from 1. seconds, samples_per_second: time of the training, and speed of
     an average replica, at each world size. printed_by_time, printed_by_speed: speedups as printed;
-    empty if none are. half_unit: the largest rounding error of the times, in seconds.
+    empty if none are.
     """
 
     world_sizes: Sequence[int]
@@ -46,18 +48,16 @@ class Table:
     samples_per_second: Sequence[float]
     printed_by_time: Sequence[float] = ()
     printed_by_speed: Sequence[float] = ()
-    half_unit: float = 0.5
 
 
 @dataclass(frozen=True)
 class Row:
     """The results at one world size. by_time, by_speed: speedups. synchronous_seconds: time that
     its steps wait for other replicas. without_fixed: efficiency by time after the fixed cost is
-    subtracted. NAME_range: the range that rounding leaves."""
+    subtracted, with the range that rounding leaves."""
 
     world_size: int
     by_time: float
-    by_time_range: tuple[float, float]
     by_speed: float
     synchronous_seconds: float
     without_fixed: float
@@ -119,7 +119,7 @@ def read_table(document: Mapping[str, Any], name: str) -> Table:
 def explain(table: Table) -> Explanation:
     fixed = fit_fixed_cost(table.world_sizes, table.seconds)
     rows = [_row(table, fixed.a_seconds, index) for index in range(len(table.world_sizes))]
-    return Explanation(fixed, rows, _misprints(table, rows))
+    return Explanation(fixed, rows, _misprints(table))
 
 
 def lines(explanation: Explanation) -> list[str]:
@@ -165,56 +165,43 @@ def _row(table: Table, a: float, index: int) -> Row:
     return Row(
         world_size=n,
         by_time=alone / t,
-        by_time_range=_rounded(alone, t, table.half_unit, index),
         by_speed=by_speed,
         synchronous_seconds=max(t - a, 0.0) * (1 - min(by_speed / n, 1.0)),
         without_fixed=_over(alone - a, n * (t - a)),
-        without_fixed_range=_within(_rounded(alone - a, t - a, table.half_unit, index), n),
+        without_fixed_range=_rounded(alone - a, t - a, index, 1 / n),
     )
 
 
-def _rounded(over: float, under: float, half_unit: float, index: int) -> tuple[float, float]:
-    """Return the range of a quotient of two rounded times. index: 0 for a time divided by itself,
-    which has no range."""
+def _rounded(over: float, under: float, index: int, factor: float = 1.0) -> tuple[float, float]:
+    """Return the range of factor * over / under, which are rounded. index: 0 for a figure divided
+    by itself."""
     if index == 0:
-        return 1.0, 1.0
-    return (
-        _over(over - half_unit, under + half_unit),
-        _over(over + half_unit, under - half_unit),
-    )
-
-
-def _within(bounds: tuple[float, float], n: int) -> tuple[float, float]:
-    return bounds[0] / n, bounds[1] / n
+        return factor, factor
+    half = _HALF_UNIT
+    return factor * _over(over - half, under + half), factor * _over(over + half, under - half)
 
 
 def _over(over: float, under: float) -> float:
     return over / under if under > 0 else math.inf
 
 
-def _misprints(table: Table, rows: Sequence[Row]) -> list[str]:
+def _misprints(table: Table) -> list[str]:
     """Return a line for each printed speedup that no unrounded times or speeds could have given."""
+    sizes, times, speeds = table.world_sizes, table.seconds, table.samples_per_second
+    by_time = [_rounded(times[0], time, i) for i, time in enumerate(times)]
+    by_speed = [_rounded(speed, speeds[0], i, sizes[i]) for i, speed in enumerate(speeds)]
     found = []
-    for row, printed in zip(rows, table.printed_by_time, strict=False):
-        low, high = row.by_time_range
-        if not low - _LAST_DIGIT <= printed <= high + _LAST_DIGIT:
-            found.append(
-                f"a speedup by time of {printed:g} at {row.world_size}; the times give "
-                f"{low:.3f} to {high:.3f}"
-            )
-    for index, printed in enumerate(table.printed_by_speed):
-        n, speeds = table.world_sizes[index], table.samples_per_second
-        low = n * max(0.0, speeds[index] - 0.5) / (speeds[0] + 0.5)
-        high = _over(n * (speeds[index] + 0.5), speeds[0] - 0.5)
-        if not low - _LAST_DIGIT <= printed <= high + _LAST_DIGIT:
-            found.append(
-                f"a speedup by speed of {printed:g} at {n}; the speeds give {low:.3f} to {high:.3f}"
-            )
+    for what, ranges, printed in (
+        ("time", by_time, table.printed_by_time),
+        ("speed", by_speed, table.printed_by_speed),
+    ):
+        for n, (low, high), told in zip(sizes, ranges, printed, strict=False):
+            if not low - _LAST_DIGIT <= told <= high + _LAST_DIGIT:
+                found.append(
+                    f"a speedup by {what} of {told:g} at {n}; the {what}s give "
+                    f"{max(low, 0.0):.3f} to {high:.3f}"
+                )
     return found
-
-
-# Half a unit of the last digit of a printed speedup.
-_LAST_DIGIT = 0.005
 
 
 def _is_positive(value: object) -> bool:

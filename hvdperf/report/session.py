@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
-from hvdperf.report.content import CaseNote, Report, Section
+from hvdperf.report.content import Report, Section
 from hvdperf.report.sections import (
     board,
     collectives,
@@ -25,17 +25,17 @@ from hvdperf.report.sections import (
 )
 from hvdperf.report.sources import Sources
 from hvdperf.report.words import plural
-from hvdperf.results.documents import SessionDocument
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Verdict, worst
 
 
 def session_report(sources: Sources) -> Report:
-    """Return the report of a session. If nothing was measured, the report says so."""
+    """Return the report of a session of which a document could be read. If nothing was measured,
+    the report says so."""
     archive = sources.archive
     cases, session = archive.cases, archive.session
+    profile = "" if session is None else f"profile {session.profile}, "
     counts = Counter(case.verdict for case in cases)
-    notes = [note for case in cases if (note := board.note(case)) is not None]
-    fingerprint = sources.fingerprint
+    fingerprint = archive.fingerprint
     sections = [
         comparisons.against(cases),
         scaling.section(cases),
@@ -48,32 +48,22 @@ def session_report(sources: Sources) -> Report:
         convergence.section(cases),
         memory.section(cases),
         comparisons.others(cases),
-        trust.section(cases, sources.trust, fingerprint or {}),
-        releases.section(fingerprint, sources.history) if fingerprint else None,
+        trust.section(cases, sources.trust, fingerprint),
+        releases.section(fingerprint, sources.history),
         disturbance.section(session),
-        machine.section(fingerprint, session, sources.earlier) if fingerprint else None,
+        machine.section(fingerprint, session, sources.earlier),
     ]
     return Report(
-        title=f"hvdperf: {_name(session, archive.directory.resolve().name)}",
-        verdict=_worst(counts),
+        title=f"hvdperf: {profile}session {archive.name}",
+        verdict=worst(list(counts)),
         counts={word: counts[word] for word in Verdict if counts[word]},
         facts=_facts(sources),
         warnings=tuple(_warnings(sources)),
         board=board.board(cases),
-        notes=_by_verdict(notes),
+        notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
         left_out=sources.left_out,
     )
-
-
-def _worst(counts: Counter[Verdict]) -> Verdict | None:
-    judged = (word for word in Verdict if counts[word] and word is not Verdict.NOT_JUDGED)
-    return next(judged, None)
-
-
-def _by_verdict(notes: Sequence[CaseNote]) -> tuple[CaseNote, ...]:
-    order = list(Verdict)
-    return tuple(sorted(notes, key=lambda note: order.index(note.verdict)))
 
 
 def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
@@ -95,35 +85,23 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
     )
 
 
-def _name(session: SessionDocument | None, directory: str) -> str:
-    if session is None:
-        return f"session {directory}"
-    return f"profile {session.profile}, session {session.session}"
-
-
 def _facts(sources: Sources) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
-    told, session = sources.fingerprint, sources.archive.session
-    facts = {}
-    if told:
-        cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
-        gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
-        facts["machine"] = f"{gpus}{cpu}"
-        stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
-        # mpi_library is None if Horovod was built without MPI.
-        facts["stack"] = ", ".join([*stack, *filter(None, [told["mpi_library"]])])
+    told, session = sources.archive.fingerprint, sources.archive.session
+    cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
+    gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
+    stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
+    # mpi_library is None if Horovod was built without MPI.
+    stack += filter(None, [told["mpi_library"]])
+    facts = {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
     if session is not None:
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))
-        facts["took"] = _took(session)
+        timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
+        minutes = session.elapsed_seconds / 60
+        facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
         if session.against:
             facts["against"] = session.against
     return facts
-
-
-def _took(session: SessionDocument) -> str:
-    minutes = session.elapsed_seconds / 60
-    timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
-    return f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
 
 
 def _warnings(sources: Sources) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.history.raw import RawResult, read_history
 from hvdperf.json_records import Unreadable
-from hvdperf.paths import shown
+from hvdperf.paths import ROOT, shown
 from hvdperf.results.archive import (
     Archive,
     OfEarlierFormat,
@@ -17,7 +18,8 @@ from hvdperf.results.archive import (
 )
 from hvdperf.results.detection_log import Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, SessionDocument
-from hvdperf.results.fingerprint import Fingerprint
+
+RESULTS = ROOT / "results"
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,12 @@ class Sources:
     history: tuple[RawResult, ...]
     left_out: tuple[str, ...]
 
-    @property
-    def fingerprint(self) -> Fingerprint | None:
-        """Return the session's fingerprint; None if none of its files can be read."""
-        if self.archive.session is not None:
-            return self.archive.session.fingerprint
-        return self.archive.cases[0].fingerprint if self.archive.cases else None
+
+def results_of(session: Path) -> Path:
+    """Return the results that a session belongs to: the directory that holds its runs/, as
+    --results named it. Return the project's own results for a session outside of a runs/."""
+    runs = Path(os.path.realpath(session)).parent  # unlike Path.resolve, accepts a loop of links
+    return runs.parent if runs.name == "runs" else RESULTS
 
 
 def newest_session(results: Path) -> Path:
@@ -74,7 +76,8 @@ def read_sources(directory: Path, results: Path) -> Sources:
 def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
     """Return the last session before this one that was asked the same and decided something, and a
     line for each session that could not be read on the way there."""
-    if archive.session is None:
+    session = archive.session
+    if session is None:
         return None, []
     unreadable = []
     here = archive.directory.resolve()
@@ -89,15 +92,10 @@ def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
         except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue
-        if _asks_the_same(document, archive.session) and document.verdicts:
+        # The profile alone is not enough: with other workloads, world sizes or thresholds, an
+        # injected fault, or another stack to compare with, the same name of a case stands for
+        # another question.
+        asks_the_same = (document.profile, document.asked) == (session.profile, session.asked)
+        if asks_the_same and document.verdicts:
             return document, unreadable
     return None, unreadable
-
-
-def _asks_the_same(document: SessionDocument, session: SessionDocument) -> bool:
-    """Return whether two sessions were asked the same.
-
-    The profile alone is not enough: with other workloads, world sizes or thresholds, an injected
-    fault, or another stack to compare with, the same name of a case stands for another question.
-    """
-    return (document.profile, document.asked) == (session.profile, session.asked)

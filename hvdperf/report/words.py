@@ -20,7 +20,16 @@ def question_of(case: Case) -> str:
     return f"{words}, other stack" if case.comparison.reference.arm.stack else words
 
 
-def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:
+def tags_of(case: Case) -> Mapping[str, str]:
+    """Return the tags of a figure about one case."""
+    asked = case.question.label
+    return {"model": case.workload.model, "world_size": str(case.world_size), "question": asked}
+
+
+Labels = Mapping[Workload, str]
+
+
+def workload_labels(workloads: Iterable[Workload]) -> Labels:
     """Return labels of the workloads: the network's name, and the settings that distinguish the
     workload from others of that network."""
     every = list(dict.fromkeys(workloads))
@@ -28,17 +37,13 @@ def workload_labels(workloads: Iterable[Workload]) -> Mapping[Workload, str]:
     for workload in every:
         others = [each for each in every if each.model == workload.model]
         parts = [
-            str(_told(key, value))
+            {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, str(value))
             for key, value in vars(workload).items()
             if key != "model" and any(getattr(other, key) != value for other in others)
         ]
         labels[workload] = ", ".join((workload.model, *parts)) if parts else workload.model
     labels[SWEEP] = "sweep"
     return labels
-
-
-def _told(key: str, value: object) -> object:
-    return {"batch": f"batch {value}", "input_size": f"{value} px"}.get(key, value)
 
 
 def slug(*parts: object) -> str:
@@ -54,17 +59,17 @@ def shown(figure: Interval | None) -> str:
     return f"{figure.estimate:.3f}{bounds}"
 
 
-def must_be(rule: Rule) -> str:
+def limits(rule: Rule) -> str:
     """Return the condition on a figure; for a floor with two limits, both."""
     if isinstance(rule, Floor) and rule.fail_below != rule.pass_from:
         return f"lower bound {rule}, upper bound >= {rule.fail_below:.3g}"
     return str(rule)
 
 
-def several(parts: Sequence[str], most: int = 6) -> str:
-    """Return a list for a sentence. Only the first `most` parts are written out."""
-    more = f"; and {len(parts) - most} more" if len(parts) > most else ""
-    return "; ".join(parts[:most]) + more
+def several(parts: Sequence[str]) -> str:
+    """Return a list for a sentence. Only the first six parts are written out."""
+    more = f"; and {len(parts) - 6} more" if len(parts) > 6 else ""
+    return "; ".join(parts[:6]) + more
 
 
 def plural(count: int, word: str, words: str = "") -> str:

@@ -25,6 +25,7 @@ from hvdperf.results.documents import (
     SessionDocument,
     file_name,
 )
+from hvdperf.results.fingerprint import Fingerprint
 
 Document = TypeVar("Document")
 _LONGEST_REASON = 160
@@ -39,6 +40,16 @@ class Archive:
     session: SessionDocument | None
     cases: tuple[Case, ...]
     left_out: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.directory.resolve().name if self.session is None else self.session.session
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Return the session's fingerprint. Raises IndexError if no document of it could be
+        read."""
+        return (self.session or self.cases[0]).fingerprint
 
     @property
     def unfinished(self) -> str:

@@ -186,13 +186,14 @@ def fingerprint(
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Return what changed between two fingerprints, one line each: "keras: 2.15.0 -> 3.15.1"."""
     return [
-        f"{name}: {_readable(name, old)} -> {_readable(name, new)}"
+        f"{name}: {readable(name, old)} -> {readable(name, new)}"
         for name in dict.fromkeys((*old, *new))
         if name not in old or name not in new or old[name] != new[name]
     ]
 
 
-def _readable(name: str, values: Mapping[str, object]) -> str:
+def readable(name: str, values: Mapping[str, object]) -> str:
+    """Return the value of a field for people."""
     if name not in values:
         return "(not recorded)"
     value = values[name]

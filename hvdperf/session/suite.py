@@ -22,7 +22,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import probe, stack_differences
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import Options, from_command_line
@@ -132,9 +132,9 @@ class Suite:
     def _prepared(self) -> Session:
         profile = self.session_plan.profile
         self._progress.say("probe the installed stack")
-        stacks = {"": probe(self.options.stack or sys.executable, ROOT / ".cache")}
+        stacks = {"": probe(self.options.stack or sys.executable, CACHE)}
         if self.options.against:
-            stacks[AGAINST] = probe(self.options.against, ROOT / ".cache")
+            stacks[AGAINST] = probe(self.options.against, CACHE)
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
         facts = fingerprint(
             self.machine,

@@ -26,7 +26,7 @@ def assert_sound(section: Section) -> None:
         keys = [column.key for column in figure.table.columns]
         assert len(keys) == len(set(keys))
         for row in figure.table.rows:
-            assert row.keys() == set(keys)
+            assert row.keys() >= set(keys)
             assert all(math.isfinite(v) for v in row.values() if isinstance(v, int | float))
         if figure.plot is not None:
             assert_of_columns(figure, keys)
@@ -75,8 +75,7 @@ def assert_told(section: Section) -> None:
     """What is to be expected of a section whose figures are measured: sentences with numbers, rows,
     and what is pointed at is told; without figures, how to get them."""
     assert_sound(section)
-    assert bool(section.missing) is not bool(section.figures)
-    assert section.missing == "" or "pytest perf/" in section.missing
+    assert "pytest perf/" in section.missing
     assert section.intro.endswith(".")
     for figure in section.figures:
         assert re.search(r"\d.*\.$", figure.says), figure.says

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Report, Row, Section, Table
@@ -261,13 +261,6 @@ def without_plot() -> Figure:
     return Figure("environment", "A table alone", "Without a plot.", Table(columns, rows))
 
 
-def counted(rows: Sequence[Row]) -> tuple[Verdict | None, Mapping[Verdict, int]]:
-    """The worst that was judged, and how often there is each."""
-    counts = Counter(Verdict(row["verdict"]) for row in rows)
-    judged = [verdict for verdict in counts if verdict is not Verdict.NOT_JUDGED]
-    return (worst(judged) if judged else None), counts
-
-
 def note(row: Row, long: bool) -> CaseNote:
     paragraphs = ("The figure is below 0.9 even at its upper bound.",)
     if not long:
@@ -289,12 +282,12 @@ def a_report(seed: int = 1, verdicts: Sequence[Verdict] = tuple(Verdict)) -> Rep
     words = [*verdicts, *[usual] * (len(wanted) - len(verdicts))]
     drawn.shuffle(words)
     rows = [case(word, *which, drawn) for word, which in zip(words, wanted, strict=True)]
-    worst_of_all, counts = counted(rows)
+    counts = Counter(Verdict(row["verdict"]) for row in rows)
     bad = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
     of_models = tuple(scaling(model, "weak_scaling", drawn) for model in MODELS)
     return Report(
         title="hvdperf: 24 cases on a made-up machine",
-        verdict=worst_of_all,
+        verdict=worst(list(counts)),
         counts=counts,
         facts={
             "machine": "2 cores, 7.6 GiB, made up",
@@ -341,6 +334,7 @@ def hostile() -> Report:
     ]
     titled = {
         "width": "container",
+        "height": 200,
         "title": HOSTILE[1],
         "description": HOSTILE[0],
         "usermeta": {"embedOptions": {"ast": False, "loader": {"baseURL": "//192.0.2.1/"}}},
@@ -351,8 +345,9 @@ def hostile() -> Report:
             "tooltip": plots.field("text", "nominal", HOSTILE[0]),
         },
     }
-    broken = {"mark": "no such mark", "encoding": {"x": {"field": HOSTILE[0]}}}
+    broken = {"height": 200, "mark": "no such mark", "encoding": {"x": {"field": HOSTILE[0]}}}
     elsewhere = {
+        "height": 200,
         "mark": {"type": "image", "width": 9, "height": 9},
         "encoding": {"url": {"value": "//192.0.2.1/a.png"}, "x": plots.field("number", "ordinal")},
     }
@@ -418,7 +413,7 @@ def large(cases: int = 500, figures: int = 300) -> Report:
         }
         for number in range(cases)
     ]
-    verdict, counts = counted(rows)
+    counts = Counter(Verdict(row["verdict"]) for row in rows)
     drawings = [
         scaling(f"model_{number % 60}", QUESTIONS[number % 3], drawn, f"figure-{number}")
         for number in range(figures)
@@ -426,7 +421,7 @@ def large(cases: int = 500, figures: int = 300) -> Report:
     each = -(-figures // 6)
     return Report(
         title=f"{cases} cases",
-        verdict=verdict,
+        verdict=worst(list(counts)),
         counts=counts,
         facts={},
         warnings=(),

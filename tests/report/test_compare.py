@@ -269,7 +269,7 @@ def test_nothing_is_judged_and_counts_are_those_of_b(tmp_path):
         [scaled(1), outcome(PARITY, RATIOS, Band(0.75, 1.33))],
         [scaled(1, verdict=Verdict.FAIL)],
     )
-    assert made.verdict is None
+    assert made.verdict is Verdict.NOT_JUDGED
     assert made.counts == {Verdict.FAIL: 1}
     assert made.title == f"{A} (A) and {B} (B)"
     assert made.facts["A"].startswith(f"{A}: profile smoke, ")

@@ -78,7 +78,7 @@ def test_any_cell_is_code_that_reads_as_it_is(texts):
     keys = [str(number) for number in range(len(texts))]
     table = Table(tuple(Column(key, key) for key in keys), (dict(zip(keys, texts, strict=True)),))
     section = Section("s", "S", "", (Figure("f", "F", "", table),))
-    made = markdown(Report("T", None, {}, {}, (), board(), (), (section,)))
+    made = markdown(Report("T", Verdict.NOT_JUDGED, {}, {}, (), board(), (), (section,)))
     assert table_rows(made)[-2:] == [keys, list(map(one_line, texts))]
     for text in texts:
         if one_line(text):
@@ -110,9 +110,9 @@ def test_the_headline_says_it_in_words():
     first, second, *_ = lines(markdown(report("x")))
     assert first == "T x"
     assert second == f"1 of 2 cases FAIL: {MEANINGS[Verdict.FAIL]}. 1 PASS."
-    unmeasured = replace(report("x"), verdict=None, counts={})
+    unmeasured = replace(report("x"), verdict=Verdict.NOT_JUDGED, counts={})
     assert lines(markdown(unmeasured))[1] == "Nothing was measured."
-    compared = replace(report("x"), verdict=None)
+    compared = replace(report("x"), verdict=Verdict.NOT_JUDGED)
     assert lines(markdown(compared))[1] == "2 cases, shown side by side. 1 FAIL, 1 PASS."
 
 

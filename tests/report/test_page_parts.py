@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
 
@@ -28,7 +29,7 @@ from hvdperf.report.formats.inline import (
     json_text,
     themes,
 )
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Verdict, worst
 from tests.report.sample import a_report, hostile
 from tests.support.any_report import report as any_report
 
@@ -240,9 +241,7 @@ def judged(**counts: int) -> Report:
     words = [Verdict[name] for name, count in counts.items() for _ in range(count)]
     every = a_report()
     given = {verdict: words.count(verdict) for verdict in Verdict}
-    real = [verdict for verdict in words if verdict is not Verdict.NOT_JUDGED]
-    decisive = min(real, key=list(Verdict).index, default=None)
-    return Report(every.title, decisive, given, {}, (), every.board, every.notes, every.sections)
+    return replace(every, verdict=worst(words), counts=given)
 
 
 @pytest.mark.parametrize(
@@ -268,10 +267,10 @@ def test_the_headline_says_it_in_words(counts: dict[str, int], says: str, beside
 def test_whatever_did_not_pass_is_told_the_worst_first() -> None:
     report = a_report()
     told = blames(report)
-    assert [blame.verdict for blame in told] == list(Verdict)[:4]
-    wanted = {blame.verdict.value for blame in told}
+    assert list(told) == list(Verdict)[:4]
+    wanted = {verdict.value for verdict in told}
     cases = {row["case"] for row in report.board.table.rows if row["verdict"] in wanted}
-    assert {note.case for blame in told for note in blame.notes} == cases
+    assert {note.case for notes in told.values() for note in notes} == cases
     assert {note.verdict for note in neutral(report)} == {Verdict.NOT_JUDGED}
 
 
@@ -280,4 +279,4 @@ def test_a_case_that_failed_is_told_without_a_note_too() -> None:
     silent = Report(
         report.title, report.verdict, report.counts, {}, (), report.board, (), report.sections
     )
-    assert len([note for blame in blames(silent) for note in blame.notes]) == 4
+    assert len([note for notes in blames(silent).values() for note in notes]) == 4

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from hvdperf.report.content import CaseNote, Report
 from hvdperf.report.words import plural
@@ -21,20 +20,12 @@ MEANINGS: Mapping[Verdict, str] = {
 _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
 
 
-@dataclass(frozen=True)
-class Blame:
-    """The cases with one verdict that did not pass, each with its note."""
-
-    verdict: Verdict
-    notes: Sequence[CaseNote]
-
-
 def headline(report: Report) -> str:
     """Return a line such as "2 of 28 cases FAIL"."""
     total = sum(report.counts.values())
     if not total:
         return "Nothing was measured"
-    if report.verdict is None:
+    if report.verdict is Verdict.NOT_JUDGED:
         if total > report.counts.get(Verdict.NOT_JUDGED, 0):
             return f"{plural(total, 'case')}, shown side by side"
         return f"None of {plural(total, 'case')} was judged"
@@ -51,13 +42,13 @@ def headline(report: Report) -> str:
 def others(report: Report) -> str:
     """Return the counts that the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; return ""
     if there are none."""
-    rest = {verdict: n for verdict, n in report.counts.items() if verdict is not report.verdict}
-    return counted(rest)
+    told = () if report.verdict is Verdict.NOT_JUDGED else (report.verdict,)
+    return counted({verdict: n for verdict, n in report.counts.items() if verdict not in told})
 
 
-def blames(report: Report) -> list[Blame]:
-    """Return the cases that did not pass, the worst verdict first; a case without a note gets an
-    empty one."""
+def blames(report: Report) -> dict[Verdict, list[CaseNote]]:
+    """Return the notes of the cases that did not pass, by verdict, the worst first; a case without
+    a note gets an empty one."""
     noted = {note.case for note in report.notes}
     bare = [
         CaseNote(str(row["case"]), Verdict(row["verdict"]), ())
@@ -65,11 +56,10 @@ def blames(report: Report) -> list[Blame]:
         if row["case"] not in noted and row["verdict"] in {each.value for each in _NOT_PASSED}
     ]
     every = [*report.notes, *bare]
-    found = (
-        Blame(verdict, [note for note in every if note.verdict is verdict])
-        for verdict in _NOT_PASSED
-    )
-    return [blame for blame in found if blame.notes]
+    found = {
+        verdict: [note for note in every if note.verdict is verdict] for verdict in _NOT_PASSED
+    }
+    return {verdict: notes for verdict, notes in found.items() if notes}
 
 
 def neutral(report: Report) -> list[CaseNote]:

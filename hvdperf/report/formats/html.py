@@ -41,7 +41,6 @@ def page(report: Report) -> str:
         assets=assets(),
         headline=headline(report),
         others=others(report),
-        worst=Verdict.NOT_JUDGED if report.verdict is None else report.verdict,
         bar=_bar(report),
         blames=blames(report),
         neutral=neutral(report),

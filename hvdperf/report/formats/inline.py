@@ -42,23 +42,14 @@ Theme = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Library:
-    """A third-party script and its licence."""
-
-    package: str
-    version: str
-    script: Markup
-    licence: str
-
-
-@dataclass(frozen=True)
 class Assets:
-    """The text that every page contains. policy: the page's Content-Security-Policy, which names
-    every script and style in the page."""
+    """The text that every page contains. libraries: their entries in vendor.toml, with their
+    "script" and "licence". policy: the page's Content-Security-Policy, which names every script and
+    style in the page."""
 
     style: Markup
     early: Sequence[Markup]
-    libraries: Sequence[Library]
+    libraries: Sequence[Mapping[str, str]]
     late: Sequence[Markup]
     themes: Markup
     policy: str
@@ -77,7 +68,7 @@ def assets() -> Assets:
     early = [_script(PAGE / name) for name in EARLY]
     late = [_script(PAGE / name) for name in LATE]
     libraries = [_library(copy) for copy in copies()]
-    scripts = [*early, *(library.script for library in libraries), *late]
+    scripts = [*early, *(library["script"] for library in libraries), *late]
     return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
 
 
@@ -93,9 +84,9 @@ def json_text(value: object) -> Markup:
     return Markup(json.dumps(value, separators=(",", ":")).replace("<", "\\u003c"))
 
 
-def _library(copy: Mapping[str, str]) -> Library:
+def _library(copy: Mapping[str, str]) -> Mapping[str, str]:
     licence = (VENDOR / copy["licence"]).read_text(encoding="utf-8")
-    return Library(copy["package"], copy["version"], _script(VENDOR / copy["file"]), licence)
+    return {**copy, "script": _script(VENDOR / copy["file"]), "licence": licence}
 
 
 def _script(path: Path) -> Markup:

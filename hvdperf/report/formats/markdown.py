@@ -100,7 +100,7 @@ def _parts(report: Report) -> Iterator[_Part]:
 
 def _headline(report: Report) -> str:
     said = f"**{headline(report)}**"
-    if report.verdict is not None:
+    if report.verdict is not Verdict.NOT_JUDGED:
         said += f": {MEANINGS[report.verdict]}"
     rest = f" {others(report)}." if others(report) else ""
     return _block(f"# {line(report.title)}") + _block(f"{said}.{rest}")
@@ -109,10 +109,10 @@ def _headline(report: Report) -> str:
 def _not_passed(report: Report) -> Iterator[_Part]:
     """Yield the cases that did not pass, the worst verdict first, each with its note and output."""
     title = "## What did not pass"
-    for blame in blames(report):
-        for note in blame.notes:
+    for verdict, notes in blames(report).items():
+        for note in notes:
             first, *more = map(line, note.paragraphs or ("",))
-            case = f"**{blame.verdict.value}** {code(note.case)}"
+            case = f"**{verdict.value}** {code(note.case)}"
             blocks = [title, f"{case}: {first}" if first else case, *more]
             output = [each for text in note.output for each in text.expandtabs().splitlines()]
             if output:
@@ -137,7 +137,8 @@ def _section(section: Section) -> Iterator[_Part]:
     """Yield the parts of a section, folded because a summary is read from the top."""
     # GitHub reads HTML up to the next empty line, and Markdown from there on.
     opening = _block("<details>", f"<summary>{escape(_short(section.title))}</summary>")
-    text = opening + _block(line(section.intro)) + _block(line(section.missing))
+    missing = "" if section.figures else line(section.missing)
+    text = opening + _block(line(section.intro)) + _block(missing)
     yield _Part(section.title, text, _CLOSING)
     # Two plots of the same numbers have equal tables, of which only the first is written.
     told: list[Figure] = []

@@ -122,7 +122,8 @@
     page.plots = {
         start() {
             for (const figure of figures) {
-                figure.querySelector('.plot').style.minHeight = `${Number(figure.dataset.height) + 40}px`;
+                const plot = figure.querySelector('.plot');
+                plot.style.minHeight = `${Number(plot.dataset.height) + 40}px`;
             }
             this.look();
         },

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from hvdperf.report.content import CaseNote, Column, Figure, Row, Table
+from hvdperf.report import plots
+from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of
-from hvdperf.report.plots import by_verdict, field, layered, rows_high
-from hvdperf.report.words import must_be, plural, question_of, shown
+from hvdperf.report.words import limits, plural, question_of, shown
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
@@ -41,11 +41,15 @@ COLUMNS = (
 )
 
 
+def ranked(cases: Iterable[Case]) -> list[Case]:
+    """Return the cases, the worst verdict first."""
+    order = list(Verdict)
+    return sorted(cases, key=lambda case: order.index(case.verdict))
+
+
 def board(cases: Sequence[Case]) -> Figure:
     """Return a row per case, the worst verdict first."""
-    order = list(Verdict)
-    ranked = sorted(cases, key=lambda case: order.index(case.verdict))
-    rows = tuple(map(_row, ranked))
+    rows = tuple(map(_row, ranked(cases)))
     near = [row for row in rows if row["margin"] is not None]
     judged = [row for row in near if row["verdict"] not in _NOT_BY_THE_FIGURE]
     return Figure(
@@ -87,7 +91,7 @@ def note(case: Case) -> CaseNote | None:
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         rounds = plural(outcome.judgement.rounds, "round")
-        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}; limit: {must_be(case.rule)}")
+        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}; limit: {limits(case.rule)}")
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
         paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
@@ -116,7 +120,7 @@ def _row(case: Case) -> Row:
         "world_size": case.world_size,
         **cells_of(figure, "figure", "lower", "upper"),
         "confidence": 100 * covered if covered is not None and bounded else None,
-        "must_be": "" if rule is None else must_be(rule),
+        "must_be": "" if rule is None else limits(rule),
         "margin": margins[0],
         "margin_lower": margins[1],
         "margin_upper": margins[2],
@@ -138,51 +142,28 @@ def _says(judged: Sequence[Row]) -> str:
     )
 
 
-def _plot(rows: int) -> dict[str, object]:
+def _plot(rows: int) -> Plot:
     """Return a plot of the rows with the smallest margins, smallest first."""
-    case = field("case", "nominal", sort={"field": "margin_lower"}, axis={"title": None})
-    along = {
-        "field": "margin",
-        "type": "quantitative",
-        "title": "margin to the limit, in % of the limit",
-    }
-    return {
-        **layered(
-            {
-                "mark": {"type": "rule", "style": "limit"},
-                "encoding": {"x": {"datum": 0}},
-            },
-            {
-                "mark": {"type": "rule", "style": "interval"},
-                "encoding": {
-                    "y": case,
-                    "x": {**along, "field": "margin_lower"},
-                    "x2": {"field": "margin_upper"},
-                },
-            },
-            {
-                "mark": {"type": "point", "filled": True, "size": 60},
-                "encoding": {
-                    "y": case,
-                    "x": along,
-                    **by_verdict(),
-                    "tooltip": [
-                        field("case", "nominal"),
-                        field("verdict", "nominal"),
-                        field("figure", "quantitative", format=".3f"),
-                        field("must_be", "nominal", "limit"),
-                        field("margin", "quantitative", "margin in %", format="+.1f"),
-                    ],
-                },
-            },
-            height=rows_high(rows),
-        ),
-        "transform": [
-            {"filter": "isValid(datum.margin)"},
+    tip = (
+        Column("case", "case"),
+        Column("verdict", "verdict"),
+        Column("figure", "figure", digits=3),
+        Column("must_be", "limit"),
+    )
+    margin = plots.field("margin", "quantitative", "margin in %", format="+.1f")
+    return plots.estimates(
+        {"y": plots.row_names("case", sort={"field": "margin_lower"})},
+        plots.field("margin", "quantitative", "margin to the limit, in % of the limit"),
+        ("margin_lower", "margin_upper"),
+        plots.line("limit", x={"datum": 0}),
+        rows=rows,
+        point={**plots.by_verdict(), "tooltip": [*plots.tooltip(tip), margin]},
+        transform=[
+            plots.known("margin"),
             {
                 "window": [{"op": "row_number", "as": "place"}],
                 "sort": [{"field": "margin_lower"}],
             },
             {"filter": f"datum.place <= {ROWS}"},
         ],
-    }
+    )

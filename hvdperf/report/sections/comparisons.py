@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
+from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of
-from hvdperf.report.plots import by_verdict, field, layered, rows_high
 from hvdperf.report.sections import scaling
 from hvdperf.report.words import plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
@@ -33,15 +33,14 @@ COLUMNS = (
 
 def parity(cases: Sequence[Case]) -> Section:
     """Return the section that compares Horovod with other ways to spread replicas."""
-    figures = _figures([case for case in cases if case.comparison.compares_strategies])
     return Section(
         "parity",
         "Parity",
         "Horovod compared with MirroredStrategy and others on the same devices: a ratio of "
         "speeds, above 1 if Horovod is faster. A case passes if its whole interval lies in the "
         "band.",
-        figures,
-        "" if figures else "Not measured; to measure: pytest perf/test_parity.py",
+        _figures([case for case in cases if case.comparison.compares_strategies]),
+        "Not measured; to measure: pytest perf/test_parity.py",
     )
 
 
@@ -62,7 +61,7 @@ def others(cases: Sequence[Case]) -> Section:
         "Comparisons",
         "Each figure is a ratio with its interval, beside the band or floor of its case.",
         figures,
-        "" if figures else "Not measured; the nightly profile does: make perf PROFILE=nightly.",
+        "Not measured; the nightly profile does: make perf PROFILE=nightly.",
     )
 
 
@@ -120,7 +119,13 @@ def _figure(
 ) -> Figure:
     labels = workload_labels(case.workload for case in cases)
     rows = tuple(_row(case, labels[case.workload]) for case in cases)
-    said = several([f"{case.name} {shown(case.figure)}{_unless_pass(case)}" for case in cases])
+    said = several(
+        [
+            f"{case.name} {shown(case.figure)}"
+            + ("" if case.verdict is Verdict.PASS else f" {case.verdict.value}")
+            for case in cases
+        ]
+    )
     kept = sum(case.verdict is Verdict.PASS for case in cases)
     return Figure(
         name,
@@ -130,11 +135,6 @@ def _figure(
         _forest(len(rows), meant),
         tags,
     )
-
-
-def _unless_pass(case: Case) -> str:
-    """Return the verdict to put behind a figure; return "" for PASS."""
-    return "" if case.verdict is Verdict.PASS else f" {case.verdict.value}"
 
 
 def _row(case: Case, label: str) -> Row:
@@ -160,46 +160,23 @@ def _row(case: Case, label: str) -> Row:
 
 def _forest(rows: int, meant: str) -> Plot:
     """Return a plot with a row per case: its interval over its band, and a line at equality."""
-    case = field("case", "nominal", sort=None, axis={"title": None})
-    along = {"type": "quantitative", "title": meant, "scale": {"zero": False}}
-    tooltip = [
-        field("case", "nominal"),
-        field("verdict", "nominal"),
-        *(
-            field(key, "quantitative", words, format=".3f")
-            for key, words in (
-                ("ratio", "ratio"),
-                ("lower", "lower"),
-                ("upper", "upper"),
-                ("low", "at least"),
-                ("high", "at most"),
-            )
+    at = {"y": plots.row_names("case", sort=None)}
+    low = plots.field("low", "quantitative")
+    a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
+    tip = (COLUMNS[0], COLUMNS[-1], *COLUMNS[3:8])
+    return plots.estimates(
+        at,
+        plots.field("ratio", "quantitative", meant, scale={"zero": False}),
+        ("lower", "upper"),
+        plots.layer(
+            {"type": "bar", "style": "band"},
+            plots.known("low", "high"),
+            **at,
+            x=low,
+            x2={"field": "high"},
         ),
-    ]
-    return layered(
-        {
-            "mark": {"type": "bar", "style": "band"},
-            "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
-            "encoding": {"y": case, "x": {"field": "low", **along}, "x2": {"field": "high"}},
-        },
-        {
-            "mark": {"type": "tick", "style": "limit"},
-            "transform": [{"filter": "isValid(datum.low) && !isValid(datum.high)"}],
-            "encoding": {"y": case, "x": {"field": "low", **along}},
-        },
-        {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"x": {"datum": 1, **along}}},
-        {
-            "mark": {"type": "rule", "style": "interval"},
-            "encoding": {"y": case, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 60},
-            "encoding": {
-                "y": case,
-                "x": {"field": "ratio", **along},
-                **by_verdict(),
-                "tooltip": tooltip,
-            },
-        },
-        height=rows_high(rows),
+        plots.layer({"type": "tick", "style": "limit"}, a_floor, **at, x=low),
+        plots.line("ideal", x={"datum": 1}),
+        rows=rows,
+        point={**plots.by_verdict(), "tooltip": plots.tooltip(tip)},
     )

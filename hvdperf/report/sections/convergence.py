@@ -6,16 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Any
 
 from hvdperf.measure.reports import RunReport, Validation
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
-from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number
-from hvdperf.report.plots import LEGEND, dashes, field, interval, layered, rows_high, tooltip
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
 
@@ -71,24 +70,23 @@ class _Group:
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on trainings to an end, or, if there are none, on timed blocks that did
     nothing but train."""
-    name, title = "convergence", "Convergence"
-    intro = (
-        "Training loss is the mean over the ranks. Rounds begin with different weights; of "
-        "several rounds, the median, the minimum and the maximum are shown. The cases of "
-        "convergence judge whether strategies reach equal results."
-    )
     sound = trusted(cases)
-    groups = _groups([case for case in sound if case.question.mode in TRAINED])
-    figures = [figure for group in groups for figure in (*_curves(group), *_validations(group))]
+    trained = _groups([case for case in sound if case.question.mode in TRAINED])
+    figures = [figure for group in trained for figure in (*_curves(group), *_validations(group))]
     missing = "No training ran to its end; to measure: pytest perf/test_convergence.py"
-    if figures:
-        return Section(name, title, intro, tuple(figures))
-    timed = _groups([case for case in sound if case.comparison.compares_strategies])
-    figures = [figure for group in timed for figure in _curves(group)]
+    said = ""
     if not figures:
-        return Section(name, title, intro, missing=missing)
+        timed = _groups([case for case in sound if case.comparison.compares_strategies])
+        figures = [figure for group in timed for figure in _curves(group)]
+        said = f"{missing}. This is the loss in timed blocks. " if figures else ""
     return Section(
-        name, title, f"{missing}. This is the loss in timed blocks. {intro}", tuple(figures)
+        "convergence",
+        "Convergence",
+        f"{said}Training loss is the mean over the ranks. Rounds begin with different weights; of "
+        "several rounds, the median, the minimum and the maximum are shown. The cases of "
+        "convergence judge whether strategies reach equal results.",
+        tuple(figures),
+        missing,
     )
 
 
@@ -235,34 +233,25 @@ def _curve_of_run(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
+def _curve_plot(fewest: int, points: int) -> Plot:
     """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; if an
     arm has too few points for a line, a row per arm. fewest: points of the arm with the fewest.
     points: of all arms."""
-    arm = field("arm", "nominal", legend=LEGEND)
-    loss = field("loss", "quantitative", "training loss", scale={"zero": False})
+    loss = plots.field("loss", "quantitative", "training loss", scale={"zero": False})
     if fewest < POINTS_OF_A_LINE:
         return _by_arm(_OF_A_CURVE, loss, points)
-    shapes: dict[str, Any] = {"shape": arm} if points <= POINTS_WITH_SHAPES else {}
-    size = 30 if shapes else 4
-    return layered(
-        {
-            "mark": {"type": "area", "style": "band", "opacity": 0.2},
-            "encoding": {
-                "y": field("least", "quantitative"),
-                "y2": {"field": "most"},
-                "color": arm,
-            },
-        },
-        {
-            "mark": {"type": "line"},
-            "encoding": {"y": loss, "color": arm, "strokeDash": dashes(arm)},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": size},
-            "encoding": {"y": loss, "color": arm, **shapes, "tooltip": tooltip(_OF_A_CURVE)},
-        },
-        encoding={"x": field("samples", "quantitative", "samples")},
+    arm = plots.field("arm", "nominal", legend=plots.LEGEND)
+    tip = plots.tooltip(_OF_A_CURVE)
+    shapes = points <= POINTS_WITH_SHAPES
+    return plots.layered(
+        plots.layer(
+            {"type": "area", "style": "band", "opacity": 0.2},
+            y=plots.field("least", "quantitative"),
+            y2={"field": "most"},
+            color=arm,
+        ),
+        *plots.curves(loss, arm, 30 if shapes else 4, shapes=shapes, tooltip=tip),
+        encoding={"x": plots.field("samples", "quantitative", "samples")},
     )
 
 
@@ -270,24 +259,36 @@ def _curve_plot(fewest: int, points: int) -> Mapping[str, Any]:
 
 
 def _validations(group: _Group) -> list[Figure]:
-    """Return a figure each for loss and accuracy, with the values of random guesses."""
+    """Return a figure each for loss and accuracy, if the group was validated."""
     found: dict[str, list[Validation]] = {}
     for arm, launched in group.arms.items():
-        for started in launched:
-            validation = started.launch.run[0].validation if started.launch.run else None
-            if validation is not None:
-                found.setdefault(arm, []).append(validation)
-    return [
-        figure for metric in ("loss", "accuracy") for figure in _validation(group, metric, found)
-    ]
+        for run in (started.launch.run for started in launched if started.launch.run):
+            if run[0].validation is not None:
+                found.setdefault(arm, []).append(run[0].validation)
+    figures = (_validation(group, metric, found) for metric in ("loss", "accuracy"))
+    return [figure for figure in figures if figure.table.rows]
 
 
-def _validation(
-    group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]
-) -> list[Figure]:
-    rows = [row for arm, ends in found.items() for row in _ends(arm, metric, ends)]
-    if not rows:
-        return []
+def _validation(group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]) -> Figure:
+    """Return the values at the end of the trainings, with those of random guesses."""
+    rows: list[Row] = []
+    for arm, ends in found.items():
+        values = finite(getattr(end, metric) for end in ends)
+        # Random guesses have a loss of ln(classes) and an accuracy of 1 / classes.
+        guesses = finite(end.chance_loss for end in ends)
+        chances = guesses if metric == "loss" else [math.exp(-guess) for guess in guesses]
+        if values:
+            rows.append(
+                {
+                    "arm": arm,
+                    "middle": median(values),
+                    "least": min(values),
+                    "most": max(values),
+                    "chance": next(iter(chances), None),
+                    "rounds": len(values),
+                    "samples": ends[0].samples,
+                }
+            )
     digits = 4 if metric == "loss" else 3
     columns = (
         Column("arm", "strategy"),
@@ -303,65 +304,30 @@ def _validation(
         f"{number(row['most']):.3f})"
         for row in rows
     )
-    return [
-        Figure(
-            name=group.named(metric),
-            title=f"{group.title}: validation {metric}",
-            says=f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
-            table=Table(columns, tuple(rows)),
-            plot=_validation_plot(columns, metric, len(rows)),
-            tags=group.tags,
-        )
-    ]
+    middle = plots.field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
+    chance = plots.field("chance", "quantitative")
+    guess = plots.layer({"type": "tick", "style": "quiet"}, x=chance)
+    level = number(rows[0]["chance"]) if rows else 0.0
+    return Figure(
+        name=group.named(metric),
+        title=f"{group.title}: validation {metric}",
+        says=f"At the end: {said}; the chance level is {level:.3f}.",
+        table=Table(columns, tuple(rows)),
+        plot=_by_arm(columns, middle, len(rows), guess),
+        tags=group.tags,
+    )
 
 
-def _ends(arm: str, metric: str, ends: Sequence[Validation]) -> list[Row]:
-    values = finite(getattr(end, metric) for end in ends)
-    guesses = finite(end.chance_loss for end in ends)
-    if not values:
-        return []
-    # Random guesses have a loss of ln(classes) and an accuracy of 1 / classes.
-    chance: Value = None
-    if guesses:
-        chance = guesses[0] if metric == "loss" else math.exp(-guesses[0])
-    return [
-        {
-            "arm": arm,
-            "middle": median(values),
-            "least": min(values),
-            "most": max(values),
-            "chance": chance,
-            "rounds": len(values),
-            "samples": ends[0].samples,
-        }
-    ]
-
-
-def _validation_plot(columns: Sequence[Column], metric: str, rows: int) -> Mapping[str, Any]:
-    middle = field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
-    guess = {
-        "mark": {"type": "tick", "style": "quiet"},
-        "encoding": {"x": field("chance", "quantitative")},
-    }
-    return _by_arm(columns, middle, rows, guess)
-
-
-def _by_arm(
-    columns: Sequence[Column], x: Mapping[str, Any], rows: int, *behind: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def _by_arm(columns: Sequence[Column], x: plots.Channel, rows: int, *behind: plots.Layer) -> Plot:
     """Return a plot with a row per strategy, from its least to its most."""
-    return layered(
+    arm = plots.field("arm", "nominal", legend=None)
+    return plots.estimates(
+        {"y": plots.row_names("arm", 260)},
+        x,
+        ("least", "most"),
         *behind,
-        interval("least", "most", "x"),
-        {
-            "mark": {"type": "point", "filled": True, "size": 70},
-            "encoding": {
-                "x": x,
-                "color": field("arm", "nominal", legend=None),
-                "shape": field("arm", "nominal", legend=None),
-                "tooltip": tooltip(columns),
-            },
-        },
-        height=rows_high(rows, each=30),
-        encoding={"y": field("arm", "nominal", axis={"title": None, "labelLimit": 260})},
+        rows=rows,
+        each=30,
+        size=70,
+        point={"color": arm, "shape": arm, "tooltip": plots.tooltip(columns)},
     )

@@ -73,16 +73,11 @@ def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
 
 
 def _plot() -> Plot:
+    y = plots.percent("value", "share of the cores")
+    x = plots.field("minute", "quantitative", "minutes since the session began")
     told = plots.told_apart(SHARES.values())
-    encoding = {
-        "x": plots.field("minute", "quantitative", "minutes since the session began"),
-        "y": plots.percent("value", "share of the cores"),
-    }
-    line = {
-        "mark": {"type": "line", "point": True},
-        "encoding": {"color": told, "strokeDash": plots.dashes(told)},
-    }
-    return plots.layered(line, transform=plots.side_by_side(SHARES), encoding=encoding)
+    lines = plots.curves(y, told)
+    return plots.layered(*lines, transform=plots.side_by_side(SHARES), encoding={"x": x})
 
 
 def _culprits(whole: Disturbance) -> Figure:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hvdperf.report.content import Column, Figure, Section, Table
-from hvdperf.report.words import plural
+from hvdperf.report.words import plural, several
 from hvdperf.results.documents import SessionDocument
-from hvdperf.results.fingerprint import Fingerprint, differences
+from hvdperf.results.fingerprint import Fingerprint, differences, readable
 
 
 def section(
@@ -30,13 +30,13 @@ def section(
 
 
 def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> Figure:
-    before: Mapping[str, object] = {} if earlier is None else dict(earlier.fingerprint)
+    before: Mapping[str, object] = fingerprint if earlier is None else earlier.fingerprint
     rows = [
         {
             "field": name,
-            "value": _text(value),
-            "before": _text(before[name]) if name in before else "",
-            "changed": "changed" if before and _otherwise(name, value, before) else "",
+            "value": readable(name, fingerprint),
+            "before": readable(name, before),
+            "changed": "changed" if name not in before or before[name] != value else "",
         }
         for name, value in fingerprint.items()
     ]
@@ -48,13 +48,7 @@ def _fingerprint(fingerprint: Fingerprint, earlier: SessionDocument | None) -> F
         says = f"Against session {earlier.session}: "
         says += "; ".join(changed) if changed else "nothing changed"
         says += "."
-    keys = [column.key for column in columns]
-    return Figure(
-        "fingerprint",
-        "Fingerprint",
-        says,
-        Table(tuple(columns), tuple({key: row[key] for key in keys} for row in rows)),
-    )
+    return Figure("fingerprint", "Fingerprint", says, Table(tuple(columns), tuple(rows)))
 
 
 def _stacks(changed: Sequence[str]) -> Figure:
@@ -78,7 +72,7 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
     )
     if not rows:
         return []
-    said = "; ".join(f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows[:6])
+    said = several([f"{row['case']} {row['before']} -> {row['verdict']}" for row in rows])
     columns = (
         Column("case", "case"),
         Column("before", f"session {earlier.session}"),
@@ -86,13 +80,3 @@ def _verdicts(session: SessionDocument, earlier: SessionDocument) -> list[Figure
     )
     title = "Verdicts that changed since the last session with the same settings"
     return [Figure("changed-verdicts", title, f"{title}: {said}.", Table(columns, rows))]
-
-
-def _otherwise(name: str, value: object, before: Mapping[str, object]) -> bool:
-    return name not in before or bool(before[name] != value)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or "(none)"
-    return "(unknown)" if value is None else str(value)

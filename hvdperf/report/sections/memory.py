@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
 from hvdperf.judge.training_runs import SETTLING_SHARE, STEPS_OF_GROWTH, growth
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
-from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import number
-from hvdperf.report.plots import dashes, field, known, layered, tooltip
-from hvdperf.report.words import plural, slug, workload_labels
+from hvdperf.report.words import plural, slug, tags_of, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import Ceiling
 
@@ -48,7 +47,7 @@ def section(cases: Sequence[Case]) -> Section:
         "by the ceiling's factor in 1,000 steps. It begins after the first third of the run, "
         "in which caches and queues fill up.",
         figures,
-        "" if figures else "Memory was not measured; to measure: pytest perf/test_memory.py",
+        "Memory was not measured; to measure: pytest perf/test_memory.py",
     )
 
 
@@ -60,7 +59,8 @@ def _of_case(case: Case, label: str) -> list[Figure]:
     if not ranks:
         return []
     grown = {rank: _growth(readings) for rank, readings in ranks.items()}
-    by_growth = sorted(ranks, key=lambda rank: _or_least(grown[rank]), reverse=True)
+    known = {rank: -math.inf if each is None else each for rank, each in grown.items()}
+    by_growth = sorted(ranks, key=known.__getitem__, reverse=True)
     shown = sorted(by_growth[:SHOWN])
     at_most = case.rule.at_most if isinstance(case.rule, Ceiling) else None
     rows = [
@@ -76,11 +76,7 @@ def _of_case(case: Case, label: str) -> list[Figure]:
             says=_said(case, rows, by_growth[0], len(ranks)),
             table=Table(_COLUMNS, tuple(rows)),
             plot=_plot(by_growth[0]),
-            tags={
-                "model": case.workload.model,
-                "world_size": str(n),
-                "question": case.question.label,
-            },
+            tags=tags_of(case),
         )
     ]
 
@@ -106,15 +102,11 @@ def _growth(readings: Readings) -> float | None:
         return None
 
 
-def _or_least(grown: float | None) -> float:
-    return -math.inf if grown is None else grown
-
-
 def _rows(
     rank: int, readings: Readings, grown: float | None, at_most: float | None, rounds: int
 ) -> list[Row]:
-    settled = [(steps, size) for steps, size in readings if _is_settled(steps, readings)]
-    begins, base = settled[0]
+    last = readings[-1][0]
+    begins, base = next(each for each in readings if each[0] >= SETTLING_SHARE * last)
 
     def allowed(steps: int) -> Value:
         if at_most is None or steps < begins:
@@ -134,10 +126,6 @@ def _rows(
     ]
 
 
-def _is_settled(steps: int, readings: Readings) -> bool:
-    return steps >= SETTLING_SHARE * readings[-1][0]
-
-
 def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
     own = [row for row in rows if row["rank"] == worst]
     first, last = number(own[0]["resident_mib"]), number(own[-1]["resident_mib"])
@@ -155,26 +143,22 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
     )
 
 
-def _plot(limited: int) -> Mapping[str, Any]:
+def _plot(limited: int) -> Plot:
     """Return a plot with a line per rank, and the limit of the rank `limited`."""
-    color = field("rank", "nominal", "rank")
-    size = field("resident_mib", "quantitative", "resident set in MiB", scale={"zero": False})
-    return layered(
-        {
-            "transform": [known("allowed_mib"), {"filter": f"datum.rank === {limited}"}],
-            "mark": {"type": "line", "style": "limit"},
-            "encoding": {
-                "y": field("allowed_mib", "quantitative"),
-                "detail": field("rank", "nominal"),
-            },
-        },
-        {
-            "mark": {"type": "line"},
-            "encoding": {"y": size, "color": color, "strokeDash": dashes(color)},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 25},
-            "encoding": {"y": size, "color": color, "shape": color, "tooltip": tooltip(_COLUMNS)},
-        },
-        encoding={"x": field("steps", "quantitative", "steps")},
+    return plots.layered(
+        plots.layer(
+            {"type": "line", "style": "limit"},
+            plots.known("allowed_mib"),
+            {"filter": f"datum.rank === {limited}"},
+            y=plots.field("allowed_mib", "quantitative"),
+        ),
+        *plots.curves(
+            plots.field(
+                "resident_mib", "quantitative", "resident set in MiB", scale={"zero": False}
+            ),
+            plots.field("rank", "nominal", "rank"),
+            25,
+            tooltip=plots.tooltip(_COLUMNS),
+        ),
+        encoding={"x": plots.field("steps", "quantitative", "steps")},
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from statistics import median
 
 from hvdperf.plan.comparisons import JudgedAs
@@ -46,8 +45,9 @@ def section(cases: Sequence[Case]) -> Section | None:
             ("efficiency", "", 3, efficiency),
         ):
             if found_:
-                figure = _figure(labels[workload], what, unit, digits, found_, even)
-                figures.append(replace(figure, tags={"model": workload.model}))
+                figures.append(
+                    _figure(workload.model, labels[workload], what, unit, digits, found_, even)
+                )
     return Section(
         "nodes",
         "Nodes and devices",
@@ -68,6 +68,7 @@ def _is_even(case: Case) -> bool:
 
 
 def _figure(
+    model: str,
     label: str,
     what: str,
     unit: str,
@@ -96,4 +97,5 @@ def _figure(
         f"{label}: on {plural(most[0], 'node')} with {with_} the {what} is "
         f"{found[most]:.{digits}f}{f' {unit}' if unit else ''}.",
         Table(tuple(columns), tuple(rows)),
+        tags={"model": model},
     )

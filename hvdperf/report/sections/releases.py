@@ -10,8 +10,8 @@ from hvdperf.history.label import machine_label
 from hvdperf.history.lines import Line, lines
 from hvdperf.history.raw import RawResult
 from hvdperf.history.releases import Axis, order
+from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.plots import dashes, field, layered
 from hvdperf.report.words import plural, slug
 from hvdperf.stats import spread
 
@@ -43,12 +43,8 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
             _figure(alike, told_apart=len(replicas[model]) > 1)
             for (model, _, _), alike in groups.items()
         ),
-        ""
-        if found
-        else (
-            f"The history has no results of this machine, {machine}; make backfill measures "
-            "releases, make history imports sessions."
-        ),
+        f"The history has no results of this machine, {machine}; make backfill measures "
+        "releases, make history imports sessions.",
     )
 
 
@@ -88,32 +84,11 @@ def _row(line: Line, version: str) -> Row:
 
 def _plot(releases: Sequence[str], stacks: Sequence[str]) -> Plot:
     """Return a plot. releases, stacks: oldest first, whatever the order of the table's rows."""
-    x = field("horovod", "ordinal", "Horovod", sort=list(releases), axis={"labelAngle": 0})
-    stack = field("tensorflow", "nominal", "TensorFlow", sort=list(stacks))
-    y = {"type": "quantitative", "title": "samples/s", "scale": {"zero": False}}
-    return layered(
-        {
-            "mark": "line",
-            "encoding": {
-                "x": x,
-                "y": {"field": "samples_per_second", **y},
-                "color": stack,
-                "strokeDash": dashes(stack),
-            },
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 60},
-            "encoding": {
-                "x": x,
-                "y": {"field": "samples_per_second", **y},
-                "color": stack,
-                "shape": stack,
-                "tooltip": [
-                    field("horovod", "nominal", "Horovod"),
-                    field("tensorflow", "nominal", "TensorFlow"),
-                    field("samples_per_second", "quantitative", "samples/s", format=".1f"),
-                    field("launches", "quantitative"),
-                ],
-            },
-        },
+    x = plots.field("horovod", "ordinal", "Horovod", sort=list(releases), axis={"labelAngle": 0})
+    lines = plots.curves(
+        plots.field("samples_per_second", "quantitative", "samples/s", scale={"zero": False}),
+        plots.field("tensorflow", "nominal", "TensorFlow", sort=list(stacks)),
+        60,
+        tooltip=plots.tooltip((*COLUMNS[:2], COLUMNS[4], COLUMNS[3])),
     )
+    return plots.layered(*lines, encoding={"x": x})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
@@ -59,17 +59,16 @@ def section(cases: Sequence[Case]) -> Section:
         case for case in cases if case.question in ASKED and case.judged_as is JudgedAs.THRESHOLD
     ]
     labels = workload_labels(case.workload for case in asked)
-    bars: list[Row] = []
-    for weak, ways in ((True, WEAK), (False, STRONG)):
-        for workload in labels:
+    bars: list[tuple[str, _Point]] = []
+    for weak in (True, False):
+        for workload, label in labels.items():
             points = _points(workload, weak, asked, speeds)
             if len(points) > 1:
-                rows = tuple(_row(labels[workload], point, ways) for point in points)
-                figures += _figures(workload.model, labels[workload], weak, rows)
-                bars += rows if weak else ()
+                figures += _figures(workload.model, label, weak, points)
+                bars += [(label, point) for point in points] if weak else []
     if bars:
         figures.insert(0, _bars(bars))
-    return Section("scaling", "Scaling", INTRO, tuple(figures), missing="" if figures else MISSING)
+    return Section("scaling", "Scaling", INTRO, tuple(figures), MISSING)
 
 
 def _points(
@@ -136,7 +135,7 @@ def _split_speed(case: Case) -> float | None:
     return median(medians) if medians else None
 
 
-def columns(ways: Ways) -> tuple[Column, ...]:
+def _columns(ways: Ways) -> tuple[Column, ...]:
     found = [
         Column("model", "network"),
         Column("world_size", "replicas"),
@@ -176,85 +175,80 @@ def _row(label: str, point: _Point, ways: Ways) -> Row:
     return row
 
 
-def _measured(ways: Ways, rows: Sequence[Row]) -> Ways:
+def _measured(ways: Ways, points: Iterable[_Point]) -> Ways:
     """Return the ways that were measured."""
-    return {
-        way: name
-        for way, name in ways.items()
-        if any(row[f"speedup_{way}"] is not None for row in rows)
-    }
+    known = {way for point in points for way in point.ways}
+    return {way: name for way, name in ways.items() if way in known}
 
 
-def _table(rows: Sequence[Row], ways: Ways) -> Table:
-    shown = columns(ways)
-    return Table(shown, tuple({column.key: row[column.key] for column in shown} for row in rows))
-
-
-def _figures(model: str, label: str, weak: bool, rows: Sequence[Row]) -> list[Figure]:
+def _figures(model: str, label: str, weak: bool, points: Sequence[_Point]) -> list[Figure]:
     kind = "weak" if weak else "strong"
-    ways = _measured(WEAK if weak else STRONG, rows)
-    table = _table(rows, ways)
-    sizes = [int(row["world_size"] or 1) for row in rows if row["drawn"] == "yes"]
+    ways = _measured(WEAK if weak else STRONG, points)
+    table = Table(_columns(ways), tuple(_row(label, point, ways) for point in points))
+    sizes = [point.world_size for point in points if point.sound]
     tags = {"model": model}
     # With wall times, the figure is about two questions.
     if list(ways) == ["speed" if weak else "split"]:
         tags["question"] = f"{kind} scaling"
-    named = [
-        ("speedup", f"{label}: speedup, {kind} scaling", scaling_plots.speedup(ways, sizes)),
-        (
-            "efficiency",
-            f"{label}: efficiency, {kind} scaling",
-            scaling_plots.efficiency(ways, sizes),
-        ),
-    ]
     return [
         Figure(
             slug(what, kind, label),
-            title,
-            _says(label, kind, rows, ways),
+            f"{label}: {what}, {kind} scaling",
+            _says(f"{label}, {kind} scaling", points, ways),
             table,
             # A single replica gives no curve.
-            plot if len(sizes) > 1 else None,
+            plot(ways, sizes) if len(sizes) > 1 else None,
             tags,
         )
-        for what, title, plot in named
+        for what, plot in (
+            ("speedup", scaling_plots.speedup),
+            ("efficiency", scaling_plots.efficiency),
+        )
     ]
 
 
-def _says(label: str, kind: str, rows: Sequence[Row], ways: Ways) -> str:
+def _says(what: str, points: Sequence[_Point], ways: Ways) -> str:
     apart = ", ".join(
-        f"{plural(int(row['world_size'] or 0), 'replica')} {row['verdict']}"
-        for row in rows
-        if row["drawn"] == "no"
+        f"{_replicas(point)} {point.verdict.value}"
+        for point in points
+        if not point.sound and point.verdict
     )
     not_drawn = f" Only in the table: {apart}." if apart else ""
-    last = max(rows, key=lambda row: (row["drawn"] == "yes", row["world_size"]))
-    if last["world_size"] == 1:
-        return f"{label}, {kind} scaling: no speedup is valid.{not_drawn}"
-    parts = [
-        f"{last[f'speedup_{way}']:.2f} {name} ({100 * float(share):.0f} %)"
+    last = max(points, key=lambda point: (point.sound, point.world_size))
+    if last.world_size == 1:
+        return f"{what}: no speedup is valid.{not_drawn}"
+    told = ", ".join(
+        f"{share * last.world_size:.2f} {name} ({100 * share:.0f} %)"
         for way, name in ways.items()
-        if (share := last[f"efficiency_{way}"]) is not None
-    ]
-    replicas = plural(int(last["world_size"] or 0), "replica")
-    return f"{label}, {kind} scaling: on {replicas} the speedup is {', '.join(parts)}.{not_drawn}"
+        if way in last.ways
+        for share in [last.ways[way].estimate]
+    )
+    return f"{what}: on {_replicas(last)} the speedup is {told}.{not_drawn}"
 
 
-def _bars(rows: Sequence[Row]) -> Figure:
+def _replicas(point: _Point) -> str:
+    return plural(point.world_size, "replica")
+
+
+def _bars(named: Sequence[tuple[str, _Point]]) -> Figure:
     """Return the figure of weak scaling's efficiency by speed, for every network."""
-    table = _table(rows, _measured(WEAK, rows))
+    ways = _measured(WEAK, [point for _, point in named])
     shares = {
-        f"{row['model']} on {plural(int(row['world_size'] or 0), 'replica')}": float(share)
-        for row in rows
-        if row["world_size"] != 1 and row["drawn"] == "yes"
-        if (share := row.get("efficiency_speed"))
+        f"{label} on {_replicas(point)}": point.ways["speed"].estimate
+        for label, point in named
+        if point.world_size > 1 and point.sound and "speed" in point.ways
     }
     says = "No efficiency by speed above one replica is valid."
     if shares:
-        worst = min(shares, key=lambda name: shares[name])
+        lowest = min(shares, key=lambda name: shares[name])
         says = (
             f"The lowest of {plural(len(shares), 'efficiency', 'efficiencies')} by speed is "
-            f"{100 * shares[worst]:.1f} %: {worst}."
+            f"{100 * shares[lowest]:.1f} %: {lowest}."
         )
-    plot = scaling_plots.bars(len(shares)) if shares else None
-    return Figure("weak-scaling", "Weak scaling: efficiency by speed", says, table, plot)
+    return Figure(
+        "weak-scaling",
+        "Weak scaling: efficiency by speed",
+        says,
+        Table(_columns(ways), tuple(_row(label, point, ways) for label, point in named)),
+        scaling_plots.bars(len(shares)) if shares else None,
+    )

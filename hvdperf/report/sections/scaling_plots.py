@@ -24,113 +24,62 @@ _DRAWN = {"filter": "datum.drawn == 'yes'"}
 def speedup(ways: Ways, sizes: Sequence[int]) -> Plot:
     """Return a plot of speedups. ways: of WEAK or STRONG, those that were measured. sizes: the
     world sizes, which are the marks on both axes."""
-    y: dict[str, Any] = {
-        "title": "speedup",
-        "axis": {"values": list(sizes)},
-        "scale": {"type": "log", "base": 2},
-    }
-    ideal = {
-        "mark": {"type": "line", "style": "ideal"},
-        "encoding": {
-            "x": _by_size(sizes),
-            "y": plots.field("world_size", "quantitative", **y),
-        },
-    }
-    return _by_way("speedup", ways, sizes, ideal, y)
+    y = {"axis": {"values": list(sizes)}, "scale": {"type": "log", "base": 2}}
+    each = plots.field("world_size", "quantitative", "speedup", **y)
+    ideal = plots.layer({"type": "line", "style": "ideal"}, y=each)
+    return _by_way("speedup", ways, sizes, ideal, **y)
 
 
 def efficiency(ways: Ways, sizes: Sequence[int]) -> Plot:
-    y: dict[str, Any] = {"title": "efficiency", "axis": {"format": ".0%"}}
-    ideal = {"mark": {"type": "rule", "style": "ideal"}, "encoding": {"y": {"datum": 1, **y}}}
-    return _by_way("efficiency", ways, sizes, ideal, y)
+    ideal = plots.line("ideal", x=None, y={"datum": 1})
+    return _by_way("efficiency", ways, sizes, ideal, axis={"format": ".0%"})
 
 
-def _by_way(
-    what: str,
-    ways: Ways,
-    sizes: Sequence[int],
-    ideal: plots.Layer,
-    y: dict[str, Any],
-) -> Plot:
+def _by_way(what: str, ways: Ways, sizes: Sequence[int], ideal: plots.Layer, **y: Any) -> Plot:
     """Return a plot with a line per way to count, and the interval of each point."""
-    x = _by_size(sizes)
-    value, way = (
-        plots.field("value", "quantitative", **y),
-        plots.told_apart(ways.values()),
-    )
-    known = plots.interval("value_low", "value_high")
-    known["encoding"]["x"] = x
-    known["encoding"]["y"] |= y
-    line = {
-        "mark": {"type": "line"},
-        "encoding": {"x": x, "y": value, "color": way, "strokeDash": plots.dashes(way)},
-    }
-    points = {
-        "mark": {"type": "point"},
-        "encoding": {
-            "x": x,
-            "y": value,
-            "color": way,
-            "shape": way,
-            "tooltip": plots.tooltip((Column("world_size", "replicas"), *plots.BOUNDED)),
-        },
-    }
-    return plots.layered(
-        ideal,
-        known,
-        line,
-        points,
-        transform=[
-            _DRAWN,
-            *plots.side_by_side({f"{what}_{way}": name for way, name in ways.items()}),
-        ],
-    )
-
-
-def _by_size(sizes: Sequence[int]) -> dict[str, Any]:
-    return plots.field(
+    columns = {f"{what}_{way}": name for way, name in ways.items()}
+    tip = plots.tooltip((Column("world_size", "replicas"), *plots.BOUNDED))
+    x = plots.field(
         "world_size",
         "quantitative",
         "replicas",
         scale={"type": "log", "base": 2},
         axis={"values": list(sizes), "format": "d", "labelFlush": False, "grid": False},
     )
+    return plots.layered(
+        ideal,
+        plots.interval("value_low", "value_high"),
+        *plots.curves(
+            plots.field("value", "quantitative", what, **y),
+            plots.told_apart(ways.values()),
+            tooltip=tip,
+        ),
+        encoding={"x": x},
+        transform=[_DRAWN, *plots.side_by_side(columns)],
+    )
 
 
 def bars(count: int) -> Plot:
     """Return a plot of efficiencies by speed: a bar per network and world size. count: of bars."""
-    title = "efficiency by speed"
-    places: dict[str, Any] = {
-        "y": plots.field("model", "nominal", axis={"title": None}),
+    places = {
+        "y": plots.row_names("model"),
         "yOffset": {"field": "world_size", "type": "ordinal"},
     }
-    bar = {
-        "mark": {"type": "bar", "opacity": 0.85},
-        "encoding": {
+    tip = (
+        Column("model", "network"),
+        Column("world_size", "replicas"),
+        Column("efficiency_speed", "efficiency", digits=3),
+    )
+    return plots.layered(
+        plots.layer(
+            {"type": "bar", "opacity": 0.85},
             **places,
-            "x": plots.percent("efficiency_speed", title),
-            "color": plots.field("world_size", "ordinal", "replicas"),
-            "tooltip": [
-                plots.field("model", "nominal", "network"),
-                plots.field("world_size", "quantitative", "replicas"),
-                plots.field("efficiency_speed", "quantitative", "efficiency", format=".3f"),
-            ],
-        },
-    }
-    known = {
-        "mark": {"type": "rule", "style": "interval"},
-        "encoding": {
-            **places,
-            "x": plots.percent("efficiency_speed_low", title),
-            "x2": {"field": "efficiency_speed_high"},
-        },
-    }
-    ideal = {
-        "mark": {"type": "rule", "style": "ideal"},
-        "encoding": {"x": {"datum": 1, "title": title}},
-    }
-    above_one = {"filter": "datum.world_size > 1 && isValid(datum.efficiency_speed)"}
-    return {
-        **plots.layered(bar, known, ideal, height=plots.rows_high(count)),
-        "transform": [_DRAWN, above_one],
-    }
+            x=plots.percent("efficiency_speed", "efficiency by speed"),
+            color=plots.field("world_size", "ordinal", "replicas"),
+            tooltip=plots.tooltip(tip),
+        ),
+        plots.interval("efficiency_speed_low", "efficiency_speed_high", "x", **places),
+        plots.line("ideal", x={"datum": 1}),
+        height=plots.rows_high(count),
+        transform=[_DRAWN, {"filter": "datum.world_size > 1"}, plots.known("efficiency_speed")],
+    )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hvdperf.judge.straggler import beyond_chance
 from hvdperf.measure.records import Block
-from hvdperf.plan.arms import Arm, BlockKind, Workload
-from hvdperf.plan.question import LaunchMode, Question
-from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
+from hvdperf.plan.arms import BlockKind, Workload
+from hvdperf.plan.question import LaunchMode
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table, Value
 from hvdperf.report.launches import Started, launches, trusted
 from hvdperf.report.numbers import finite, number, quantiles
-from hvdperf.report.plots import LEGEND, field, interval, layered, rows_high, tooltip
 from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.worker.strategies.table import Strategy
@@ -24,24 +23,24 @@ _QUANTILES = (
     Column("max_ms", "longest", "ms", 2),
     Column("steps", "steps"),
 )
-_MEDIAN = field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
+_MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
 # With more rows than this, a rank's row has no room for a number beside it.
 MANY_RANKS = 32
 
 
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on timed blocks of whole steps."""
-    name, title = "steps", "Step times"
-    intro = (
+    sound = trusted(cases)
+    return Section(
+        "steps",
+        "Step times",
         "Times of all steps in timed blocks, by each rank's own clock. A line spans the 1st to "
         "the 99th percentile, its bar the 25th to the 75th, and its tick is the median. A "
         "diamond marks a rank that is the slowest in more blocks than chance explains "
-        "(probability 1 in 1000)."
+        "(probability 1 in 1000).",
+        (*_by_rank(sound), *_of_strategies(sound)),
+        "No steps were timed; to measure: pytest perf/test_scaling.py",
     )
-    sound = trusted(cases)
-    figures = (*_by_rank(sound), *_of_strategies(sound))
-    missing = "" if figures else "No steps were timed; to measure: pytest perf/test_scaling.py"
-    return Section(name, title, intro, figures, missing)
 
 
 # Rank by rank ----------------------------------------------------------------------------------
@@ -55,12 +54,17 @@ _OF_A_RANK = (
 
 
 def _by_rank(cases: Sequence[Case]) -> list[Figure]:
-    asked = [case for case in cases if _is_of_blocks(case.question)]
+    # Not those of variants of a workload.
+    asked = [
+        case
+        for case in cases
+        if case.question.mode is LaunchMode.BLOCKS and not case.question.spec.own_rounds
+    ]
     labels = workload_labels(case.workload for case in asked)
     found: dict[tuple[Workload, int], list[Started]] = {}
     for started in launches(asked):
         case = started.case
-        if _of_horovod(started.launch.arm) and _blocks(started):
+        if started.launch.arm.strategy is Strategy.HOROVOD and _blocks(started):
             found.setdefault((case.workload, started.world_size), []).append(started)
     return [
         _ranks(workload.model, labels[workload], size, group)
@@ -68,15 +72,6 @@ def _by_rank(cases: Sequence[Case]) -> list[Figure]:
             found.items(), key=lambda item: (item[0][0].name, item[0][1])
         )
     ]
-
-
-def _is_of_blocks(question: Question) -> bool:
-    """Return whether the question is asked of blocks, and not of variants of a workload."""
-    return question.mode is LaunchMode.BLOCKS and not question.spec.own_rounds
-
-
-def _of_horovod(arm: Arm) -> bool:
-    return arm.strategy is Strategy.HOROVOD
 
 
 def _blocks(started: Started) -> list[Block]:
@@ -106,19 +101,19 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
         for rank, own in enumerate(steps)
         if own
     ]
-    medians: list[Mapping[str, Any]] = [{"mark": {"type": "tick"}, "encoding": {"x": _MEDIAN}}]
-    named_ranks = {
-        "transform": [{"filter": "datum.named === 'yes'"}],
-        "mark": {"type": "point", "filled": True, "size": 70, "style": "named", "shape": "diamond"},
-        "encoding": {"x": _MEDIAN},
-    }
-    y = field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
+    medians = plots.layer("tick", x=_MEDIAN)
+    named_ranks = plots.layer(
+        {"type": "point", "size": 70, "style": "named", "shape": "diamond"},
+        {"filter": "datum.named === 'yes'"},
+        x=_MEDIAN,
+    )
+    y = plots.field("rank", "ordinal", "rank", axis={"labelOverlap": "greedy"})
     return Figure(
         name=slug("steps", "ranks", label, f"np{world_size}"),
         title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
         says=_said_of_ranks(rows, len(blocks), len(group)),
         table=Table(_OF_A_RANK, tuple(rows)),
-        plot=_boxes(_OF_A_RANK, len(rows), y, [*medians, named_ranks] if any(named) else medians),
+        plot=_boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
         tags={"model": model, "world_size": str(world_size)},
     )
 
@@ -203,39 +198,29 @@ def _strategies(model: str, label: str, arms: Mapping[str, Sequence[Started]]) -
             )
     rows.sort(key=lambda row: (number(row["world_size"]), str(row["arm"])))
     said = several([f"{row['arm']} {number(row['q50_ms']):.1f} ms" for row in rows])
-    y = field("arm", "nominal", sort=[str(row["arm"]) for row in rows], axis={"title": None})
-    pointed = {
-        "mark": {"type": "point", "filled": True, "size": 70},
-        "encoding": {
-            "x": _MEDIAN,
-            "color": field("strategy", "nominal", legend=LEGEND),
-            "shape": field("strategy", "nominal"),
-        },
-    }
+    strategy = plots.field("strategy", "nominal", legend=plots.LEGEND)
+    medians = plots.layer({"type": "point", "size": 70}, x=_MEDIAN, color=strategy, shape=strategy)
+    y = plots.row_names("arm", sort=[str(row["arm"]) for row in rows])
     return Figure(
         name=slug("steps", "strategies", label),
         title=f"{label}: step times of strategies side by side",
         says=f"Medians of all steps of all ranks: {said}.",
         table=Table(_OF_AN_ARM, tuple(rows)),
-        plot=_boxes(_OF_AN_ARM, len(rows), y, [pointed]),
+        plot=_boxes(_OF_AN_ARM, len(rows), y, medians),
         tags={"model": model},
     )
 
 
-def _boxes(
-    columns: Sequence[Column], rows: int, y: Mapping[str, Any], pointed: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Any]:
-    """Return a plot of rules and bars from the quantiles. pointed: layers that show medians."""
-    layers = [
-        interval("q01_ms", "q99_ms", "x"),
-        {
-            "mark": {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
-            "encoding": {"x": field("q25_ms", "quantitative"), "x2": {"field": "q75_ms"}},
-        },
-        *pointed,
-    ]
-    return layered(
-        *layers,
-        height=rows_high(rows, each=22 if rows <= MANY_RANKS else 6),
-        encoding={"y": y, "tooltip": tooltip(columns)},
+def _boxes(columns: Sequence[Column], rows: int, y: plots.Channel, *medians: plots.Layer) -> Plot:
+    """Return a plot of rules and bars from the quantiles, with these layers that show medians."""
+    return plots.layered(
+        plots.interval("q01_ms", "q99_ms", "x"),
+        plots.layer(
+            {"type": "bar", "style": "quiet", "height": {"band": 0.6}},
+            x=plots.field("q25_ms", "quantitative"),
+            x2={"field": "q75_ms"},
+        ),
+        *medians,
+        height=plots.rows_high(rows, each=22 if rows <= MANY_RANKS else 6),
+        encoding={"y": y, "tooltip": plots.tooltip(columns)},
     )

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
+from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.plots import field, layered, rows_high
+from hvdperf.report.numbers import cells_of
 from hvdperf.report.words import plural, several, shown
 from hvdperf.results.detection_log import Entry
 from hvdperf.results.detection_rates import (
@@ -35,11 +36,6 @@ COLUMNS = (
     Column("inconclusive", "undecided"),
 )
 
-_NOTHING = (
-    "This session has no A/A case, and make trust has measured no session on this machine "
-    "with this stack."
-)
-
 
 def section(
     cases: Sequence[Case], log: Sequence[Entry], fingerprint: Mapping[str, object]
@@ -55,7 +51,8 @@ def section(
         "often an injected fault was reported with the expected verdict, with 95 % intervals "
         "(Clopper and Pearson 1934).",
         tuple(figures),
-        "" if figures else _NOTHING,
+        "This session has no A/A case, and make trust has measured no session on this machine "
+        "with this stack.",
     )
 
 
@@ -67,7 +64,8 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
     columns = (
         Column("case", "case"),
         Column("ratio", "ratio", digits=3),
-        Column("interval", "interval"),
+        Column("lower", "lower", digits=3),
+        Column("upper", "upper", digits=3),
         Column("visible_change", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
@@ -77,8 +75,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         rows.append(
             {
                 "case": case.name,
-                "ratio": case.figure.estimate if case.figure else None,
-                "interval": shown(case.figure).partition(" ")[2],
+                **cells_of(case.figure, "ratio", "lower", "upper"),
                 "visible_change": None if visible is None else 100 * visible,
                 "verdict": case.verdict.value,
             }
@@ -140,37 +137,18 @@ def _row(count: Count) -> Row:
 
 def _plot(rows: int) -> Plot:
     """Return a plot of shares with their intervals: a row per fault, network and world size."""
-    y = field("into", "nominal", sort=None, axis={"title": None})
-    along: dict[str, object] = {
-        "type": "quantitative",
-        "title": "expected verdict reported, in % of sessions",
-        "scale": {"domain": [0, 100]},
-    }
-    return {
-        **layered(
-            {
-                "mark": {"type": "rule", "style": "interval"},
-                "encoding": {"y": y, "x": {"field": "lower", **along}, "x2": {"field": "upper"}},
-            },
-            {
-                "mark": {"type": "point"},
-                "encoding": {
-                    "y": y,
-                    "x": {"field": "share", **along},
-                    "tooltip": [
-                        field("trial", "nominal", "fault case"),
-                        field("must", "nominal", "expected"),
-                        field("called", "quantitative", "reported"),
-                        field("sessions", "quantitative", "of sessions"),
-                    ],
-                },
-            },
-            height=rows_high(rows),
+    named = "datum.trial + ', ' + datum.model + ' np ' + datum.world_size"
+    tip = [column for column in COLUMNS if column.key in ("trial", "must", "called", "sessions")]
+    return plots.estimates(
+        {"y": plots.row_names("into", sort=None)},
+        plots.field(
+            "share",
+            "quantitative",
+            "expected verdict reported, in % of sessions",
+            scale={"domain": [0, 100]},
         ),
-        "transform": [
-            {
-                "calculate": "datum.trial + ', ' + datum.model + ' np ' + datum.world_size",
-                "as": "into",
-            }
-        ],
-    }
+        ("lower", "upper"),
+        rows=rows,
+        point={"tooltip": plots.tooltip(tip)},
+        transform=[{"calculate": named, "as": "into"}],
+    )

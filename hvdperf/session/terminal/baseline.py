@@ -93,7 +93,7 @@ def direction(of: Interval) -> str:
 def new_series(archive: Archive, fingerprint: Fingerprint, asked: Mapping[str, str]) -> list[str]:
     """Return what differs from an earlier session and begins a new series, one line each; [] if
     nothing does. asked: this session's settings, from hvdperf.session.resume.asked."""
-    changed = differences(archive.cases[0].fingerprint, fingerprint)
+    changed = differences(archive.fingerprint, fingerprint)
     return changed + differences(_another(asked_of(archive)), _another(asked))
 
 

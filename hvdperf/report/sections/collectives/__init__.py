@@ -36,7 +36,5 @@ def section(cases: Sequence[Case]) -> Section:
         "rounds, with their quartiles. Bare is MPI on one buffer without a framework, an upper "
         "limit for Horovod.",
         tuple(figures),
-        ""
-        if figures
-        else "No collective operation was measured; to measure: pytest perf/test_communication.py",
+        "No collective operation was measured; to measure: pytest perf/test_communication.py",
     )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
-from typing import Any
 
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.observations import step_times
 from hvdperf.plan.question import Question
-from hvdperf.report.content import Column, Figure, Row, Table
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
-from hvdperf.report.plots import field, layered, rows_high, tooltip
-from hvdperf.report.sections.collectives.pairs import WHOSE, Labels, whose
-from hvdperf.report.words import several
+from hvdperf.report.sections.collectives.pairs import WHOSE, whose
+from hvdperf.report.words import Labels, several
 from hvdperf.results.documents import Case
 
 _OF_A_STEP = (
@@ -85,23 +84,18 @@ def _of_steps(case: Case, times: Sequence[StepTimes], labels: Labels) -> Row:
     }
 
 
-def _plot(rows: int) -> Mapping[str, Any]:
+def _plot(rows: int) -> Plot:
     """Return a plot of the band between both bounds, with the measured step."""
-    return layered(
-        {
-            "mark": {"type": "bar", "style": "band", "height": {"band": 0.6}},
-            "encoding": {
-                "x": field("all_hidden_ms", "quantitative", "step time in ms"),
-                "x2": {"field": "nothing_hidden_ms"},
-            },
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 70, "shape": "diamond"},
-            "encoding": {"x": field("step_ms", "quantitative", "step time in ms")},
-        },
-        height=rows_high(rows, each=30),
-        encoding={
-            "y": field("network", "nominal", axis={"title": None, "labelLimit": 260}),
-            "tooltip": tooltip(_OF_A_STEP),
-        },
+    return plots.layered(
+        plots.layer(
+            {"type": "bar", "style": "band", "height": {"band": 0.6}},
+            x=plots.field("all_hidden_ms", "quantitative"),
+            x2={"field": "nothing_hidden_ms"},
+        ),
+        plots.layer(
+            {"type": "point", "size": 70, "shape": "diamond"},
+            x=plots.field("step_ms", "quantitative", "step time in ms"),
+        ),
+        height=plots.rows_high(rows, each=30),
+        encoding={"y": plots.row_names("network", 260), "tooltip": plots.tooltip(_OF_A_STEP)},
     )

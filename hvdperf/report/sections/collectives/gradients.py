@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
-from hvdperf.report.content import Column, Figure, Table
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Table
 from hvdperf.report.numbers import number
-from hvdperf.report.plots import (
-    BOUNDED,
-    field,
-    interval,
-    layered,
-    rows_high,
-    side_by_side,
-    told_apart,
-    tooltip,
-)
 from hvdperf.report.sections.collectives.pairs import (
     OVERHEAD,
     SIDES,
     WHOSE,
     WIDTHS,
-    Labels,
     Pair,
     is_of_gradients,
     overheads,
@@ -31,7 +20,7 @@ from hvdperf.report.sections.collectives.pairs import (
     whose,
     widths,
 )
-from hvdperf.report.words import several
+from hvdperf.report.words import Labels, several
 from hvdperf.results.documents import Case
 
 _TIMES = (
@@ -82,20 +71,16 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     ]
 
 
-def _plot(rows: int) -> Mapping[str, Any]:
-    apart = told_apart(SIDES.values())
-    return layered(
-        interval("value_low", "value_high", "x"),
-        {
-            "mark": {"type": "point", "filled": True, "size": 70},
-            "encoding": {
-                "x": field("value", "quantitative", "bus bandwidth in GB/s"),
-                "color": apart,
-                "shape": apart,
-                "tooltip": tooltip((WHOSE[0], *WHOSE[3:], *BOUNDED, *_TIMES, *OVERHEAD[:1])),
-            },
-        },
-        height=rows_high(rows, each=30),
-        encoding={"y": field("network", "nominal", axis={"title": None, "labelLimit": 260})},
-        transform=side_by_side(SIDES),
+def _plot(rows: int) -> Plot:
+    apart = plots.told_apart(SIDES.values())
+    tip = plots.tooltip((WHOSE[0], *WHOSE[3:], *plots.BOUNDED, *_TIMES, *OVERHEAD[:1]))
+    return plots.estimates(
+        {"y": plots.row_names("network", 260)},
+        plots.field("value", "quantitative", "bus bandwidth in GB/s"),
+        ("value_low", "value_high"),
+        rows=rows,
+        each=30,
+        size=70,
+        point={"color": apart, "shape": apart, "tooltip": tip},
+        transform=plots.side_by_side(SIDES),
     )

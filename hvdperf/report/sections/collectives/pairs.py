@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hvdperf.judge.collectives import paired
-from hvdperf.plan.arms import SWEEP, Workload
+from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.collectives import Collective, busbw
 from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Value
 from hvdperf.report.numbers import quantiles
+from hvdperf.report.words import Labels
 from hvdperf.results.documents import Case
 
 QUARTILES = (0.25, 0.5, 0.75)
-Labels = Mapping[Workload, str]
 OVERHEAD = (
     Column("overhead", "time of Horovod / bare", "", 3),
     Column("overhead_low", "time ratio, 25 %", "", 3),

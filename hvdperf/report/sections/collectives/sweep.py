@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hvdperf.plan.collectives import KIB, MIB
-from hvdperf.report.content import Column, Figure, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Table, Value
 from hvdperf.report.numbers import number
-from hvdperf.report.plots import (
-    BOUNDED,
-    dashes,
-    field,
-    interval,
-    layered,
-    side_by_side,
-    told_apart,
-    tooltip,
-)
 from hvdperf.report.sections.collectives.pairs import (
     OVERHEAD,
     SIDES,
@@ -74,29 +64,19 @@ _BINARY = {
 }
 
 
-def _plot(sizes: Sequence[int]) -> Mapping[str, Any]:
-    """Return a plot with a line per side, which also differ in shapes and dashes."""
-    apart = told_apart(SIDES.values())
-    y = field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"})
-    layers = (
-        interval("value_low", "value_high"),
-        {
-            "mark": {"type": "line"},
-            "encoding": {"y": y, "color": apart, "strokeDash": dashes(apart)},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 50},
-            "encoding": {
-                "y": y,
-                "color": apart,
-                "shape": apart,
-                "tooltip": tooltip((_SIZE[1], *BOUNDED, *OVERHEAD[:1])),
-            },
-        },
+def _plot(sizes: Sequence[int]) -> Plot:
+    """Return a plot with a line per side."""
+    lines = plots.curves(
+        plots.field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"}),
+        plots.told_apart(SIDES.values()),
+        50,
+        tooltip=plots.tooltip((_SIZE[1], *plots.BOUNDED, *OVERHEAD[:1])),
     )
-    x = field("bytes", "quantitative", "size", scale={"type": "log", "base": 2})
-    return layered(
-        *layers,
-        encoding={"x": {**x, "axis": {"values": list(sizes), **_BINARY}}},
-        transform=side_by_side(SIDES),
+    axis = {"values": list(sizes), **_BINARY}
+    x = plots.field("bytes", "quantitative", "size", scale={"type": "log", "base": 2}, axis=axis)
+    return plots.layered(
+        plots.interval("value_low", "value_high"),
+        *lines,
+        encoding={"x": x},
+        transform=plots.side_by_side(SIDES),
     )

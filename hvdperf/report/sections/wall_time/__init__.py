@@ -16,21 +16,19 @@ from hvdperf.results.documents import Case
 def section(cases: Sequence[Case]) -> Section:
     """Return the section on the cases that have a breakdown."""
     asked = [case for case in trusted(cases) if case.outcome.breakdown is not None]
-    title, name = "Wall time", "ledger"
-    intro = (
-        "The time breakdown assigns every second of a training, from the launch of its "
-        "processes to their end, to a term. Terms are means over the ranks and rounds. If "
-        "steps are divided among the replicas, the terms of steps are scaled down from the "
-        "whole run."
-    )
-    if not asked:
-        missing = "No wall time of a training was measured; to measure: pytest perf/test_ledger.py"
-        return Section(name, title, intro, missing=missing)
     labels = workload_labels(case.workload for case in asked)
     figures = (
         *(waterfall(case, labels[case.workload]) for case in asked),
         *by_world_size(asked, labels),
-        speedups(asked, labels),
-        factors(asked, labels),
+        *([speedups(asked, labels), factors(asked, labels)] if asked else []),
     )
-    return Section(name, title, intro, figures)
+    return Section(
+        "ledger",
+        "Wall time",
+        "The time breakdown assigns every second of a training, from the launch of its "
+        "processes to their end, to a term. Terms are means over the ranks and rounds. If "
+        "steps are divided among the replicas, the terms of steps are scaled down from the "
+        "whole run.",
+        figures,
+        "No wall time of a training was measured; to measure: pytest perf/test_ledger.py",
+    )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from hvdperf.judge.scaling_breakdown import Spent
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import TERMS, Term
-from hvdperf.report.content import Column, Figure, Row, Table
-from hvdperf.report.plots import field, layered, rows_high
-from hvdperf.report.sections.wall_time.trainings import Labels, breakdown_of, is_weak
-from hvdperf.report.words import slug
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Table
+from hvdperf.report.sections.wall_time.trainings import breakdown_of, way_of
+from hvdperf.report.words import Labels, slug
 from hvdperf.results.documents import Case
 
 # There are as many groups as the palette has colours. A plot shows the digit beside the colour.
@@ -47,7 +46,8 @@ _OF_A_SIZE = (
 def by_world_size(cases: Sequence[Case], labels: Labels) -> list[Figure]:
     """Return a figure per workload with a case of weak scaling."""
     found: dict[Workload, dict[int, Spent]] = {}
-    for case in sorted(filter(is_weak, cases), key=lambda case: case.world_size):
+    weak = [case for case in cases if way_of(case) == "weak"]
+    for case in sorted(weak, key=lambda case: case.world_size):
         breakdown = breakdown_of(case)
         sizes = found.setdefault(case.workload, {1: breakdown.reference})
         sizes.setdefault(case.world_size, breakdown.candidate)
@@ -84,54 +84,23 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
     )
 
 
-def _plot(bars: int) -> Mapping[str, Any]:
-    """Return horizontal bars, with the digit of each group below its part of the bar."""
-    y = field("world_size", "ordinal", "replicas")
-    return layered(
+def _plot(bars: int) -> Plot:
+    """Return horizontal bars, of groups of terms."""
+    tip = (
+        Column("world_size", "replicas"),
+        Column("part", "group"),
+        Column("of_group", "seconds", digits=3),
+    )
+    return plots.stacked(
+        plots.field("world_size", "ordinal", "replicas"),
+        "of_group",
+        sorted(set(GROUPS.values())),
+        {"calculate": "datum.group", "as": "part"},
         {
-            "mark": {"type": "bar", "height": {"band": 0.6}},
-            "encoding": {
-                "y": y,
-                "x": field("below", "quantitative", "seconds"),
-                "x2": {"field": "above"},
-                "color": field(
-                    "group",
-                    "nominal",
-                    scale={"domain": sorted(set(GROUPS.values()))},
-                    legend={"title": None, "orient": "bottom", "columns": 4},
-                ),
-                "tooltip": [
-                    field("world_size", "ordinal", "replicas"),
-                    field("group", "nominal", "group"),
-                    field("of_group", "quantitative", "seconds", format=".3f"),
-                ],
-            },
+            "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
+            "groupby": ["world_size", "part"],
         },
-        {
-            "transform": [
-                {"joinaggregate": [{"op": "max", "field": "above", "as": "longest"}]},
-                {"filter": "datum.above - datum.below > 0.015 * datum.longest"},
-                {"calculate": "(datum.below + datum.above) / 2", "as": "middle"},
-                {"calculate": "substring(datum.group, 0, 1)", "as": "digit"},
-            ],
-            "mark": {"type": "text", "baseline": "top", "dy": 16},
-            "encoding": {
-                "y": y,
-                "x": field("middle", "quantitative"),
-                "text": field("digit", "nominal"),
-            },
-        },
-        height=rows_high(bars, each=56, least=112),
-        transform=[
-            {
-                "aggregate": [{"op": "sum", "field": "seconds", "as": "of_group"}],
-                "groupby": ["world_size", "group"],
-            },
-            {
-                "stack": "of_group",
-                "groupby": ["world_size"],
-                "sort": [{"field": "group"}],
-                "as": ["below", "above"],
-            },
-        ],
+        rows=bars,
+        each=56,
+        tip=tip,
     )

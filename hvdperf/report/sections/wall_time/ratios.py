@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.plan.arms import Workload
-from hvdperf.report.content import Column, Figure, Row, Table, Value
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
-from hvdperf.report.plots import (
-    BOUNDED,
-    field,
-    interval,
-    layered,
-    rows_high,
-    side_by_side,
-    told_apart,
-    tooltip,
-)
-from hvdperf.report.sections.wall_time.trainings import (
-    Labels,
-    breakdown_of,
-    is_weak,
-    not_judged,
-)
-from hvdperf.report.words import several
+from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
+from hvdperf.report.words import Labels, several
 from hvdperf.results.documents import Case
 
 _WHOSE = (
@@ -59,8 +44,7 @@ def _ratios(breakdown: ScalingBreakdown, names: Sequence[str]) -> dict[str, Valu
 
 def _whose(case: Case, labels: Labels, *more: str) -> dict[str, Value]:
     model, n = labels[case.workload], case.world_size
-    what = ", ".join((model, f"np {n}", *more, *not_judged(case)))
-    return {"what": what, "model": model, "world_size": n}
+    return {"what": named(case, model, f"np {n}", *more), "model": model, "world_size": n}
 
 
 def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
@@ -76,8 +60,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     for case in cases:
         ratios = _ratios(breakdown_of(case), SPEEDUPS)
         shares = {f"{key}_share": number(ratios[key]) / case.world_size for key in SPEEDUPS}
-        way = "weak" if is_weak(case) else "strong"
-        rows.append({**_whose(case, labels, way), **ratios, **shares})
+        rows.append({**_whose(case, labels, way_of(case)), **ratios, **shares})
     said = several(
         [
             f"{row['what']} {number(row['by_speed']):.2f} by speed, {number(row['by_time']):.2f} "
@@ -85,16 +68,12 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
             for row in rows
         ]
     )
-    ideal = {
-        "mark": {"type": "tick", "style": "ideal"},
-        "encoding": {"x": field("world_size", "quantitative")},
-    }
     return Figure(
         name="ledger-speedups",
         title="Speedup by speed, by wall time and by the whole job",
         says=f"Speedups: {said}.",
         table=Table(columns, tuple(rows)),
-        plot=_plot(SPEEDUPS, "speedup", rows, ideal),
+        plot=_plot(SPEEDUPS, "speedup", rows, ideal=True),
     )
 
 
@@ -161,38 +140,28 @@ def _milliseconds(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-def _plot(
-    names: Sequence[str], title: str, rows: Sequence[Row], *behind: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def _plot(names: Sequence[str], title: str, rows: Sequence[Row], *, ideal: bool = False) -> Plot:
     """Return a plot with a row per training and, in it, a line for each of these columns, which
-    differ in shape and colour."""
+    differ in shape and colour. ideal: whether to mark the number of replicas."""
     called = {name: name.replace("_", " ") for name in names}
-    place = {"yOffset": field("called", "nominal", sort=list(called.values()))}
-    bounded = any(row[f"{name}_low"] is not None for row in rows for name in names)
-    whose = [str(row["what"]) for row in rows]
-    apart = told_apart(called.values())
-    layers = [
-        *(_with(layer, place) for layer in behind),
-        *([_with(interval("value_low", "value_high", "x"), place)] if bounded else []),
-        {
-            "mark": {"type": "point", "filled": True, "size": 60},
-            "encoding": {
-                "x": field("value", "quantitative", title, scale={"zero": False}),
-                **place,
-                "color": apart,
-                "shape": apart,
-                "tooltip": tooltip((_WHOSE[0], *BOUNDED)),
-            },
+    apart = plots.told_apart(called.values())
+    at = {
+        "y": plots.row_names("what", 260, sort=[str(row["what"]) for row in rows]),
+        "yOffset": plots.field("called", "nominal", sort=list(called.values())),
+    }
+    replicas = plots.field("world_size", "quantitative")
+    behind = [plots.layer({"type": "tick", "style": "ideal"}, **at, x=replicas)] if ideal else []
+    return plots.estimates(
+        at,
+        plots.field("value", "quantitative", title, scale={"zero": False}),
+        ("value_low", "value_high"),
+        *behind,
+        rows=len(rows),
+        each=18 * len(names),
+        point={
+            "color": apart,
+            "shape": apart,
+            "tooltip": plots.tooltip((_WHOSE[0], *plots.BOUNDED)),
         },
-    ]
-    y = field("what", "nominal", sort=whose, axis={"title": None, "labelLimit": 260})
-    return layered(
-        *layers,
-        height=rows_high(len(rows), each=18 * len(names)),
-        encoding={"y": y},
-        transform=side_by_side(called),
+        transform=plots.side_by_side(called),
     )
-
-
-def _with(layer: Mapping[str, Any], channels: Mapping[str, Any]) -> dict[str, Any]:
-    return {**layer, "encoding": {**layer["encoding"], **channels}}

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown
-from hvdperf.plan.arms import Workload
 from hvdperf.results.documents import Case
 from hvdperf.verdict import Verdict
-
-Labels = Mapping[Workload, str]
 
 
 def breakdown_of(case: Case) -> ScalingBreakdown:
@@ -18,14 +13,10 @@ def breakdown_of(case: Case) -> ScalingBreakdown:
     return case.outcome.breakdown
 
 
-def is_weak(case: Case) -> bool:
-    return not case.question.spec.divides_steps
+def way_of(case: Case) -> str:
+    return "strong" if case.question.spec.divides_steps else "weak"
 
 
-def not_judged(case: Case) -> tuple[str, ...]:
-    """Return the remark behind the name of a training whose replicas shared cores; else ()."""
-    return ("not judged",) if case.verdict is Verdict.NOT_JUDGED else ()
-
-
-def divided(breakdown: ScalingBreakdown) -> str:
-    return f"{breakdown.reference.steps} steps divided"
+def named(case: Case, *parts: str) -> str:
+    """Return the name of a training from its parts; it says so if its replicas shared cores."""
+    return ", ".join((*parts, *(["not judged"] if case.verdict is Verdict.NOT_JUDGED else [])))

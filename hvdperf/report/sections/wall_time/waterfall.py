@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown, Spent
 from hvdperf.plan.question import Question
 from hvdperf.plan.terms import OF_STEPS, TERMS
-from hvdperf.report.content import Column, Figure, Row, Table
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import number
-from hvdperf.report.plots import LEGEND, field, layered, rows_high, tooltip
-from hvdperf.report.sections.wall_time.trainings import (
-    breakdown_of,
-    divided,
-    is_weak,
-    not_judged,
-)
-from hvdperf.report.words import slug
+from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
+from hvdperf.report.words import slug, tags_of
 from hvdperf.results.documents import Case
 
 # A term whose excess is below this share of the wall time has no bar of its own.
@@ -43,25 +37,21 @@ def waterfall(case: Case, label: str) -> Figure:
     ours, n = breakdown.candidate, case.world_size
     rows = _steps_down(case.question, breakdown)
     ideal, wall = number(rows[0]["to_s"]), ours.wall_seconds
-    how = f"{ours.steps} steps on each" if is_weak(case) else divided(breakdown)
+    way, theirs = way_of(case), breakdown.reference
+    how = f"{ours.steps} steps on each" if way == "weak" else f"{theirs.steps} steps divided"
     terms = [row for row in rows if row["kind"] not in ("total", UNEXPLAINED)]
     worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
     return Figure(
-        name=slug("ledger", "waterfall", "weak" if is_weak(case) else "strong", label, f"np{n}"),
-        title=f"{', '.join((f'{label} on {n} replicas', how, *not_judged(case)))}: "
-        "from the ideal to the wall time",
+        name=slug("ledger", "waterfall", way, label, f"np{n}"),
+        title=f"{named(case, f'{label} on {n} replicas', how)}: from the ideal to the wall time",
         says=(
             f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "
             f"differences: {said}; not explained {number(rows[-2]['excess_s']):+.3f} s."
         ),
         table=Table(_OF_A_TERM, tuple(rows)),
         plot=_plot(rows),
-        tags={
-            "model": case.workload.model,
-            "world_size": str(n),
-            "question": case.question.label,
-        },
+        tags=tags_of(case),
     )
 
 
@@ -119,9 +109,9 @@ def _total(name: str, seconds: float) -> Row:
     }
 
 
-def _plot(rows: Sequence[Row]) -> Mapping[str, Any]:
+def _plot(rows: Sequence[Row]) -> Plot:
     bars = list(dict.fromkeys(str(row["bar"]) for row in rows))
-    y = field("bar", "nominal", sort=bars, axis={"title": None})
+    kinds = {"domain": ["total", "longer", "shorter", UNEXPLAINED]}
     ends = [
         {"op": "sum", "field": "excess_s", "as": "excess_of_bar"},
         {"op": "max", "field": "from_s", "as": "latest_from"},
@@ -130,44 +120,29 @@ def _plot(rows: Sequence[Row]) -> Mapping[str, Any]:
     label = {"type": "text", "align": "left", "dx": 4}
     # With room for the text behind the longest bar.
     farthest = max(number(row[end]) for row in rows for end in ("from_s", "to_s"))
-    x = field("from_s", "quantitative", "seconds", scale={"domain": [0, 1.2 * farthest]})
-    return layered(
-        {
-            "mark": {"type": "bar"},
-            "encoding": {
-                "y": y,
-                "x": x,
-                "x2": {"field": "to_s"},
-                "color": field(
-                    "kind",
-                    "nominal",
-                    scale={"domain": ["total", "longer", "shorter", UNEXPLAINED]},
-                    legend=LEGEND,
-                ),
-                "tooltip": tooltip(_OF_A_TERM[:4]),
-            },
-        },
-        {
-            "transform": [
-                {"filter": "datum.kind !== 'total'"},
-                {"aggregate": ends, "groupby": ["bar"]},
-                {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
-            ],
-            "mark": label,
-            "encoding": {
-                "y": y,
-                "x": field("right", "quantitative"),
-                "text": field("excess_of_bar", "quantitative", format="+.2f"),
-            },
-        },
-        {
-            "transform": [{"filter": "datum.kind === 'total'"}],
-            "mark": label,
-            "encoding": {
-                "y": y,
-                "x": field("to_s", "quantitative"),
-                "text": field("to_s", "quantitative", format=".2f"),
-            },
-        },
-        height=rows_high(len(bars)),
+    domain = {"domain": [0, 1.2 * farthest]}
+    return plots.layered(
+        plots.layer(
+            "bar",
+            x=plots.field("from_s", "quantitative", "seconds", scale=domain),
+            x2={"field": "to_s"},
+            color=plots.field("kind", "nominal", scale=kinds, legend=plots.LEGEND),
+            tooltip=plots.tooltip(_OF_A_TERM[:4]),
+        ),
+        plots.layer(
+            label,
+            {"filter": "datum.kind !== 'total'"},
+            {"aggregate": ends, "groupby": ["bar"]},
+            {"calculate": "max(datum.latest_from, datum.latest_to)", "as": "right"},
+            x=plots.field("right", "quantitative"),
+            text=plots.field("excess_of_bar", "quantitative", format="+.2f"),
+        ),
+        plots.layer(
+            label,
+            {"filter": "datum.kind === 'total'"},
+            x=plots.field("to_s", "quantitative"),
+            text=plots.field("to_s", "quantitative", format=".2f"),
+        ),
+        height=plots.rows_high(len(bars)),
+        encoding={"y": plots.row_names("bar", sort=bars)},
     )
