@@ -13,7 +13,7 @@ from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
-from hvdperf.paths import ROOT
+from hvdperf.paths import CACHE
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
@@ -47,7 +47,7 @@ def main() -> None:
     machine = local_machine()
     options = Options(profile="default", models=given.models)
     session_plan = plan_session(options, machine, local_offers(machine))
-    stack = probe(sys.executable, ROOT / ".cache")
+    stack = probe(sys.executable, CACHE)
     arm_launcher = make_arm_launcher(session_plan, {"": stack}, None)
     sizes = (
         [int(size) for size in given.np.split(",")]

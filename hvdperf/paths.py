@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# For what is found out about installed stacks and data sets, and is found out again if it is gone.
+CACHE = ROOT / ".cache"
 
 
 def shown(path: Path) -> str:

@@ -59,7 +59,8 @@ def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) 
         new.mkdir(parents=True)
         benchmarks = describe_benchmarks(lines)
         write_json(str(new / "benchmarks.json"), benchmarks, _BENCHMARKS_FORMAT)
-        for machine, of_machine in _by_machine(lines):
+        for machine in sorted({line.machine for line in lines}):
+            of_machine = [line for line in lines if line.machine == machine]
             fingerprint = next(each for each in results if each.machine == machine).fingerprint
             told = machine_document(machine, fingerprint)
             write_json(str(new / machine / "machine.json"), told, _MACHINE_FORMAT)
@@ -93,11 +94,12 @@ def _move_files(new: Path, old: Path) -> None:
 
 def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     """Return the benchmarks as asv's discovery describes them, with the parameters of all lines."""
-    keys = [(line.model, line.replica, line.world_size) for line in lines]
-    values = [list(map(repr, sorted({key[place] for key in keys}))) for place in range(3)]
+    values = [
+        list(map(repr, sorted({line.parameters[place] for line in lines}))) for place in range(3)
+    ]
     return {
         BENCHMARK.format(unit): {
-            "code": _code(),
+            "code": (Path(__file__).parent / "benchmarks" / "throughput.py").read_text(),
             "name": BENCHMARK.format(unit),
             "param_names": list(PARAMETERS),
             "params": values,
@@ -108,10 +110,6 @@ def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
         }
         for unit, of_unit in UNITS.items()
     }
-
-
-def _code() -> str:
-    return (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
 
 
 def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, str]:
@@ -126,12 +124,6 @@ def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _by_machine(lines: Sequence[Line]) -> Iterable[tuple[str, list[Line]]]:
-    ordered = sorted(lines, key=lambda line: line.machine)
-    for machine, group in itertools.groupby(ordered, lambda line: line.machine):
-        yield machine, list(group)
-
-
 def _results_of(
     tree: Tree,
     machine: Mapping[str, str],
@@ -142,18 +134,9 @@ def _results_of(
     released = {release.version: release.released for release in releases(tree.axis)}
     pairs = sorted({(point.version, line.at) for line in lines for point in line.points})
     for version, at in pairs:
-        measured = {
-            (line.model, line.replica, line.world_size): line.samples_per_second(version)
-            for line in lines
-            if line.at == at
-        }
-        times = [
-            point.measured_at
-            for line in lines
-            if line.at == at
-            for point in line.points
-            if point.version == version
-        ]
+        of_pair = [line for line in lines if line.at == at]
+        measured = {line.parameters: line.samples_per_second(version) for line in of_pair}
+        points = [point for line in of_pair for point in line.points if point.version == version]
         requirements = {REQUIREMENT[tree.axis.other]: at}
         noon = datetime.combine(released[version], time(12), UTC)
         result = Results(
@@ -170,7 +153,7 @@ def _results_of(
             result.add_result(
                 benchmark,
                 _figures(unit, measured, benchmark["params"]),
-                started_at=max(times),
+                started_at=max(point.measured_at for point in points),
                 record_samples=True,
             )
         yield result
@@ -182,19 +165,17 @@ def _figures(
     """Return the figures of every combination of parameters, with samples from which asv takes
     median and 99 % interval. A figure is NaN if nothing was measured, because None would mean that
     the benchmark failed."""
-    result: list[float] = []
-    samples: list[list[float] | None] = []
     by_parameters = {tuple(map(repr, key)): figures for key, figures in measured.items()}
+    samples: list[list[float] | None] = []
     for combination in itertools.product(*values):
-        speeds = by_parameters.get(combination)
-        if not speeds:
-            result.append(math.nan)
-            samples.append(None)
-            continue
+        speeds = by_parameters.get(combination, [])
         of_unit = speeds if unit == "samples_per_second" else [1 / speed for speed in speeds]
-        result.append(sorted(of_unit)[len(of_unit) // 2])
-        samples.append(of_unit)
-    number = [None if each is None else 1 for each in samples]
+        samples.append(of_unit or None)
     return BenchmarkResult(
-        result=result, samples=samples, number=number, errcode=0, stderr="", profile=None
+        result=[math.nan if each is None else sorted(each)[len(each) // 2] for each in samples],
+        samples=samples,
+        number=[None if each is None else 1 for each in samples],
+        errcode=0,
+        stderr="",
+        profile=None,
     )

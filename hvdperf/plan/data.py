@@ -18,7 +18,7 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.paths import ROOT
+from hvdperf.paths import CACHE, ROOT
 from hvdperf.plan.arms import Workload
 from hvdperf.worker.dataset_id import dataset_id, files_of
 from models import inputs, registry
@@ -27,7 +27,6 @@ from models.inputs.errors import DataError
 from models.inputs.imagenet_files import ImagenetFiles
 
 SAMPLES = ROOT / "data" / "samples"
-CACHE = ROOT / ".cache"
 # The data set of words that language models train on, if the user asks for one of images.
 WORDS = "ptb"
 

@@ -19,7 +19,6 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
 from hvdperf.scatter import Noise, launch_variance, turn_correlation
-from hvdperf.session.budget import Budget
 from hvdperf.session.workload_run import Doing, WorkloadRun
 
 # Rounds that every workload has before one has more: the fewest that can decide a case.
@@ -106,8 +105,13 @@ class Session:
     # What its workloads ask --------------------------------------------------------------------
 
     @property
-    def budget(self) -> Budget:
-        return Budget(self.began, self.profile.budget_s, time.monotonic)
+    def ends(self) -> float:
+        """Return when the budget ends (monotonic clock, seconds)."""
+        return self.began + self.profile.budget_s
+
+    def allows(self, seconds: float) -> bool:
+        """Return whether work that takes this many seconds from now on would end in time."""
+        return time.monotonic() + seconds <= self.ends
 
     @property
     def rules(self) -> Rules:

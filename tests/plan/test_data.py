@@ -87,9 +87,9 @@ def test_records_of_imagenet_are_read_once_for_each_copy(shards, monkeypatch):
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "1", '{"records": 1}'])
-def test_a_damaged_cache_of_imagenet_is_made_again(shards, content):
+def test_a_damaged_cache_of_imagenet_is_made_again(shards, tmp_path, content):
     found = open_data("imagenet", str(shards[0].parent))
-    (cache,) = data.CACHE.iterdir()
+    (cache,) = (tmp_path / "cache").iterdir()
     whole = cache.read_text()
     cache.write_text(content)
     assert open_data("imagenet", str(shards[0].parent)) == found

@@ -139,6 +139,19 @@ def changes(
     return found
 
 
+def compared(
+    archive: Archive,
+    fingerprint: Fingerprint,
+    asked: Mapping[str, str],
+    outcomes: Sequence[Outcome],
+) -> list[str]:
+    """Return lines that compare a session's outcomes with an earlier session. fingerprint, asked:
+    this session's, as in `new_series`."""
+    series = new_series(archive, fingerprint, asked)
+    found = [] if series else changes(archive, outcomes, asked)
+    return lines(archive.directory, series, found)
+
+
 def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> list[str]:
     """Return lines of at most 80 columns for people: the changes, or why there are none."""
     name = shown(directory)
