@@ -15,7 +15,7 @@ from hvdperf.results.archive import (
     read_document,
     read_session,
 )
-from hvdperf.results.detection_log import Entry, read_log
+from hvdperf.results.detections import LOG, Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, SessionDocument
 from hvdperf.results.fingerprint import Fingerprint
 
@@ -63,7 +63,7 @@ def read_sources(directory: Path, results: Path) -> Sources:
     history, refused = read_history(results / "history")
     trust: list[Entry] = []
     try:
-        trust = read_log(results / "trust" / "sessions.jsonl")
+        trust = read_log(results / LOG)
     except UserError as error:
         refused.append(str(error))
     return Sources(

@@ -9,9 +9,9 @@ from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.plots import field, layered, rows_high
 from hvdperf.report.words import plural, several, shown
-from hvdperf.results.detection_log import Entry
-from hvdperf.results.detection_rates import (
+from hvdperf.results.detections import (
     Count,
+    Entry,
     counts_of,
     measured_here,
     must,
