@@ -155,31 +155,31 @@ class Suite:
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
+        document = session_document(self.session_plan, facts, self.changed, earlier)
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None
-        began = time.monotonic() - (0.0 if own_budget else earlier.budget_spent_seconds)
+        began = time.monotonic() - (0.0 if own_budget else document.budget_spent_seconds)
         self._session = session = Session(
             arm_launcher=arm_launcher,
             profile=profile,
             thresholds=self.session_plan.thresholds,
             progress=self._progress.say,
             doing=self._progress.note,
-            seed=earlier.seed,
+            seed=document.seed,
             decided=self._decided,
             open_=self._keep,
             record=self._record,
             earlier=tuple(earlier.undecided.values()),
             began=began,
-            timed_seconds=earlier.timed_seconds,
+            timed_seconds=document.timed_seconds,
             meter=make_meter(self.session_plan.slots, began),
-            disturbances=list(earlier.disturbances),
+            disturbances=list(document.disturbances),
         )
-        directory = open_directory(self.session_plan, earlier)
-        document = session_document(
-            self.session_plan, directory, facts, session.seed, self.changed, earlier
+        directory = open_directory(self.session_plan, document.session, earlier)
+        self._results_writer = ResultsWriter(
+            directory, document, session, earlier.cases, self.began
         )
-        self._results_writer = ResultsWriter(directory, document, session, earlier, self.began)
-        if not earlier.session and (problem := clock_problem(directory)):
+        if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         return session
 
