@@ -23,14 +23,7 @@ from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
 from hvdperf.plan.arms import Side, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.question import Question
-from hvdperf.plan.questions import (
-    aa,
-    against,
-    communication,
-    parity,
-    strong_scaling,
-    weak_scaling,
-)
+from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
 from hvdperf.scatter import (
     UNKNOWN_LAUNCH_SD,
     Row,

@@ -9,7 +9,6 @@ import itertools
 import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any
@@ -40,20 +39,17 @@ PYTHON = "3.11"
 REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The place where asv finds the results of one axis. results_dir: asv's directory of results.
-    commits: the commit of each version in the release repository."""
-
-    axis: Axis
-    results_dir: Path
-    commits: Mapping[str, str]
-
-
-def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) -> None:
-    """Replace the tree with these lines. results: the raw results that the lines are made of.
-    Raises UserError if the tree cannot be written."""
-    new = tree.results_dir.with_name(tree.results_dir.name + ".partial")
+def write_tree(
+    axis: Axis,
+    directory: Path,
+    commits: Mapping[str, str],
+    results: Sequence[RawResult],
+    lines: Sequence[Line],
+) -> None:
+    """Replace asv's results of one axis with these lines. directory: asv's directory of results.
+    commits: the commit of each version in the release repository. results: the raw results that the
+    lines are made of. Raises UserError if the directory cannot be written."""
+    new = directory.with_name(directory.name + ".partial")
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
@@ -64,11 +60,11 @@ def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) 
             fingerprint = next(each for each in results if each.machine == machine).fingerprint
             told = machine_document(machine, fingerprint)
             write_json(str(new / machine / "machine.json"), told, _MACHINE_FORMAT)
-            for result in _results_of(tree, told, of_machine, benchmarks):
+            for result in _results_of(axis, commits, told, of_machine, benchmarks):
                 result.save(str(new))
-        _move_files(new, tree.results_dir)
+        _move_files(new, directory)
     except OSError as error:
-        raise UserError(f"{shown(tree.results_dir)} cannot be written: {error.strerror}") from None
+        raise UserError(f"{shown(directory)} cannot be written: {error.strerror}") from None
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -125,24 +121,25 @@ def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, 
 
 
 def _results_of(
-    tree: Tree,
+    axis: Axis,
+    commits: Mapping[str, str],
     machine: Mapping[str, str],
     lines: Sequence[Line],
     benchmarks: Mapping[str, dict[str, Any]],
 ) -> Iterable[Results]:
     """Yield asv's results, one for each pair of versions that was measured."""
-    released = {release.version: release.released for release in releases(tree.axis)}
+    released = {release.version: release.released for release in releases(axis)}
     pairs = sorted({(point.version, line.at) for line in lines for point in line.points})
     for version, at in pairs:
         of_pair = [line for line in lines if line.at == at]
         measured = {line.parameters: line.samples_per_second(version) for line in of_pair}
         points = [point for line in of_pair for point in line.points if point.version == version]
-        requirements = {REQUIREMENT[tree.axis.other]: at}
+        requirements = {REQUIREMENT[axis.other]: at}
         noon = datetime.combine(released[version], time(12), UTC)
         result = Results(
             {**machine, "python": PYTHON, **requirements},
             requirements,
-            tree.commits[version],
+            commits[version],
             datetime_to_js_timestamp(noon),
             PYTHON,
             get_env_name("virtualenv", PYTHON, requirements, {}),

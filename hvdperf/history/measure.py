@@ -9,9 +9,8 @@ from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.history import places
-from hvdperf.history.extract import extract
 from hvdperf.history.label import machine_label, replica_label
-from hvdperf.history.raw import RawResult, Refused
+from hvdperf.history.raw import RawResult, Refused, extract
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe

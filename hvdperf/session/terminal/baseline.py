@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.columns import Columns, number, wrapped
+from hvdperf.columns import Columns, listed, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import shown
@@ -156,11 +156,8 @@ def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> li
     """Return lines of at most 80 columns for people: the changes, or why there are none."""
     name = shown(directory)
     if series:
-        said = f"not compared with {name}: a new series begins, because these differ:"
-        result = wrapped(said, others="")
-        for text in series:
-            result += wrapped(text, "  ")
-        return result
+        why = "a new series begins, because these differ:"
+        return listed(f"not compared with {name}: {why}", series)
     result = wrapped(f"compared with {name}, of the same machine and stack:", others="")
     if not found:
         result.append("  no case has a figure in both sessions")
