@@ -13,8 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from hvdperf.launch.job import LaunchError, Order, SlotGone, fate_of, start_process, tail_of
-from hvdperf.launch.mpirun import signal_processes, wait_until_ended
+from hvdperf.launch.job import LaunchError, Order, SlotGone
+from hvdperf.launch.processes import (
+    fate_of,
+    signal_processes,
+    start_process,
+    tail_of,
+    wait_until_ended,
+)
 from hvdperf.machine.placement import Slot
 
 # Seconds within which a slot reports the end of a process.

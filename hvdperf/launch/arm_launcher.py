@@ -220,16 +220,10 @@ class ArmLauncher:
         trains = workload != SWEEP
         data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
         return {
+            **asdict(workload),
             "strategy": arm.strategy.value,
             "world_size": arm.world_size,
-            "model": workload.model,
-            "input_size": workload.input_size,
-            "batch": workload.batch,
-            "optimizer": workload.optimizer,
-            "precision": workload.precision,
-            "learning_rate": workload.learning_rate,
             "epoch_steps": self.epoch_steps(arm),
-            "dataset": data.dataset,
             "data_dir": data.directory,
             "data_id": data.identity,
             "data_files": list(data.files),

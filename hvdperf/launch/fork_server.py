@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from hvdperf.launch.job import fate_of, lines_of, start_process, tail_of
+from hvdperf.launch.processes import fate_of, lines_of, start_process, tail_of
 from hvdperf.worker import fork_stub
 from hvdperf.worker.cpu_hog import is_stopped
 from hvdperf.worker.fork_stub import READY

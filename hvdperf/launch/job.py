@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from hvdperf.machine.placement import Slot
-from hvdperf.machine.rank_environment import rank_environment
-from hvdperf.paths import ROOT
-
-# Lines of a process's stderr that a failure shows.
-TAIL_LINES = 20
 
 
 @dataclass(frozen=True)
@@ -39,57 +32,6 @@ class Order:
     def command(self) -> tuple[str, ...]:
         """Command line to start for each rank."""
         return self.stub or (self.interpreter, "-u", "-m", "hvdperf.worker")
-
-
-def start_process(
-    command: Sequence[str],
-    interpreter: str,
-    environment: Mapping[str, str],
-    directory: Path,
-    pass_fds: Collection[int] = (),
-) -> subprocess.Popen[bytes]:
-    """Start a process in the environment of a rank.
-
-    interpreter: that of the ranks. environment: variables on top. directory: made for the output
-    and the temporary files of the process, which TensorFlow leaves behind. Raises OSError.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / "stdout", "wb") as stdout, open(directory / "stderr", "wb") as stderr:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stdout,
-            stderr=stderr,
-            env={**rank_environment(interpreter), **environment, "TMPDIR": str(directory)},
-            cwd=ROOT,
-            pass_fds=pass_fds,
-            # Ctrl-C must reach pytest only, which ends the launches itself.
-            start_new_session=True,
-        )
-
-
-def lines_of(output: Path) -> list[str]:
-    """Return the lines of a process's output, with their ends; [] if the file is gone."""
-    try:
-        return output.read_text(errors="replace").splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-
-
-def tail_of(output: Path) -> list[str]:
-    """Return the last lines of a process's output that are not empty."""
-    return [line.rstrip() for line in lines_of(output) if line.strip()][-TAIL_LINES:]
-
-
-def fate_of(status: int) -> str:
-    """Return how a process ended, in words. status: as subprocess.Popen returns it."""
-    return f"(exit status {status})" if status >= 0 else killed_by(-status)
-
-
-def killed_by(signum: int) -> str:
-    """Return by which signal a process was killed, in words."""
-    names = {each.value: each.name for each in signal.Signals}
-    return f"(killed by signal {signum}, {names.get(signum, 'which has no name')})"
 
 
 class Job(Protocol):

@@ -8,26 +8,24 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hvdperf.launch import guard
-from hvdperf.launch.job import (
+from hvdperf.launch.job import LaunchError, Order
+from hvdperf.launch.processes import (
     TAIL_LINES,
-    LaunchError,
-    Order,
+    TERM_S,
     killed_by,
     lines_of,
+    signal_processes,
     start_process,
     tail_of,
+    wait_until_ended,
 )
 from hvdperf.machine.placement import Slot
-
-# Seconds that mpirun has to end its ranks before it is killed.
-TERM_S = 5.0
 
 
 def command(order: Order, mpirun: str) -> list[str]:
@@ -46,31 +44,6 @@ def command(order: Order, mpirun: str) -> list[str]:
         for name in sorted({*order.environment, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
             tokens += ["-x", name]
     return [*tokens, *order.command]
-
-
-def is_running(pid: int) -> bool:
-    """Return whether the process, or a thread of it, still runs. A process that only waits to be
-    reaped has ended."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in ("Z", "X") or len(threads) > 1
-
-
-def signal_processes(signum: int, pids: Iterable[int]) -> None:
-    """Send a signal to processes of this host that the caller owns; skip those that have ended."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signum)
-
-
-def wait_until_ended(pids: Collection[int]) -> None:
-    """Wait until processes of this host that are about to die have ended, for TERM_S at most."""
-    deadline = time.monotonic() + TERM_S
-    while any(map(is_running, pids)) and time.monotonic() < deadline:
-        time.sleep(0.005)
 
 
 class MpirunJob:
