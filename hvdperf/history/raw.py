@@ -73,8 +73,7 @@ def extract(directory: Path) -> RawResult:
     """
     archive = read_session(directory)
     if archive.session is None:
-        why = archive.left_out[0] if archive.left_out else "there is no session.json"
-        raise Refused(why)
+        raise Refused(archive.why_no_session)
     if archive.unfinished:
         raise Refused("the session has not ended")
     if archive.session.asked.get("plant"):

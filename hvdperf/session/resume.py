@@ -52,10 +52,7 @@ def resumable(directory: Path) -> Archive:
     read."""
     archive = read_session(directory)
     if archive.session is None:
-        why = next((line for line in archive.left_out if "session.json" in line), "")
-        raise UserError(
-            f"--resume {shown(directory)}: {why or 'there is no session.json in it'}; {_BEGIN_ANEW}"
-        )
+        raise UserError(f"--resume {shown(directory)}: {archive.why_no_session}; {_BEGIN_ANEW}")
     return archive
 
 
