@@ -158,7 +158,7 @@ def fingerprint(
     machine: Machine,
     stack: Stack,
     launcher: str,
-    slots: Sequence[Slot] = (),
+    slots: Sequence[Slot],
     environment: Mapping[str, str] = os.environ,
     data_sets: Mapping[str, str] | None = None,
 ) -> Fingerprint:

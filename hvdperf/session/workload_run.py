@@ -351,7 +351,7 @@ class WorkloadRun:
         undecided = outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
         return not undecided or self._is_final(outcome.comparison)
 
-    def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
+    def _outcome(self, comparison: Comparison, final: bool) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:
             return self._earlier[comparison]
         outcome = self._judge.outcome(comparison, self._rounds, final)
