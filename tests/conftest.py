@@ -57,7 +57,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
     script = Script(tmp_path)
     runner = "hvdperf.session.workload_run.RoundRunner"
-    monkeypatch.setattr(runner, lambda **given: MadeUpRunner(script, **given))
+    monkeypatch.setattr(runner, lambda *given, **named: MadeUpRunner(script, *given, **named))
     monkeypatch.setattr("hvdperf.session.workload_run.time", script)
     monkeypatch.setattr("hvdperf.session.scheduler.time", script)
     return Stage(script)

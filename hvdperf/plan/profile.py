@@ -42,7 +42,7 @@ class Sampling:
     hvdperf.scatter.turns_worth chooses; rounds in which turns help no comparison may take fewer.
     min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the warm-up
     and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in seconds;
-    a block of a launch that is known to be slow gets longer (hvdperf.measure.round_runner).
+    a block of a launch that is known to be slow gets longer (hvdperf.measure.mode).
     """
 
     looks: Looks = (8, 12, 24)

@@ -14,7 +14,7 @@ from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord, load_of
-from hvdperf.measure.round_runner import Progress
+from hvdperf.measure.live_groups import Progress
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds

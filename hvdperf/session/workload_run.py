@@ -18,6 +18,7 @@ from hvdperf.judge.judge import Judge
 from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.judge.outcome import Outcome
 from hvdperf.machine.disturbance import together
+from hvdperf.measure.mode import RoundRequest, RoundSettings
 from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.requirements import (
     kinds_of,
@@ -26,7 +27,7 @@ from hvdperf.measure.requirements import (
     schedule_of,
     transfers_of,
 )
-from hvdperf.measure.round_runner import RoundRequest, RoundRunner, read_weights
+from hvdperf.measure.round_runner import MODES, RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.question import LaunchMode
@@ -96,26 +97,27 @@ class WorkloadRun:
         self._disturbed: list[bool] = []
         self._seconds, self._starts, self._turns_taken = 0.0, 1, 0
         self._round_began = time.monotonic()
-        self._runner = RoundRunner(
+        settings = RoundSettings(
             arm_launcher=session.arm_launcher,
             sampling=session.profile.sampling,
-            schedule=schedule_of(work, session.profile),
-            work=work,
-            seed=session.seed,
-            last_phase=last_phase(comparisons),
+            order=random.Random(f"{session.seed} {workload.name} {work.value}"),
+            progress=self._say,
+            doing=self._note,
             runs=session.profile.runs,
             transfers=transfers_of(comparisons),
+            meter=session.meter,
+        )
+        self._runner = RoundRunner(
+            MODES[work](settings),
+            schedule_of(work, session.profile),
             check=[
                 arm
                 for comparison in comparisons
                 if comparison.tolerance is not None
                 for arm in comparison.arms
             ],
-            weights_directory=session.arm_launcher.scratch,
-            meter=session.meter,
-            progress=self._say,
-            doing=self._note,
-            order=random.Random(f"{session.seed} {workload.name} {work.value}"),
+            seed=session.seed,
+            last_phase=last_phase(comparisons),
         )
         runner = self._runner
         self._may_pass_early = self._sampling.early and any(
@@ -147,7 +149,7 @@ class WorkloadRun:
             self._keep_rows([outcome.comparison for outcome in earlier], measured)
             for launch in measured.launches:
                 for block in launch.blocks:
-                    self._runner.steps.setdefault((launch.arm, block.kind), block.steps)
+                    self._runner.mode.steps.setdefault((launch.arm, block.kind), block.steps)
 
     # What the session asks ---------------------------------------------------------------------
 
@@ -264,7 +266,7 @@ class WorkloadRun:
         if not undecided:
             return min(FEW_TURNS, sampling.turns_min)
         rows = [self.rows[c] for c in undecided if c in self.rows and not self._fails_early(c)]
-        turn_seconds = self._runner.turn_seconds
+        turn_seconds = self._runner.mode.turn_seconds
         if self.is_failing:
             attributed = any(each.judged_as is not JudgedAs.THRESHOLD for each in undecided)
             return sampling.turns_min if attributed else min(FEW_TURNS, sampling.turns_min)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
+from hvdperf.judge import attribution
 from hvdperf.judge.attribution import (
     Attribution,
     attribute_memory,
@@ -185,7 +187,7 @@ def test_of_a_start_the_rank_is_named_whose_phase_takes_longest():
 
 def starting(*seconds: float) -> Launch:
     """Whose ranks take so long over their trace."""
-    made: Launch = launch(HOROVOD_2, {})
+    made: Launch = launch(replace(HOROVOD_2, world_size=len(seconds)), {})
     ranks = zip(made.startup_seconds, seconds, strict=True)
     made.startup_seconds = [{**rank, "trace": own} for rank, own in ranks]
     return made
@@ -266,3 +268,82 @@ def test_of_memory_the_rank_is_named_that_grows_by_itself():
 def test_who_does_not_grow_is_not_blamed():
     assert attribute_memory([grown(0, 0)]) == Attribution()
     assert attribute_memory([]) == Attribution()
+
+
+def test_the_only_rank_is_not_told_apart_from_others():
+    assert attribute_memory([grown(1_000_000)] * ROUNDS).rank is None
+    slow, usual = (launched([rank], BOTH) for rank in (Rank(computing=0.02), Rank()))
+    found = attribute_steps([(slow, usual)] * ROUNDS)
+    assert (found.term, found.rank) == ("compute", None)
+    found = attribute_start("trace", [(starting(1.5), starting(1.0))] * ROUNDS)
+    assert (found.term, found.rank) == ("trace", None)
+
+
+# Limits ----------------------------------------------------------------------------------------
+
+# Binary fractions of a step of one second, so that a share can lie exactly on its limit.
+ROUND = Rank(between=0.125, waiting=0.125, computing=0.5, exchanging=0.25)
+
+
+def longer(*more: dict[str, float]) -> Attribution:
+    """Of steps in which each rank takes longer by so many seconds of each part."""
+    ranks = [
+        ROUND._replace(**{part: getattr(ROUND, part) + own for part, own in each.items()})
+        for each in more
+    ]
+    return attribute_steps([(launched(ranks, BOTH), launched([ROUND, ROUND], BOTH))] * ROUNDS)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "rank"),
+    [
+        (lambda: longer({"computing": 0.0625}, {"computing": 0.0625}), None),
+        (lambda: longer({}, {"between": 0.0625}), 1),
+        (lambda: attribute_memory([grown(1_000_000, 1_000_000)] * ROUNDS), None),
+        (lambda: attribute_start("trace", [(starting(1.1, 1.11), starting(1, 1))] * ROUNDS), None),
+        (lambda: attribute_start("trace", [(starting(1, 1.1), starting(1, 1))] * ROUNDS), 1),
+    ],
+    ids=["steps", "steps of a rank", "memory", "start", "start of a rank"],
+)
+def test_what_grows_by_exactly_what_is_worth_a_name_is_named(
+    attribute: Callable[[], Attribution], rank: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = attribute()
+    assert found.term
+    assert found.rank == rank
+    monkeypatch.setattr(attribution, "WORTH_A_NAME", found.share)
+    assert attribute() == found
+    monkeypatch.setattr(attribution, "WORTH_A_NAME", math.nextafter(found.share, 1.0))
+    assert attribute() == Attribution()
+
+
+def test_a_rank_is_at_fault_for_a_third_of_what_the_step_grows_by():
+    # The step grows by three quarters of a second.
+    found = longer({"exchanging": 0.5}, {"between": 0.25, "exchanging": 0.5})
+    assert found == Attribution(Term.BETWEEN, 1, 0.25)
+    found = longer({"exchanging": 0.5}, {"between": 0.234375, "exchanging": 0.515625})
+    assert found == Attribution(Term.EXCHANGE, None, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rounds", "odd", "named"),
+    [
+        (2, 3, False, False),
+        (2, 4, False, True),
+        (3, 4, False, True),
+        (4, 4, False, False),
+        (4, 5, False, True),
+        (2, 6, True, True),
+        (3, 6, True, False),
+    ],
+)
+def test_of_more_ranks_one_is_named_only_with_more_certainty(ranks, rounds, odd, named):
+    """4 starts that all take longer than 4 others do so by chance once in 70: that is below 0.05 /
+    3, and not below 0.05 / 4. Of 5 it is once in 252. That of 36 pairs of 6 and 6 starts only 5 are
+    the other way round has a chance of 0.021, which is between 0.05 / 3 and 0.05 / 2."""
+    others = [1.0] * (ranks - 1)
+    pairs = [(starting(*others, 1.5), starting(*others, 1.0))] * rounds
+    if odd:
+        pairs[0] = (starting(*others, 1.7), starting(*others, 1.6))
+    found = attribute_start("trace", pairs)
+    assert (found.term, found.rank) == (("trace", ranks - 1) if named else ("", None))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hvdperf.measure.records import Launch
+from hvdperf.judge.judge import Judge
+from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.rules import Rules
+from hvdperf.judge.speedup import FIXED, TOO_SHORT
+from hvdperf.machine.placement import Offer, place
+from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import Schedule
-from hvdperf.plan.profile import Sampling
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.questions import (
     aa,
     against,
@@ -25,9 +32,9 @@ from hvdperf.plan.questions import (
     wall_time,
     weak_scaling,
 )
-from hvdperf.plan.thresholds import Line
+from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
-from tests.support.marked import marked
+from tests.support.marked import marked, marked_round
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -35,7 +42,10 @@ from tests.support.rounds import (
     WORKLOAD,
     change_reports,
     evidence_report,
+    exchanging_round,
+    one_round,
     run_report,
+    usage,
 )
 from tests.support.sessions import (
     ALL,
@@ -557,3 +567,89 @@ def test_a_trial_without_a_threshold_to_notice_it_by_is_not_judged(stage):
     outcome = stage.measure(leak)[leak]
     assert outcome.judgement.verdict is Verdict.NOT_JUDGED
     assert outcome.threshold_line == "", "that of a fault is no threshold"
+
+
+# Rounds that are judged without a session ----------------------------------------------------
+
+
+def judged(
+    asked: Comparison,
+    rounds: Sequence[Round],
+    lines: tuple[Line, ...] = LINES,
+    cores: int = 2,
+    final: bool = False,
+) -> Outcome:
+    """Judge such rounds, with the looks of a profile that names none."""
+    profile = Profile("made-up", (WORKLOAD.model,), WORKLOAD.dataset, batch=32, budget_s=1.0)
+    slots = place([Offer(rank, "host", tuple(range(cores))) for rank in range(2)])
+    rules = Rules(profile, Thresholds("made up", Path("made-up.toml"), lines), slots)
+    judge = Judge(rules, {}, {}, weights=lambda arm: {}, noise=lambda comparison: None)
+    return judge.outcome(asked, rounds, final)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cores", "verdict", "reason"),
+    [
+        (STRONG, 2, Verdict.NOT_RUN, "no round was completed in time"),
+        (SAME, 2, Verdict.NOT_JUDGED, "no time was left for the A/A test"),
+        (STRONG, 1, Verdict.NOT_JUDGED, "more replicas than cores or devices"),
+        (SAME, 1, Verdict.NOT_JUDGED, "more replicas than cores or devices"),
+    ],
+)
+def test_what_has_no_round_beside_what_was_measured(asked, cores, verdict, reason):
+    outcome = judged(asked, [one_round(WEAK, 1.0)] * FIRST_LOOK, cores=cores, final=True)
+    assert (outcome.judgement.verdict, outcome.judgement.reason) == (verdict, reason)
+    assert outcome.rounds == ()
+
+
+@pytest.mark.parametrize(
+    ("rounds", "cores", "final", "verdict"),
+    [
+        (FIRST_LOOK, 2, False, Verdict.INVALID),
+        (FIRST_LOOK - 1, 2, False, Verdict.INCONCLUSIVE),
+        (FIRST_LOOK - 1, 2, True, Verdict.INVALID),
+        (FIRST_LOOK, 1, True, Verdict.NOT_JUDGED),
+    ],
+)
+def test_steps_that_are_too_fast_are_invalid_only_where_they_are_judged(
+    rounds, cores, final, verdict
+):
+    measured = [exchanging_round(BOUND, 0.65, number) for number in range(rounds)]
+    assert judged(BOUND, measured, CEILINGS, cores, final).judgement.verdict is verdict
+
+
+@pytest.mark.parametrize(("refused", "said"), [(4, False), (5, True)])
+def test_runs_are_refused_if_more_than_half_of_them_are_too_short(refused, said):
+    def trained_in(number: int) -> Round:
+        measured = marked_round(WALL_TIME_STRONG, number)
+        if number >= refused:  # Without a fixed cost every run is long enough.
+            for launched in measured.launches:
+                launched.startup_seconds = [
+                    {**rank, **dict.fromkeys(FIXED, 0.0)} for rank in launched.startup_seconds
+                ]
+        return measured
+
+    rounds = [trained_in(number) for number in range(FIRST_LOOK)]
+    judgement = judged(WALL_TIME_STRONG, rounds, WALL_LINES).judgement
+    assert (TOO_SHORT in judgement.reason) is said
+    assert judgement.rounds == FIRST_LOOK
+
+
+def disturbed(measured: Round) -> Round:
+    """Other programs took half of the cores during every block."""
+    for launched in measured.launches:
+        launched.blocks = [replace(block, usage=usage(0.5)) for block in launched.blocks]
+    return measured
+
+
+def test_a_fail_rests_on_the_rounds_that_nobody_disturbed():
+    asked = against(WEAK)
+    assert asked is not None
+    sound = [one_round(asked, 0.9, number) for number in range(FIRST_LOOK)]
+    for each in sound:
+        between_steps_of_rank_1(each.of(asked.candidate.arm))
+    # There are more of these, and in them all ranks are slower.
+    others = [disturbed(one_round(asked, 0.5, FIRST_LOOK + i)) for i in range(FIRST_LOOK + 1)]
+    judgement = judged(asked, [*sound, *others]).judgement
+    assert (judgement.verdict, judgement.rounds) == (Verdict.FAIL, FIRST_LOOK)
+    assert judgement.reason == "attributed to between steps of rank 1 (+10 %)"

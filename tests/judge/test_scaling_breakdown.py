@@ -10,7 +10,9 @@ import pytest
 from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.questions import wall_time
+from hvdperf.plan.terms import Term
 from hvdperf.session.terminal import wall_time as terminal
+from hvdperf.stats import Interval
 from tests.support.marked import COMPUTE, WIRE, marked_round
 from tests.support.rounds import WORKLOAD, change_reports
 
@@ -44,6 +46,18 @@ def test_a_product_beside_the_interval_explains_nothing():
     assert "does not explain it" in words(WEAK, scaling_breakdown(WEAK, measured))
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper", "explained"),
+    [(0.9, 0.95, True), (0.91, 0.95, False), (0.7, 0.8, True), (0.7, 0.79, False)],
+)
+def test_intervals_that_touch_are_no_contradiction(lower, upper, explained):
+    found = scaling_breakdown(WEAK, rounds(WEAK))
+    factors, efficiency = (
+        Interval(low, low, high, 0.025, 6) for low, high in ((0.8, 0.9), (lower, upper))
+    )
+    assert replace(found, product=factors, efficiency=efficiency).explained is explained
+
+
 def test_terms_are_means_that_add_up():
     found = scaling_breakdown(STRONG, rounds(STRONG, exchange=0.003))
     assert found.candidate.steps == 20
@@ -56,6 +70,24 @@ def test_terms_are_means_that_add_up():
     assert sum(found.candidate.terms.values()) - left_out == pytest.approx(
         found.candidate.wall_seconds
     )
+
+
+def test_steps_that_do_not_divide_are_rounded_up():
+    weak, strong = wall_time(WORKLOAD, 3)
+    found = scaling_breakdown(strong, rounds(strong, exchange=0.003))
+    taken = (found.candidate.steps, found.candidate.steps_of_run, found.reference.steps)
+    assert taken == (14, 40, 40)
+    assert found.candidate.training_seconds == pytest.approx(3.5 + 14 * 0.022)
+    assert found.efficiency.estimate == pytest.approx(found.by_speed.estimate / 3)
+    wall = found.reference.wall_seconds / found.candidate.wall_seconds
+    assert found.by_job.estimate == pytest.approx(wall)
+    assert scaling_breakdown(weak, rounds(weak)).by_job.estimate == pytest.approx(3.0)
+
+
+def test_the_largest_residual_is_kept_with_its_sign():
+    measured = [marked_round(WEAK, i, unexplained=left) for i, left in enumerate((0.02, -0.05, 0))]
+    spent = scaling_breakdown(WEAK, measured).candidate
+    assert spent.residual == pytest.approx(-0.05 / spent.wall_seconds, rel=0.01)
 
 
 def test_who_is_late_in_most_rounds_is_named():
@@ -74,6 +106,10 @@ def test_what_is_hidden_is_what_the_timeline_shows_and_the_steps_do_not():
         WIRE - 0.003
     )
     assert scaling_breakdown(WEAK, rounds(WEAK, exchange=0.03)).hidden_seconds == 0
+    # Steps that take less than their parts expose nothing.
+    found = scaling_breakdown(WEAK, rounds(WEAK))
+    quicker = replace(found.candidate, terms={**found.candidate.terms, Term.EXCHANGE: -0.1})
+    assert replace(found, candidate=quicker).hidden_seconds == pytest.approx(WIRE)
     silent = rounds(WEAK)
     for measured in silent:
         measured.of(WEAK.candidate.arm).timeline = []

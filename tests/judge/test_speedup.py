@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from hvdperf.judge.observations import observation, training
 from hvdperf.judge.speedup import (
+    Training,
+    by_job,
     by_speed,
     by_time,
     fit_fixed_cost,
@@ -18,7 +21,7 @@ from hvdperf.judge.speedup import (
 )
 from hvdperf.plan.questions import wall_time
 from tests.support.marked import APPLY, BETWEEN, COMPUTE, INPUT, marked, marked_round
-from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD
+from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, run_report
 
 WEAK, STRONG = wall_time(WORKLOAD, 2)
 FIXED_S = 3.5  # trace, first step and broadcast of tests.support.marked
@@ -58,6 +61,47 @@ def test_the_observation_is_the_efficiency_by_time():
     assert ratio == pytest.approx(expected)
     weak = math.exp(observation(WEAK, measured))
     assert weak == pytest.approx((FIXED_S + work) / (FIXED_S + 40 * (STEP_S + 0.003)))
+
+
+def test_three_replicas_take_a_part_of_forty_steps_that_is_rounded_up():
+    """Each takes 14. Of the 40 that the run had, the 26 others are left out."""
+    horovod_3 = replace(HOROVOD_2, world_size=3)
+    weak, strong = wall_time(WORKLOAD, 3)
+    slower = STEP_S + 0.003
+    ours, theirs = training(marked(horovod_3, exchange=0.003)), training(marked(HOROVOD_1))
+    assert by_speed(3, ours, theirs) == pytest.approx(3 * STEP_S / slower)
+    alone = FIXED_S + 40 * STEP_S
+    assert by_time(weak, ours, theirs) == pytest.approx(3 * alone / (FIXED_S + 40 * slower))
+    assert by_time(strong, ours, theirs) == pytest.approx(alone / (FIXED_S + 14 * slower))
+    wall = (8.0, 7.0)
+    assert by_job(weak, ours, theirs, wall) == pytest.approx(3 * 7 / 8)
+    assert by_job(strong, ours, theirs, wall) == pytest.approx(7 / (8 - 26 * slower))
+
+
+def of_steps(steps: int, fixed: float, step: float) -> Training:
+    """Of one rank, whose every step takes the same time."""
+    start = {"import": 9.0, "trace": fixed, "first step": 0.0, "broadcast": 0.0}
+    marks = [[k * step, k * step, k * step, (k + 1) * step] for k in range(steps)]
+    return Training([start], [replace(run_report(steps), marks=marks)])
+
+
+@pytest.mark.parametrize("steps", [2, 3, 7])
+def test_an_odd_number_of_steps_has_two_lengths_too(steps):
+    cost = fixed_cost(of_steps(steps, fixed=0.5, step=0.125))
+    assert (cost.a_seconds, cost.b_seconds) == (0.5, 0.125)
+
+
+@pytest.mark.parametrize(("fixed", "refused"), [(0.5, False), (0.5078125, True)])
+def test_a_run_of_exactly_the_shortest_work_is_long_enough(fixed, refused):
+    # For an efficiency of 3/4 of two replicas it is twice the fixed cost; here the steps take 1 s.
+    trained = of_steps(8, fixed, step=0.125)
+    assert bool(refusal(0.75, trained, trained, world_size=2)) is refused
+
+
+def test_a_refusal_tells_of_the_steps_that_a_replica_takes():
+    trained = of_steps(7, fixed=9.0, step=1.0)
+    said = refusal(0.9, trained, trained, world_size=3)
+    assert "9.0 s of its 12.0 s are fixed cost" in said
 
 
 def test_steps_are_divided_so_that_none_is_left_out():

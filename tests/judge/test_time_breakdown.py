@@ -6,9 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from hvdperf.judge import time_breakdown as breakdowns
 from hvdperf.judge import validity
 from hvdperf.judge.observations import training
-from hvdperf.judge.time_breakdown import CLOSES_WITHIN, disorder, time_breakdown, wall_seconds
+from hvdperf.judge.time_breakdown import (
+    CLOSES_WITHIN,
+    TimeBreakdown,
+    clock_set,
+    disorder,
+    time_breakdown,
+    wall_seconds,
+)
 from hvdperf.launch.timestamps import Marks
 from hvdperf.measure.records import Launch
 from hvdperf.plan.terms import START, TERMS
@@ -118,12 +126,69 @@ def test_a_time_of_day_that_is_set_is_noticed_whenever_that_is(phases, seconds):
     assert training(launch) == sound
 
 
+@pytest.mark.parametrize("seconds", [60.0, -60.0])
 @pytest.mark.parametrize("phases", range(1, PHASES))
-def test_a_time_of_day_that_is_set_on_another_host_is_noticed_too(phases):
+def test_a_time_of_day_that_is_set_on_another_host_is_noticed_too(phases, seconds):
     sound = marks_of(1.0, ranks=2)
-    own = set_during(sound, phases, 60.0).ranks[1]
+    own = set_during(sound, phases, seconds).ranks[1]
     said = disorder(replace(sound, ranks=[sound.ranks[0], own]))
-    assert said.startswith("clocks disagree: the time of day of rank 1 moved by +60.00 s")
+    assert said.startswith(f"clocks disagree: the time of day of rank 1 moved by {seconds:+.2f} s")
+
+
+# What a clock may move by is 0.05 s and half a thousandth of the launch, which lasts 12 s, or 10 s
+# and 10,000.
+@pytest.mark.parametrize(
+    ("run_seconds", "seconds", "is_set"),
+    [(1.0, 0.055, False), (1.0, 0.057, True), (1e4, 5.0, False), (1e4, 5.1, True)],
+)
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("whose", ["the session", "rank 0"])
+def test_a_clock_may_be_slewed_and_no_more(whose, sign, run_seconds, seconds, is_set):
+    sound = marks_of(run_seconds, ranks=1)
+    phases = PHASES if whose == "the session" else PHASES - 1
+    marks = set_during(sound, phases, sign * seconds)
+    if whose == "rank 0":
+        marks = replace(marks, ended_at=sound.ended_at)
+    assert (f"of {whose} moved by {sign * seconds:+.2f} s" in clock_set(marks)) is is_set
+
+
+@pytest.mark.parametrize("seconds", [0.25, -0.25])
+def test_a_clock_may_move_by_exactly_its_limit(seconds, monkeypatch):
+    marks = set_during(marks_of(1.0, ranks=1), PHASES, seconds)
+    moved = abs(marks.ended_at - marks.launched_at - marks.asked[-1].answered)
+    monkeypatch.setattr(breakdowns, "SLEWED", 0.0)
+    for limit, is_set in ((moved, False), (moved - 1e-9, True)):
+        monkeypatch.setattr(breakdowns, "CLOCKS_AGREE_WITHIN_S", limit)
+        assert bool(clock_set(marks)) is is_set
+
+
+def test_a_rank_may_begin_at_its_launch_and_end_at_its_end():
+    marks = marks_of(1.0, ranks=1)
+    first, *others, last = marks.ranks[0]
+    own = [
+        first._replace(at=marks.launched_at, clock=first.clock - LAUNCH_S),
+        *others,
+        last._replace(at=marks.ended_at, clock=last.clock + END_S),
+    ]
+    # A phase may take no time.
+    own[3] = own[3]._replace(at=own[2].at, clock=own[2].clock)
+    assert disorder(replace(marks, ranks=[own])) == ""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "residual", "closes"),
+    [
+        ([98.0], 0.02, True),
+        ([97.9], 0.021, False),
+        ([102.0], -0.02, True),
+        ([102.1], -0.021, False),
+        ([99.0, 103.0, 100.0], -0.03, False),
+    ],
+)
+def test_the_worst_explained_rank_may_be_off_by_a_fiftieth(ranks, residual, closes):
+    book = TimeBreakdown(100.0, tuple({"init": seconds} for seconds in ranks), 40, None, None)
+    assert book.residual == pytest.approx(residual)
+    assert book.closes is closes
 
 
 def test_a_clock_that_is_kept_in_time_is_not_set():
@@ -146,6 +211,8 @@ def changed(change: str) -> Marks:
         own[6] = own[6]._replace(clock=own[5].clock - 1)
     elif change == "early":
         own = [mark._replace(at=mark.at - 1) for mark in own]
+    elif change == "late":
+        own = [mark._replace(at=mark.at + 1) for mark in own]
     elif change == "never ran":
         return replace(marks, asked=marks.asked[1:])
     elif change == "never closed":
@@ -160,6 +227,7 @@ def changed(change: str) -> Marks:
         ("missing", "rank 1 went through its phases in the order import, init, build, trace"),
         ("backwards", "rank 1: its clock went backwards"),
         ("early", "rank 1 began before its launch, or ended after its end: the clocks"),
+        ("late", "rank 1 began before its launch, or ended after its end: the clocks"),
         ("never ran", "the launch was not told to run and then to close"),
         ("never closed", "the launch was not told to run and then to close"),
     ],

@@ -196,6 +196,21 @@ def test_weights_of_another_shape_differ():
     )
 
 
+def test_weights_that_differ_by_exactly_the_tolerance_do_not_differ():
+    a, b = ({"a0": np.array([value]), "a1": np.array([])} for value in (0.25, 0.0))
+    assert weights_differ(a, b, rtol=0.0, atol=0.25) == ""
+    assert weights_differ(a, b, rtol=0.0, atol=0.125) == (
+        "tensor a0 differs by 0.12 more than tolerated"
+    )
+
+
+@pytest.mark.parametrize(("more", "shown"), [(3, "b0, b1, b2"), (4, "b0, b1, b2, ...")])
+def test_of_many_tensors_three_are_named(more, shown):
+    others = {f"b{i}": np.zeros(1) for i in range(more)}
+    told = f"tensors only in the first: {shown}; only in the second: none"
+    assert weights_differ(weights(**others), WEIGHTS) == told
+
+
 def test_other_numbers_of_tensors_differ():
     assert weights_differ(WEIGHTS, {"a0": WEIGHTS["a0"]}) == (
         "tensors only in the first: a1; only in the second: none"
@@ -239,6 +254,7 @@ def turns(*full: float) -> list[StepTimes]:
 
 
 def test_steps_that_are_faster_than_their_longer_part_are_noticed():
+    assert "only 0.949 times" in too_fast("resnet_50_s horovod@2", [turns(0.949)] * 6)
     told = too_fast("resnet_50_s horovod@2", [turns(0.7, 0.71, 0.9)] * 6)
     assert told.startswith(
         "resnet_50_s horovod@2: a step takes only 0.710 times as long as the longer"
@@ -251,6 +267,7 @@ def test_steps_that_are_faster_than_their_longer_part_are_noticed():
         [turns(1.2, 1.3)] * 6,
         # Within the noise of parts that are measured one after the other.
         [turns(0.96, 0.97)] * 6,
+        [turns(0.95)] * 6,
         # One launch is no evidence, nor are five.
         [turns(0.7)] * 5,
         # In one launch of six it could be chance.

@@ -98,7 +98,7 @@ def arm_launchers(
                 "cifar10": open_data("cifar10", str(cifar10)),
                 "ptb": open_data("ptb", str(ptb)),
             },
-            scratch=scratch / "scratch",
+            scratch=scratch,
             startup_deadline_s=DEADLINE_S,
             order_deadline_s=order_deadline_s,
             fault=fault,

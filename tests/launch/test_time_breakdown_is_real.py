@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,9 @@ from hvdperf.judge import validity
 from hvdperf.judge.observations import observation
 from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.judge.time_breakdown import time_breakdown
+from hvdperf.measure.mode import RoundRequest, RoundSettings
 from hvdperf.measure.records import Round
-from hvdperf.measure.round_runner import RoundRequest, RoundRunner
+from hvdperf.measure.round_runner import MODES, RoundRunner
 from hvdperf.plan.arms import BlockKind, Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Runs, Sampling
@@ -30,22 +30,19 @@ STEPS = 40
 
 
 @pytest.fixture
-def measure(arm_launchers: MakeStarter, tmp_path: Path) -> Measure:
+def measure(arm_launchers: MakeStarter) -> Measure:
     """Return a function that measures a round of a short run on one replica and on two. Its ranks
     are fresh processes, since their start is accounted for, too."""
 
     def measured(launcher: str, fault: Fault | None = None) -> Round:
-        runner = RoundRunner(
-            arm_launcher=arm_launchers(launcher, fault),
-            sampling=Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
-            schedule=Schedule.FRESH,
-            check=(),
-            weights_directory=tmp_path,
+        settings = RoundSettings(
+            arm_launchers(launcher, fault),
+            Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
+            random.Random(1),
             progress=lambda text: None,
-            order=random.Random(1),
-            work=LaunchMode.LEDGER,
             runs=Runs(ledger_steps=STEPS, ablation_turns=2),
         )
+        runner = RoundRunner(MODES[LaunchMode.LEDGER](settings), Schedule.FRESH)
         kinds = {arm: {BlockKind.FULL} for arm in WEAK.arms}
         return runner.run(RoundRequest(0, WEAK.arms, kinds, (), 1))
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from hvdperf.measure.requirements import kinds_of, last_phase, transfers_of
+from copy import deepcopy
+
+from hvdperf.measure.requirements import (
+    SWEEP_TURNS,
+    kinds_of,
+    last_phase,
+    sampling_of,
+    transfers_of,
+)
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.collectives import SWEEP_BYTES, Collective
 from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.profile import Sampling
 from hvdperf.plan.question import Question
-from hvdperf.plan.questions import startup, sweep
+from hvdperf.plan.questions import overlap, startup, sweep
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import (
     GRADIENTS,
@@ -47,6 +56,16 @@ def test_a_start_up_goes_as_far_as_what_is_exchanged_takes():
     assert last_phase([GRADIENTS_OF, BOUND]) is Phase.BROADCAST
 
 
+def test_a_sweep_is_one_wherever_its_comparisons_come_from():
+    again = deepcopy(sweep(WORKLOAD, 2))
+    assert last_phase(again) is Phase.INIT
+    assert transfers_of(again) == transfers_of(sweep(WORKLOAD, 2))
+    sampling = Sampling(turns_min=2, turns_max=9)
+    found = sampling_of(again, sampling)
+    assert (found.turns_min, found.turns_max) == (2, SWEEP_TURNS)
+    assert sampling_of([GRADIENTS_OF], sampling) == sampling
+
+
 def test_blocks_are_taken_where_steps_are_asked_about():
     def kinds(*asked: Comparison) -> list[set[BlockKind]]:
         found = kinds_of(asked, lambda comparison: True)
@@ -54,7 +73,15 @@ def test_blocks_are_taken_where_steps_are_asked_about():
 
     assert kinds(*sweep(WORKLOAD, 2)) == [set(), set()]
     assert kinds(GRADIENTS_OF) == [set(), set()]
-    assert kinds(GRADIENTS_OF, BOUND) == [{BlockKind.FULL, BlockKind.LOCAL}, set()]
+    both = {BlockKind.FULL, BlockKind.LOCAL}
+    assert kinds(GRADIENTS_OF, BOUND) == [both, set()]
+    # Neither order of what is asked about leaves anything out.
+    other = overlap(WORKLOAD, 3)
+    for asked in ((GRADIENTS_OF, BOUND, other), (other, BOUND, GRADIENTS_OF), (BOUND, WEAK, other)):
+        found = kinds_of(asked, lambda comparison: True)
+        assert found[BOUND.candidate.arm] == found[other.candidate.arm] == both
+        assert found[BOUND.reference.arm] == set()
+    assert found[HOROVOD_1] == {BlockKind.FULL}
 
 
 def test_both_arms_exchange_every_size_that_is_asked_about():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,28 +15,25 @@ import pytest
 from hvdperf.launch.arm_launcher import SEED
 from hvdperf.launch.group import Failure, GroupFailed
 from hvdperf.launch.job import LaunchError, SlotGone
+from hvdperf.launch.timestamps import Marks
 from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.measure.interleaving import Pair
+from hvdperf.measure.mode import RoundRequest, RoundSettings
 from hvdperf.measure.records import Block, Round, back_to_back, is_disturbed
 from hvdperf.measure.reports import Correctness, Metadata, TimelineReport
-from hvdperf.measure.round_runner import (
-    CORRECTNESS_STEPS,
-    TIMELINE_STEPS,
-    WARM_UP_BLOCKS_MAX,
-    WARM_UP_REPEATS,
-    WARM_UP_STEPS,
-    RoundRequest,
-    RoundRunner,
-)
+from hvdperf.measure.round_runner import CORRECTNESS_STEPS, MODES, RoundRunner
+from hvdperf.measure.timed_blocks import WARM_UP_BLOCKS_MAX, WARM_UP_REPEATS, WARM_UP_STEPS
+from hvdperf.measure.training import MET_STEPS, TIMELINE_STEPS
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.collectives import Collective, Transfer
 from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.question import LaunchMode
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
+from tests.support.marked import marks_of
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_1,
@@ -171,11 +168,13 @@ class FakeGroup:
         return rank_report(seconds * steps, 32 * steps, steps)
 
     def close(self, leave_group: bool = False) -> None:
-        self._stage.note(self.arm, "close")
+        self._stage.note(self.arm, "close", leave_group=leave_group)
         self.ended = True
 
-    def marks(self) -> None:
-        """None of a launch in which no time passes."""
+    def marks(self) -> Marks:
+        """Those of any launch: in this one no time passes."""
+        assert self.ended, "they are complete once it has ended"
+        return marks_of(1.0, len(self.ranks))
 
     def kill(self) -> None:
         if not self.ended:
@@ -227,6 +226,8 @@ def make_runner(
     kinds: Mapping[Arm, Collection[BlockKind]] | None = None,
     pairs: Sequence[Pair] = (),
     turns: int = 3,
+    work: LaunchMode = LaunchMode.BLOCKS,
+    schedule: Schedule = Schedule.ALTERNATE,
     **changes: Any,
 ) -> Runner:
     arm_launcher: Any = SimpleNamespace(
@@ -236,18 +237,17 @@ def make_runner(
         hub=SimpleNamespace(pump=lambda s: None),
         slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
+        scratch=Path("scratch"),
     )
-    given: dict[str, Any] = {
-        "arm_launcher": arm_launcher,
-        "sampling": Sampling(),
-        "schedule": Schedule.ALTERNATE,
-        "check": [],
-        "weights_directory": Path("scratch"),
-        "progress": lambda text: None,
-        "order": random.Random(seed),
-        **changes,
+    common: dict[str, Any] = {
+        name: changes.pop(name)
+        for name in ("progress", "doing", "runs", "transfers", "meter")
+        if name in changes
     }
-    runner = Runner(**given)
+    settings = RoundSettings(
+        arm_launcher, Sampling(), random.Random(seed), **{"progress": lambda text: None, **common}
+    )
+    runner = Runner(MODES[work](settings), schedule, **changes)
     runner.kinds = {arm: {FULL} for arm in ARMS} if kinds is None else kinds
     runner.pairs, runner.turns = pairs, turns
     return runner
@@ -424,7 +424,7 @@ def test_arms_are_started_one_at_a_time_in_schedule_fresh(stage):
         return group
 
     runner = make_runner(stage, schedule=Schedule.FRESH)
-    runner.arm_launcher.start = watched  # type: ignore[method-assign, assignment]
+    runner.settings.arm_launcher.start = watched  # type: ignore[method-assign, assignment]
     measured = runner.take(0, ARMS)
     assert alive_at_start == [0, 0, 0]
     assert not any(details["share_startup"] for _, details in stage.of("start"))
@@ -469,17 +469,17 @@ def test_no_block_is_too_short_whichever_arm_comes_first(schedule):
 
 @pytest.mark.parametrize("schedule", list(Schedule))
 def test_the_seconds_of_a_turn_are_those_of_all_arms(stage, schedule, monkeypatch):
-    monkeypatch.setattr("hvdperf.measure.round_runner.time", stage)
+    monkeypatch.setattr("hvdperf.measure.timed_blocks.time", stage)
     runner = make_runner(stage, schedule=schedule)
     runner.take(0, ARMS)
     # 30 steps of 0.01 s on each of three arms.
-    assert runner.turn_seconds == pytest.approx(0.9)
+    assert runner.mode.turn_seconds == pytest.approx(0.9)
 
 
 def test_each_kind_of_block_has_its_own_number_of_steps(stage):
     runner = make_runner(stage, kinds={HOROVOD_2: {FULL, SPLIT}})
     runner.take(0, [HOROVOD_2])
-    assert runner.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
+    assert runner.mode.steps == {(HOROVOD_2, FULL): 30, (HOROVOD_2, SPLIT): 60}
 
 
 def test_the_number_of_steps_stays_the_same_in_later_rounds(stage):
@@ -665,6 +665,73 @@ def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
     assert not any(details["wait"] for _, details in stage.of("block")), "what is timed is not"
 
 
+def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(stage):
+    told: list[str] = []
+    runs = Runs(ledger_steps=100, ablation_turns=1, deadline_s=500.0)
+    runner = make_runner(stage, work=LaunchMode.LEDGER, runs=runs, progress=told.append)
+    measured = runner.take(0, [HOROVOD_1, HOROVOD_2])
+    asked = {arm: sequence(stage, arm) for arm in (HOROVOD_1, HOROVOD_2)}
+    ends = ["ablation", *["block"] * 6, "evidence", "close"]
+    assert asked[HOROVOD_1] == ["start", "wait_ready", "run", *ends]
+    timeline = ["start", "wait_ready", "timeline", "close"]
+    assert asked[HOROVOD_2] == ["start", "wait_ready", "run", "run", *ends, *timeline]
+    run = {"steps": 100, "validate": False, "marked": True}
+    met = {"steps": MET_STEPS, "validate": False, "marked": True, "meet": True}
+    assert [details for arm, details in stage.of("run") if arm == HOROVOD_1] == [run]
+    assert [details for arm, details in stage.of("run") if arm == HOROVOD_2] == [run, met]
+    assert {deadline_s for op, _, deadline_s in stage.deadlines if op == "run"} == {500.0}
+    # The run takes 20 ms a step, and a block 0.3 s.
+    assert {details["steps"] for _, details in stage.of("block")} == {15}
+    path = "scratch/timeline-resnet_50_s-horovod@2.json"
+    assert stage.of("timeline") == [(HOROVOD_2, {"steps": TIMELINE_STEPS, "path": path})]
+    # The end of a launch counts, but not that of the one that only records a timeline.
+    assert [details["leave_group"] for _, details in stage.of("close")] == [True, True, False]
+    assert [d["share_startup"] for _, d in stage.of("start")] == [True, True, False]
+    assert [d.get("timeline", False) for _, d in stage.of("start")] == [False, False, True]
+    alone, both = measured.of(HOROVOD_1), measured.of(HOROVOD_2)
+    assert [len(each) for each in (alone.run, alone.met_run, alone.timeline)] == [1, 0, 0]
+    assert [len(each) for each in (both.run, both.met_run, both.timeline)] == [2, 2, 2]
+    assert alone.marks is not None
+    assert both.marks is not None
+    assert both.startup_seconds
+    first = {arm: told.index(f"train {arm.label} with timestamps") for arm in asked}
+    for arm, at in first.items():
+        assert told[at + 1] == f"time the parts of a step of {arm.label}"
+    assert told[-1] == f"record the timeline of {HOROVOD_2.label}"
+
+
+@pytest.mark.parametrize("work", [each for each in LaunchMode if each is not LaunchMode.LEDGER])
+def test_only_a_launch_on_wall_time_leaves_its_group_and_has_marks(stage, work):
+    launch = make_runner(stage, work=work).take(0, [HOROVOD_2]).of(HOROVOD_2)
+    assert launch.marks is None
+    assert stage.of("close") == [(HOROVOD_2, {"leave_group": False})]
+    assert stage.of("timeline") == stage.of("ablation") == []
+
+
+@pytest.mark.parametrize("schedule", list(Schedule))
+@pytest.mark.parametrize("what", ["run", "ablation"])
+def test_what_failed_on_wall_time_has_no_timeline(stage, what, schedule):
+    stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
+    runner = make_runner(stage, work=LaunchMode.LEDGER, schedule=schedule)
+    runner.take(0, [HOROVOD_1, HOROVOD_2])
+    assert list(runner.failures) == [HOROVOD_2]
+    assert stage.of("timeline") == []
+    assert [arm for arm, _ in stage.of("close")] == [HOROVOD_1]
+    assert stage.alive() == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), failure(HOROVOD_2)])
+def test_nothing_is_left_running_after_a_timeline(stage, error):
+    stage.raises[HOROVOD_2, "timeline"] = error
+    runner = make_runner(stage, work=LaunchMode.LEDGER)
+    with pytest.raises(type(error)) if isinstance(error, KeyboardInterrupt) else nullcontext():
+        runner.take(0, [HOROVOD_2])
+    assert stage.alive() == 0
+    endings = [what for what in sequence(stage, HOROVOD_2) if what != "kill"]
+    assert endings[-2:] == ["timeline", "end"]
+    assert (HOROVOD_2 in runner.failures) is isinstance(error, GroupFailed)
+
+
 def test_every_round_of_runs_begins_with_other_weights(stage):
     runner = make_runner(stage, work=LaunchMode.EPOCHS)
     for number in range(3):
@@ -737,7 +804,7 @@ def test_the_bare_transport_is_asked_for_all_gradients_in_one_buffer(stage):
             group.gradient_bytes = 4321
         return group
 
-    runner.arm_launcher.start = built  # type: ignore[method-assign, assignment]
+    runner.settings.arm_launcher.start = built  # type: ignore[method-assign, assignment]
     runner.take(0, [HOROVOD_2, BARE_2])
     asked = {arm: details["tensor_bytes"] for arm, details in stage.of("collective")}
     assert asked == {HOROVOD_2: [], BARE_2: [4321]}

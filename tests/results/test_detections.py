@@ -186,6 +186,27 @@ def test_sessions_of_another_machine_are_not_counted(entries):
     assert of_newest([]) == ([], [])
 
 
+def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp_path):
+    how = {
+        "dataset": "cifar10",
+        "batch": "32",
+        "schedule": "alternate",
+        "replicas_per_node": "[2]",
+        "sampling.turns_min": "4",
+        "sampling.block_deadline_s": "60.0",
+        "runs.endurance_steps": "1500",
+    }
+    others = dict.fromkeys(
+        ("models", "budget_s", "world_sizes", "trials.slow10", "runs.epochs"), "1"
+    )
+    written = write_session(tmp_path, case_of(CAUGHT), asked={**others, **how})
+    made = entry_of(read_session(written))
+    assert made is not None
+    assert made.settings == how
+    assert (made.tried[0].trial, made.tried[0].model) == ("slow10", WORKLOAD.model)
+    assert (made.tried[0].world_size, made.tried[0].called) == (2, Verdict.FAIL)
+
+
 def test_sessions_that_looked_otherwise_are_not_counted(entries):
     assert entries[0].settings == {"sampling.looks": "[8, 12]"}
     strange = replace(entries[0], settings={"sampling.looks": "[6]"})

@@ -9,6 +9,7 @@ from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.results.fingerprint import METHOD, differences, fingerprint
+from hvdperf.worker.probe import SETTINGS
 
 V100 = Gpu("GPU-0d5f", "Tesla V100-SXM2-16GB", 0, 16160, "418.87.01", 300.0, 1530, 877)
 MACHINE = Machine(
@@ -81,24 +82,49 @@ def test_the_machine_and_the_stack_are_in_it():
     assert {name: facts[name] for name in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("of", "changes", "shown"),
+    [
+        (MACHINE, {"smt": True}, {"smt": "on"}),
+        (MACHINE, {"smt": None}, {"smt": None}),
+        (MACHINE, {"memory_mib": 64300}, {"memory_gib": 63}),
+        (STACK, {"tf32": False}, {"tf32": "off"}),
+        (STACK, {"tf32": None}, {"tf32": None}),
+        (STACK, {"python": "3.9.1", "numpy": "1.26.4"}, {"python": "3.9.1", "numpy": "1.26.4"}),
+        (STACK, {"cuda": "12.5", "cudnn": "9"}, {"cuda": "12.5", "cudnn": "9"}),
+        (STACK, {"nccl": "2.18.5"}, {"nccl": "2.18.5"}),
+    ],
+)
+def test_a_machine_or_a_stack_that_differs_shows(of, changes, shown):
+    machine, stack = (replace(of, **changes) if each is of else each for each in (MACHINE, STACK))
+    facts = taken(machine, stack)
+    assert {name: facts[name] for name in shown} == shown
+    assert {name for name in facts if facts[name] != taken()[name]} == set(shown)
+
+
 def test_gpus_are_told_by_what_they_are_and_not_which():
-    facts = taken(machine=replace(MACHINE, gpus=(V100, replace(V100, uuid="GPU-1c0a"))))
-    assert facts["gpus"] == 2
-    assert facts["gpu_model"] == ["Tesla V100-SXM2-16GB"]
-    assert facts["gpu_power_limit_w"] == ["300.0"]
-    assert facts["gpu_driver"] == ["418.87.01"]
-    assert "GPU-" not in json.dumps(facts)
-
-
-def test_one_gpu_that_differs_shows():
-    capped = replace(V100, power_limit_w=250.0)
-    facts = taken(machine=replace(MACHINE, gpus=(V100, capped)))
-    assert facts["gpu_power_limit_w"] == ["250.0", "300.0"]
+    silent = Gpu("GPU-77aa", "Tesla V100-SXM2-16GB")
+    facts = taken(replace(MACHINE, gpus=(V100, silent, replace(V100, uuid="GPU-1c0a"))))
+    assert {name: value for name, value in facts.items() if name.startswith("gpu")} == {
+        "gpus": 3,
+        "gpu_model": ["Tesla V100-SXM2-16GB"],
+        "gpu_driver": ["(unknown)", "418.87.01"],
+        "gpu_memory_mib": ["(unknown)", "16160"],
+        "gpu_power_limit_w": ["(unknown)", "300.0"],
+        "gpu_max_sm_clock_mhz": ["(unknown)", "1530"],
+        "gpu_max_memory_clock_mhz": ["(unknown)", "877"],
+    }
 
 
 @pytest.mark.parametrize(
     ("version", "fusion_bytes", "cycle_ms"),
-    [("0.28.1", 128 << 20, 1.0), ("0.21.0", 128 << 20, 1.0), ("0.20.3", 64 << 20, 5.0)],
+    [
+        ("0.28.1", 128 << 20, 1.0),
+        ("0.21.0", 128 << 20, 1.0),
+        ("0.20.3", 64 << 20, 5.0),
+        ("1.0.0", 128 << 20, 1.0),
+        ("unknown", 128 << 20, 1.0),
+    ],
 )
 def test_horovods_defaults_stand_in_for_what_is_not_set(version, fusion_bytes, cycle_ms):
     facts = taken(stack=replace(STACK, horovod=version))
@@ -126,23 +152,72 @@ def test_a_default_that_is_set_is_no_difference():
     assert differences(taken(), taken(HOROVOD_CYCLE_TIME="1")) == []
 
 
-def test_settings_of_mpi_nccl_and_threads():
-    facts = taken(
-        OMPI_MCA_btl="self,vader",
-        OMPI_MCA_pml="ob1",
-        UCX_TLS="rc,sm",
-        NCCL_ALGO="Ring",
-        NCCL_SOCKET_IFNAME="ib0",
-        OMP_NUM_THREADS="4",
-    )
-    assert facts["mca_settings"] == ["btl=self,vader", "pml=ob1", "UCX_TLS=rc,sm"]
-    assert facts["nccl_settings"] == ["NCCL_ALGO=Ring", "NCCL_SOCKET_IFNAME=ib0"]
-    assert facts["thread_settings"] == ["OMP_NUM_THREADS=4"]
+# Every setting that makes figures differ, by the field that shows it.
+RECORDED = {
+    "horovod_settings": """
+        HOROVOD_ADASUM_MPI_CHUNK_SIZE HOROVOD_AUTOTUNE HOROVOD_BATCH_D2D_MEMCOPIES
+        HOROVOD_CONTROLLER HOROVOD_CPU_OPERATIONS HOROVOD_DISABLE_GROUP_FUSION
+        HOROVOD_DYNAMIC_PROCESS_SETS HOROVOD_ELASTIC HOROVOD_ENABLE_ASYNC_COMPLETION
+        HOROVOD_ENABLE_XLA_OPS HOROVOD_GLOO_IFACE HOROVOD_HIERARCHICAL_ALLGATHER
+        HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_MPI_THREADS_DISABLE HOROVOD_NUM_NCCL_STREAMS
+        HOROVOD_STALL_CHECK_DISABLE HOROVOD_THREAD_AFFINITY HOROVOD_TORUS_ALLREDUCE""",
+    "thread_settings": """
+        KMP_AFFINITY KMP_BLOCKTIME OMP_NUM_THREADS OMP_PLACES OMP_PROC_BIND
+        TF_NUM_INTEROP_THREADS TF_NUM_INTRAOP_THREADS""",
+    "nccl_settings": """
+        NCCL_ALGO NCCL_BUFFSIZE NCCL_COLLNET_ENABLE NCCL_CROSS_NIC NCCL_IB_DISABLE NCCL_IB_HCA
+        NCCL_MAX_NCHANNELS NCCL_MIN_NCHANNELS NCCL_NET NCCL_NET_GDR_LEVEL NCCL_NSOCKS_PERTHREAD
+        NCCL_NTHREADS NCCL_NVLS_ENABLE NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_PROTO NCCL_SHM_DISABLE
+        NCCL_SOCKET_IFNAME NCCL_SOCKET_NTHREADS NCCL_TOPO_FILE""",
+    "mca_settings": """
+        btl_vader_single_copy_mechanism coll_tuned_use_dynamic_rules hwloc_base_binding_policy
+        mpi_leave_pinned mtl opal_cuda_support osc pml rmaps_base_mapping_policy
+        UCX_NET_DEVICES UCX_PROTO_ENABLE UCX_RNDV_SCHEME UCX_TLS""",
+    "tensorflow_settings": """
+        KERAS_BACKEND NVIDIA_TF32_OVERRIDE TF_DETERMINISTIC_OPS TF_ENABLE_AUTO_MIXED_PRECISION
+        TF_ENABLE_ONEDNN_OPTS TF_GPU_THREAD_COUNT TF_GPU_THREAD_MODE TF_USE_LEGACY_KERAS
+        TF_XLA_FLAGS XLA_FLAGS""",
+}
+# What only shows where a job runs, who started it, or what it writes down.
+LEFT_OUT = """
+    HOROVOD_HOSTNAME HOROVOD_RANK HOROVOD_LOG_LEVEL HOROVOD_AUTOTUNE_LOG NCCL_DEBUG
+    OMPI_MCA_orte_tmpdir_base OMPI_MCA_plm_rsh_agent OMPI_MCA_mpirun_path OMPI_MCA_ess_base
+    OMPI_COMM_WORLD_RANK mpi_home UCX_LOG_LEVEL TF_CPP_MIN_LOG_LEVEL CUDA_VISIBLE_DEVICES PATH
+"""
+
+
+def variable(field: str, setting: str) -> str:
+    """Return the environment variable of a setting. Only those of Open MPI have a prefix."""
+    is_mca = field == "mca_settings" and not setting.startswith("UCX_")
+    return "OMPI_MCA_" * is_mca + setting
+
+
+@pytest.mark.parametrize(("field", "names"), RECORDED.items())
+def test_every_setting_that_makes_figures_differ_is_recorded_in_its_field_alone(field, names):
+    settings = names.split()
+    environment = {variable(field, name): "1" for name in settings}
+    # The ranks report those of TensorFlow.
+    stack = replace(STACK, settings={name: environment.get(name) for name in SETTINGS})
+    facts, usual = (taken(stack=stack, **environment), taken(stack=replace(STACK, settings={})))
+    assert facts[field] == [f"{name}=1" for name in settings]
+    assert [name for name in facts if facts[name] != usual[name]] == [field]
+
+
+def test_what_says_nothing_of_a_figure_is_not_recorded():
+    assert taken(**dict.fromkeys(LEFT_OUT.split(), "1"), HOROVOD_TIMELINE="") == taken()
 
 
 def test_the_cores_of_every_rank():
-    slots = [Slot(0, "a", (0, 1, 2, 8)), Slot(1, "a", (4,))]
-    assert taken(slots=slots)["rank_cores"] == ["0: 0-2,8", "1: 4"]
+    slots = [Slot(0, "a", (8, 2, 1, 0)), Slot(1, "a", (4,)), Slot(2, "b", (5, 6))]
+    assert taken(slots=slots)["rank_cores"] == ["0: 0-2,8", "1: 4", "2: 5-6"]
+
+
+def test_every_data_set_that_is_asked_about_is_named():
+    told = {"cifar10": "6 files, 18.4 MB, 0f3a", "ptb": "1 file, 0.1 MB, 00ff"}
+    facts = fingerprint(MACHINE, STACK, "agents", (), {}, told)
+    assert facts["data_sets"] == ["cifar10: 6 files, 18.4 MB, 0f3a", "ptb: 1 file, 0.1 MB, 00ff"]
+    assert facts["launcher"] == "agents"
+    assert taken()["data_sets"] == []
 
 
 def test_nobody_is_told_who_ran_it_or_where():

@@ -14,9 +14,10 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds
 from hvdperf.plan.questions import gradient_reductions, parity, strong_scaling, trials, weak_scaling
+from hvdperf.plan.threshold_proposal import proposed_rule
 from hvdperf.results.archive import read_session
 from hvdperf.results.proposed_thresholds import propose
-from hvdperf.verdict import Verdict, judge
+from hvdperf.verdict import FEWEST_ROUNDS, Floor, Verdict, judge
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session
 
@@ -26,9 +27,11 @@ WEAK, STRONG, PARITY = (ask(WORKLOAD, 2) for ask in (weak_scaling, strong_scalin
 FP16 = gradient_reductions(WORKLOAD, 2)[0]
 
 
-def session_of(runs: Path, name: str, *outcomes: Outcome, plant: str = "") -> Path:
+def session_of(
+    runs: Path, name: str, *outcomes: Outcome, plant: str = "", looks: str = "[8, 12]"
+) -> Path:
     cases = [case_of(each, session=name) for each in outcomes]
-    return write_session(runs, *cases, asked={"plant": plant, "sampling.looks": "[8, 12]"})
+    return write_session(runs, *cases, asked={"plant": plant, "sampling.looks": looks})
 
 
 def hvdperf(*words: object) -> subprocess.CompletedProcess[str]:
@@ -93,3 +96,23 @@ def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path):
     with pytest.raises(UserError, match="cpu_model differ"):
         propose([read_session(sound), read_session(faulty)])
     assert hvdperf("nowhere").stderr.startswith("nowhere: No such file")
+
+
+@pytest.mark.parametrize(
+    ("looks", "rounds"),
+    [
+        (("[12, 24]", "[12, 24]"), 12),
+        (("[12, 24]", "[9, 24]"), 9),
+        (("[9]", "[12, 8]"), 8),
+        (("[12]", ""), FEWEST_ROUNDS),
+    ],
+)
+def test_the_first_look_of_any_session_decides_how_far_a_threshold_lies(tmp_path, looks, rounds):
+    spread = (0.85, 0.9, 0.95)
+    archives = [
+        read_session(session_of(tmp_path, name, outcome(WEAK, spread), looks=each))
+        for name, each in zip(NAMES, looks, strict=True)
+    ]
+    rule = proposed_rule(WEAK.question, outcome(WEAK, spread * 2).observations, rounds)
+    assert isinstance(rule, Floor)
+    assert f'np2/one-node" = {rule.pass_from:g}\n' in propose(archives).text

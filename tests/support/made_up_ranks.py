@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from hvdperf.launch.group import Failure
+from hvdperf.measure.mode import Mode, RoundRequest
 from hvdperf.measure.records import Launch, Round
-from hvdperf.measure.round_runner import RoundRequest
-from hvdperf.plan.arms import Arm
+from hvdperf.plan.arms import Arm, Schedule
 from hvdperf.session import workload_run
 from hvdperf.worker.protocol import Phase
 from tests.support.rounds import launch_without_model, series
@@ -26,11 +26,11 @@ class Runner(MadeUpRunner):
     """A stand-in for hvdperf.measure.round_runner.RoundRunner. Of injected faults it knows `hang`,
     and all others as an exception."""
 
-    def __init__(self, **given: Any) -> None:
-        launcher = given["arm_launcher"]
-        self._fault = launcher.fault
-        self._transfers = given["transfers"]
-        super().__init__(Script(launcher.scratch, spoil=self._exchange), **given)
+    def __init__(self, mode: Mode, schedule: Schedule, **given: Any) -> None:
+        launcher = mode.settings.arm_launcher
+        self._fault: Any = launcher.fault
+        self._transfers = mode.settings.transfers
+        super().__init__(Script(launcher.scratch, spoil=self._exchange), mode, schedule, **given)
 
     def run(self, request: RoundRequest) -> Round:
         self.turns, self.kinds = request.turns, request.kinds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +15,9 @@ from hvdperf.launch.group import Failure
 from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.noise_record import Load, MachineRecord
 from hvdperf.machine.placement import Offer, place
+from hvdperf.measure.mode import Mode, RoundRequest
 from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import Correctness
-from hvdperf.measure.round_runner import RoundRequest
 from hvdperf.plan.arms import Arm, BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile, Sampling
@@ -122,19 +122,16 @@ class Script:
 class MadeUpRunner:
     """A stand-in for hvdperf.measure.round_runner.RoundRunner."""
 
-    def __init__(self, script: Script, **arguments: Any) -> None:
-        self._script = script
-        self.check = arguments["check"]
-        self.schedule = arguments["schedule"]
+    def __init__(
+        self, script: Script, mode: Mode, schedule: Schedule, check: Sequence[Arm], **arguments: Any
+    ) -> None:
+        self._script, self.mode, self.schedule, self.check = script, mode, schedule, check
         script.schedules.add(self.schedule)
         self.failures: dict[Arm, Failure] = {}
         self.correctness: dict[Arm, Launch] = {}
         self.turns = 0
         self.kinds: Mapping[Arm, Collection[BlockKind]] = {}
-        self.turn_seconds = 0.0
-        self.steps: dict[tuple[Arm, BlockKind], int] = {}
-        self._say = arguments["progress"]
-        self._note = arguments["doing"]
+        self._say, self._note = mode.settings.progress, mode.settings.doing
 
     def run(self, request: RoundRequest) -> Round:
         script, number = self._script, request.number
@@ -146,7 +143,7 @@ class MadeUpRunner:
         script.turns.append(self.turns)
         script.clock += script.round_seconds + self.turns * script.turn_seconds
         script.clock += script.start_seconds * sum(arm.processes for arm in living)
-        self.turn_seconds = script.turn_seconds
+        self.mode.turn_seconds = script.turn_seconds
         launches = [self._launch(arm, number) for arm in living]
         return Round(number, self.schedule, launches, script.disturbances.get(number))
 

@@ -1,0 +1,66 @@
+"""Groups that live side by side in a round, of which one at a time runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hvdperf.launch.group import Failure, Group, GroupFailed
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import Arm
+
+Progress = Callable[[str], None]
+Act = Callable[[Group, Launch], None]
+
+
+@dataclass
+class LiveGroups:
+    """The groups that live side by side. If one fails, the others go on without it.
+
+    result: the round whose launches they are. failures: takes the arms that fail. progress: is
+    called with a line for each of them.
+    """
+
+    result: Round
+    failures: dict[Arm, Failure]
+    progress: Progress
+    groups: dict[Arm, Group] = field(default_factory=dict)
+
+    def run(self, arm: Arm, act: Act) -> None:
+        """Let the arm's group run while act() asks it, and stop it again: an idle group burns time
+        of the cores that the others need. Do nothing if the arm has failed."""
+
+        def awake(group: Group) -> None:
+            group.resume()
+            act(group, self.result.of(arm))
+            group.pause()
+
+        self.guard(arm, awake)
+
+    def run_each(self, act: Act) -> None:
+        """Let one group after the other run while act() asks it."""
+        for arm in list(self.groups):
+            self.run(arm, act)
+
+    def guard(self, arm: Arm, act: Callable[[Group], None]) -> None:
+        """Call act() with the arm's group. If the group fails, end it. Do nothing if the arm has
+        failed."""
+        if arm not in self.groups:
+            return
+        try:
+            act(self.groups[arm])
+        except GroupFailed as failed:
+            self.fail(arm, failed.failure)
+            self.groups.pop(arm).end()
+
+    def fail(self, arm: Arm, failure: Failure) -> None:
+        """Note that the arm has failed."""
+        self.failures[arm] = failure
+        self.progress(f"FAILED {failure}")
+
+    def end(self) -> None:
+        """End all groups at once: after Ctrl-C mpirun gives the whole session one second."""
+        for group in self.groups.values():
+            group.kill()
+        for group in self.groups.values():
+            group.end()

@@ -1,0 +1,122 @@
+"""Launches that train: for a number of epochs, of seconds, or of steps with timestamps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from hvdperf.launch.group import Group
+from hvdperf.measure.live_groups import LiveGroups
+from hvdperf.measure.mode import Mode, RoundRequest
+from hvdperf.measure.records import Block, Launch
+from hvdperf.measure.reports import RunReport, TimelineReport
+from hvdperf.plan.arms import Arm, BlockKind
+
+# Steps of a run in which all ranks meet before every step, and steps that Horovod records.
+MET_STEPS = 60
+TIMELINE_STEPS = 20
+
+
+@dataclass
+class Training(Mode):
+    """Training that is as long as `length` says."""
+
+    draws_seeds = True
+
+    def measure(self, live: LiveGroups, request: RoundRequest) -> None:
+        live.run_each(self.train)
+
+    def train(self, group: Group, launch: Launch) -> None:
+        self.settings.progress(f"train {launch.arm.label}")
+        launch.run = self.run(group, validate=self.validates, **self.length(launch.arm))
+
+    def length(self, arm: Arm) -> dict[str, float]:
+        """Return the steps or the seconds of a run."""
+        raise NotImplementedError
+
+    def run(self, group: Group, **wanted: object) -> list[RunReport]:
+        """Return the reports of a run. wanted: what each rank is told of it."""
+        return group.reports(RunReport, "run", self.settings.runs.deadline_s, **wanted)
+
+
+@dataclass
+class TrainEpochs(Training):
+    """Training from new weights for a number of epochs, then a validation."""
+
+    forks = True
+    validates = True
+
+    def length(self, arm: Arm) -> dict[str, float]:
+        # The number of updates is the same for every arm.
+        runs = self.settings.runs
+        wanted = runs.epochs * self.settings.arm_launcher.epoch_steps(arm)
+        return {"steps": min(wanted, runs.steps_max * arm.passes)}
+
+
+@dataclass
+class TrainSeconds(Training):
+    """Training for a number of seconds."""
+
+    forks = True
+
+    def length(self, arm: Arm) -> dict[str, float]:
+        return {"seconds": self.settings.runs.seconds}
+
+
+@dataclass
+class TrainLong(Training):
+    """Training for so many steps that a growing resident set is seen."""
+
+    forks = True
+
+    def length(self, arm: Arm) -> dict[str, float]:
+        return {"steps": self.settings.runs.endurance_steps}
+
+
+@dataclass
+class TrainWithTimestamps(Training):
+    """Training for a number of steps with the time of every part. Then blocks without a part of the
+    step, and another launch in which Horovod records when data moves."""
+
+    stamps = True
+    records = True
+
+    def length(self, arm: Arm) -> dict[str, float]:
+        return {"steps": self.settings.runs.ledger_steps}
+
+    def train(self, group: Group, launch: Launch) -> None:
+        settings, length = self.settings, self.length(launch.arm)
+        settings.progress(f"train {launch.arm.label} with timestamps")
+        launch.run = self.run(group, validate=False, marked=True, **length)
+        settings.progress(f"time the parts of a step of {launch.arm.label}")
+        if launch.arm.world_size > 1:
+            launch.met_run = self.run(
+                group, validate=False, marked=True, steps=MET_STEPS, meet=True
+            )
+        group.ask("ablation", settings.sampling.startup_deadline_s)
+        run_seconds = median(rank.seconds for rank in launch.run)
+        steps = self.steps_of_a_block(run_seconds / length["steps"])
+        kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]
+        # The first steps of a kind are slow.
+        launch.warm_up += self._ablation(group, launch, kinds, 0, steps)
+        for turn in range(settings.runs.ablation_turns):
+            launch.blocks += self._ablation(group, launch, kinds, turn, steps)
+
+    def _ablation(
+        self, group: Group, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
+    ) -> list[Block]:
+        """Time one block of each kind, in random order. Each step is waited for, because steps are
+        divided into their parts."""
+        self.settings.order.shuffle(kinds)
+        return [self.take_block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
+
+    def record(self, group: Group, launch: Launch) -> None:
+        """Have Horovod record some steps, in a launch in which nothing is timed."""
+        arm = launch.arm
+        path = (
+            self.settings.arm_launcher.scratch / f"timeline-{arm.workload.model}-{arm.label}.json"
+        )
+        deadline_s = self.deadline_s(launch, BlockKind.FULL, TIMELINE_STEPS)
+        launch.timeline = group.reports(
+            TimelineReport, "timeline", deadline_s, steps=TIMELINE_STEPS, path=str(path)
+        )
