@@ -19,16 +19,11 @@ from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.worker.strategies.table import Strategy
 
-Part = Callable[[ArmLauncher, str, Arm], list[str]]
-PARTS: Mapping[str, Part] = {
-    "startup": lambda arm_launcher, mpirun, arm: startup.report(
-        arm, startup.measure(arm_launcher, arm)
-    ),
-    "marks": lambda arm_launcher, mpirun, arm: marks.report(arm, marks.compare(arm_launcher, arm)),
-    "overhead": lambda arm_launcher, mpirun, arm: overhead.report(
-        arm, overhead.compare(arm_launcher, mpirun, arm)
-    ),
-    "forks": lambda arm_launcher, mpirun, arm: forks.report(arm, forks.compare(arm_launcher, arm)),
+PARTS: Mapping[str, Callable[[ArmLauncher, Arm], list[str]]] = {
+    "startup": startup.run,
+    "marks": marks.run,
+    "overhead": overhead.run,
+    "forks": forks.run,
 }
 
 
@@ -60,7 +55,7 @@ def main() -> None:
     try:
         for arm in arms:
             for part in parts:
-                print("\n".join(PARTS[part](arm_launcher, stack.mpirun, arm)), flush=True)
+                print("\n".join(PARTS[part](arm_launcher, arm)), flush=True)
     finally:
         dispose(arm_launcher)
 

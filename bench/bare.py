@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.machine.stack import find_mpirun
 from hvdperf.paths import ROOT
 
 
@@ -17,28 +18,12 @@ class BareLoop:
     """One mpirun of the plain script. cores: one for each rank. Raises RuntimeError if the script
     does not start."""
 
-    def __init__(
-        self,
-        mpirun: str,
-        interpreter: str,
-        arguments: Sequence[str],
-        cores: Sequence[int],
-    ) -> None:
-        script = [interpreter, "-m", "bench.bare_loop", *arguments]
+    def __init__(self, interpreter: str, arguments: Sequence[str], cores: Sequence[int]) -> None:
+        mpirun = str(find_mpirun(Path(interpreter)))
+        command = [mpirun, "-np", str(len(cores)), "--oversubscribe", "--bind-to", "none"]
+        command += ["--mca", "mpi_yield_when_idle", "1", interpreter, "-m", "bench.bare_loop"]
         self._process = subprocess.Popen(
-            [
-                mpirun,
-                "-np",
-                str(len(cores)),
-                "--oversubscribe",
-                "--bind-to",
-                "none",
-                "--mca",
-                "mpi_yield_when_idle",
-                "1",
-                *script,
-                ",".join(map(str, cores)),
-            ],
+            [*command, *arguments, ",".join(map(str, cores))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -79,13 +79,7 @@ def row(machine: Machine, settings: Settings, count: int) -> str:
     """Return a line of the table."""
     unchanged = rates(machine, 0.0, settings, count)
     slower, much_slower, faster = (rates(machine, step, settings, count) for step in STEPS)
-    shares = (
-        unchanged.called,
-        slower.found,
-        slower.called,
-        much_slower.found,
-        faster.found,
-    )
+    shares = (unchanged.called, slower.found, slower.called, much_slower.found, faster.found)
     told = (
         f"{machine.sessions} | {machine.launches} | {100 * machine.noise:g} % | "
         f"{100 * machine.shift:g} %"

@@ -8,11 +8,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from statistics import mean, stdev
 
+from bench.pairs import block_seconds, ratio, started
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.launch.group import Group
-from hvdperf.plan.arms import Arm, BlockKind
-from hvdperf.stats import hodges_lehmann
-from hvdperf.verdict import as_ratio
+from hvdperf.plan.arms import Arm
 
 ROUNDS = 6
 TURNS = 8
@@ -26,10 +24,20 @@ LAUNCHES = (0, 1)
 Blocks = Mapping[tuple[str, int], Sequence[float]]
 
 
-def compare(arm_launcher: ArmLauncher, arm: Arm) -> list[Blocks]:
-    """Return the blocks of each round. In a round, four launches take turns, forwards and
-    backwards."""
-    return [_round(arm_launcher, arm, number) for number in range(ROUNDS)]
+def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
+    """Measure rounds in which four launches take turns, forwards and backwards."""
+    rounds = [_round(arm_launcher, arm, number) for number in range(ROUNDS)]
+    pairs = [
+        fresh - forked
+        for blocks in rounds
+        for i in LAUNCHES
+        for forked, fresh in zip(blocks[FORKED, i], blocks[FRESH, i], strict=True)
+    ]
+    return [
+        f"{arm.name}: throughput of forked ranks / fresh ones",
+        f"  {ratio(pairs)}  {len(pairs)} pairs in {len(rounds)} rounds",
+        *(_spread(kind, rounds) for kind in (FORKED, FRESH)),
+    ]
 
 
 def _round(arm_launcher: ArmLauncher, arm: Arm, number: int) -> Blocks:
@@ -39,40 +47,15 @@ def _round(arm_launcher: ArmLauncher, arm: Arm, number: int) -> Blocks:
     with forker.forking(print), ExitStack() as end:
         groups = {}
         for name in names:
-            by = forker if name[0] == FORKED else arm_launcher
-            groups[name] = by.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+            groups[name] = started(forker if name[0] == FORKED else arm_launcher, arm)
             end.callback(groups[name].end)
-            groups[name].wait_ready(arm_launcher.startup_deadline_s)
             groups[name].pause()
         for turn in range(-WARM_UP_BLOCKS, TURNS):
             for name in names if turn % 2 else names[::-1]:
-                taken = _block(groups[name], arm_launcher.order_deadline_s)
+                taken = block_seconds(arm_launcher, groups[name], STEPS)
                 if turn >= 0:
                     blocks[name].append(math.log(taken))
     return blocks
-
-
-def _block(group: Group, deadline_s: float) -> float:
-    group.resume()
-    replies = group.ask("block", deadline_s, kind="full", steps=STEPS)
-    group.pause()
-    return max(float(reply["seconds"]) for reply in replies)
-
-
-def report(arm: Arm, rounds: Sequence[Blocks]) -> list[str]:
-    pairs = [
-        fresh - forked
-        for blocks in rounds
-        for i in LAUNCHES
-        for forked, fresh in zip(blocks[FORKED, i], blocks[FRESH, i], strict=True)
-    ]
-    ratio = as_ratio(hodges_lehmann(pairs, 0.025))
-    return [
-        f"{arm.name}: throughput of forked ranks / fresh ones",
-        f"  {ratio.estimate:.4f} [{ratio.lower:.4f}, {ratio.upper:.4f}]  "
-        f"{len(pairs)} pairs in {len(rounds)} rounds",
-        *(_spread(kind, rounds) for kind in (FORKED, FRESH)),
-    ]
 
 
 def _spread(kind: str, rounds: Sequence[Blocks]) -> str:

@@ -70,30 +70,32 @@ def copies(session: Path, into: Path, cases: int) -> int:
 def line_from_disk(directory: Path, cases: int, path: Path, browser: Browser, times: int) -> str:
     """Return a line with the median costs from the documents on disk on."""
     command = [sys.executable, "-m", "hvdperf", "report", str(directory), "--out", str(path)]
-    written = []
-    for _ in range(times):
-        start = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
-        written.append(time.perf_counter() - start)
+    seconds = _seconds(lambda: subprocess.run(command, check=True, capture_output=True), times)
     megabytes = sum(each.stat().st_size for each in directory.iterdir()) / 1e6
     return (
-        f"{cases} cases of {megabytes:.0f} MB on disk: {median(written):.2f} s to read and write, "
+        f"{cases} cases of {megabytes:.0f} MB on disk: {seconds:.2f} s to read and write, "
         f"{_size_and_speed(path, browser, times)}"
     )
 
 
 def line(name: str, report: Report, path: Path, browser: Browser, times: int) -> str:
     """Return a line with the median costs of a page."""
-    written = []
-    for _ in range(times):
-        start = time.perf_counter()
-        text = page(report)
-        written.append(time.perf_counter() - start)
-    path.write_text(text, encoding="utf-8")
+    seconds = _seconds(lambda: page(report), times)
+    path.write_text(page(report), encoding="utf-8")
     return (
-        f"{name}, {len(report.figures)} figures: {median(written):.2f} s to write, "
+        f"{name}, {len(report.figures)} figures: {seconds:.2f} s to write, "
         f"{_size_and_speed(path, browser, times)}"
     )
+
+
+def _seconds(work: Callable[[], object], times: int) -> float:
+    """Return the median of the seconds that the work takes."""
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return median(taken)
 
 
 def _size_and_speed(path: Path, browser: Browser, times: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 
 import numpy as np
 
@@ -23,24 +23,17 @@ from hvdperf.machine.noise_record import LATEST, Load, MachineRecord, Variances
 from hvdperf.plan.arms import Side, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.question import Question
-from hvdperf.plan.questions import (
-    aa,
-    against,
-    communication,
-    parity,
-    strong_scaling,
-    weak_scaling,
-)
+from hvdperf.plan.questions import aa, against, communication, parity, strong_scaling, weak_scaling
 from hvdperf.scatter import (
     UNKNOWN_LAUNCH_SD,
     Row,
-    launch_variance,
     turn_correlation,
     turn_variance,
     turns_worth,
 )
 from hvdperf.scatter import Noise as Known
-from hvdperf.session.workload_run import FEW_TURNS
+from hvdperf.session.scheduler import launch_variances
+from hvdperf.session.workload_run import FEW_TURNS, starts_of
 from hvdperf.verdict import Band, Floor, Judgement, Rule, Verdict
 
 SEED = 20281
@@ -92,11 +85,6 @@ class Case:
     @cached_property
     def model(self) -> str:
         return self.comparison.workload.model
-
-    @cached_property
-    def processes(self) -> Mapping[str, int]:
-        """Return the number of processes of each arm, by the arm's label."""
-        return {arm.label: arm.processes for arm in self.comparison.arms}
 
 
 def asked(sizes: Sequence[int], models: Sequence[str] = ("vgg_16_s",)) -> list[Comparison]:
@@ -160,7 +148,8 @@ class Session:
             self.rows.setdefault(case, []).append(row)
         apart, turn_seconds = SECONDS[left[0].model]
         workload = [case for case in self.drawn if case.model == left[0].model]
-        self.seconds += (apart + turns * turn_seconds) * _starts(left) / _starts(workload)
+        starts, of_all = (starts_of(case.comparison for case in each) for each in (left, workload))
+        self.seconds += (apart + turns * turn_seconds) * starts / of_all
 
     def _turns(self, left: Sequence[Case], number: int) -> int:
         """Return the number of turns of a round, as hvdperf.session.workload_run chooses it."""
@@ -190,20 +179,8 @@ class Session:
 
     @property
     def variances(self) -> Variances:
-        """Return the variances that the session leaves in the machine's record, computed as in
-        hvdperf.session.scheduler."""
-        found: dict[Load, list[float]] = {}
-        for case, rows in self.rows.items():
-            if len(rows) >= EARLY_LOOKS[0]:
-                found.setdefault(case.load, []).append(launch_variance(rows))
-        return {load: fmean(values) for load, values in found.items()}
-
-
-def _starts(cases: Sequence[Case]) -> int:
-    processes: dict[str, int] = {}
-    for case in cases:
-        processes |= case.processes
-    return sum(processes.values())
+        """Return the variances that the session leaves in the machine's record."""
+        return launch_variances((case.load, rows) for case, rows in self.rows.items())
 
 
 # Many of them ----------------------------------------------------------------------------------

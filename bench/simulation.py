@@ -79,6 +79,11 @@ class Rates:
     def percent(self, verdict: Verdict, digits: int = 1) -> str:
         return f"{100 * self.count(verdict) / self.total:.{digits}f}"
 
+    @property
+    def cells(self) -> list[str]:
+        """Return the percentages of PASS and FAIL."""
+        return [self.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+
 
 def rates(
     setting: Setting, comparisons: Iterable[Comparison], rule: Rule, figure: float, sessions: int
@@ -115,8 +120,7 @@ def floor_table(sessions: int) -> list[str]:
         for known in KNOWN.values():
             setting = Setting(machine, known=known)
             found, below = at_floor(setting, sessions), at_floor(setting, sessions, 0.9)
-            both = [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
-            told.append([*both, below.percent(Verdict.PASS, 2)])
+            told.append([*found.cells, below.percent(Verdict.PASS, 2)])
         rows.append(row(machine.name, *map(" / ".join, zip(*told, strict=True))))
     return rows
 
@@ -130,8 +134,7 @@ def looks_table(sessions: int) -> list[str]:
         for looks in LOOKS.values():
             setting = Setting(machine, looks=looks)
             found, same = at_floor(setting, sessions), of_two_stacks(setting, sessions)
-            cells = [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
-            cells += [same.percent(Verdict.PASS), same.percent(Verdict.FAIL, 2)]
+            cells = [*found.cells, same.percent(Verdict.PASS), same.percent(Verdict.FAIL, 2)]
             for loss in SLOWER:
                 cells.append(of_two_stacks(setting, sessions, 1 - loss).percent(Verdict.FAIL))
             rows.append(row(machine.name, ", ".join(map(str, looks)), *cells))
@@ -140,32 +143,35 @@ def looks_table(sessions: int) -> list[str]:
 
 def noise_table(sessions: int) -> list[str]:
     """Return the table of every kind of noise, with the least assumed difference of launches."""
-    told = ("at the floor: PASS", "FAIL", "as fast: FAIL")
-    names = (f"{machine.name}, {each}" for machine in MACHINES for each in told)
-    rows = heading("noise", *names)
-    for name, change in kinds().items():
-        cells = []
-        for machine in MACHINES:
-            setting = change(Setting(machine, known=LEAST_LAUNCH_SD))
-            found, same = at_floor(setting, sessions), of_two_stacks(setting, sessions)
-            cells += [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
-            cells.append(same.percent(Verdict.FAIL, 2))
-        rows.append(row(name, *cells))
-    return rows
+    settings = {
+        name: [change(Setting(machine, known=LEAST_LAUNCH_SD)) for machine in MACHINES]
+        for name, change in kinds().items()
+    }
+    return machines_table("noise", "at the floor: PASS", settings, sessions)
 
 
 def parts_table(sessions: int) -> list[str]:
     """Return the table of sessions with looks at 8, 12 and 24 that the clock ended on the way, and
     that were resumed."""
-    names = [f"{m.name}, {told}" for m in MACHINES for told in ("PASS", "FAIL", "as fast: FAIL")]
-    rows = heading("resumed", *names)
-    for name, parts in PARTS.items():
+    settings = {
+        name: [Setting(machine, looks=RESUMED_LOOKS, parts=parts) for machine in MACHINES]
+        for name, parts in PARTS.items()
+    }
+    return machines_table("resumed", "PASS", settings, sessions)
+
+
+def machines_table(
+    what: str, passing: str, settings: Mapping[str, Sequence[Setting]], sessions: int
+) -> list[str]:
+    """Return a table of figures at their floor, and of another stack as fast. what: the settings
+    differ in. passing: heading of the first figure. settings: by name, one for each machine."""
+    told = (passing, "FAIL", "as fast: FAIL")
+    rows = heading(what, *(f"{machine.name}, {each}" for machine in MACHINES for each in told))
+    for name, of_machines in settings.items():
         cells = []
-        for machine in MACHINES:
-            setting = Setting(machine, looks=RESUMED_LOOKS, parts=parts)
-            found, same = at_floor(setting, sessions), of_two_stacks(setting, sessions)
-            cells += [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
-            cells.append(same.percent(Verdict.FAIL, 2))
+        for setting in of_machines:
+            same = of_two_stacks(setting, sessions)
+            cells += [*at_floor(setting, sessions).cells, same.percent(Verdict.FAIL, 2)]
         rows.append(row(name, *cells))
     return rows
 
@@ -181,20 +187,13 @@ def kinds() -> dict[str, Callable[[Setting], Setting]]:
 
 def band_table(sessions: int) -> list[str]:
     """Return the table of arms that are alike, and of arms exactly at the edge of their band."""
-    bands = (
-        "alike, in 0.75: PASS",
-        "FAIL",
-        "at 0.75: PASS",
-        "FAIL",
-        "alike, in 0.95: PASS",
-        "FAIL",
-    )
-    rows = heading("noise", *bands, "A/A INVALID")
+    bands = ("alike, in 0.75: PASS", "at 0.75: PASS", "alike, in 0.95: PASS")
+    rows = heading("noise", *(told for band in bands for told in (band, "FAIL")), "A/A INVALID")
     for machine in MACHINES:
-        setting, cells = Setting(machine), []
+        setting = Setting(machine)
+        cells: list[str] = []
         for band, figure in ((ON_CPUS, 1.0), (ON_CPUS, 0.75), (ON_GPUS, 1.0)):
-            found = rates(setting, asked(machine.sizes), band, figure, sessions)
-            cells += [found.percent(verdict, 2) for verdict in (Verdict.PASS, Verdict.FAIL)]
+            cells += rates(setting, asked(machine.sizes), band, figure, sessions).cells
         found = rates(setting, [identical()], IDENTICAL, 1.0, 4 * sessions)
         rows.append(row(machine.name, *cells, found.percent(Verdict.FAIL, 2)))
     return rows

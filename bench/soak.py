@@ -46,10 +46,6 @@ BARE, HOROVOD = (Arm(SWEEP, strategy, RANKS) for strategy in (Strategy.BARE, Str
 End = Callable[[Group], None]
 
 
-def close(group: Group) -> None:
-    group.close()
-
-
 def leave(group: Group) -> None:
     """End the group as a user's script ends."""
     group.close(leave_group=True)
@@ -83,7 +79,7 @@ class Kind:
 
     launcher: str
     arm: Arm
-    end: End = close
+    end: End = Group.close
     fault: Fault | None = None
     fails: tuple[int, ...] = ()
     forked: bool = False

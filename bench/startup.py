@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from statistics import median
 
+from bench.pairs import started
 from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.plan.arms import Arm
 from hvdperf.worker.protocol import STARTUP, Phase
 
 LAUNCHES = 5
@@ -13,24 +14,17 @@ LAUNCHES = 5
 OWN = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
 
 
-def measure(arm_launcher: ArmLauncher, arm: Arm) -> list[dict[str, float]]:
-    """Return the seconds of the slowest rank by phase, one entry per launch, each alone on the
-    machine."""
-    result = []
+def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
+    """Measure the seconds of the slowest rank by phase, of launches alone on the machine."""
+    launches = []
     for _ in range(LAUNCHES):
-        group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
-        group.wait_ready(arm_launcher.startup_deadline_s)
+        group = started(arm_launcher, arm)
         ranks = group.startup_seconds()
-        result.append({phase.value: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
+        launches.append({phase: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
         group.close()
-    return result
-
-
-def report(arm: Arm, launches: list[dict[str, float]]) -> list[str]:
-    own = [sum(launch[phase.value] for phase in OWN) for launch in launches]
+    own = [sum(launch[phase] for phase in OWN) for launch in launches]
     phases = ", ".join(
-        f"{phase.value} {median(launch[phase.value] for launch in launches):.2f}"
-        for phase in STARTUP
+        f"{phase.value} {median(launch[phase] for launch in launches):.2f}" for phase in STARTUP
     )
     return [
         f"{arm.name}: start-up of a launch, seconds, median of {len(launches)}",

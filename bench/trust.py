@@ -20,11 +20,11 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.history.measure import is_without_session
 from hvdperf.paths import ROOT, shown
+from hvdperf.results import detections
 from hvdperf.results.archive import read_session
-from hvdperf.results.detection_log import Entry, append, entry_of, read_log
-from hvdperf.results.detection_rates import series
+from hvdperf.results.detections import Entry, append, entry_of, read_log, series
 
-LOG = ROOT / "results" / "trust" / "sessions.jsonl"
+LOG = ROOT / "results" / detections.LOG
 RUNS = LOG.parent / "runs"
 
 

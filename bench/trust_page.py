@@ -10,8 +10,7 @@ from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import AA
 from hvdperf.plan.faults import TRIALS
 from hvdperf.report.words import plural
-from hvdperf.results.detection_log import Entry
-from hvdperf.results.detection_rates import changes, counts_of, must, share_interval
+from hvdperf.results.detections import Entry, changes, counts_of, must, share_interval
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# What is made once and kept: facts of stacks, and of data sets.
+# For what is found out about installed stacks and data sets, and is found out again if it is gone.
 CACHE = ROOT / ".cache"
 
 

@@ -9,7 +9,6 @@ import itertools
 import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, time
 from pathlib import Path
 from typing import Any
@@ -40,34 +39,32 @@ PYTHON = "3.11"
 REQUIREMENT = {Axis.TENSORFLOW: "tensorflow-cpu", Axis.HOROVOD: "horovod"}
 
 
-@dataclass(frozen=True)
-class Tree:
-    """The place where asv finds the results of one axis. results_dir: asv's directory of results.
-    commits: the commit of each version in the release repository."""
-
-    axis: Axis
-    results_dir: Path
-    commits: Mapping[str, str]
-
-
-def write_tree(tree: Tree, results: Sequence[RawResult], lines: Sequence[Line]) -> None:
-    """Replace the tree with these lines. results: the raw results that the lines are made of.
-    Raises UserError if the tree cannot be written."""
-    new = tree.results_dir.with_name(tree.results_dir.name + ".partial")
+def write_tree(
+    axis: Axis,
+    directory: Path,
+    commits: Mapping[str, str],
+    results: Sequence[RawResult],
+    lines: Sequence[Line],
+) -> None:
+    """Replace asv's results of one axis with these lines. directory: asv's directory of results.
+    commits: the commit of each version in the release repository. results: the raw results that the
+    lines are made of. Raises UserError if the directory cannot be written."""
+    new = directory.with_name(directory.name + ".partial")
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         benchmarks = describe_benchmarks(lines)
         write_json(str(new / "benchmarks.json"), benchmarks, _BENCHMARKS_FORMAT)
-        for machine, of_machine in _by_machine(lines):
+        for machine in sorted({line.machine for line in lines}):
+            of_machine = [line for line in lines if line.machine == machine]
             fingerprint = next(each for each in results if each.machine == machine).fingerprint
             told = machine_document(machine, fingerprint)
             write_json(str(new / machine / "machine.json"), told, _MACHINE_FORMAT)
-            for result in _results_of(tree, told, of_machine, benchmarks):
+            for result in _results_of(axis, commits, told, of_machine, benchmarks):
                 result.save(str(new))
-        _move_files(new, tree.results_dir)
+        _move_files(new, directory)
     except OSError as error:
-        raise UserError(f"{shown(tree.results_dir)} cannot be written: {error.strerror}") from None
+        raise UserError(f"{shown(directory)} cannot be written: {error.strerror}") from None
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -93,11 +90,12 @@ def _move_files(new: Path, old: Path) -> None:
 
 def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     """Return the benchmarks as asv's discovery describes them, with the parameters of all lines."""
-    keys = [(line.model, line.replica, line.world_size) for line in lines]
-    values = [list(map(repr, sorted({key[place] for key in keys}))) for place in range(3)]
+    values = [
+        list(map(repr, sorted({line.parameters[place] for line in lines}))) for place in range(3)
+    ]
     return {
         BENCHMARK.format(unit): {
-            "code": _code(),
+            "code": (Path(__file__).parent / "benchmarks" / "throughput.py").read_text(),
             "name": BENCHMARK.format(unit),
             "param_names": list(PARAMETERS),
             "params": values,
@@ -108,10 +106,6 @@ def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
         }
         for unit, of_unit in UNITS.items()
     }
-
-
-def _code() -> str:
-    return (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
 
 
 def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, str]:
@@ -126,40 +120,26 @@ def machine_document(machine: str, fingerprint: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _by_machine(lines: Sequence[Line]) -> Iterable[tuple[str, list[Line]]]:
-    ordered = sorted(lines, key=lambda line: line.machine)
-    for machine, group in itertools.groupby(ordered, lambda line: line.machine):
-        yield machine, list(group)
-
-
 def _results_of(
-    tree: Tree,
+    axis: Axis,
+    commits: Mapping[str, str],
     machine: Mapping[str, str],
     lines: Sequence[Line],
     benchmarks: Mapping[str, dict[str, Any]],
 ) -> Iterable[Results]:
     """Yield asv's results, one for each pair of versions that was measured."""
-    released = {release.version: release.released for release in releases(tree.axis)}
+    released = {release.version: release.released for release in releases(axis)}
     pairs = sorted({(point.version, line.at) for line in lines for point in line.points})
     for version, at in pairs:
-        measured = {
-            (line.model, line.replica, line.world_size): line.samples_per_second(version)
-            for line in lines
-            if line.at == at
-        }
-        times = [
-            point.measured_at
-            for line in lines
-            if line.at == at
-            for point in line.points
-            if point.version == version
-        ]
-        requirements = {REQUIREMENT[tree.axis.other]: at}
+        of_pair = [line for line in lines if line.at == at]
+        measured = {line.parameters: line.samples_per_second(version) for line in of_pair}
+        points = [point for line in of_pair for point in line.points if point.version == version]
+        requirements = {REQUIREMENT[axis.other]: at}
         noon = datetime.combine(released[version], time(12), UTC)
         result = Results(
             {**machine, "python": PYTHON, **requirements},
             requirements,
-            tree.commits[version],
+            commits[version],
             datetime_to_js_timestamp(noon),
             PYTHON,
             get_env_name("virtualenv", PYTHON, requirements, {}),
@@ -170,7 +150,7 @@ def _results_of(
             result.add_result(
                 benchmark,
                 _figures(unit, measured, benchmark["params"]),
-                started_at=max(times),
+                started_at=max(point.measured_at for point in points),
                 record_samples=True,
             )
         yield result
@@ -182,19 +162,17 @@ def _figures(
     """Return the figures of every combination of parameters, with samples from which asv takes
     median and 99 % interval. A figure is NaN if nothing was measured, because None would mean that
     the benchmark failed."""
-    result: list[float] = []
-    samples: list[list[float] | None] = []
     by_parameters = {tuple(map(repr, key)): figures for key, figures in measured.items()}
+    samples: list[list[float] | None] = []
     for combination in itertools.product(*values):
-        speeds = by_parameters.get(combination)
-        if not speeds:
-            result.append(math.nan)
-            samples.append(None)
-            continue
+        speeds = by_parameters.get(combination, [])
         of_unit = speeds if unit == "samples_per_second" else [1 / speed for speed in speeds]
-        result.append(sorted(of_unit)[len(of_unit) // 2])
-        samples.append(of_unit)
-    number = [None if each is None else 1 for each in samples]
+        samples.append(of_unit or None)
     return BenchmarkResult(
-        result=result, samples=samples, number=number, errcode=0, stderr="", profile=None
+        result=[math.nan if each is None else sorted(each)[len(each) // 2] for each in samples],
+        samples=samples,
+        number=[None if each is None else 1 for each in samples],
+        errcode=0,
+        stderr="",
+        profile=None,
     )

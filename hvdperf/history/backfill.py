@@ -60,9 +60,7 @@ def combinations(
     """Yield every combination of versions with its state, oldest first. machine: label of the
     machine that measured; None for any."""
     there = {
-        (result.version(Axis.HOROVOD), result.version(Axis.TENSORFLOW))
-        for result in results
-        if machine in (None, result.machine)
+        tuple(map(result.version, Axis)) for result in results if machine in (None, result.machine)
     }
     for ours in sorted(horovod, key=order(Axis.HOROVOD).__getitem__):
         for theirs in sorted(tensorflow, key=order(Axis.TENSORFLOW).__getitem__):
@@ -108,7 +106,7 @@ def fill(
             done.append(replace(combination, state=State.NOT_BUILT, reason=str(error)))
             continue
         result = measure(interpreter, quiet=False)
-        found = tuple(result.version(package) for package in (Axis.HOROVOD, Axis.TENSORFLOW))
+        found = tuple(map(result.version, Axis))
         if found != (combination.horovod, combination.tensorflow):
             raise UserError(
                 f"{interpreter} holds Horovod {found[0]} and TensorFlow {found[1]}, not "

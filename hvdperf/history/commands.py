@@ -6,15 +6,17 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, complain
 from hvdperf.errors import UserError
 from hvdperf.history import backfill, places
 from hvdperf.history.raw import RawResult, read_history
-from hvdperf.history.releases import Axis, order
+from hvdperf.history.releases import Axis, check_known
 from hvdperf.paths import shown
+
+Run = Callable[[argparse.Namespace], int]
 
 
 def add_to(commands: Commands) -> None:
@@ -22,35 +24,32 @@ def add_to(commands: Commands) -> None:
     top = commands.add_parser("history", help="throughput across releases", description=__doc__)
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
 
-    add = subparsers.add_parser("releases", help="write the git repositories that asv reads")
-    add.set_defaults(command=write_releases)
+    def command(name: str, run: Run, help: str) -> argparse.ArgumentParser:
+        add = subparsers.add_parser(name, help=help)
+        add.set_defaults(command=run)
+        return add
 
-    add = subparsers.add_parser(
-        "import", help="convert sessions into raw results, and raw results into asv's"
+    command("releases", write_releases, "write the git repositories that asv reads")
+    add = command(
+        "import", import_sessions, "convert sessions into raw results, and raw results into asv's"
     )
     add.add_argument("--sessions", type=Path, default=places.SESSIONS, metavar="DIR")
-    add.set_defaults(command=import_sessions)
-
-    add = subparsers.add_parser("publish", help="write both sites, which open without a network")
-    add.set_defaults(command=publish)
-
-    add = subparsers.add_parser("preview", help="serve the sites on this machine")
+    command("publish", publish, "write both sites, which open without a network")
+    add = command("preview", preview, "serve the sites on this machine")
     add.add_argument("--port", type=int, default=8080)
-    add.set_defaults(command=preview)
-
-    add = subparsers.add_parser("backfill", help="build and measure the version matrix")
+    add = command("backfill", fill_matrix, "build and measure the version matrix")
     add.add_argument("--horovod", default=",".join(backfill.HOROVOD), metavar="V,V")
     add.add_argument("--tensorflow", default=",".join(backfill.TENSORFLOW), metavar="V,V")
     add.add_argument(
         "--again", action="store_true", help="also retry what could not be built before"
     )
     add.add_argument("--list", action="store_true", help="only show the state of each combination")
-    add.set_defaults(command=fill_matrix)
-
-    add = subparsers.add_parser(
-        "changes", help="find releases that changed the throughput, in stored results"
-    )
-    add.set_defaults(command=list_changes)
+    command("changes", list_changes, "find releases that changed the throughput, in stored results")
+    # For hvdperf/history/benchmarks: JSON on stdout.
+    command("params", print_parameters, "print the cases of the profile `history` here, as JSON")
+    add = command("measure", measure_stack, "measure one installed stack, as JSON")
+    add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
+    command("machine", print_machine, "print this machine's label")
 
     add = commands.add_parser(
         "bisect",
@@ -66,17 +65,6 @@ def add_to(commands: Commands) -> None:
     add.add_argument("--np", type=int, required=True, metavar="N", help="replicas")
     add.add_argument("--budget", type=float, metavar="MIN", help="of each session")
     add.set_defaults(command=bisect)
-
-    # For hvdperf/history/benchmarks: JSON on stdout.
-    add = subparsers.add_parser(
-        "params", help="print the cases of the profile `history` here, as JSON"
-    )
-    add.set_defaults(command=print_parameters)
-    add = subparsers.add_parser("measure", help="measure one installed stack, as JSON")
-    add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
-    add.set_defaults(command=measure_stack)
-    add = subparsers.add_parser("machine", help="print this machine's label")
-    add.set_defaults(command=print_machine)
 
 
 # Commands import what they need themselves: asv takes a second to import, and planning a session
@@ -140,19 +128,9 @@ def fill_matrix(arguments: argparse.Namespace) -> int:
     from hvdperf.history.importing import make_trees
     from hvdperf.history.measure import this_machine
 
-    versions = {
-        axis: _versions(axis, text)
-        for axis, text in (
-            (Axis.HOROVOD, arguments.horovod),
-            (Axis.TENSORFLOW, arguments.tensorflow),
-        )
-    }
+    horovod, tensorflow = (_versions(axis, getattr(arguments, axis.value)) for axis in Axis)
     results, _ = read_history(places.RAW)
-    wanted = list(
-        backfill.combinations(
-            results, this_machine(), versions[Axis.HOROVOD], versions[Axis.TENSORFLOW]
-        )
-    )
+    wanted = list(backfill.combinations(results, this_machine(), horovod, tensorflow))
     status = 0
     if not arguments.list:
         wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=arguments.again)
@@ -166,13 +144,8 @@ def _versions(axis: Axis, text: str) -> list[str]:
     """Return the versions of a text such as `0.28.0,0.28.1`. Raises UserError for an unknown one,
     and if there is none."""
     versions = [part.strip() for part in text.split(",") if part.strip()]
-    known = order(axis)
     for version in versions:
-        if version not in known:
-            raise UserError(
-                f"--{axis.value} {version}: known are {', '.join(known)} "
-                "(hvdperf/history/releases.toml)"
-            )
+        check_known(axis, f"--{axis.value}", version)
     if not versions:
         raise UserError(
             f"--{axis.value} {text}: names no version; give one, such as those of "
@@ -211,8 +184,7 @@ def bisect(arguments: argparse.Namespace) -> int:
 def print_parameters(_: argparse.Namespace) -> int:
     from hvdperf.history.measure import parameters
 
-    found = parameters()
-    print(json.dumps([found.models, found.replicas, found.world_sizes]))
+    print(json.dumps(parameters()))
     return 0
 
 

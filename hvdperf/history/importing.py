@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.history import asv_results, places
-from hvdperf.history.extract import extract
+from hvdperf.history import places
+from hvdperf.history.asv_results import write_tree
 from hvdperf.history.lines import lines
-from hvdperf.history.raw import RawResult, Refused, read_history, write_raw
+from hvdperf.history.raw import RawResult, Refused, extract, read_history, write_raw
 from hvdperf.history.releases import Axis, releases
 from hvdperf.history.repository import write_repository
 from hvdperf.paths import shown
@@ -47,6 +47,5 @@ def make_trees(root: Path = places.RAW) -> tuple[list[RawResult], list[str]]:
     and one line for each file that is refused."""
     results, refused = read_history(root)
     for axis, commits in make_repositories().items():
-        tree = asv_results.Tree(axis, places.RESULTS[axis], commits)
-        asv_results.write_tree(tree, results, lines(results, axis))
+        write_tree(axis, places.RESULTS[axis], commits, results, lines(results, axis))
     return results, refused

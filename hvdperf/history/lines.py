@@ -42,6 +42,11 @@ class Line:
     points: tuple[Point, ...]
 
     @property
+    def parameters(self) -> tuple[str, str, int]:
+        """Return what distinguishes the lines of one machine and version."""
+        return self.model, self.replica, self.world_size
+
+    @property
     def versions(self) -> tuple[str, ...]:
         """Return each version once, oldest first."""
         return tuple(dict.fromkeys(point.version for point in self.points))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.history import places
-from hvdperf.history.extract import extract
 from hvdperf.history.label import machine_label, replica_label
-from hvdperf.history.raw import RawResult, Refused
+from hvdperf.history.raw import RawResult, Refused, extract
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
@@ -28,49 +27,34 @@ CASES = "perf/"
 NO_SESSION = (2, 3, 4)
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """The values of asv's parameters: the networks, replicas and world sizes that the profile
-    measures on this machine."""
-
-    models: tuple[str, ...]
-    replicas: tuple[str, ...]
-    world_sizes: tuple[int, ...]
-
-
-def parameters() -> Parameters:
-    """Return what the profile measures on this machine. Raises UserError if it cannot be measured
-    here."""
+def parameters() -> tuple[list[str], list[str], list[int]]:
+    """Return the values of asv's parameters: the networks, replicas and world sizes that the
+    profile measures on this machine. Raises UserError if it cannot be measured here."""
     machine = local_machine()
-    session_plan = plan_session(
-        Options(profile=PROFILE), machine, local_offers(machine, None, False)
-    )
+    session_plan = plan_session(Options(profile=PROFILE), machine, local_offers(machine))
+    slots = session_plan.slots
     labels = [
         replica_label(
             session_plan.data[workload.dataset].identity,
-            len(session_plan.slots[0].cores),
+            len(slots[0].cores),
             bool(machine.gpus),
             workload,
         )
         for workload in session_plan.workloads
     ]
-    return Parameters(
-        tuple(workload.model for workload in session_plan.workloads),
-        tuple(dict.fromkeys(labels)),
-        tuple(
-            size
-            for size in session_plan.world_sizes
-            if not is_oversubscribed(session_plan.slots, size)
-        ),
+    return (
+        [workload.model for workload in session_plan.workloads],
+        list(dict.fromkeys(labels)),
+        [size for size in session_plan.world_sizes if not is_oversubscribed(slots, size)],
     )
 
 
 def this_machine() -> str:
     """Return the label of this machine for sessions with everything at its default."""
     machine = local_machine()
-    offers = local_offers(machine, None, False)
     stack = probe(sys.executable, CACHE)
-    return machine_label(fingerprint(machine, stack, Options().launcher, place(offers)))
+    slots = place(local_offers(machine))
+    return machine_label(fingerprint(machine, stack, Options().launcher, slots))
 
 
 def is_without_session(status: int) -> bool:
@@ -78,25 +62,34 @@ def is_without_session(status: int) -> bool:
     return status < 0 or status in NO_SESSION
 
 
+def run_session(arguments: Sequence[str], results: Path, lost: str, quiet: bool = False) -> Path:
+    """Run one session, and return the directory of its documents.
+
+    arguments: of pytest. results: the directory for --results. lost: what there is not without the
+    session, for the message. quiet: pytest's output goes to stderr, and not to the caller's stdout.
+    Raises UserError if there was no session.
+    """
+    before = set(results.glob("runs/*"))
+    command = [sys.executable, "-m", "pytest", *arguments, f"--results={results}"]
+    output = sys.stderr if quiet else None
+    status = subprocess.run(command, cwd=ROOT, stdout=output, check=False).returncode
+    new = sorted(set(results.glob("runs/*")) - before)
+    if is_without_session(status) or not new:
+        raise UserError(f"{lost}: pytest ended with status {status}; see its output above")
+    return new[-1]
+
+
 def measure(stack: Path, quiet: bool) -> RawResult:
-    """Measure the throughput of a stack in one session. stack: its interpreter. quiet: pytest's
-    output goes to stderr, and not to the caller's stdout.
+    """Measure the throughput of a stack in one session. stack: its interpreter. quiet: as in
+    `run_session`.
 
     Raises UserError if there was no session, or if it measured nothing soundly.
     """
+    lost = f"nothing was measured of {stack}"
     results = places.MEASURED / stack.absolute().parent.parent.name
-    command = [sys.executable, "-m", "pytest", CASES, "--profile", PROFILE]
-    command += ["--stack", str(stack), "--results", str(results)]
-    before = set(results.glob("runs/*"))
-    status = subprocess.run(
-        command, cwd=ROOT, stdout=sys.stderr if quiet else None, check=False
-    ).returncode
-    new = sorted(set(results.glob("runs/*")) - before)
-    if is_without_session(status) or not new:
-        raise UserError(
-            f"nothing was measured of {stack}: {' '.join(command[1:4])} ended with {status}"
-        )
+    arguments = [CASES, f"--profile={PROFILE}", f"--stack={stack}"]
+    directory = run_session(arguments, results, lost, quiet)
     try:
-        return extract(new[-1])
+        return extract(directory)
     except Refused as error:
-        raise UserError(f"nothing was measured of {stack}: {shown(new[-1])}: {error}") from None
+        raise UserError(f"{lost}: {shown(directory)}: {error}") from None

@@ -1,4 +1,4 @@
-"""Raw results: the throughput of a stack in one session, one small document a session.
+"""Raw results: the throughput of Horovod with its defaults, one small document a session.
 
 They are in results/history/<machine>/<session>.json, are tracked, and never change. Everything else
 of the history is made from them.
@@ -14,13 +14,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from hvdperf.errors import UserError
-from hvdperf.history.label import machine_label
+from hvdperf.history.label import machine_label, replica_of
 from hvdperf.history.releases import Axis, order
 from hvdperf.json_records import Moment, Positive, Unreadable
 from hvdperf.paths import shown
-from hvdperf.results.archive import read_document
+from hvdperf.results.archive import read_document, read_session
 from hvdperf.results.documents import write_record
 from hvdperf.results.fingerprint import METHOD, Fingerprint
+from hvdperf.results.throughput import throughputs
 
 FORMAT = 2
 Speed = Annotated[float, Meta(gt=0)]
@@ -62,6 +63,40 @@ class RawResult:
 
 class Refused(ValueError):
     """A document that does not belong in the history; the message says why."""
+
+
+def extract(directory: Path) -> RawResult:
+    """Return the raw result of a session that has ended. directory: results/runs/<session>.
+
+    Raises Refused if the session has not ended, had a fault injected, is broken, has measured no
+    throughput, or measured an unknown release; UserError if there is no such directory.
+    """
+    archive = read_session(directory)
+    if archive.session is None:
+        raise Refused(archive.why_no_session)
+    if archive.unfinished:
+        raise Refused("the session has not ended")
+    if archive.session.asked.get("plant"):
+        raise Refused(f"it has an injected fault: {archive.session.asked['plant']}")
+    fingerprint = archive.session.fingerprint
+    if not fingerprint["rank_cores"]:
+        raise Refused("its fingerprint has no cores of ranks")
+    launches = {
+        (workload.model, replica_of(fingerprint, workload), world_size): speeds
+        for (workload, world_size), speeds in throughputs(archive.cases).items()
+    }
+    if not launches:
+        raise Refused(f"{shown(directory)} has no valid case that measured a throughput")
+    result = RawResult(
+        format=FORMAT,
+        session=archive.session.session,
+        measured_at=archive.session.written_at,
+        machine=machine_label(fingerprint),
+        fingerprint=fingerprint,
+        series=tuple(Series(*key, speeds) for key, speeds in sorted(launches.items())),
+    )
+    check_releases(result)
+    return result
 
 
 def write_raw(root: Path, result: RawResult) -> Path:

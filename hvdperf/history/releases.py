@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
+from hvdperf.errors import UserError
 from hvdperf.toml_file import as_record, read_toml
 
 _FILE = Path(__file__).with_name("releases.toml")
@@ -48,3 +49,12 @@ def releases(package: Axis) -> tuple[Release, ...]:
 def order(package: Axis) -> dict[str, int]:
     """Return the position of each version on the axis, from 0 for the oldest."""
     return {release.version: place for place, release in enumerate(releases(package))}
+
+
+def check_known(package: Axis, option: str, version: str) -> None:
+    """Raise UserError for a release that is not known. option: gave the version."""
+    if version not in order(package):
+        raise UserError(
+            f"{option} {version}: known releases of {package.value} are "
+            f"{', '.join(order(package))} (hvdperf/history/releases.toml)"
+        )

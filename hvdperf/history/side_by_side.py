@@ -6,7 +6,6 @@ No stored figure is used: the state of the machine affects both releases alike.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,11 @@ from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.backfill import NotBuilt, build
 from hvdperf.history.bisect import Answer, bisect, conclusion
-from hvdperf.history.measure import is_without_session
-from hvdperf.history.releases import Axis, order
+from hvdperf.history.measure import run_session
+from hvdperf.history.releases import Axis, check_known, order
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import shown
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.options import Options
 from hvdperf.plan.question import Question
@@ -76,10 +75,30 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
     """
     releases = between(asked.along, first, last)
     check(asked)
-    steps = Steps(asked, places.GENERATED / "bisect" / session_name())
-    found = bisect(releases, steps.compare)
-    print(f"\nsessions are in {shown(steps.directory)}")
-    for text in (*steps.told, conclusion(found)):
+    directory = places.GENERATED / "bisect" / session_name()
+    told: list[str] = []
+
+    def built(release: str) -> Path:
+        stack = asked.stack(release)
+        return build(stack[Axis.HOROVOD], stack[Axis.TENSORFLOW])
+
+    def compare(older: str, newer: str) -> Answer:
+        print(f"\nbisect: {newer} compared with {older}", flush=True)
+        try:
+            reference, candidate = map(built, (older, newer))
+        except NotBuilt as error:
+            result = Result(Answer.NOT_BUILT, reason=str(error))
+        else:
+            result = measure(asked, candidate, reference, directory / f"{older}-{newer}")
+        figure = f" {figure_text(result.figure).strip()}" if result.figure else ""
+        reason = f" ({result.reason})" if result.reason else ""
+        told.append(f"{older} -> {newer}:{figure} {result.answer.value}{reason}")
+        _tell(f"bisect: {told[-1]}")
+        return result.answer
+
+    found = bisect(releases, compare)
+    print(f"\nsessions are in {shown(directory)}")
+    for text in (*told, conclusion(found)):
         _tell(text)
     return 0 if found.answer.is_known else 1
 
@@ -87,8 +106,8 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
 def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
     """Return the known releases from first to last, both included. Raises UserError if one of them
     is unknown, or if the first is not the older one."""
-    _known(axis, "--from", first)
-    _known(axis, "--to", last)
+    check_known(axis, "--from", first)
+    check_known(axis, "--to", last)
     place = order(axis)
     if place[first] >= place[last]:
         raise UserError(f"--from {first} --to {last}: the older release comes first")
@@ -97,9 +116,9 @@ def between(axis: Axis, first: str, last: str) -> tuple[str, ...]:
 
 def check(asked: Asked) -> None:
     """Check everything else that can be wrong with the input. Raises UserError."""
-    _known(asked.along.other, "--at", asked.at)
+    check_known(asked.along.other, "--at", asked.at)
     machine = local_machine()
-    offers = local_offers(machine, None, False)
+    offers = local_offers(machine)
     if not 1 <= asked.world_size <= len(offers):
         raise UserError(f"--np {asked.world_size}: this machine has {len(offers)} slots")
     options = Options(
@@ -112,70 +131,24 @@ def check(asked: Asked) -> None:
     plan_session(options, machine, offers)
 
 
-def _known(axis: Axis, option: str, version: str) -> None:
-    if version not in order(axis):
-        raise UserError(
-            f"{option} {version}: known releases of {axis.value} are {', '.join(order(axis))} "
-            "(hvdperf/history/releases.toml)"
-        )
-
-
-class Steps:
-    """The comparisons of a search. directory: holds the results of each comparison's session, in a
-    directory of its own. told: one line for each comparison."""
-
-    def __init__(self, asked: Asked, directory: Path) -> None:
-        self.directory = directory
-        self.told: list[str] = []
-        self._asked = asked
-
-    def compare(self, older: str, newer: str) -> Answer:
-        """Build the stacks that are not there, measure both, and note the result. Raises UserError
-        if there was no session."""
-        print(f"\nbisect: {newer} compared with {older}", flush=True)
-        try:
-            reference, candidate = map(self._built, (older, newer))
-        except NotBuilt as error:
-            result = Result(Answer.NOT_BUILT, reason=str(error))
-        else:
-            place = self.directory / f"{older}-{newer}"
-            result = measure(self._asked, candidate, reference, place)
-        figure = f" {figure_text(result.figure).strip()}" if result.figure else ""
-        reason = f" ({result.reason})" if result.reason else ""
-        self.told.append(f"{older} -> {newer}:{figure} {result.answer.value}{reason}")
-        _tell(f"bisect: {self.told[-1]}")
-        return result.answer
-
-    def _built(self, release: str) -> Path:
-        stack = self._asked.stack(release)
-        return build(stack[Axis.HOROVOD], stack[Axis.TENSORFLOW])
-
-
 def measure(asked: Asked, candidate: Path, reference: Path, place: Path) -> Result:
     """Run one session, and return its result on the stacks of two interpreters. place: the
     directory for its results, which does not exist yet.
 
     Raises UserError if there was no session.
     """
-    command = [
-        *(sys.executable, "-m", "pytest", CASE),
+    arguments = [
+        CASE,
         f"--profile={PROFILE}",
         f"--stack={candidate}",
         f"--against={reference}",
         f"--models={asked.model}",
         f"--world-sizes={asked.world_size}",
-        f"--results={place}",
     ]
     if asked.budget_minutes is not None:
-        command.append(f"--budget={asked.budget_minutes:g}")
-    status = subprocess.run(command, cwd=ROOT, check=False).returncode
-    sessions = sorted(place.glob("runs/*"))
-    if is_without_session(status) or not sessions:
-        raise UserError(
-            f"{candidate} was not compared with {reference}: pytest ended with status {status}; "
-            "see its output above"
-        )
-    return result_of(read_session(sessions[-1]), asked)
+        arguments.append(f"--budget={asked.budget_minutes:g}")
+    lost = f"{candidate} was not compared with {reference}"
+    return result_of(read_session(run_session(arguments, place, lost)), asked)
 
 
 def result_of(archive: Archive, asked: Asked) -> Result:

@@ -2,19 +2,93 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from hvdperf.launch.agent import Agent
-from hvdperf.launch.job import LaunchError, Order, SlotGone, fate_of
-from hvdperf.launch.mpirun import signal_processes, wait_until_ended
+from hvdperf.launch.job import LaunchError, Order, SlotGone
+from hvdperf.launch.processes import (
+    fate_of,
+    signal_processes,
+    start_process,
+    tail_of,
+    wait_until_ended,
+)
 from hvdperf.machine.placement import Slot
 
 # Seconds within which a slot reports the end of a process.
 NEWS_S = 2.0
+
+
+class Agent(Protocol):
+    """The worker processes of one slot. A slot runs several at a time, one per launch (by its
+    name)."""
+
+    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
+        """Start a worker process. command: begins with the interpreter. Raises OSError."""
+
+    def status(self, launch: str) -> int | None:
+        """Return the exit status, negative for a signal; return None while the process runs."""
+
+    def signal(self, launch: str, signum: int) -> None: ...
+
+    def tail(self, launch: str) -> list[str]: ...
+
+    def end(self, launch: str) -> None: ...
+
+
+class LocalAgent:
+    """An agent whose worker processes are children of this process. scratch: directory for their
+    output."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._processes)
+
+    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
+        # The worker asks the kernel to end it with this process (see hvdperf.worker.process).
+        self._processes[launch] = start_process(
+            command, command[0], environment, self._scratch / launch
+        )
+
+    def status(self, launch: str) -> int | None:
+        return self._processes[launch].poll()
+
+    def statuses(self) -> dict[str, int]:
+        """Return the exit statuses of the processes that have ended, by launch."""
+        polled = {launch: process.poll() for launch, process in self._processes.items()}
+        return {launch: status for launch, status in polled.items() if status is not None}
+
+    def signal(self, launch: str, signum: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._processes[launch].pid, signum)
+
+    def tail(self, launch: str) -> list[str]:
+        return tail_of(self._scratch / launch / "stderr")
+
+    def end(self, launch: str) -> None:
+        process = self._processes.pop(launch, None)
+        if process is not None:
+            # The process group also holds the processes that the worker has started.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        shutil.rmtree(self._scratch / launch, ignore_errors=True)
+
+    def end_all(self) -> None:
+        for launch in list(self._processes):
+            self.end(launch)
 
 
 def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
@@ -108,9 +182,9 @@ class AgentsJob:
         if self._forked:
             wait_until_ended(pids.values())
 
-    def tail(self, rank: int, lines: int = 20) -> list[str]:
+    def tail(self, rank: int) -> list[str]:
         try:
-            return self._agents[rank].tail(self._launch, lines)
+            return self._agents[rank].tail(self._launch)
         except SlotGone:
             return []
 
@@ -138,7 +212,7 @@ class AgentsLauncher:
                 **horovod_environment(own, one_host, order.deadline_s),
             }
             try:
-                agent.start(launch, order.interpreter, environment, order.command)
+                agent.start(launch, environment, order.command)
             except OSError as error:
                 job.end({})
                 raise LaunchError(f"rank {rank} could not be started: {error}") from error

@@ -128,15 +128,13 @@ class ArmLauncher:
         fault = self._fault_of(arm)
         planted = fault.kind if fault is not None else ""
         exchange = replace(EXCHANGES[arm.exchange], **PLANTED_SETTINGS.get(planted, {}))
-        alone = arm.processes == 1
-        hosts = [placed] if alone else [[slot] for slot in placed]
+        hosts = [placed] if arm.processes == 1 else [[slot] for slot in placed]
         strategy = arm.strategy.spec
         everywhere = cores_of(self.slots)
         configs = []
         for rank, slots in enumerate(hosts):
             cores = cores_of(slots)
             devices = [slot.device for slot in slots if slot.device is not None]
-            pools = threads(arm.strategy, slots)
             configs.append(
                 {
                     **self._workload(arm),
@@ -151,8 +149,7 @@ class ArmLauncher:
                     "share_startup": share_startup,
                     "startup_cores": everywhere if share_startup else cores,
                     "device": ",".join(devices) if devices else None,
-                    "intra_op": pools.intra_op,
-                    "inter_op": pools.inter_op,
+                    **asdict(threads(arm.strategy, slots)),
                     "input_threads": max(1, len(cores)),
                     "rendezvous": launcher.rendezvous(placed) if strategy.horovod else None,
                     "cluster": strategy.cluster,
@@ -223,16 +220,10 @@ class ArmLauncher:
         trains = workload != SWEEP
         data = self.data[workload.dataset] if trains else DataSource(workload.dataset, "", 0)
         return {
+            **asdict(workload),
             "strategy": arm.strategy.value,
             "world_size": arm.world_size,
-            "model": workload.model,
-            "input_size": workload.input_size,
-            "batch": workload.batch,
-            "optimizer": workload.optimizer,
-            "precision": workload.precision,
-            "learning_rate": workload.learning_rate,
             "epoch_steps": self.epoch_steps(arm),
-            "dataset": data.dataset,
             "data_dir": data.directory,
             "data_id": data.identity,
             "data_files": list(data.files),
@@ -252,24 +243,21 @@ class ArmLauncher:
         return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
 
     def _order(self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str]) -> Order:
-        return Order(
-            processes=arm.processes,
-            slots=slots,
-            interpreter=self.stacks[arm.stack].interpreter,
-            environment={**self._environment(), **settings},
-            scratch=self.scratch / f"launch-{next(self._numbers)}",
-            deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
-        )
-
-    def _environment(self) -> dict[str, str]:
-        """Return the variables that every rank gets: the user's settings, and Horovod's own watch
-        over stalled collectives unless the user sets that, too."""
+        """Return an order whose ranks get these settings, the user's, and Horovod's own watch over
+        stalled collectives unless the user sets that, too."""
         shutdown = max(STALL_CHECK_S + 1, int(self.order_deadline_s * STALL_SHUTDOWN_FACTOR))
         defaults = {
             "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
         }
-        return {**defaults, **user_settings()}
+        return Order(
+            processes=arm.processes,
+            slots=slots,
+            interpreter=self.stacks[arm.stack].interpreter,
+            environment={**defaults, **user_settings(), **settings},
+            scratch=self.scratch / f"launch-{next(self._numbers)}",
+            deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
+        )
 
 
 def _settings(exchange: Exchange) -> dict[str, str]:

@@ -6,16 +6,14 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from hvdperf.launch.job import fate_of
-from hvdperf.machine.rank_environment import rank_environment
-from hvdperf.paths import ROOT
+from hvdperf.launch.processes import fate_of, lines_of, start_process, tail_of
 from hvdperf.worker import fork_stub
 from hvdperf.worker.cpu_hog import is_stopped
+from hvdperf.worker.fork_stub import READY
 from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 
@@ -32,41 +30,26 @@ class ForkServer:
         scratch.mkdir(parents=True, exist_ok=True)
         self.directory = directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch))
         try:
-            self._process = self._started(interpreter, hub, cores)
+            with socket.socket(socket.AF_UNIX) as listener:
+                place = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+                try:
+                    listener.bind(fork_stub.address_in(place))
+                finally:
+                    os.close(place)
+                # A stub that connects before the server has imported waits.
+                listener.listen(1024)
+                told = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
+                self._process = start_process(
+                    [interpreter, "-u", "-m", "hvdperf.worker.fork_server", *told],
+                    interpreter,
+                    # Marks the process as this session's; ranks get their address from stubs.
+                    {DRIVER_VARIABLE: f"{hub}:"},
+                    directory,
+                    pass_fds=[listener.fileno()],
+                )
         except OSError:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-
-    def _started(self, interpreter: str, hub: str, cores: Iterable[int]) -> subprocess.Popen[bytes]:
-        directory = self.directory
-        with (
-            socket.socket(socket.AF_UNIX) as listener,
-            open(directory / "stdout", "wb") as stdout,
-            open(directory / "stderr", "wb") as stderr,
-        ):
-            place = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-            try:
-                listener.bind(fork_stub.address_in(place))
-            finally:
-                os.close(place)
-            # A stub that connects before the server has imported waits.
-            listener.listen(1024)
-            told = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
-            return subprocess.Popen(
-                [interpreter, "-u", "-m", "hvdperf.worker.fork_server", *told],
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                # The address marks the process as this session's; ranks get theirs from stubs.
-                env={
-                    **rank_environment(interpreter),
-                    DRIVER_VARIABLE: f"{hub}:",
-                    "TMPDIR": str(directory),
-                },
-                cwd=ROOT,
-                pass_fds=[listener.fileno()],
-                start_new_session=True,
-            )
 
     @property
     def pid(self) -> int:
@@ -107,23 +90,17 @@ class ForkServer:
     @property
     def _ready(self) -> str | None:
         # A library may print something while it is imported.
-        said = [line for line in self._lines("stdout") if line.startswith(fork_stub.READY)]
-        return said[0].removeprefix(fork_stub.READY) if said else None
-
-    def _lines(self, stream: str) -> list[str]:
-        try:
-            return (self.directory / stream).read_text(errors="replace").splitlines()
-        except FileNotFoundError:
-            return []  # the server has been closed
+        said = [line for line in lines_of(self.directory / "stdout") if line.startswith(READY)]
+        return said[0].removeprefix(READY).rstrip("\n") if said else None
 
     def stacks(self) -> None:
         """Have the process write the stacks of its threads to its stderr."""
         if not self.ended:
             self._process.send_signal(signal.SIGUSR1)
 
-    def tail(self, lines: int = 20) -> list[str]:
-        """Return the last lines of the process's stderr that are not empty."""
-        return [line for line in self._lines("stderr") if line.strip()][-lines:]
+    def tail(self) -> list[str]:
+        """Return the last lines of the process's stderr."""
+        return tail_of(self.directory / "stderr")
 
     def close(self) -> None:
         """Kill the process and every rank that it has forked, and remove its directory."""

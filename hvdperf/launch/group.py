@@ -436,19 +436,16 @@ class Group:
         """Return the rank that the others wait for, or None, and the cause in words."""
         missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
         if missing:
-            return missing[0], f": it never connected{self._whose_fork()}; {self._remedy()}"
+            server = f" ({self.server.standing})" if self.server is not None else ""
+            return missing[0], f": it never connected{server}; {self._remedy()}"
         silent = [i for i, rank in enumerate(self.ranks) if not rank.standing]
         if silent:
             return silent[0], ": it does not report its position"
         suspects = self._suspects()
         alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
-        lines = [self._standing(i) for i in range(len(self.ranks))]
+        told = "rank {}: {phase}, step {steps_begun}, in {where}"
+        lines = [told.format(i, **(rank.standing or {})) for i, rank in enumerate(self.ranks)]
         return alone, f" ({'; '.join(lines)}); {self._remedy()}"
-
-    def _whose_fork(self) -> str:
-        """Return what the process that forks the ranks does; return "" if they are fresh
-        processes."""
-        return f" ({self.server.standing})" if self.server is not None else ""
 
     def _remedy(self) -> str:
         """Return advice in case nothing hangs: a slow rank looks just like one that hangs."""
@@ -469,10 +466,6 @@ class Group:
         standing = rank.standing or {}
         order = [phase.value for phase in Phase]
         return (order.index(standing["phase"]), standing["steps_begun"])
-
-    def _standing(self, rank: int) -> str:
-        standing = self.ranks[rank].standing or {}
-        return "rank {}: {phase}, step {steps_begun}, in {where}".format(rank, **standing)
 
     def _failure(self, rank: int | None, cause: str, phase: str | None = None) -> GroupFailed:
         where = phase or (self.ranks[rank].phase if rank is not None else self.ranks[0].phase)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,17 +34,6 @@ class Order:
         return self.stub or (self.interpreter, "-u", "-m", "hvdperf.worker")
 
 
-def fate_of(status: int) -> str:
-    """Return how a process ended, in words. status: as subprocess.Popen returns it."""
-    return f"(exit status {status})" if status >= 0 else killed_by(-status)
-
-
-def killed_by(signum: int) -> str:
-    """Return by which signal a process was killed, in words."""
-    names = {each.value: each.name for each in signal.Signals}
-    return f"(killed by signal {signum}, {names.get(signum, 'which has no name')})"
-
-
 class Job(Protocol):
     """The processes of one launch."""
 
@@ -61,7 +49,7 @@ class Job(Protocol):
     def end(self, pids: Mapping[int, int]) -> None:
         """Kill what is left of the launch, wait for it, and remove what it left behind."""
 
-    def tail(self, rank: int, lines: int = 20) -> list[str]:
+    def tail(self, rank: int) -> list[str]:
         """Return the last lines that the rank wrote to its stderr."""
 
 

@@ -8,19 +8,24 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.launch.job import LaunchError, Order, killed_by
+from hvdperf.launch import guard
+from hvdperf.launch.job import LaunchError, Order
+from hvdperf.launch.processes import (
+    TAIL_LINES,
+    TERM_S,
+    killed_by,
+    lines_of,
+    signal_processes,
+    start_process,
+    tail_of,
+    wait_until_ended,
+)
 from hvdperf.machine.placement import Slot
-from hvdperf.machine.rank_environment import rank_environment
-from hvdperf.paths import ROOT
-
-# Seconds that mpirun has to end its ranks before it is killed.
-TERM_S = 5.0
 
 
 def command(order: Order, mpirun: str) -> list[str]:
@@ -41,37 +46,13 @@ def command(order: Order, mpirun: str) -> list[str]:
     return [*tokens, *order.command]
 
 
-def is_running(pid: int) -> bool:
-    """Return whether the process, or a thread of it, still runs. A process that only waits to be
-    reaped has ended."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in ("Z", "X") or len(threads) > 1
-
-
-def signal_processes(signum: int, pids: Iterable[int]) -> None:
-    """Send a signal to processes of this host that the caller owns; skip those that have ended."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signum)
-
-
-def wait_until_ended(pids: Collection[int]) -> None:
-    """Wait until processes of this host that are about to die have ended, for TERM_S at most."""
-    deadline = time.monotonic() + TERM_S
-    while any(map(is_running, pids)) and time.monotonic() < deadline:
-        time.sleep(0.005)
-
-
 class MpirunJob:
     """An mpirun process and the ranks below it. local: all ranks are on this host."""
 
     def __init__(self, process: subprocess.Popen[bytes], scratch: Path, local: bool) -> None:
         self._process = process
         self._scratch = scratch
+        self._stderr = scratch / "stderr"
         self._local = local
 
     def ended(self) -> str | None:
@@ -83,7 +64,7 @@ class MpirunJob:
         reports the signal or the exit status of the first rank that failed."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(TERM_S)
-        text = "".join(self._lines())
+        text = "".join(lines_of(self._stderr))
         found = re.search(rf"process rank {rank} .*\s+exited\s+on signal (\d+)", text)
         if found:
             return killed_by(int(found[1]))
@@ -111,30 +92,20 @@ class MpirunJob:
             wait_until_ended(pids.values())
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def tail(self, rank: int, lines: int = 20) -> list[str]:
-        own = self._written(rank)
-        if not own:  # the rank has written nothing; mpirun may have
-            own = [line.rstrip() for line in self._lines() if line.strip()]
-        return own[-lines:]
+    def tail(self, rank: int) -> list[str]:
+        # If the rank has written nothing, mpirun may have.
+        return self._written(rank)[-TAIL_LINES:] or tail_of(self._stderr)
 
     def _written(self, rank: int) -> list[str]:
         """Return the lines that the rank has written. mpirun tags every piece that it reads, even
         within a line; text before the first tag of a line is mpirun's own."""
         tag = re.compile(r"\[\d+,(\d+)\]<stderr>:?")
         own = ""
-        for line in self._lines():
+        for line in lines_of(self._stderr):
             _, *tagged = tag.split(line)
             pieces = zip(tagged[::2], tagged[1::2], strict=True)
             own += "".join(text for who, text in pieces if int(who) == rank)
         return own.splitlines()
-
-    def _lines(self) -> list[str]:
-        """Return the lines of mpirun's stderr, with their ends."""
-        try:
-            text = (self._scratch / "stderr").read_text(errors="replace")
-        except FileNotFoundError:
-            return []
-        return text.splitlines(keepends=True)
 
 
 class MpirunLauncher:
@@ -148,33 +119,15 @@ class MpirunLauncher:
         """Return None, because MPI has its own rendezvous."""
 
     def start(self, order: Order) -> MpirunJob:
-        environment = {**rank_environment(order.interpreter), **order.environment}
-        # TensorFlow's temporary files are removed with the launch, too.
-        environment["TMPDIR"] = str(order.scratch)
         # The guard ends mpirun, and with it the ranks, when this process is killed.
-        guarded = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(ROOT / "hvdperf/launch/guard.py"),
-            str(os.getpid()),
-        ]
+        guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
         try:
-            order.scratch.mkdir(parents=True, exist_ok=True)
-            with (
-                open(order.scratch / "stdout", "wb") as stdout,
-                open(order.scratch / "stderr", "wb") as stderr,
-            ):
-                process = subprocess.Popen(
-                    [*guarded, *command(order, self._mpirun)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=stdout,
-                    stderr=stderr,
-                    env=environment,
-                    cwd=ROOT,
-                    # Ctrl-C must reach pytest only, which ends the launches itself.
-                    start_new_session=True,
-                )
+            process = start_process(
+                [*guarded, *command(order, self._mpirun)],
+                order.interpreter,
+                order.environment,
+                order.scratch,
+            )
         except OSError as error:
             raise LaunchError(f"mpirun could not be started: {error}") from error
         hosts = {slot.host for slot in order.slots[: order.processes]}

@@ -13,13 +13,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from hvdperf.errors import UserError
-from hvdperf.launch.agent import Agent, LocalAgent
-from hvdperf.launch.agents import AgentsLauncher
+from hvdperf.launch.agents import Agent, AgentsLauncher, LocalAgent
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
-from hvdperf.launch.slots import Slots
+from hvdperf.launch.slots import RemoteAgent, Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import SessionPlan
@@ -34,25 +33,17 @@ def make_launcher(
 ) -> Launcher:
     """Return the launcher of that name (plan.options.LAUNCHERS). mpirun: the executable of the
     stack. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
-    return MAKERS[name](mpirun, processes, scratch, slots)
 
+    def agent(rank: int) -> Agent:
+        if rank == 0 or slots is None:
+            return LocalAgent(scratch / f"agent-{rank}")
+        return RemoteAgent(slots, rank)
 
-def _mpirun(mpirun: str, _: int, __: Path, ___: Slots | None) -> Launcher:
-    return MpirunLauncher(mpirun)
-
-
-def _agents(_: str, processes: int, scratch: Path, slots: Slots | None) -> Launcher:
-    agents: list[Agent] = [LocalAgent(scratch / "agent-0")]
-    for rank in range(1, processes):
-        agents.append(LocalAgent(scratch / f"agent-{rank}") if slots is None else slots.agent(rank))
-    return AgentsLauncher(agents)
-
-
-# By the names in plan.options.LAUNCHERS.
-MAKERS: Mapping[str, Callable[[str, int, Path, Slots | None], Launcher]] = {
-    "mpirun": _mpirun,
-    "agents": _agents,
-}
+    makers: Mapping[str, Callable[[], Launcher]] = {
+        "mpirun": lambda: MpirunLauncher(mpirun),
+        "agents": lambda: AgentsLauncher([agent(rank) for rank in range(processes)]),
+    }
+    return makers[name]()
 
 
 def reachable_address(slots: Sequence[Slot]) -> str:
@@ -100,20 +91,16 @@ def make_arm_launcher(
                 "the loopback interface is up, and whether too many files are open (ulimit -n)"
             ) from None
         undo.callback(hub.close)
+        processes, launcher = len(session_plan.slots), session_plan.options.launcher
+        installed = {
+            name: Installed(
+                stack.interpreter,
+                make_launcher(launcher, str(stack.mpirun), processes, scratch, slots),
+            )
+            for name, stack in stacks.items()
+        }
         arm_launcher = ArmLauncher(
-            stacks={
-                name: Installed(
-                    stack.interpreter,
-                    make_launcher(
-                        session_plan.options.launcher,
-                        str(stack.mpirun),
-                        len(session_plan.slots),
-                        scratch,
-                        slots,
-                    ),
-                )
-                for name, stack in stacks.items()
-            },
+            stacks=installed,
             hub=hub,
             slots=session_plan.slots,
             data=session_plan.data,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.errors import UserError
-from hvdperf.launch.agent import LocalAgent
+from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.job import SlotGone
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer
@@ -88,9 +88,6 @@ class Slots:
     def _others(self) -> range:
         return range(1, self.size)
 
-    def agent(self, rank: int) -> RemoteAgent:
-        return RemoteAgent(self, rank)
-
     def call(self, rank: int, method: str, *arguments: Any) -> Any:
         """Have a slot run a method of its agent, and return the method's result. Raises OSError if
         the method fails. Raises SlotGone if the slot does not answer within ANSWER_S, and from then
@@ -155,21 +152,14 @@ class Slots:
 
 
 class RemoteAgent:
-    """An agent on another rank's host; see hvdperf.launch.agent.Agent."""
+    """An agent on another rank's host; see hvdperf.launch.agents.Agent."""
 
     def __init__(self, slots: Slots, rank: int) -> None:
         self._slots = slots
         self._rank = rank
 
-    def start(
-        self,
-        launch: str,
-        interpreter: str,
-        environment: Mapping[str, str],
-        command: Sequence[str],
-    ) -> None:
-        told = (launch, interpreter, dict(environment), list(command))
-        self._slots.call(self._rank, "start", *told)
+    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
+        self._slots.call(self._rank, "start", launch, dict(environment), list(command))
 
     def status(self, launch: str) -> int | None:
         return self._slots.status(self._rank, launch)
@@ -177,8 +167,8 @@ class RemoteAgent:
     def signal(self, launch: str, signum: int) -> None:
         self._slots.call(self._rank, "signal", launch, signum)
 
-    def tail(self, launch: str, lines: int) -> list[str]:
-        return list(self._slots.call(self._rank, "tail", launch, lines))
+    def tail(self, launch: str) -> list[str]:
+        return list(self._slots.call(self._rank, "tail", launch))
 
     def end(self, launch: str) -> None:
         self._slots.call(self._rank, "end", launch)

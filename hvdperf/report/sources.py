@@ -16,7 +16,7 @@ from hvdperf.results.archive import (
     read_document,
     read_session,
 )
-from hvdperf.results.detection_log import Entry, read_log
+from hvdperf.results.detections import LOG, Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, SessionDocument
 
 RESULTS = ROOT / "results"
@@ -65,7 +65,7 @@ def read_sources(directory: Path, results: Path) -> Sources:
     history, refused = read_history(results / "history")
     trust: list[Entry] = []
     try:
-        trust = read_log(results / "trust" / "sessions.jsonl")
+        trust = read_log(results / LOG)
     except UserError as error:
         refused.append(str(error))
     return Sources(

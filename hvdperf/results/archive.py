@@ -52,6 +52,12 @@ class Archive:
         return (self.session or self.cases[0]).fingerprint
 
     @property
+    def why_no_session(self) -> str:
+        """Return why the session's own document is missing, in words."""
+        lines = (line for line in self.left_out if SESSION_FILE in line)
+        return next(lines, f"there is no {SESSION_FILE} in it")
+
+    @property
     def unfinished(self) -> str:
         """Return a line that says that the session has not ended; "" if it has, or if its own
         document cannot be read."""

@@ -13,7 +13,6 @@ from typing import Annotated, TypedDict
 from msgspec import Meta
 
 from hvdperf.json_records import convert
-from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
@@ -86,6 +85,9 @@ class Fingerprint(TypedDict):
 # makes figures differ gets the next number, which begins a new series.
 METHOD = 1
 
+_SWITCHED = {True: "on", False: "off", None: None}
+# Properties of a GPU that are recorded under `gpu_` and their names.
+_OF_GPUS = ("driver", "memory_mib", "power_limit_w", "max_sm_clock_mhz", "max_memory_clock_mhz")
 # Horovod's own defaults of fusion threshold (bytes) and cycle time (ms), from
 # horovod/common/operations.cc and the change log of 0.21.
 _DEFAULTS = (128 * 1024 * 1024, 1.0)
@@ -156,7 +158,7 @@ def fingerprint(
     machine: Machine,
     stack: Stack,
     launcher: str,
-    slots: Sequence[Slot] = (),
+    slots: Sequence[Slot],
     environment: Mapping[str, str] = os.environ,
     data_sets: Mapping[str, str] | None = None,
 ) -> Fingerprint:
@@ -166,12 +168,29 @@ def fingerprint(
     rank. environment: the ranks' own, without what an outer mpirun has put there. data_sets: name
     to a text that distinguishes the data set from other copies.
     """
+    gpus = machine.gpus
+    known = {
+        name: getattr(source, name)
+        for source in (machine, stack)
+        for name in Fingerprint.__annotations__
+        if hasattr(source, name)
+    }
     fields = {
+        **known,
         "method": METHOD,
         "launcher": launcher,
-        **_machine_fields(machine),
-        **_gpu_fields(machine.gpus),
-        **_stack_fields(stack),
+        "smt": _SWITCHED[machine.smt],
+        "cores": len(machine.cores),
+        "cpu_quota_cores": machine.cpu_quota,
+        # In GiB, because the memory that the kernel reserves changes by some MiB at every boot.
+        "memory_gib": round(machine.memory_mib / 1024),
+        # UUIDs are left out, because equal GPUs are comparable.
+        "gpus": len(gpus),
+        "gpu_model": _distinct(gpu.name for gpu in gpus),
+        **{f"gpu_{name}": _distinct(getattr(gpu, name) for gpu in gpus) for name in _OF_GPUS},
+        "tf32": _SWITCHED[stack.tf32],
+        "horovod_built_with": list(stack.horovod_flags),
+        "mpirun": stack.mpirun_version,
         **_horovod_fields(stack.horovod, environment),
         "mca_settings": _mca_settings(environment),
         "nccl_settings": _set(_NCCL, environment),
@@ -180,7 +199,7 @@ def fingerprint(
         "data_sets": [f"{name}: {told}" for name, told in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
     }
-    return convert(fields, Fingerprint)
+    return convert({name: fields[name] for name in Fingerprint.__annotations__}, Fingerprint)
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
@@ -202,58 +221,8 @@ def readable(name: str, values: Mapping[str, object]) -> str:
     return "(unknown)" if value is None else str(value)
 
 
-def _machine_fields(machine: Machine) -> Fields:
-    smt = {True: "on", False: "off", None: None}[machine.smt]
-    return {
-        "cpu_model": machine.cpu_model,
-        "microcode": machine.microcode,
-        "governor": machine.governor,
-        "smt": smt,
-        "numa_nodes": machine.numa_nodes,
-        "cores": len(machine.cores),
-        "cpu_quota_cores": machine.cpu_quota,
-        # In GiB, because the memory that the kernel reserves changes by some MiB at every boot.
-        "memory_gib": round(machine.memory_mib / 1024),
-        "kernel": machine.kernel,
-        "container": machine.container,
-    }
-
-
-def _gpu_fields(gpus: Sequence[Gpu]) -> Fields:
-    """Return the number of GPUs and lists of their distinct properties. UUIDs are left out, because
-    equal GPUs are comparable."""
-    return {
-        "gpus": len(gpus),
-        "gpu_model": _distinct(gpu.name for gpu in gpus),
-        "gpu_driver": _distinct(gpu.driver for gpu in gpus),
-        "gpu_memory_mib": _distinct(gpu.memory_mib for gpu in gpus),
-        "gpu_power_limit_w": _distinct(gpu.power_limit_w for gpu in gpus),
-        "gpu_max_sm_clock_mhz": _distinct(gpu.max_sm_clock_mhz for gpu in gpus),
-        "gpu_max_memory_clock_mhz": _distinct(gpu.max_memory_clock_mhz for gpu in gpus),
-    }
-
-
 def _distinct(values: Iterable[str | float | None]) -> list[str]:
     return sorted({"(unknown)" if value is None else str(value) for value in values})
-
-
-def _stack_fields(stack: Stack) -> Fields:
-    return {
-        "python": stack.python,
-        "tensorflow": stack.tensorflow,
-        "tensorflow_git": stack.tensorflow_git,
-        "keras": stack.keras,
-        "numpy": stack.numpy,
-        "cuda": stack.cuda,
-        "cudnn": stack.cudnn,
-        "tf32": {True: "on", False: "off", None: None}[stack.tf32],
-        "horovod": stack.horovod,
-        "horovod_built_with": list(stack.horovod_flags),
-        "nccl": stack.nccl,
-        "mpirun": stack.mpirun_version,
-        "mpi_library": stack.mpi_library,
-        "packages_sha256": stack.packages_sha256,
-    }
 
 
 def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fields:

@@ -66,8 +66,7 @@ def propose(archives: Sequence[Archive]) -> Proposal:
 
 def _session_of(archive: Archive) -> SessionDocument:
     if archive.session is None:
-        why = archive.left_out[0] if archive.left_out else "there is no session.json in it"
-        raise UserError(f"{shown(archive.directory)}: {why}")
+        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
     if archive.session.asked["plant"]:
         raise UserError(f"{shown(archive.directory)}: a fault was injected (--plant)")
     return archive.session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -61,42 +61,27 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("hvdperf", "distributed training (hvdperf)")
     add = group.addoption
-    add(
-        "--profile",
-        default="default",
-        help="cases and durations: smoke, default, nightly, or a TOML file",
+
+    def text(name: str, metavar: str | None, help: str, default: str = "") -> None:
+        add(name, default=default, metavar=metavar, help=help)
+
+    text(
+        "--profile", None, "cases and durations: smoke, default, nightly, or a TOML file", "default"
     )
     add("--np", type=int, metavar="N", help="slots to use without mpirun (default: all)")
     add("--oversubscribe", action="store_true", help="allow --np above the cores or devices")
-    add(
-        "--world-sizes",
-        default="",
-        metavar="1,2,4",
-        help="numbers of replicas (default: powers of two, and all slots)",
-    )
-    add(
-        "--models",
-        action="append",
-        default=[],
-        metavar="A,B",
-        help="networks (default: the profile's)",
-    )
+    text("--world-sizes", "1,2,4", "numbers of replicas (default: powers of two, and all slots)")
+    several: Mapping[str, Any] = {"action": "append", "default": []}
+    add("--models", **several, metavar="A,B", help="networks (default: the profile's)")
     add("--dataset", default="", choices=["", *INPUTS], help="data set (default: the profile's)")
-    add(
-        "--data-dir",
-        default=os.environ.get("HVDPERF_DATA_DIR", ""),
-        help="files of the data set; of several: ptb=DIR,imagenet=DIR",
-    )
+    data = os.environ.get("HVDPERF_DATA_DIR", "")
+    text("--data-dir", None, "files of the data set; of several: ptb=DIR,imagenet=DIR", data)
     add("--batch-size", type=int, metavar="N", help="samples per replica and step")
     add("--image-size", type=int, metavar="PX", help="size of images (default: the network's own)")
     add("--precision", default="float32", choices=PRECISIONS, help="Keras's precision policy")
     add("--launcher", default="mpirun", choices=LAUNCHERS, help="program that starts the ranks")
-    add(
-        "--schedule",
-        default="",
-        choices=["", *(s.value for s in Schedule)],
-        help="order of the arms within a round",
-    )
+    schedules = ["", *(schedule.value for schedule in Schedule)]
+    add("--schedule", default="", choices=schedules, help="order of the arms within a round")
     add(
         "--budget",
         type=float,
@@ -104,56 +89,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="MIN",
         help="begin no round after that many minutes",
     )
-    add(
-        "--thresholds",
-        default="",
-        metavar="FILE",
-        help="file of thresholds (default: the one for this machine)",
-    )
+    text("--thresholds", "FILE", "file of thresholds (default: the one for this machine)")
     add(
         "--inconclusive",
         default="fail",
         choices=("fail", "ok"),
         help="ok: INCONCLUSIVE does not stop -x, and the exit status can be 0",
     )
-    add(
-        "--results",
-        default="results",
-        metavar="DIR",
-        help="directory of the results (default: results)",
-    )
+    text("--results", "DIR", "directory of the results (default: results)", "results")
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
-    add(
-        "--stack",
-        default="",
-        metavar="PYTHON",
-        help="measure the stack of this interpreter (default: pytest's own)",
-    )
-    add(
-        "--against",
-        default="",
-        metavar="PYTHON",
-        help="compare every case with the stack of this interpreter",
-    )
-    add(
-        "--baseline",
-        default="",
-        metavar="DIR",
-        help="show the figures of an earlier session beside this one's",
-    )
-    add(
-        "--resume",
-        default="",
-        metavar="DIR",
-        help="continue a session that was interrupted, or left cases undecided",
-    )
-    add(
-        "--plant",
-        action="append",
-        default=[],
-        metavar="FAULT",
-        help="inject a fault, such as slow:rank=1,factor=2",
-    )
+    text("--stack", "PYTHON", "measure the stack of this interpreter (default: pytest's own)")
+    text("--against", "PYTHON", "compare every case with the stack of this interpreter")
+    text("--baseline", "DIR", "show the figures of an earlier session beside this one's")
+    text("--resume", "DIR", "continue a session that was interrupted, or left cases undecided")
+    add("--plant", **several, metavar="FAULT", help="inject a fault, such as slow:rank=1,factor=2")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -299,9 +248,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if comparison is not None:
             ranks.setdefault(comparison.round_group, len(ranks))
             clock = item.stash[_clock] = ReplayedClock()
-            item.add_marker(
-                pytest.mark.benchmark(timer=clock.timer(), group=comparison.question.value)
-            )
+            group = comparison.question.value
+            item.add_marker(pytest.mark.benchmark(timer=clock.block_seconds, group=group))
 
     def place(item: pytest.Item) -> int:
         comparison = comparison_of(item)
@@ -312,14 +260,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    selected = [c for c in map(comparison_of, session.items) if c is not None]
-    if selected:
-        suite_of(session.config).selected = selected
-    session.config.stash[_nodes] = {
+    nodes = {
         comparison: item.nodeid
         for item in session.items
         if (comparison := comparison_of(item)) is not None
     }
+    session.config.stash[_nodes] = nodes
+    if nodes:
+        suite_of(session.config).selected = list(nodes)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -447,8 +395,10 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         *cases.visible_changes(decided),
     ]
     markup = config.get_terminal_writer().markup
-    lines = [*tables, *suite.lines(), *suite.next_steps(_command_line(config), _node_of(config))]
-    for text in lines:
+    before = ["mpirun", "-np", str(outer_size())] if outer_size() > 1 else []
+    command = CommandLine(config.invocation_params.args, config.args, before)
+    steps = suite.next_steps(command, config.stash[_nodes].__getitem__)
+    for text in [*tables, *suite.lines(), *steps]:
         terminalreporter.write_line(cases.painted(text, markup))
     if suite.directory is not None:
         # After Ctrl-C mpirun may leave no time for more.
@@ -459,15 +409,6 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
             terminalreporter.write_line(written)
     status = config.stash.get(_status, int(pytest.ExitCode.INTERNAL_ERROR))
     terminalreporter.write_line(cases.painted(cases.ending(status, suite.verdicts), markup))
-
-
-def _command_line(config: pytest.Config) -> CommandLine:
-    before = ["mpirun", "-np", str(outer_size())] if outer_size() > 1 else []
-    return CommandLine(config.invocation_params.args, config.args, before)
-
-
-def _node_of(config: pytest.Config) -> Callable[[Comparison], str]:
-    return config.stash[_nodes].__getitem__
 
 
 # This runs before pytest's own hook, which fails if the terminal has been closed.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,6 @@ from hvdperf.results.documents import (
     SESSION_FILE,
     SUMMARY_FILE,
     Case,
-    Row,
     SessionDocument,
     Summary,
     disturbance_summary,
@@ -41,14 +40,13 @@ from hvdperf.results.summary_rows import row_of
 from hvdperf.session.resume import Earlier, asked
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal.cases import NOT_WRITTEN
-from hvdperf.verdict import Verdict
 
 
-def open_directory(session_plan: SessionPlan, earlier: Earlier) -> Path:
+def open_directory(session_plan: SessionPlan, session: str, earlier: Earlier) -> Path:
     """Return the directory of the session that is resumed, or of a new session below --results.
-    Raises UserError if it cannot be made."""
+    session: its name. Raises UserError if it cannot be made."""
     runs = Path(session_plan.options.results) / "runs"
-    directory = earlier.directory or runs / session_name()
+    directory = earlier.directory or runs / session
     try:
         directory.mkdir(parents=True, exist_ok=earlier.directory is not None)
     except OSError as error:
@@ -72,21 +70,25 @@ def clock_problem(directory: Path) -> str:
 
 
 def session_document(
-    session_plan: SessionPlan,
-    directory: Path,
-    fingerprint: Fingerprint,
-    seed: int,
-    changed: Sequence[str],
-    earlier: Earlier,
+    session_plan: SessionPlan, fingerprint: Fingerprint, changed: Sequence[str], earlier: Earlier
 ) -> SessionDocument:
-    """Return the session's document as far as it is known from the beginning."""
+    """Return the session's document as far as it is known from the beginning of this part."""
+    document = earlier.document
+    if document is not None:
+        return replace(
+            document,
+            against=session_plan.options.against or None,
+            exit_status=None,
+            resumed_at=(*document.resumed_at, now()),
+            taken_over=tuple(earlier.cases),
+        )
     return SessionDocument(
         format=FORMAT,
-        session=earlier.session or directory.name,
+        session=session_name(),
         written_at=now(),
         fingerprint=fingerprint,
         profile=session_plan.profile.name,
-        seed=seed,
+        seed=int(time.time()),
         world_sizes=tuple(session_plan.world_sizes),
         oversubscribed_sizes=tuple(session_plan.oversubscribed_sizes()),
         launcher=session_plan.options.launcher,
@@ -94,8 +96,6 @@ def session_document(
         against=session_plan.options.against or None,
         changed=tuple(changed),
         asked=asked(session_plan, changed),
-        resumed_at=earlier.resumed_at,
-        taken_over=tuple(earlier.verdicts),
     )
 
 
@@ -118,20 +118,21 @@ class ResultsWriter:
         directory: Path,
         document: SessionDocument,
         session: Session,
-        earlier: Earlier,
+        earlier: Mapping[str, Case],
         began: float,
     ) -> None:
-        """document: what is known of session.json from the beginning. began: when this part of the
+        """document: what is known of session.json from the beginning. earlier: cases of earlier
+        parts of the session, by name. began: when this part of the
         session began (monotonic clock, seconds). Raises UserError if nothing can be written, or if
         the session still runs."""
         self.directory = directory
         self.problems: dict[str, str] = {}
-        self._document, self._session, self._earlier = document, session, earlier
+        self._document, self._session = document, session
         self._began = began
         self._measuring_since = time.monotonic()
-        self._budget_spent = earlier.budget_spent_seconds
-        self.verdicts: dict[str, Verdict] = dict(earlier.verdicts)
-        self._rows: dict[str, Row] = dict(earlier.rows)
+        self._budget_spent = document.budget_spent_seconds
+        self.verdicts = {name: case.verdict for name, case in earlier.items()}
+        self._rows = {name: row_of(case.outcome) for name, case in earlier.items()}
         self._owed: dict[str, Outcome] = {}
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
@@ -157,13 +158,13 @@ class ResultsWriter:
     @property
     def elapsed_seconds(self) -> float:
         """Return the seconds that all parts of the session took."""
-        return self._earlier.elapsed_seconds + time.monotonic() - self._began
+        return self._document.elapsed_seconds + time.monotonic() - self._began
 
     def keep(self, outcome: Outcome) -> str:
         """Write a case that has an outcome. Return a line if that was not possible, else ""."""
         name = outcome.comparison.name
         spent = time.monotonic() - self._measuring_since
-        self._budget_spent = self._earlier.budget_spent_seconds + spent
+        self._budget_spent = self._document.budget_spent_seconds + spent
         self.verdicts[name] = outcome.judgement.verdict
         self._rows[name] = row_of(outcome)
         self._owed[name] = outcome

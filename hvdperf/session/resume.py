@@ -8,25 +8,21 @@ whole session.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import plain
 from hvdperf.judge.outcome import Outcome
-from hvdperf.machine.disturbance import Disturbance
 from hvdperf.machine.placement import replicas_per_node
 from hvdperf.paths import shown
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.session_plan import SessionPlan
 from hvdperf.results.archive import Archive, read_session
-from hvdperf.results.documents import Row, now
+from hvdperf.results.documents import Case, SessionDocument
 from hvdperf.results.fingerprint import Fingerprint, differences
-from hvdperf.results.summary_rows import row_of
 from hvdperf.verdict import Verdict
 
 # The most differences that an error message names.
@@ -36,27 +32,18 @@ _BEGIN_ANEW = "leave out --resume to begin a new session"
 
 @dataclass(frozen=True)
 class Earlier:
-    """The state that the earlier parts of a session have left; of a new session, only a seed.
+    """The state that the earlier parts of a session have left; nothing for a new session.
 
-    Times are in seconds, as in session.json. directory: of the documents. session: the session's
-    name. resumed_at: when each later part began. verdicts: of every case with a document, by name
-    of the case. rows: the rows of these cases in summary.json, by name. outcomes: of selected cases
-    that are decided. undecided: of selected cases that go on from the rounds that they have.
-    disturbances: one a round so far. told: lines for people.
+    directory: of the documents. document: the session's own. cases: those with a document, by name.
+    outcomes: of selected cases that are decided. undecided: of selected cases that go on from the
+    rounds that they have. told: lines for people.
     """
 
-    seed: int
     directory: Path | None = None
-    session: str = ""
-    elapsed_seconds: float = 0.0
-    timed_seconds: float = 0.0
-    budget_spent_seconds: float = 0.0
-    resumed_at: tuple[datetime, ...] = ()
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    rows: Mapping[str, Row] = field(default_factory=dict)
+    document: SessionDocument | None = None
+    cases: Mapping[str, Case] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
-    disturbances: tuple[Disturbance, ...] = ()
     told: tuple[str, ...] = ()
 
 
@@ -65,10 +52,7 @@ def resumable(directory: Path) -> Archive:
     read."""
     archive = read_session(directory)
     if archive.session is None:
-        why = next((line for line in archive.left_out if "session.json" in line), "")
-        raise UserError(
-            f"--resume {shown(directory)}: {why or 'there is no session.json in it'}; {_BEGIN_ANEW}"
-        )
+        raise UserError(f"--resume {shown(directory)}: {archive.why_no_session}; {_BEGIN_ANEW}")
     return archive
 
 
@@ -115,7 +99,7 @@ def earlier_parts(
     archive: None for a new session. fingerprint, changed: this part's. Raises UserError (one line)
     if the machine, the stack, a setting or the plan of a case differs."""
     if archive is None or archive.session is None:
-        return Earlier(seed=int(time.time()))
+        return Earlier()
     document = archive.session
     other = differences(document.fingerprint, fingerprint)
     other += differences(document.asked, asked(session_plan, changed))
@@ -132,18 +116,11 @@ def earlier_parts(
     recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}
     decided = {c: o for c, o in recalled.items() if not _goes_on(o)}
     return Earlier(
-        seed=document.seed,
         directory=archive.directory,
-        session=document.session,
-        elapsed_seconds=document.elapsed_seconds,
-        timed_seconds=document.timed_seconds,
-        budget_spent_seconds=document.budget_spent_seconds,
-        resumed_at=(*document.resumed_at, now()),
-        verdicts={name: case.verdict for name, case in cases.items()},
-        rows={name: row_of(case.outcome) for name, case in cases.items()},
+        document=document,
+        cases=cases,
         outcomes=decided,
         undecided={c: o for c, o in recalled.items() if c not in decided},
-        disturbances=document.disturbances,
         told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases are already decided"),
     )
 

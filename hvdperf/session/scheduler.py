@@ -18,8 +18,7 @@ from hvdperf.measure.live_groups import Progress
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.thresholds import Thresholds
-from hvdperf.scatter import Noise, launch_variance, turn_correlation
-from hvdperf.session.budget import Budget
+from hvdperf.scatter import Noise, Row, launch_variance, turn_correlation
 from hvdperf.session.workload_run import Doing, WorkloadRun
 
 # Rounds that every workload has before one has more: the fewest that can decide a case.
@@ -106,8 +105,13 @@ class Session:
     # What its workloads ask --------------------------------------------------------------------
 
     @property
-    def budget(self) -> Budget:
-        return Budget(self.began, self.profile.budget_s, time.monotonic)
+    def ends(self) -> float:
+        """Return when the budget ends (monotonic clock, seconds)."""
+        return self.began + self.profile.budget_s
+
+    def allows(self, seconds: float) -> bool:
+        """Return whether work that takes this many seconds from now on would end in time."""
+        return time.monotonic() + seconds <= self.ends
 
     @property
     def rules(self) -> Rules:
@@ -125,13 +129,19 @@ class Session:
         return self.record.noise(self.load(comparison), turn_correlation(rows))
 
     def launch_variances(self) -> dict[Load, float]:
-        """Return the variance between launches (of ln ratio) by load, a mean over comparisons. Load
-        is how ranks share the machine. Return {} if other programs disturbed the session."""
+        """Return the variance between launches by load, that is by how ranks share the machine; {}
+        if other programs disturbed the session."""
         if any(workload.is_disturbed for workload in self._workloads):
             return {}
-        found: dict[Load, list[float]] = {}
-        for workload in self._workloads:
-            for comparison, rows in workload.rows.items():
-                if len(rows) >= BREADTH and sum(len(row) - 1 for row in rows) > 0:
-                    found.setdefault(self.load(comparison), []).append(launch_variance(rows))
-        return {load: fmean(values) for load, values in found.items()}
+        rows = (of_one for workload in self._workloads for of_one in workload.rows.items())
+        return launch_variances((self.load(comparison), of_one) for comparison, of_one in rows)
+
+
+def launch_variances(rows: Iterable[tuple[Load, Sequence[Row]]]) -> dict[Load, float]:
+    """Return the variance between launches (of ln ratio) by load, a mean over comparisons. rows:
+    the load and the rounds of each comparison; too few rounds do not count."""
+    found: dict[Load, list[float]] = {}
+    for load, of_one in rows:
+        if len(of_one) >= BREADTH and any(len(row) > 1 for row in of_one):
+            found.setdefault(load, []).append(launch_variance(of_one))
+    return {load: fmean(values) for load, values in found.items()}

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ from hvdperf.session.results_writer import (
     open_directory,
     session_document,
 )
-from hvdperf.session.resume import Earlier, asked, earlier_parts, resumable
+from hvdperf.session.resume import asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Verdict
@@ -64,9 +65,8 @@ class Suite:
         )
         self.resumed = resumable(Path(config.option.resume)) if config.option.resume else None
         self.reported: list[Outcome] = []
-        # Under --baseline: this session's settings, and what differs from the earlier session.
-        self._asked: dict[str, str] = {}
-        self.new_series: list[str] = []
+        # Under --baseline: returns lines that compare outcomes with the earlier session's.
+        self._compared: Callable[[list[Outcome]], list[str]] = lambda outcomes: []
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
         self.began = time.monotonic()
@@ -117,10 +117,8 @@ class Suite:
     def _keep(self, outcome: Outcome) -> None:
         """Write an outcome at once, even if it is undecided, so that an end of the session loses
         only the round in progress."""
-        if self._results_writer is not None:
-            problem = self._results_writer.keep(outcome)
-            if problem:
-                self._progress.say(problem)
+        if self._results_writer is not None and (problem := self._results_writer.keep(outcome)):
+            self._progress.say(problem)
 
     def prepare(self) -> Session:
         """Check the stack and open what measuring needs, once. Raises UserError."""
@@ -144,8 +142,8 @@ class Suite:
             data_sets={name: data.identity for name, data in self.session_plan.data.items()},
         )
         if self.baseline is not None:
-            self._asked = asked(self.session_plan, self.changed)
-            self.new_series = baseline.new_series(self.baseline, facts, self._asked)
+            settings = asked(self.session_plan, self.changed)
+            self._compared = partial(baseline.compared, self.baseline, facts, settings)
         if self.config.option.resume:
             # A session that still ran while this one was planned may have decided more by now.
             self.resumed = resumable(Path(self.config.option.resume))
@@ -157,37 +155,33 @@ class Suite:
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
-        began = time.monotonic() - self._budget_spent(earlier)
+        document = session_document(self.session_plan, facts, self.changed, earlier)
+        # A budget that is given by --budget counts from now.
+        own_budget = self.options.budget_minutes is not None
+        began = time.monotonic() - (0.0 if own_budget else document.budget_spent_seconds)
         self._session = session = Session(
             arm_launcher=arm_launcher,
             profile=profile,
             thresholds=self.session_plan.thresholds,
             progress=self._progress.say,
             doing=self._progress.note,
-            seed=earlier.seed,
+            seed=document.seed,
             decided=self._decided,
             open_=self._keep,
             record=self._record,
             earlier=tuple(earlier.undecided.values()),
             began=began,
-            timed_seconds=earlier.timed_seconds,
+            timed_seconds=document.timed_seconds,
             meter=make_meter(self.session_plan.slots, began),
-            disturbances=list(earlier.disturbances),
+            disturbances=list(document.disturbances),
         )
-        directory = open_directory(self.session_plan, earlier)
-        document = session_document(
-            self.session_plan, directory, facts, session.seed, self.changed, earlier
+        directory = open_directory(self.session_plan, document.session, earlier)
+        self._results_writer = ResultsWriter(
+            directory, document, session, earlier.cases, self.began
         )
-        self._results_writer = ResultsWriter(directory, document, session, earlier, self.began)
-        problem = "" if earlier.session else clock_problem(directory)
-        if problem:
+        if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         return session
-
-    def _budget_spent(self, earlier: Earlier) -> float:
-        """Return the seconds of the budget that earlier parts of the session spent; 0 if --budget
-        is given, because that budget counts from now."""
-        return earlier.budget_spent_seconds if self.options.budget_minutes is None else 0.0
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -205,12 +199,8 @@ class Suite:
     @property
     def directory(self) -> Path | None:
         """Return the directory of the session's results; None if nothing was decided."""
-        results_writer = self._results_writer
-        return (
-            results_writer.directory
-            if results_writer is not None and results_writer.verdicts
-            else None
-        )
+        writer = self._results_writer
+        return writer.directory if writer is not None and writer.verdicts else None
 
     def finish(self, exit_status: int) -> int:
         """Write the session's document; return the exit status of the session."""
@@ -223,12 +213,7 @@ class Suite:
         """Record by how much launches differed, unless a fault was injected or the session was
         resumed: the cases that a resumed session still measures are those that vary most."""
         injected = self.options.plant or any(c.is_trial for c in self.selected)
-        if (
-            self._session is None
-            or self._results_writer is None
-            or injected
-            or self.resumed is not None
-        ):
+        if self._session is None or self._results_writer is None or injected or self.resumed:
             return
         try:
             self._record.add(self._results_writer.directory.name, self._session.launch_variances())
@@ -240,20 +225,12 @@ class Suite:
         went."""
         if self._results_writer is None or self._session is None:
             return []
-        compared = []
-        if self.baseline is not None:
-            found = (
-                []
-                if self.new_series
-                else baseline.changes(self.baseline, self.decided, self._asked)
-            )
-            compared = baseline.lines(self.baseline.directory, self.new_series, found)
         elapsed = self._results_writer.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed
         where = shown(self._results_writer.directory)
         left = len([c for c in self.selected if c not in self.outcomes])
         return [
-            *compared,
+            *self._compared(self.decided),
             f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks",
             *self._disturbance(),
             f"results: {where}",

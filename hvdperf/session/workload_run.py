@@ -5,22 +5,19 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import sqrt
 from statistics import median
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from hvdperf.interim import EARLY_LOOKS, is_failing, next_look
 from hvdperf.judge.judge import Judge
 from hvdperf.judge.observations import measures, observed, takes_turns
 from hvdperf.judge.outcome import Outcome
-from hvdperf.judge.rules import Rules
-from hvdperf.launch.arm_launcher import ArmLauncher
-from hvdperf.machine.cpu_usage import CpuMeter
-from hvdperf.machine.disturbance import Disturbance, together
+from hvdperf.machine.disturbance import together
 from hvdperf.measure.mode import RoundRequest, RoundSettings
 from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.requirements import (
@@ -33,11 +30,12 @@ from hvdperf.measure.requirements import (
 from hvdperf.measure.round_runner import MODES, RoundRunner, read_weights
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.profile import Profile
 from hvdperf.plan.question import LaunchMode
-from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise, Row, turn_variance, turns_worth
-from hvdperf.session.budget import Budget
+from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Row, turn_variance, turns_worth
 from hvdperf.verdict import Verdict
+
+if TYPE_CHECKING:
+    from hvdperf.session.scheduler import Session
 
 # A training run takes about as long as this many starts of a process.
 STARTS_OF_A_RUN = 3
@@ -59,38 +57,6 @@ class Doing:
     what: str
     next_look: float | None
     budget_ends: float
-
-
-class Shared(Protocol):
-    """The part of hvdperf.session.scheduler.Session that its workloads use."""
-
-    arm_launcher: ArmLauncher
-    profile: Profile
-    seed: int
-    timed_seconds: float
-    meter: CpuMeter | None
-    disturbances: list[Disturbance]
-    earlier: Sequence[Outcome]
-
-    @property
-    def progress(self) -> Callable[[str], None]: ...
-
-    @property
-    def doing(self) -> Callable[[Doing], None]: ...
-
-    @property
-    def decided(self) -> Callable[[Outcome], None]: ...
-
-    @property
-    def open_(self) -> Callable[[Outcome], None]: ...
-
-    @property
-    def rules(self) -> Rules: ...
-
-    @property
-    def budget(self) -> Budget: ...
-
-    def noise(self, comparison: Comparison) -> Noise | None: ...
 
 
 def starts_of(comparisons: Iterable[Comparison]) -> int:
@@ -118,7 +84,7 @@ class WorkloadRun:
     rows: for each comparison with turns, one row a round that counts: the ln ratios of its turns.
     """
 
-    def __init__(self, session: Shared, comparisons: Sequence[Comparison]) -> None:
+    def __init__(self, session: Session, comparisons: Sequence[Comparison]) -> None:
         self.comparisons = tuple(comparisons)
         self.left = list(comparisons)
         self.rows: dict[Comparison, list[Row]] = {}
@@ -224,7 +190,7 @@ class WorkloadRun:
     def ends_in_time(self) -> bool:
         """Return whether another round would end within the budget. The duration of the first round
         is unknown, and taken as 0."""
-        return self._session.budget.allows(self._round_seconds())
+        return self._session.allows(self._round_seconds())
 
     @property
     def seconds_to_look(self) -> float:
@@ -234,7 +200,7 @@ class WorkloadRun:
 
     @property
     def reaches_look(self) -> bool:
-        return self._session.budget.allows(self.seconds_to_look)
+        return self._session.allows(self.seconds_to_look)
 
     def take_round(self) -> None:
         """Measure one more round of the undecided comparisons, or of those that are only shown, and
@@ -387,7 +353,7 @@ class WorkloadRun:
         undecided = outcome.judgement.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
         return not undecided or self._is_final(outcome.comparison)
 
-    def _outcome(self, comparison: Comparison, final: bool = False) -> Outcome:
+    def _outcome(self, comparison: Comparison, final: bool) -> Outcome:
         if self.done == self._resumed_at and comparison in self._earlier:
             return self._earlier[comparison]
         outcome = self._judge.outcome(comparison, self._rounds, final)
@@ -425,7 +391,7 @@ class WorkloadRun:
         """Report an activity that is of no interest once it is over."""
         left = self._seconds_left()
         next_look_at = None if left is None else self._round_began + left
-        self._session.doing(Doing(self._where(), text, next_look_at, self._session.budget.ends))
+        self._session.doing(Doing(self._where(), text, next_look_at, self._session.ends))
 
     def _where(self) -> str:
         if not self.undecided:

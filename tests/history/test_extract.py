@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.errors import UserError
-from hvdperf.history.extract import extract
-from hvdperf.history.raw import Refused, Series
+from hvdperf.history.raw import Refused, Series, extract
 from hvdperf.plan.arms import AGAINST, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import communication, parity, strong_scaling, weak_scaling

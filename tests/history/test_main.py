@@ -26,7 +26,10 @@ def hvdperf(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["history", "backfill", "--list", "--horovod", "9.9"], "--horovod 9.9: known are 0.25.0"),
+        (
+            ["history", "backfill", "--list", "--horovod", "9.9"],
+            "--horovod 9.9: known releases of horovod are 0.25.0",
+        ),
         (
             ["history", "backfill", "--list", "--tensorflow", ","],
             "--tensorflow ,: names no version; give one, such as those of "

@@ -51,5 +51,5 @@ def test_where_nothing_was_judged_the_documents_say_why(ends):
 @pytest.mark.parametrize("status", [2, 3, 4, -signal.SIGKILL])
 def test_a_session_that_was_interrupted_or_killed_is_none(ends, status):
     ends(status, Verdict.PASS)
-    with pytest.raises(UserError, match=f"nothing was measured of .* ended with {status}"):
+    with pytest.raises(UserError, match=f"nothing was measured of .* ended with status {status}"):
         measure(STACK, quiet=False)

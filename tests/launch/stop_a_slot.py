@@ -12,10 +12,9 @@ sys.path.insert(0, str(ROOT))
 
 from hvdperf.errors import UserError  # noqa: E402
 from hvdperf.launch import slots as slots_of_mpirun  # noqa: E402
-from hvdperf.launch.agent import Agent, LocalAgent  # noqa: E402
-from hvdperf.launch.agents import AgentsLauncher  # noqa: E402
+from hvdperf.launch.agents import Agent, AgentsLauncher, LocalAgent  # noqa: E402
 from hvdperf.launch.job import LaunchError, Order  # noqa: E402
-from hvdperf.launch.slots import Slots, lend_slot, outer_rank  # noqa: E402
+from hvdperf.launch.slots import RemoteAgent, Slots, lend_slot, outer_rank  # noqa: E402
 from hvdperf.machine.placement import place  # noqa: E402
 
 slots_of_mpirun.ANSWER_S = slots_of_mpirun.LEAVE_S = 1.0
@@ -37,7 +36,8 @@ scratch = Path(tempfile.mkdtemp())
 slots = Slots()
 offers = slots.offers()
 os.kill(process_of(1), signal.SIGSTOP)
-agents: list[Agent] = [LocalAgent(scratch / "agent-0"), slots.agent(1), slots.agent(2)]
+others = [RemoteAgent(slots, rank) for rank in (1, 2)]
+agents: list[Agent] = [LocalAgent(scratch / "agent-0"), *others]
 # More than MPI takes on trust: it is sent only once it is received.
 environment = {"LARGE": "x" * 100_000}
 began = time.monotonic()

@@ -90,13 +90,7 @@ class FakeAgent:
         self._broken = broken
         self._status = status
 
-    def start(
-        self,
-        launch: str,
-        interpreter: str,
-        environment: Mapping[str, str],
-        command: Sequence[str],
-    ) -> None:
+    def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
         if self._broken:
             raise OSError("no such file: python")
         self.environment = environment
@@ -107,7 +101,7 @@ class FakeAgent:
 
     def signal(self, launch: str, signum: int) -> None: ...
 
-    def tail(self, launch: str, lines: int) -> list[str]:
+    def tail(self, launch: str) -> list[str]:
         return []
 
     def end(self, launch: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.launch.group import GroupFailed
-from hvdperf.launch.mpirun import is_running
+from hvdperf.launch.processes import is_running
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.data import DataSource
 from hvdperf.plan.faults import Fault

@@ -11,7 +11,7 @@ import pytest
 
 from hvdperf.judge import validity
 from hvdperf.launch.group import Group
-from hvdperf.launch.mpirun import is_running
+from hvdperf.launch.processes import is_running
 from hvdperf.measure.records import Launch
 from hvdperf.measure.reports import Evidence
 from hvdperf.plan.faults import Fault

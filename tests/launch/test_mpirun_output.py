@@ -27,7 +27,6 @@ def test_lines_that_were_tagged_in_pieces_are_whole_again(tmp_path):
         "[1,10]<stderr>:rank 10\n",
     )
     assert found.tail(0) == ["# Size", "65536   ", "1048576   10.5"]
-    assert found.tail(0, lines=1) == ["1048576   10.5"]
     assert found.tail(1) == ["other's"]
     assert found.tail(10) == ["rank 10"]
 

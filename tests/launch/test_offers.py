@@ -12,7 +12,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.launch import slots as slots_module
-from hvdperf.launch.agent import LocalAgent
+from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.slots import Slots, own_offer, tasks_without_mpirun
 
 

@@ -13,7 +13,12 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.launch import resources
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.resources import ADDRESS_VARIABLE, make_arm_launcher, reachable_address
+from hvdperf.launch.resources import (
+    ADDRESS_VARIABLE,
+    make_arm_launcher,
+    make_launcher,
+    reachable_address,
+)
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.profile import Sampling
@@ -113,5 +118,6 @@ def test_no_socket_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_launcher_that_can_be_asked_for_can_be_made():
-    assert resources.MAKERS.keys() == LAUNCHERS.keys()
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_every_launcher_that_can_be_asked_for_can_be_made(tmp_path, name):
+    assert make_launcher(name, "mpirun", 2, tmp_path, None) is not None

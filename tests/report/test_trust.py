@@ -8,7 +8,7 @@ import pytest
 
 from hvdperf.plan.questions import aa
 from hvdperf.report.sections import trust
-from hvdperf.results.detection_log import Entry, Tried
+from hvdperf.results.detections import Entry, Tried
 from hvdperf.verdict import Band, Verdict, smallest_visible_change
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of

@@ -21,7 +21,7 @@ from hvdperf.machine.disturbance import Culprit
 from hvdperf.measure.records import Launch
 from hvdperf.plan.collectives import Collective
 from hvdperf.plan.questions import communication, parity, sweep, wall_time, weak_scaling
-from hvdperf.results.detection_log import Entry
+from hvdperf.results.detections import Entry
 from hvdperf.results.documents import (
     Case,
     disturbance_summary,

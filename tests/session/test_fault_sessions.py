@@ -19,7 +19,7 @@ from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import ROOT
 from hvdperf.plan import questions
-from hvdperf.results.detection_log import read_log
+from hvdperf.results.detections import read_log
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.rounds import WORKLOAD, outcome
 from tests.support.stores import case_of, write_session

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,25 +17,23 @@ from hvdperf.errors import UserError
 from hvdperf.machine.disturbance import Culprit, Disturbance, Usage
 from hvdperf.plan.questions import parity, weak_scaling
 from hvdperf.results.archive import read_document, read_session
-from hvdperf.results.documents import SessionDocument, Summary
-from hvdperf.results.summary_rows import row_of
+from hvdperf.results.documents import Case, SessionDocument, Summary
 from hvdperf.session.results_writer import ResultsWriter, clock_problem
-from hvdperf.session.resume import Earlier
 from hvdperf.session.terminal.cases import NOT_WRITTEN
 from hvdperf.verdict import Band, Verdict
 from tests.support.filesystems import fill, make_read_only, small_disk
 from tests.support.rounds import WORKLOAD, outcome
-from tests.support.stores import SESSION, placed, session_of_cases
+from tests.support.stores import SESSION, case_of, placed, session_of_cases
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
 ONE, OTHER = outcome(WEAK, RATIOS), outcome(PARITY, RATIOS, Band(0.75, 1.33))
-NOTHING_EARLIER = Earlier(seed=1)
 
 
 def results_writer(
-    runs: Path, earlier: Earlier = NOTHING_EARLIER, disturbances: Sequence[Disturbance] = ()
+    runs: Path, *earlier: Case, disturbances: Sequence[Disturbance] = (), **document: Any
 ) -> ResultsWriter:
+    """Return the writer of a session. document: fields of its document."""
     session: Any = SimpleNamespace(
         timed_seconds=1.5,
         disturbances=disturbances,
@@ -42,7 +41,8 @@ def results_writer(
     )
     directory = runs / SESSION
     directory.mkdir(parents=True)
-    return ResultsWriter(directory, session_of_cases(), session, earlier, began=0.0)
+    made = replace(session_of_cases(), **document)
+    return ResultsWriter(directory, made, session, {each.name: each for each in earlier}, began=0.0)
 
 
 def written(kept: ResultsWriter) -> SessionDocument:
@@ -76,7 +76,7 @@ def summary(kept: ResultsWriter) -> Summary:
 
 
 def test_the_summary_has_every_case_of_all_parts_and_the_status(tmp_path):
-    kept = results_writer(tmp_path, Earlier(seed=1, rows={PARITY.name: row_of(OTHER)}))
+    kept = results_writer(tmp_path, case_of(OTHER))
     kept.keep(ONE)
     document = summary(kept)
     assert [case.name for case in document.cases] == [PARITY.name, WEAK.name]
@@ -99,15 +99,8 @@ def test_what_others_did_meanwhile_is_in_the_summary(tmp_path):
 
 
 def test_the_parts_of_a_session_are_added_up(tmp_path):
-    kept = results_writer(
-        tmp_path,
-        Earlier(
-            seed=1,
-            elapsed_seconds=1e9,
-            budget_spent_seconds=1e9,
-            verdicts={PARITY.name: Verdict.FAIL},
-        ),
-    )
+    failed = case_of(outcome(PARITY, RATIOS, Band(0.75, 1.33), Verdict.FAIL))
+    kept = results_writer(tmp_path, failed, elapsed_seconds=1e9, budget_spent_seconds=1e9)
     kept.keep(ONE)
     document = written(kept)
     assert document.elapsed_seconds > 1e9

@@ -61,15 +61,15 @@ def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
         disturbances=DISTURBANCES,
         arm_launcher=SimpleNamespace(slots=session_plan.slots),
     )
-    directory = open_directory(session_plan, earlier)
-    document = session_document(session_plan, directory, facts(), earlier.seed, (), earlier)
-    return ResultsWriter(directory, document, session, earlier, began=0.0)
+    document = session_document(session_plan, facts(), (), earlier)
+    directory = open_directory(session_plan, document.session, earlier)
+    return ResultsWriter(directory, document, session, earlier.cases, began=0.0)
 
 
 @pytest.fixture
 def interrupted(plan) -> Archive:
     """A session that was killed after its first case."""
-    results_writer = writer(plan(), Earlier(seed=4711))
+    results_writer = writer(plan(), Earlier())
     results_writer.keep(DONE)
     results_writer.close()
     return resumable(results_writer.directory)
@@ -80,19 +80,23 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
     (comparison,) = earlier.outcomes
     assert comparison == WEAK
     assert earlier.outcomes[WEAK].judgement == DONE.judgement
-    assert earlier.verdicts == {WEAK.name: Verdict.PASS}
-    assert earlier.seed == 4711
-    assert earlier.timed_seconds == 1.5
-    assert earlier.disturbances == DISTURBANCES
-    assert earlier.budget_spent_seconds > 0
-    assert len(earlier.resumed_at) == 1
+    assert earlier.cases.keys() == {WEAK.name}
+    assert earlier.document == interrupted.session
+    document = session_document(plan(), facts(), (), earlier)
+    assert document.session == interrupted.directory.name
+    assert interrupted.session is not None
+    assert document.seed == interrupted.session.seed
+    assert document.timed_seconds == 1.5
+    assert document.disturbances == DISTURBANCES
+    assert document.budget_spent_seconds > 0
+    assert len(document.resumed_at) == 1
     assert earlier.told == ("1 of 2 cases are already decided",)
 
 
 def test_a_case_that_is_not_selected_keeps_its_verdict(interrupted, plan):
     earlier = earlier_parts(interrupted, facts(), plan(), (), [PARITY])
     assert earlier.outcomes == {}
-    assert earlier.verdicts == {WEAK.name: Verdict.PASS}
+    assert {name: case.verdict for name, case in earlier.cases.items()} == {WEAK.name: Verdict.PASS}
 
 
 def test_the_same_directory_goes_on(interrupted, plan):
@@ -106,7 +110,7 @@ def test_the_same_directory_goes_on(interrupted, plan):
     assert {case.session for case in archive.cases} == {results_writer.directory.name}
     assert archive.session is not None
     assert archive.session.taken_over == (WEAK.name,)
-    assert archive.session.resumed_at == earlier.resumed_at
+    assert len(archive.session.resumed_at) == 1
 
 
 def test_a_half_written_case_is_measured_again(interrupted, plan):
@@ -174,7 +178,7 @@ def test_a_case_with_a_launch_too_few_is_measured_again(interrupted, plan):
     archive = resumable(interrupted.directory)
     earlier = earlier_parts(archive, facts(), plan(), (), [WEAK, PARITY])
     assert earlier.outcomes == {}
-    assert earlier.verdicts == {}
+    assert earlier.cases == {}
     assert "round 0 has not one launch of each side" in earlier.told[0]
 
 
@@ -200,5 +204,5 @@ def test_a_broken_session_document_is_refused_in_one_line(interrupted):
 
 def test_a_session_that_begins_has_a_seed_and_nothing_else(plan):
     earlier = earlier_parts(None, facts(), plan(), (), [WEAK])
-    assert earlier == Earlier(seed=earlier.seed)
-    assert earlier.seed > 0
+    assert earlier == Earlier()
+    assert session_document(plan(), facts(), (), earlier).seed > 0

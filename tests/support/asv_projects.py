@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.history import places
-from hvdperf.history.asv_results import Tree, write_tree
+from hvdperf.history.asv_results import write_tree
 from hvdperf.history.lines import lines
 from hvdperf.history.raw import RawResult
 from hvdperf.history.releases import Axis, releases
@@ -20,7 +20,7 @@ def asv_project(root: Path, results: Sequence[RawResult], axis: Axis = Axis.HORO
     """Write the configuration, repository and tree below root; return the configuration. asv
     publishes to root/html."""
     commits = write_repository(root / "releases", releases(axis))
-    write_tree(Tree(axis, root / "results", commits), results, lines(results, axis))
+    write_tree(axis, root / "results", commits, results, lines(results, axis))
     text = places.CONFIGURATION[axis].read_text()
     for key, value in (("repo", "releases"), ("results_dir", "results"), ("html_dir", "html")):
         text = re.sub(rf'"{key}": "[^"]*"', f'"{key}": "{root / value}"', text)

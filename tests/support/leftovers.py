@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.leftovers import descriptors, sockets
-from hvdperf.launch.mpirun import is_running
+from hvdperf.launch.processes import is_running
 
 
 def open_sockets(pids: Iterable[int]) -> set[str]:

@@ -10,9 +10,9 @@ from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
 from hvdperf.report.numbers import cells_of
 from hvdperf.report.words import plural, several, shown
-from hvdperf.results.detection_log import Entry
-from hvdperf.results.detection_rates import (
+from hvdperf.results.detections import (
     Count,
+    Entry,
     counts_of,
     measured_here,
     must,

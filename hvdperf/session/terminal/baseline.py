@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.columns import Columns, number, wrapped
+from hvdperf.columns import Columns, listed, number, wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import shown
@@ -139,15 +139,25 @@ def changes(
     return found
 
 
+def compared(
+    archive: Archive,
+    fingerprint: Fingerprint,
+    asked: Mapping[str, str],
+    outcomes: Sequence[Outcome],
+) -> list[str]:
+    """Return lines that compare a session's outcomes with an earlier session. fingerprint, asked:
+    this session's, as in `new_series`."""
+    series = new_series(archive, fingerprint, asked)
+    found = [] if series else changes(archive, outcomes, asked)
+    return lines(archive.directory, series, found)
+
+
 def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> list[str]:
     """Return lines of at most 80 columns for people: the changes, or why there are none."""
     name = shown(directory)
     if series:
-        said = f"not compared with {name}: a new series begins, because these differ:"
-        result = wrapped(said, others="")
-        for text in series:
-            result += wrapped(text, "  ")
-        return result
+        why = "a new series begins, because these differ:"
+        return listed(f"not compared with {name}: {why}", series)
     result = wrapped(f"compared with {name}, of the same machine and stack:", others="")
     if not found:
         result.append("  no case has a figure in both sessions")

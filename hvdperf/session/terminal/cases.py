@@ -7,17 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from hvdperf.columns import Columns, interval, number, wrapped
+from hvdperf.columns import Columns, interval, listed, number, wrapped
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.session.terminal import wall_time
 from hvdperf.stats import Interval
-from hvdperf.verdict import (
-    Verdict,
-    confidence,
-    counted,
-    must_be,
-)
+from hvdperf.verdict import Verdict, confidence, counted, must_be
 
 Kind = TypeVar("Kind")
 
@@ -145,15 +140,11 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
     --against."""
     if not interpreter:
         return []
-    lines = wrapped(
+    heading = (
         "Every figure is the speed of this session's stack / the speed of the stack of "
-        f"{interpreter}. Differences from that stack to this one:",
-        others="",
+        f"{interpreter}. Differences from that stack to this one:"
     )
-    found = changed or ["none: both are the same stack"]
-    for text in found:
-        lines += wrapped(text, "  ")
-    return lines
+    return listed(heading, changed or ["none: both are the same stack"])
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
@@ -168,13 +159,11 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
         if reason and verdict is not Verdict.NOT_JUDGED:
             notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
     for (verdict, reason), names in notes.items():
-        note = f"{verdict.value} {', '.join(names)}: {reason}"
-        lines += wrapped(note)
+        lines += wrapped(f"{verdict.value} {', '.join(names)}: {reason}")
     lines += _breakdowns(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
     for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
-        note = f"NOT JUDGED: {reason}; shown only"
-        lines += wrapped(note)
+        lines += wrapped(f"NOT JUDGED: {reason}; shown only")
     if any(outcome.taken_over for outcome in outcomes):
         lines.append("*: measured before the session was resumed")
     return lines

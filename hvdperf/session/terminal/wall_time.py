@@ -56,7 +56,7 @@ def fixed_part(spent: Spent) -> str:
     return (
         f"{spent.fixed.a_seconds:.1f} s of its {spent.training_seconds:.1f} s are fixed cost: "
         f"{_sum(fixed)}; then {1000 * spent.fixed.b_seconds:.1f} ms a step. Starting the "
-        f"processes takes {_outside(spent):.1f} s."
+        f"processes takes {spent.wall_seconds - spent.training_seconds:.1f} s."
     )
 
 
@@ -105,11 +105,6 @@ def _wire(breakdown: ScalingBreakdown) -> str:
         f"Data moves between ranks for {1000 * breakdown.wire_seconds:.1f} ms of a step, of which "
         f"{1000 * breakdown.hidden_seconds:.1f} ms or more are hidden behind computation."
     )
-
-
-def _outside(spent: Spent) -> float:
-    """Return the seconds of the job that are not the training's."""
-    return spent.wall_seconds - spent.training_seconds
 
 
 def _sum(seconds: Mapping[str, float]) -> str:

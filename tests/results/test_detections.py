@@ -18,8 +18,16 @@ from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan import questions
 from hvdperf.results.archive import read_session
-from hvdperf.results.detection_log import SHOWN, Entry, append, entry_of, read_log
-from hvdperf.results.detection_rates import counts, of_newest, series
+from hvdperf.results.detections import (
+    SHOWN,
+    Entry,
+    append,
+    counts_of,
+    entry_of,
+    of_newest,
+    read_log,
+    series,
+)
 from hvdperf.verdict import Band, Floor, Verdict
 from tests.support.damage import FUZZ, damaged_json
 from tests.support.rounds import WORKLOAD, outcome
@@ -81,7 +89,7 @@ def entries(tmp_path: Path) -> list[Entry]:
 
 
 def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
-    nothing, slow = counts(tried for each in entries for tried in each.tried)
+    nothing, slow = counts_of(entries)
     assert (nothing.trial, nothing.sessions, nothing.called, nothing.inconclusive) == (
         "aa",
         4,
@@ -96,7 +104,7 @@ def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
 def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
     failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
     alike = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
-    (slow,) = counts(entry(tmp_path, "session", failed, alike).tried)
+    (slow,) = counts_of([entry(tmp_path, "session", failed, alike)])
     assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
 
 
@@ -105,7 +113,7 @@ def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
     unsound = said("aa", Verdict.FAIL, Verdict.INVALID, Attribution())
     lines = readme(f"{BEGINS}\n{ENDS}", [entry(tmp_path, "session", failed, unsound, CAUGHT)])
     assert "False alarms (FAIL without a fault): 0 of 1 (0-98 %)." in lines
-    slow, _ = counts(entries[2].tried)
+    slow, _ = counts_of(entries[2:3])
     assert (slow.trial, slow.alarms) == ("aa", 1), "of what must FAIL no FAIL is one"
 
 
@@ -121,7 +129,7 @@ def test_networks_and_world_sizes_are_counted_apart(tmp_path):
         outcome(comparison, [1.0] * 6, RULE, Verdict.PASS, detection=found)
         for comparison in (alone, TRIED["aa"])
     ]
-    counted = counts(entry(tmp_path, "session", *both).tried)
+    counted = counts_of([entry(tmp_path, "session", *both)])
     assert [(count.model, count.world_size) for count in counted] == [
         ("resnet_50_s", 1),
         ("resnet_50_s", 2),
@@ -233,11 +241,11 @@ def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
 
 
 def test_what_was_held_against_another_threshold_is_not_counted(entries):
-    before = [
+    before = tuple(
         replace(tried, threshold="<= 4") if tried.trial == "slow10" else tried
         for tried in entries[0].tried
-    ]
-    nothing, slow = counts([*before, *entries[1].tried])
+    )
+    nothing, slow = counts_of([replace(entries[0], tried=before), entries[1]])
     assert (nothing.sessions, slow.sessions) == (2, 1)
     assert entries[0].tried[0].threshold == ">= 0.95"
 

@@ -1,0 +1,49 @@
+"""Two ways of training that take turns, launch by launch: what the parts of the benchmark share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.group import Group
+from hvdperf.plan.arms import Arm, BlockKind
+from hvdperf.stats import hodges_lehmann
+from hvdperf.verdict import as_ratio
+
+
+def started(arm_launcher: ArmLauncher, arm: Arm) -> Group:
+    """Return a group of the arm that is ready for blocks."""
+    group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
+    group.wait_ready(arm_launcher.startup_deadline_s)
+    return group
+
+
+def slowest(replies: Sequence[Mapping[str, Any]]) -> float:
+    """Return the seconds of the slowest rank."""
+    return max(float(reply["seconds"]) for reply in replies)
+
+
+def block_seconds(arm_launcher: ArmLauncher, group: Group, steps: int) -> float:
+    """Return the seconds of a block of a group that is stopped before and after it."""
+    group.resume()
+    replies = group.ask("block", arm_launcher.order_deadline_s, kind="full", steps=steps)
+    group.pause()
+    return slowest(replies)
+
+
+def ratio(logs: Sequence[float]) -> str:
+    """Return the ratio with its 95 % interval. logs: its ln, one a pair."""
+    found = as_ratio(hodges_lehmann(logs, 0.025))
+    return f"{found.estimate:.4f} [{found.lower:.4f}, {found.upper:.4f}]"
+
+
+def report(title: str, logs: Sequence[Sequence[float]]) -> list[str]:
+    """Return lines on a ratio. logs: its ln, by launch and pair."""
+    pairs = [value for launch in logs for value in launch]
+    return [
+        title,
+        f"  {ratio(pairs)}  95 % interval over {len(pairs)} alternated pairs",
+        f"  {ratio([median(launch) for launch in logs])}  over the medians of {len(logs)} launches",
+    ]

@@ -1,0 +1,95 @@
+"""Processes of this host: their start, output, signals and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from hvdperf.machine.rank_environment import rank_environment
+from hvdperf.paths import ROOT
+
+# Lines of a process's stderr that a failure shows.
+TAIL_LINES = 20
+# Seconds that processes have to end once they have been told.
+TERM_S = 5.0
+
+
+def start_process(
+    command: Sequence[str],
+    interpreter: str,
+    environment: Mapping[str, str],
+    directory: Path,
+    pass_fds: Collection[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a process in the environment of a rank.
+
+    interpreter: that of the ranks. environment: variables on top. directory: made for the output
+    and the temporary files of the process, which TensorFlow leaves behind. Raises OSError.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "stdout", "wb") as stdout, open(directory / "stderr", "wb") as stderr:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**rank_environment(interpreter), **environment, "TMPDIR": str(directory)},
+            cwd=ROOT,
+            pass_fds=pass_fds,
+            # Ctrl-C must reach pytest only, which ends the launches itself.
+            start_new_session=True,
+        )
+
+
+def lines_of(output: Path) -> list[str]:
+    """Return the lines of a process's output, with their ends; [] if the file is gone."""
+    try:
+        return output.read_text(errors="replace").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+
+
+def tail_of(output: Path) -> list[str]:
+    """Return the last lines of a process's output that are not empty."""
+    return [line.rstrip() for line in lines_of(output) if line.strip()][-TAIL_LINES:]
+
+
+def fate_of(status: int) -> str:
+    """Return how a process ended, in words. status: as subprocess.Popen returns it."""
+    return f"(exit status {status})" if status >= 0 else killed_by(-status)
+
+
+def killed_by(signum: int) -> str:
+    """Return by which signal a process was killed, in words."""
+    names = {each.value: each.name for each in signal.Signals}
+    return f"(killed by signal {signum}, {names.get(signum, 'which has no name')})"
+
+
+def is_running(pid: int) -> bool:
+    """Return whether the process, or a thread of it, still runs. A process that only waits to be
+    reaped has ended."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in ("Z", "X") or len(threads) > 1
+
+
+def signal_processes(signum: int, pids: Iterable[int]) -> None:
+    """Send a signal to processes of this host that the caller owns; skip those that have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signum)
+
+
+def wait_until_ended(pids: Collection[int]) -> None:
+    """Wait until processes of this host that are about to die have ended, for TERM_S at most."""
+    deadline = time.monotonic() + TERM_S
+    while any(map(is_running, pids)) and time.monotonic() < deadline:
+        time.sleep(0.005)

@@ -1,0 +1,247 @@
+"""How often injected faults got the expected verdict: a log, and counts over its sessions.
+
+The log has one line of JSON a session. It is small enough to be kept for ever; the documents of the
+cases are not."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hvdperf.errors import UserError
+from hvdperf.json_records import Unreadable, decode, plain
+from hvdperf.paths import shown
+from hvdperf.plan.faults import TRIALS, FaultCase
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case
+from hvdperf.results.fingerprint import differences
+from hvdperf.verdict import Verdict
+
+# The place of the log below the directory of results.
+LOG = "trust/sessions.jsonl"
+# Fields of the fingerprint that pages show.
+SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
+# Prefixes of the settings that decide how a session's fault cases are measured. Settings that
+# decide which cases are measured are left out.
+_HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
+# Fields that differ between fingerprints of one machine and stack: the cases decide what data is
+# read and which cores have ranks, and many packages are no part of a rank. The packages that are
+# part of a rank have fields of their own.
+_OF_THE_CASES = ("packages_sha256", "data_sets", "rank_cores")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One fault case in one session.
+
+    trial: its name in TRIALS. verdict: PASS if the expected verdict was reported for the expected
+    reason. called: the verdict on the faulty arm itself, None if its launch failed. threshold: what
+    the figure was compared with, as text; "" if nothing. figure: the case's estimate, a ratio.
+    """
+
+    trial: str
+    model: str
+    world_size: int
+    verdict: Verdict
+    called: Verdict | None
+    threshold: str
+    figure: float | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One session. fingerprint: of the machine and the stack (results/fingerprint.py). settings:
+    those of the profile that decide how fault cases are measured, by name, as text. tried: its
+    fault cases."""
+
+    session: str
+    fingerprint: Mapping[str, Any]
+    settings: Mapping[str, str]
+    tried: tuple[Tried, ...]
+
+
+def entry_of(archive: Archive) -> Entry | None:
+    """Return a session's entry; None if it has no fault case, or no readable session.json."""
+    tried = [case for case in archive.cases if case.comparison.is_trial]
+    if not tried or archive.session is None:
+        return None
+    asked = archive.session.asked.items()
+    settings = {name: value for name, value in asked if name.startswith(_HOW)}
+    return Entry(tried[0].session, tried[0].fingerprint, settings, tuple(map(_tried, tried)))
+
+
+def _tried(case: Case) -> Tried:
+    detection = case.outcome.detection
+    return Tried(
+        case.comparison.candidate.arm.planted,
+        case.workload.model,
+        case.world_size,
+        case.verdict,
+        None if detection is None else detection.reported,
+        str(case.rule or ""),
+        None if case.figure is None else case.figure.estimate,
+    )
+
+
+def append(log: Path, entry: Entry) -> None:
+    """Append an entry to the log. Raises OSError if it cannot be written."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a") as stream:
+        stream.write(json.dumps(plain(entry)) + "\n")
+
+
+def read_log(log: Path) -> list[Entry]:
+    """Return the entries in the order in which they were written; [] if there is no log.
+
+    Raises UserError if the log cannot be read, or if a line is not an entry; the message then names
+    the line.
+    """
+    entries = []
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{shown(log)}: cannot be read: {error}") from None
+    for number, line in enumerate(lines, start=1):
+        try:
+            entry = decode(line.encode(), Entry)
+            problem = _problem(entry)
+        except Unreadable as error:
+            problem = str(error)
+        if problem:
+            raise UserError(
+                f"{shown(log)}:{number}: not a line of a session ({problem}); remove it"
+            )
+        entries.append(entry)
+    return entries
+
+
+def _problem(entry: Entry) -> str:
+    """Return what is wrong with an entry, in words, or ""."""
+    missing = [name for name in SHOWN if name not in entry.fingerprint]
+    if missing:
+        return f"its fingerprint lacks {missing[0]}"
+    for tried in entry.tried:
+        if tried.trial not in TRIALS:
+            return f"unknown trial {tried.trial!r}"
+        # The figure is a ratio, of which readers take the logarithm.
+        if tried.figure is not None and not 0.0 < tried.figure < math.inf:
+            return f"no figure: {tried.figure}"
+    return ""
+
+
+# Counts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Count:
+    """The sessions of one fault case on one network and world size, counted by what they reported.
+
+    sessions: all but those with NOT JUDGED. called: those with the expected verdict on the arm
+    itself. blamed: those of `called` that also gave the expected reason. alarms: those that called
+    an arm without a fault slower; 0 for a fault. inconclusive: those without a verdict. figures:
+    the ratios that were measured, one a session.
+    """
+
+    trial: str
+    model: str
+    world_size: int
+    sessions: int
+    called: int
+    blamed: int
+    alarms: int
+    inconclusive: int
+    figures: tuple[float, ...]
+
+
+def measured_here(entries: Sequence[Entry], fingerprint: Mapping[str, object]) -> list[Entry]:
+    """Return the entries of the machine and stack of a session. fingerprint: that session's."""
+    here = _place(fingerprint)
+    return [entry for entry in entries if not differences(here, _place(entry.fingerprint))]
+
+
+def _place(fingerprint: Mapping[str, object]) -> Mapping[str, object]:
+    return {name: value for name, value in fingerprint.items() if name not in _OF_THE_CASES}
+
+
+def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Return the entries whose figures may be pooled with the last one's, and the others."""
+    newest = _circumstances(entries[-1]) if entries else {}
+    alike = [entry for entry in entries if not differences(newest, _circumstances(entry))]
+    return alike, [entry for entry in entries if entry not in alike]
+
+
+def series(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """Split all entries into series, newest first. The figures of one series may be pooled."""
+    found, left = [], list(entries)
+    while left:
+        alike, left = of_newest(left)
+        found.append(alike)
+    return found
+
+
+def changes(old: Entry, new: Entry) -> list[str]:
+    """Return the differences because of which two sessions may not be pooled, one line each."""
+    return differences(_circumstances(old), _circumstances(new))
+
+
+def _circumstances(entry: Entry) -> Mapping[str, object]:
+    """Return the fingerprint and the settings, without the digest of all packages.
+
+    Many packages are no part of a rank; those that are have fields of their own."""
+    told = {**entry.fingerprint, **entry.settings}
+    return {name: value for name, value in told.items() if name != "packages_sha256"}
+
+
+def counts_of(entries: Sequence[Entry]) -> list[Count]:
+    """Count the fault cases of sessions by name (in the order of TRIALS), network and world size.
+
+    Each count holds only those that were compared with the same threshold as the last one."""
+    alike: dict[tuple[str, str, int], list[Tried]] = {}
+    for each in (tried for entry in entries for tried in entry.tried):
+        alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
+    order = list(TRIALS)
+    keys = sorted(alike, key=lambda key: (order.index(key[0]), *key[1:]))
+    return [_count(key, alike[key]) for key in keys]
+
+
+def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
+    tried = [
+        each
+        for each in every
+        if each.threshold == every[-1].threshold and each.verdict is not Verdict.NOT_JUDGED
+    ]
+    open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+    decided = [each for each in tried if each.verdict not in open_]
+    must_be = TRIALS[of[0]].verdict
+    called = [each for each in decided if each.called is must_be]
+    slower = [each for each in decided if each.called is Verdict.FAIL]
+    return Count(
+        *of,
+        sessions=len(tried),
+        called=len(called),
+        blamed=sum(each.verdict is Verdict.PASS for each in called),
+        alarms=len(slower) if must_be is Verdict.PASS else 0,
+        inconclusive=len(tried) - len(decided),
+        figures=tuple(each.figure for each in tried if each.figure is not None),
+    )
+
+
+def share_interval(times: int, of: int) -> tuple[float, float]:
+    """Return the 95 % interval of the share times / of by Clopper and Pearson (1934). of: at least
+    one."""
+    from scipy.stats import binomtest  # imported here, because the import takes seconds
+
+    interval = binomtest(times, of).proportion_ci(0.95)
+    return float(interval.low), float(interval.high)
+
+
+def must(trial: FaultCase) -> str:
+    """Return the expected verdict on a fault case, in words."""
+    if trial.verdict is not Verdict.FAIL:
+        return str(trial.verdict.value)
+    who = "all ranks" if trial.rank is None else f"rank {trial.rank}"
+    return f"FAIL, for {trial.term} of {who}"
