@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
-from bench import forks, marks, overhead, startup
+from bench import forks, overhead, startup, timestamps
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.machine.host import local_machine
@@ -21,7 +21,7 @@ from hvdperf.worker.strategies.table import Strategy
 
 PARTS: Mapping[str, Callable[[ArmLauncher, Arm], list[str]]] = {
     "startup": startup.run,
-    "marks": marks.run,
+    "timestamps": timestamps.run,
     "overhead": overhead.run,
     "forks": forks.run,
 }

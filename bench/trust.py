@@ -37,7 +37,7 @@ def main() -> None:
         default=float("inf"),
         help="begin no session after that many minutes",
     )
-    parser.add_argument("-k", dest="selected", default="test_planted", help="cases, as for pytest")
+    parser.add_argument("-k", dest="selected", default="test_faults", help="cases, as for pytest")
     options = parser.parse_args()
     began = time.monotonic()
     try:

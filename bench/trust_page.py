@@ -75,7 +75,8 @@ def _table(entries: Sequence[Entry]) -> list[str]:
         lines.append(
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
             f"| {count.model}, {count.world_size} | {must(trial)} "
-            f"| {share(count.called, count.sessions)} | {share(count.blamed, count.called)} "
+            f"| {share(count.reported, count.sessions)} "
+            f"| {share(count.attributed, count.reported)} "
             f"| {count.inconclusive} | {_estimate(count.figures)} | {_range(count.figures)} |"
         )
     return lines
@@ -102,7 +103,7 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     for count in found:
         lines.append(
             f"| {count.trial}, {count.world_size} | {must(TRIALS[count.trial])} "
-            f"| {share(count.called, count.sessions)} | {count.blamed} of {count.called} "
+            f"| {share(count.reported, count.sessions)} | {count.attributed} of {count.reported} "
             f"| {count.inconclusive} |"
         )
     return lines

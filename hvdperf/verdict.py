@@ -145,9 +145,9 @@ class Judgement:
     early: Noise | None = None
 
     @property
-    def visible_change(self) -> float | None:
+    def detectable_effect(self) -> float | None:
         """Return the smallest visible change; None if the rounds give no finite interval."""
-        visible = math.inf if self.figure is None else smallest_visible_change(self.figure)
+        visible = math.inf if self.figure is None else smallest_detectable_effect(self.figure)
         return visible if math.isfinite(visible) else None
 
 
@@ -187,7 +187,7 @@ def is_bounded(figure: Interval) -> bool:
     return figure.lower > 0 and math.isfinite(figure.upper)
 
 
-def smallest_visible_change(figure: Interval) -> float:
+def smallest_detectable_effect(figure: Interval) -> float:
     """Return the smallest distance from its limit, as a share, at which these rounds show on which
     side of the limit the figure is: the longer side of its interval. Infinite without finite
     bounds."""
@@ -230,7 +230,7 @@ def decide(rule: Rule, to_pass: Interval, to_fail: Interval) -> Verdict:
 
 def undecided(figure: Interval) -> str:
     """Returns why a figure has no verdict, in words."""
-    seen = 100 * smallest_visible_change(figure)
+    seen = 100 * smallest_detectable_effect(figure)
     return f"the minimum detectable effect of these rounds is {seen:.1f} %"
 
 

@@ -12,7 +12,7 @@ def test_aa(comparison, measure):
 
 
 @pytest.mark.question(ask=trials, smallest=1)
-def test_planted(comparison, measure):
+def test_faults(comparison, measure):
     """An injected fault is detected with the expected verdict, and attributed to the right term
     and rank."""
     assert measure(comparison).passed

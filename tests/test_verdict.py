@@ -15,7 +15,7 @@ from hvdperf.verdict import (
     confidence,
     decide,
     judge,
-    smallest_visible_change,
+    smallest_detectable_effect,
     worst,
 )
 
@@ -220,12 +220,12 @@ def test_who_cannot_decide_says_what_could_have_been_seen():
     assert undecided.verdict is Verdict.INCONCLUSIVE
     # 0.975 [0.900, 1.050] of six rounds, whose bounds are the extremes.
     assert undecided.figure is not None
-    seen = smallest_visible_change(undecided.figure)
+    seen = smallest_detectable_effect(undecided.figure)
     assert seen == pytest.approx(undecided.figure.estimate / 0.90 - 1)
     assert (
         f"the minimum detectable effect of these rounds is {100 * seen:.1f} %" in undecided.reason
     )
-    assert smallest_visible_change(Interval(0.9, 0.0, math.inf, 0.025, 5)) == math.inf
+    assert smallest_detectable_effect(Interval(0.9, 0.0, math.inf, 0.025, 5)) == math.inf
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -233,7 +233,7 @@ def test_what_is_farther_from_its_limit_than_could_be_seen_is_decided(seed):
     noise = random.Random(seed)
     values = [noise.gauss(0, 0.05) for _ in range(8)]
     figure = as_ratio(hodges_lehmann(values, 0.025))
-    seen = smallest_visible_change(figure)
+    seen = smallest_detectable_effect(figure)
     assert judge(values, Floor.at(figure.estimate * (1 + 1.001 * seen))).verdict is Verdict.FAIL
     assert judge(values, Floor.at(figure.estimate / (1 + 1.001 * seen))).verdict is Verdict.PASS
     nearer = (figure.estimate * (1 + 0.999 * seen), figure.estimate / (1 + 0.999 * seen))

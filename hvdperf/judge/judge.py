@@ -34,7 +34,7 @@ from hvdperf.verdict import (
     Verdict,
     as_ratio,
     is_bounded,
-    smallest_visible_change,
+    smallest_detectable_effect,
 )
 
 NOT_THE_SAME = (
@@ -144,7 +144,7 @@ class Judge:
         if problems:
             text = problems[0] + (f" (and {len(problems) - 1} more)" if problems[1:] else "")
             return self._with(outcome, Verdict.INVALID, rule, text)
-        if comparison.question.mode is LaunchMode.LEDGER:
+        if comparison.question.mode is LaunchMode.WALL_TIME:
             outcome = replace(outcome, breakdown=scaling_breakdown(comparison, outcome.rounds))
         if unjudged:
             return self._with(outcome, Verdict.NOT_JUDGED, None, unjudged)
@@ -258,7 +258,7 @@ def _cannot_be_seen(judgement: Judgement) -> str:
     if figure is None or not is_bounded(figure):
         return "A/A test: too few rounds to bound the difference between two identical groups"
     by, lower, upper = (100 * (x - 1) for x in (figure.estimate, figure.lower, figure.upper))
-    unseen = 100 * smallest_visible_change(figure)
+    unseen = 100 * smallest_detectable_effect(figure)
     return (
         f"A/A test: two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f}), "
         f"so this session cannot detect changes below {unseen:.0f} %"

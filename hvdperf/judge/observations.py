@@ -67,7 +67,7 @@ def takes_turns(comparison: Comparison, schedule: Schedule) -> bool:
 def _single_value(comparison: Comparison, measured: Round) -> float:
     question = comparison.question
     launches = [measured.of(side.arm) for side in comparison.sides]
-    if question.mode is LaunchMode.LEDGER:
+    if question.mode is LaunchMode.WALL_TIME:
         return speedup.observation(comparison, *map(training, launches))
     if question.mode.is_run:
         return training_runs.observation(comparison, *(launch.run for launch in launches))
@@ -93,7 +93,7 @@ def _log_ratio(pair: tuple[Block, Block]) -> float:
 
 
 def training(launch: Launch) -> speedup.Training:
-    """Return the part of a marked launch from which a speedup by time is computed."""
+    """Return the part of a launch with timestamps from which a speedup by time is computed."""
     return speedup.Training(launch.startup_seconds, launch.run)
 
 
@@ -122,7 +122,7 @@ def startup_seconds(comparison: Comparison, launch: Launch) -> float:
     tensor."""
     phase = comparison.question.spec.phase
     seconds = max(rank[phase] for rank in launch.startup_seconds)
-    tensors = launch.facts[0].gradient_tensors
+    tensors = launch.metadata[0].gradient_tensors
     return seconds / tensors if comparison.question.spec.per_tensor else seconds
 
 

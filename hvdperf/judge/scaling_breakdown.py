@@ -1,6 +1,6 @@
 """The breakdown of a case on wall time: both speedups, and what leads from one to the other.
 
-It covers all rounds of a comparison of LaunchMode.LEDGER: speedups and factors with their
+It covers all rounds of a comparison of LaunchMode.WALL_TIME: speedups and factors with their
 intervals, and the terms of both time breakdowns as means, which add up as those of a single run do.
 """
 

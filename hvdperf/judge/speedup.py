@@ -29,7 +29,7 @@ TOO_SHORT = "the run is too short"
 
 class Training(NamedTuple):
     """The reports of one launch's ranks. startup_seconds: the seconds of each phase of the start,
-    by rank. run: a marked run, by rank."""
+    by rank. run: a run with timestamps, by rank."""
 
     startup_seconds: Sequence[Mapping[str, float]]
     run: Sequence[RunReport]
@@ -45,7 +45,7 @@ class Training(NamedTuple):
 
     def seconds_of_steps(self, steps: int) -> float:
         """Return the seconds of the run until the slowest rank had done `steps` steps."""
-        return max(rank.marks[steps - 1][3] for rank in self.run)
+        return max(rank.timestamps[steps - 1][3] for rank in self.run)
 
     def seconds(self, steps: int) -> float:
         """Return the seconds of a training of `steps` steps, without the start of the processes."""

@@ -1,6 +1,6 @@
 """Finds the rank that keeps the others waiting, and for how long, by when each rank was ready.
 
-Arithmetic on the marks of a run (worker/training_run.py): a rank is ready for its step when
+Arithmetic on the timestamps of a run (worker/training_run.py): a rank is ready for its step when
 it has its batch. Each rank's times count from where all ranks left a common barrier, so that the
 clocks of several hosts need not agree; a drift of 10 microseconds a second stays far below what is
 named.
@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-# Marks of one rank, one row per step: begun, had its batch, had met the others, ended, in seconds.
-StepMarks = Sequence[Sequence[float]]
+# Timestamps of one rank in seconds, one row per step: begun, had its batch, had met the others,
+# ended.
+StepTimestamps = Sequence[Sequence[float]]
 # Significance level for naming a straggler.
 CHANCE = 0.001
 # A lag below this share of a step is not worth a name.
@@ -30,7 +31,7 @@ class Straggler:
     share: float
 
 
-def waits(ranks: Sequence[StepMarks], met: bool) -> list[list[float]]:
+def waits(ranks: Sequence[StepTimestamps], met: bool) -> list[list[float]]:
     """Return how long each rank waits for the last one, in seconds: one row per rank, one column
     per step.
 
@@ -39,10 +40,10 @@ def waits(ranks: Sequence[StepMarks], met: bool) -> list[list[float]]:
     from when each rank was ready.
     """
     if met:
-        meetings = [[step[2] - step[1] for step in marks] for marks in ranks]
+        meetings = [[step[2] - step[1] for step in timestamps] for timestamps in ranks]
         shortest = [min(step) for step in zip(*meetings, strict=True)]
         return [[a - b for a, b in zip(own, shortest, strict=True)] for own in meetings]
-    ready = [[step[1] for step in marks] for marks in ranks]
+    ready = [[step[1] for step in timestamps] for timestamps in ranks]
     last = [max(step) for step in zip(*ready, strict=True)]
     return [[b - a for a, b in zip(own, last, strict=True)] for own in ready]
 

@@ -11,7 +11,7 @@ messages under way, and clocks that do not agree. The terms are measured as foll
   ended. A time of day that is set in between is detected (clock_set), and such a launch has no
   time breakdown.
 - ready: waiting for the slowest rank's start, and for the order to run.
-- between steps, input wait: by the marks of every step (hvdperf.worker.training_run).
+- between steps, input wait: by the timestamps of every step (hvdperf.worker.training_run).
 - straggler wait: until the last rank has its batch (hvdperf.judge.straggler).
 - compute, apply: by ablation. After the run, blocks of whole steps, of steps without exchange, and
   of forward and backward passes alone take turns in the same processes. The medians of their ratios
@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from hvdperf.judge.straggler import StepMarks, Straggler, straggler, waits
-from hvdperf.launch.timestamps import Marks
+from hvdperf.judge.straggler import StepTimestamps, Straggler, straggler, waits
+from hvdperf.launch.timestamps import Timestamps
 from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import BlockKind
@@ -84,64 +84,71 @@ class TimeBreakdown:
 
 
 def time_breakdown(launch: Launch) -> TimeBreakdown:
-    """Return the time breakdown of a launch of LaunchMode.LEDGER. Raises ValueError, in words, if
-    its timestamps do not give one."""
-    if launch.marks is None:
+    """Return the time breakdown of a launch of LaunchMode.WALL_TIME. Raises ValueError, in words,
+    if its timestamps do not give one."""
+    if launch.timestamps is None:
         raise ValueError("the launch has no timestamps")
-    steps = [rank.marks for rank in launch.run]
-    if not steps or not all(steps) or len({len(marks) for marks in steps}) > 1:
+    steps = [rank.timestamps for rank in launch.run]
+    if not steps or not all(steps) or len({len(timestamps) for timestamps in steps}) > 1:
         raise ValueError("the timestamps of the run's steps are not complete on all ranks")
-    out_of_order = disorder(launch.marks)
+    out_of_order = disorder(launch.timestamps)
     if out_of_order:
         raise ValueError(out_of_order)
     waited = waits(steps, met=False)
     ranks = tuple(
         {
-            **_outside_of_steps(launch.marks, rank),
+            **_outside_of_steps(launch.timestamps, rank),
             **_of_steps(steps[rank], sum(waited[rank]), *shares(launch.blocks, rank)),
         }
         for rank in range(len(steps))
     )
     return TimeBreakdown(
-        wall_seconds(launch.marks), ranks, len(steps[0]), late(launch.run), late(launch.met_run)
+        wall_seconds(launch.timestamps),
+        ranks,
+        len(steps[0]),
+        late(launch.run),
+        late(launch.met_run),
     )
 
 
 def late(ranks: Sequence[RunReport]) -> Straggler | None:
-    """Return the rank that keeps the others waiting in a marked run (worker/training_run.py).
-    Return None if none does, or if there was no run."""
-    steps = [rank.marks for rank in ranks]
+    """Return the rank that keeps the others waiting in a run with timestamps
+    (worker/training_run.py). Return None if none does, or if there was no run."""
+    steps = [rank.timestamps for rank in ranks]
     if not steps:
         return None
-    step_seconds = max(marks[-1][3] for marks in steps) / len(steps[0])
-    met = any(mark[2] > mark[1] for marks in steps for mark in marks)
+    step_seconds = max(timestamps[-1][3] for timestamps in steps) / len(steps[0])
+    met = any(timestamp[2] > timestamp[1] for timestamps in steps for timestamp in timestamps)
     return straggler(waits(steps, met), step_seconds)
 
 
-def wall_seconds(marks: Marks) -> float:
+def wall_seconds(timestamps: Timestamps) -> float:
     """Return the seconds from before the launch until the launcher had ended, by the session's
     clock, without the time between the run and the order to close."""
-    run = next(asked for asked in marks.asked if asked.op == "run")
-    close = marks.asked[-1]
+    run = next(asked for asked in timestamps.asked if asked.op == "run")
+    close = timestamps.asked[-1]
     return run.answered + close.answered - close.asked
 
 
-def disorder(marks: Marks) -> str:
+def disorder(timestamps: Timestamps) -> str:
     """Return what is wrong with the order of the phases, in words; return "" if each rank goes
     through its start as START says, runs, and ends, and all clocks go forwards and agree."""
-    if not any(asked.op == "run" for asked in marks.asked) or marks.asked[-1].op != "close":
+    if (
+        not any(asked.op == "run" for asked in timestamps.asked)
+        or timestamps.asked[-1].op != "close"
+    ):
         return "the launch was not told to run and then to close"
-    for rank, own in enumerate(marks.ranks):
-        phases = tuple(mark.phase for mark in own)
+    for rank, own in enumerate(timestamps.ranks):
+        phases = tuple(timestamp.phase for timestamp in own)
         if phases[: len(START) + 1] != (*START, "run") or phases[-1] != "end":
             return f"rank {rank} went through its phases in the order {', '.join(phases)}"
         if any(b.clock < a.clock for a, b in pairwise(own)):
             return f"rank {rank}: its clock went backwards"
-    moved = clock_set(marks)
+    moved = clock_set(timestamps)
     if moved:
         return moved
-    for rank, own in enumerate(marks.ranks):
-        if own[0].at < marks.launched_at or own[-1].at > marks.ended_at:
+    for rank, own in enumerate(timestamps.ranks):
+        if own[0].at < timestamps.launched_at or own[-1].at > timestamps.ended_at:
             return (
                 f"rank {rank} began before its launch, or ended after its end: the clocks of "
                 "its host and of this host differ; synchronise them, for example by NTP"
@@ -149,13 +156,13 @@ def disorder(marks: Marks) -> str:
     return ""
 
 
-def clock_set(marks: Marks) -> str:
+def clock_set(timestamps: Timestamps) -> str:
     """Return whose time of day was set during the launch, in words, or "". The terms launch and end
     rest on the time of day, all others on clocks that are never set."""
-    passed = marks.ended_at - marks.launched_at
-    moved = {"the session": passed - marks.asked[-1].answered}
-    for rank, own in enumerate(marks.ranks):
-        offsets = [mark.at - mark.clock for mark in own]
+    passed = timestamps.ended_at - timestamps.launched_at
+    moved = {"the session": passed - timestamps.asked[-1].answered}
+    for rank, own in enumerate(timestamps.ranks):
+        offsets = [timestamp.at - timestamp.clock for timestamp in own]
         moved[f"rank {rank}"] = max((o - offsets[0] for o in offsets), key=abs)
     for whose, seconds in moved.items():
         if abs(seconds) > CLOCKS_AGREE_WITHIN_S + SLEWED * passed:
@@ -182,24 +189,26 @@ def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
     return computes, applies
 
 
-def _outside_of_steps(marks: Marks, rank: int) -> dict[str, float]:
-    own = marks.ranks[rank]
+def _outside_of_steps(timestamps: Timestamps, rank: int) -> dict[str, float]:
+    own = timestamps.ranks[rank]
     terms: dict[str, float] = {
-        Term.LAUNCH.value: own[0].at - marks.launched_at,
-        Term.END.value: marks.ended_at - own[-1].at,
+        Term.LAUNCH.value: own[0].at - timestamps.launched_at,
+        Term.END.value: timestamps.ended_at - own[-1].at,
     }
-    for mark, following in pairwise(own[: len(START) + 1]):
-        terms[mark.phase] = following.clock - mark.clock
+    for timestamp, following in pairwise(own[: len(START) + 1]):
+        terms[timestamp.phase] = following.clock - timestamp.clock
     return terms
 
 
-def _of_steps(marks: StepMarks, waited: float, computes: float, applies: float) -> dict[str, float]:
-    between = marks[0][0] + sum(after[0] - before[3] for before, after in pairwise(marks))
-    inside = sum(end - batch for _, batch, _, end in marks)
+def _of_steps(
+    timestamps: StepTimestamps, waited: float, computes: float, applies: float
+) -> dict[str, float]:
+    between = timestamps[0][0] + sum(after[0] - before[3] for before, after in pairwise(timestamps))
+    inside = sum(end - batch for _, batch, _, end in timestamps)
     compute, apply = computes * inside, applies * inside
     return {
         Term.BETWEEN: between,
-        Term.INPUT: sum(batch - begin for begin, batch, _, _ in marks),
+        Term.INPUT: sum(batch - begin for begin, batch, _, _ in timestamps),
         Term.STRAGGLER: waited,
         Term.COMPUTE: compute,
         Term.APPLY: apply,

@@ -28,7 +28,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
     Checked: the world size that the framework saw, a report from every process, finite times and
     losses, the sample counts that the plan implies, one learning rate, bit-equal weights on all
     replicas, and the session's own copy of the data on all ranks; if there are any, the collective
-    operations and the run; of a marked launch, that its time breakdown closes.
+    operations and the run; of a launch with timestamps, that its time breakdown closes.
     """
     arm = launch.arm
     # The transport first, because it explains the rest: without it there is no world either.
@@ -52,7 +52,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
         found += _block_problems(launch, block)
     if launch.run:
         found += training_runs.invalid_reasons(arm, launch.run)
-    if launch.marks is not None:
+    if launch.timestamps is not None:
         found += _breakdown_problems(launch)
     return found
 

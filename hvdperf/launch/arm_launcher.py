@@ -32,7 +32,7 @@ STEPS_OF_AN_EPOCH = 100
 STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
 # Faults that are settings of Horovod. They override those of the arm's exchange.
-PLANTED_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+FAULT_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "nofuse": {"fusion_bytes": EXCHANGES["nofuse"].fusion_bytes},
     "cycle": {"cycle_ms": EXCHANGES["cycle"].cycle_ms},
 }
@@ -126,8 +126,8 @@ class ArmLauncher:
         launcher = self.stacks[arm.stack].launcher
         placed = place_group(self.slots, arm.world_size)
         fault = self._fault_of(arm)
-        planted = fault.kind if fault is not None else ""
-        exchange = replace(EXCHANGES[arm.exchange], **PLANTED_SETTINGS.get(planted, {}))
+        injected = fault.kind if fault is not None else ""
+        exchange = replace(EXCHANGES[arm.exchange], **FAULT_SETTINGS.get(injected, {}))
         hosts = [placed] if arm.processes == 1 else [[slot] for slot in placed]
         strategy = arm.strategy.spec
         everywhere = cores_of(self.slots)
@@ -156,7 +156,7 @@ class ArmLauncher:
                     "fault": fault.as_config() if fault else None,
                 }
             )
-            if fault is not None and planted == "data" and fault.rank == rank:
+            if fault is not None and injected == "data" and fault.rank == rank:
                 configs[rank]["data_dir"] = str(self._other_data(arm))
         recorded = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **recorded})
@@ -204,8 +204,8 @@ class ArmLauncher:
 
     def _fault_of(self, arm: Arm) -> Fault | None:
         """Return the fault that the arm's fault case or the session injects into it, or None."""
-        if arm.planted not in ("", AA):
-            return TRIALS[arm.planted].planted
+        if arm.injected not in ("", AA):
+            return TRIALS[arm.injected].injected
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 
     def _other_data(self, arm: Arm) -> Path:

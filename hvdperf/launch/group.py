@@ -18,7 +18,7 @@ from hvdperf.json_records import Unreadable, convert
 from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
 from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
-from hvdperf.launch.timestamps import Asked, Mark, Marks
+from hvdperf.launch.timestamps import Asked, Timestamp, Timestamps
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 
 Report = TypeVar("Report")
@@ -80,8 +80,8 @@ class Rank:
     pid: int = 0
     host: str = ""
     phase: str = Phase.LAUNCH.value
-    marks: list[Mark] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
+    timestamps: list[Timestamp] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
     replies: list[dict[str, Any]] = field(default_factory=list)
     standing: dict[str, Any] | None = None
     error: dict[str, str] | None = None
@@ -159,8 +159,8 @@ class Group:
         kind = kind_of(message)
         if kind == "phase":
             state.phase = message["phase"]
-            state.marks.append(Mark(message["phase"], message["at"], message["clock"]))
-            state.facts.update(message.get("facts", {}))
+            state.timestamps.append(Timestamp(message["phase"], message["at"], message["clock"]))
+            state.metadata.update(message.get("metadata", {}))
         elif kind == "reply":
             state.replies.append(message["reply"])
         elif kind == "error":
@@ -218,10 +218,10 @@ class Group:
         for rank in self.ranks:
             seconds = {Phase.LAUNCH.value: self._launch_seconds(rank)}
             # A start-up that ends early lacks the later phases.
-            for mark, following in pairwise(rank.marks):
-                if mark.phase == Phase.READY.value:
+            for timestamp, following in pairwise(rank.timestamps):
+                if timestamp.phase == Phase.READY.value:
                     break
-                seconds[mark.phase] = following.clock - mark.clock
+                seconds[timestamp.phase] = following.clock - timestamp.clock
             if self.server is not None and not self.server.refusal:
                 for phase in (Phase.LAUNCH, Phase.IMPORT):
                     seconds.pop(phase.value, None)
@@ -229,18 +229,18 @@ class Group:
         return result
 
     def _launch_seconds(self, rank: Rank) -> float:
-        """Return the seconds from the launch to the rank's first mark: by the monotonic clock,
+        """Return the seconds from the launch to the rank's first timestamp: by the monotonic clock,
         which all processes of a host share; on other hosts by the time of day, as far as the hosts
         agree on that."""
-        first = rank.marks[0]
+        first = rank.timestamps[0]
         if rank.host == socket.gethostname():
             return first.clock - self._began
         return max(0.0, first.at - self.launched_at)
 
-    def marks(self) -> Marks:
+    def timestamps(self) -> Timestamps:
         """Return the times of the launch. To be called once it has been closed."""
-        ranks = [tuple(rank.marks) for rank in self.ranks]
-        return Marks(self.launched_at, self._ended_at, ranks, tuple(self._asked))
+        ranks = [tuple(rank.timestamps) for rank in self.ranks]
+        return Timestamps(self.launched_at, self._ended_at, ranks, tuple(self._asked))
 
     def _since_launch(self) -> float:
         return time.monotonic() - self._began
@@ -262,9 +262,9 @@ class Group:
         """Give every rank the same order, and return their reports, by rank."""
         return self._decoded(report, self.ask(op, deadline_s, **arguments))
 
-    def facts(self, report: type[Report]) -> list[Report]:
+    def metadata(self, report: type[Report]) -> list[Report]:
         """Return what every rank has found out while it started, by rank."""
-        return self._decoded(report, [rank.facts for rank in self.ranks])
+        return self._decoded(report, [rank.metadata for rank in self.ranks])
 
     def _decoded(self, report: type[Report], replies: Sequence[object]) -> list[Report]:
         found = []
@@ -370,7 +370,7 @@ class Group:
         """Return the failure of the rank that failed first. Return None if none has failed, or if
         the first error is an echo and some rank has not failed yet."""
         lost = self._lost()
-        first = min(lost, key=self._blame, default=None)
+        first = min(lost, key=self._order_of_cause, default=None)
         if first is None or (self._echoes(first) and len(lost) < len(self.ranks)):
             return None
         error = self.ranks[first].error
@@ -395,7 +395,7 @@ class Group:
             if rank.error or (rank.left and not rank.finished)
         ]
 
-    def _blame(self, rank: int) -> tuple[int, float]:
+    def _order_of_cause(self, rank: int) -> tuple[int, float]:
         """Sort key for the first cause: real errors, then ends without a report, then echoes;
         within each by the time at which the driver learned of it."""
         state = self.ranks[rank]
@@ -423,16 +423,16 @@ class Group:
         if told is not None:
             return told  # a rank has failed while it was asked
         # Before the signal, which kills a rank that does not handle it yet.
-        blamed, cause = self._blamed_for_silence()
+        awaited, cause = self._awaited_rank()
         importing = self.server is not None and self.server.imports
         self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
         if self.server is not None:
             self.server.stacks()
         self._hub.pump(0.5)
         phase = Phase.IMPORT.value if importing else None
-        return self._failure(blamed, f"{waited}{cause}", phase)
+        return self._failure(awaited, f"{waited}{cause}", phase)
 
-    def _blamed_for_silence(self) -> tuple[int | None, str]:
+    def _awaited_rank(self) -> tuple[int | None, str]:
         """Return the rank that the others wait for, or None, and the cause in words."""
         missing = [i for i, rank in enumerate(self.ranks) if rank.connection is None]
         if missing:

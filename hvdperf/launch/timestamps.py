@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hvdperf.json_records import Figures, Number
 
 
-class Mark(NamedTuple):
+class Timestamp(NamedTuple):
     """The beginning of a phase. at: time of day, in epoch seconds. clock: the host's monotonic
     clock, in seconds from an arbitrary origin."""
 
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Marks(Figures):
+class Timestamps(Figures):
     """The times of one launch, from before its launcher was started until it had ended.
 
     launched_at, ended_at: time of day, in epoch seconds; ended_at is NaN before the end. ranks: by
@@ -44,5 +44,5 @@ class Marks(Figures):
 
     launched_at: float
     ended_at: Number
-    ranks: Sequence[Sequence[Mark]]
+    ranks: Sequence[Sequence[Timestamp]]
     asked: Sequence[Asked]

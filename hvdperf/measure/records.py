@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from hvdperf.json_records import Count, Positive
-from hvdperf.launch.timestamps import Marks
+from hvdperf.launch.timestamps import Timestamps
 from hvdperf.machine import disturbance
 from hvdperf.machine.disturbance import Disturbance, Usage
 from hvdperf.measure.reports import (
@@ -103,22 +103,22 @@ class Launch:
     """One start of an arm: its start-up, its blocks, collective operations or run, and the evidence
     that they are sound. Each list of reports is by process rank.
 
-    startup_seconds: of each phase of the start-up. A launch of LaunchMode.LEDGER also has marks,
-    once it has ended; met_run, a run with a meeting of all ranks before every step; and timeline,
-    which Horovod recorded in another launch of the arm.
+    startup_seconds: of each phase of the start-up. A launch of LaunchMode.WALL_TIME also has
+    timestamps, once it has ended; met_run, a run with a meeting of all ranks before every step; and
+    timeline, which Horovod recorded in another launch of the arm.
     """
 
     arm: Arm
     round: Count
     startup_seconds: Sequence[Mapping[str, float]] = ()
-    facts: Sequence[Metadata] = ()
+    metadata: Sequence[Metadata] = ()
     warm_up: list[Block] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     series: list[Series] = field(default_factory=list)
     run: Sequence[RunReport] = ()
     evidence: Sequence[Evidence] = ()
     correctness: Sequence[Correctness] = ()
-    marks: Marks | None = None
+    timestamps: Timestamps | None = None
     met_run: Sequence[RunReport] = ()
     timeline: Sequence[TimelineReport] = ()
 

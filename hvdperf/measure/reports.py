@@ -87,10 +87,10 @@ class RunReport(Figures):
 
     seconds: of the training, without its validation. steps: done; all ranks stop at the same one.
     epochs: steps over the steps of one pass over the data. samples: of this process. loss: of the
-    last step. learning_rate: at the end. memory: rows of [steps, bytes of the resident set]. marks:
-    one row a step of [begun, had its batch, had met the other ranks, ended], in seconds since the
-    run began; empty unless asked for. curve: rows of [steps, mean loss since the row before,
-    learning rate]; empty if marked. validation: None without one.
+    last step. learning_rate: at the end. memory: rows of [steps, bytes of the resident set].
+    timestamps: one row a step of [begun, had its batch, had met the other ranks, ended], in seconds
+    since the run began; empty unless asked for. curve: rows of [steps, mean loss since the row
+    before, learning rate]; empty in a run with timestamps. validation: None without one.
     """
 
     seconds: Number
@@ -100,7 +100,7 @@ class RunReport(Figures):
     loss: Number
     learning_rate: Number
     memory: Sequence[Annotated[Sequence[int], Meta(min_length=2, max_length=2)]]
-    marks: Sequence[Annotated[Sequence[float], Meta(min_length=4, max_length=4)]]
+    timestamps: Sequence[Annotated[Sequence[float], Meta(min_length=4, max_length=4)]]
     curve: Sequence[Annotated[Sequence[Number], Meta(min_length=3, max_length=3)]]
     validation: Validation | None = None
 

@@ -31,7 +31,7 @@ MODES: Mapping[LaunchMode, Callable[[RoundSettings], Mode]] = {
     LaunchMode.EPOCHS: TrainEpochs,
     LaunchMode.TIME: TrainSeconds,
     LaunchMode.ENDURANCE: TrainLong,
-    LaunchMode.LEDGER: TrainWithTimestamps,
+    LaunchMode.WALL_TIME: TrainWithTimestamps,
     LaunchMode.COLLECTIVES: TimedBlocks,
 }
 # Steps of the reproducible training by which two strategies are compared. From the second step on,
@@ -159,7 +159,7 @@ class RoundRunner:
             arm,
             result.number,
             startup_seconds=group.startup_seconds(),
-            facts=group.facts(Metadata),
+            metadata=group.metadata(Metadata),
         )
         result.launches.append(launch)
 
@@ -180,7 +180,7 @@ class RoundRunner:
             self.correctness[arm] = launch
         group.close(leave_group=self.mode.stamps)
         if self.mode.stamps:
-            launch.marks = group.marks()
+            launch.timestamps = group.timestamps()
 
 
 def read_weights(path: Path) -> dict[str, Any]:

@@ -209,5 +209,5 @@ def _tensor_bytes(result: Round, arm: Arm, transfer: Transfer) -> list[int]:
     asked for at once."""
     if transfer.tensor_bytes or arm.strategy.spec.trains:
         return list(transfer.tensor_bytes)
-    sizes = [launch.facts[0].gradient_bytes for launch in result.launches]
+    sizes = [launch.metadata[0].gradient_bytes for launch in result.launches]
     return [size for size in sizes if size][:1]

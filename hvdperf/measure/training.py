@@ -82,16 +82,16 @@ class TrainWithTimestamps(Training):
     records = True
 
     def length(self, arm: Arm) -> dict[str, float]:
-        return {"steps": self.settings.runs.ledger_steps}
+        return {"steps": self.settings.runs.wall_time_steps}
 
     def train(self, group: Group, launch: Launch) -> None:
         settings, length = self.settings, self.length(launch.arm)
         settings.progress(f"train {launch.arm.label} with timestamps")
-        launch.run = self.run(group, validate=False, marked=True, **length)
+        launch.run = self.run(group, validate=False, with_timestamps=True, **length)
         settings.progress(f"time the parts of a step of {launch.arm.label}")
         if launch.arm.world_size > 1:
             launch.met_run = self.run(
-                group, validate=False, marked=True, steps=MET_STEPS, meet=True
+                group, validate=False, with_timestamps=True, steps=MET_STEPS, meet=True
             )
         group.ask("ablation", settings.sampling.startup_deadline_s)
         run_seconds = median(rank.seconds for rank in launch.run)

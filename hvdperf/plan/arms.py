@@ -74,7 +74,7 @@ SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 
 # The stack that --against names.
 AGAINST = "against"
-# The value of `planted` for an arm without a fault that is compared with its equal (an A/A pair).
+# The value of `injected` for an arm without a fault that is compared with its equal (an A/A pair).
 AA = "aa"
 
 
@@ -84,7 +84,7 @@ class Arm:
 
     exchange: a key of EXCHANGES. passes: number of batches, one a step, whose gradients are added
     up before they are exchanged and applied (Horovod's `backward_passes_per_step`). stack: the
-    installed stack that runs the arm: "" for the session's own, or AGAINST. planted: the injected
+    installed stack that runs the arm: "" for the session's own, or AGAINST. injected: the injected
     fault: "", or a key of hvdperf.plan.faults.TRIALS, of which AA is one.
     """
 
@@ -94,7 +94,7 @@ class Arm:
     exchange: str = ""
     passes: Positive = 1
     stack: str = ""
-    planted: str = ""
+    injected: str = ""
 
     @property
     def name(self) -> str:
@@ -108,7 +108,7 @@ class Arm:
 
     @property
     def label(self) -> str:
-        otherwise = filter(None, (self.planted, self.stack))
+        otherwise = filter(None, (self.injected, self.stack))
         return "+".join((f"{self.strategy.value}@{self.world_size}", *self.variants, *otherwise))
 
     @property

@@ -105,7 +105,7 @@ class Comparison:
     def variant(self) -> str:
         """A short name that distinguishes the comparison from others of its question, or ""."""
         if self.is_trial:
-            return self.candidate.arm.planted
+            return self.candidate.arm.injected
         spec = self.question.spec
         if spec.variant:
             return spec.variant
@@ -121,7 +121,7 @@ class Comparison:
     @property
     def judged_as(self) -> JudgedAs:
         """The way in which the figure becomes a verdict."""
-        if self.candidate.arm.planted:
+        if self.candidate.arm.injected:
             pair = self.question is Question.AA
             return JudgedAs.AA_PAIR if pair else JudgedAs.DETECTION
         return JudgedAs.REGRESSION if self.reference.arm.stack else JudgedAs.THRESHOLD

@@ -1,4 +1,4 @@
-"""Faults that are injected to see whether the suite notices them (--plant), and how the suite must
+"""Faults that are injected to see whether the suite notices them (--inject), and how the suite must
 report them (fault cases)."""
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Fault:
         return (
             arm.strategy.spec.horovod
             and not arm.stack
-            and arm.planted in ("", AA)
+            and arm.injected in ("", AA)
             and self.model in ("", arm.workload.model)
             and self.world_size in (0, arm.world_size)
         )
@@ -147,7 +147,7 @@ class Fault:
 class FaultCase:
     """A fault, and how the suite must report it.
 
-    fault: as --plant takes it; "" for none. question: the question that has to notice it. verdict:
+    fault: as --inject takes it; "" for none. question: the question that has to notice it. verdict:
     the expected verdict. term: the expected attribution of a step or a start that takes longer, as
     a term of the time breakdown (judge/time_breakdown.py), or "memory"; "" if nothing takes longer.
     rank: the rank at fault; None if it is no single rank. says: the first problem of a launch that
@@ -162,7 +162,7 @@ class FaultCase:
     says: str = ""
 
     @property
-    def planted(self) -> Fault | None:
+    def injected(self) -> Fault | None:
         return Fault.parse(self.fault) if self.fault else None
 
 
@@ -196,4 +196,4 @@ TRIALS = {
 
 def trial_of(comparison: Comparison) -> FaultCase | None:
     """Return the fault case of a comparison, or None if it is no fault case."""
-    return TRIALS[comparison.candidate.arm.planted] if comparison.is_trial else None
+    return TRIALS[comparison.candidate.arm.injected] if comparison.is_trial else None

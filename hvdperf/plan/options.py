@@ -55,7 +55,7 @@ class Options:
     budget_minutes: float | None = None
     thresholds: str = ""
     results: str = "results"
-    plant: str = ""
+    inject: str = ""
     stack: str = ""
     against: str = ""
 
@@ -65,14 +65,14 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
     may be repeated. Raises UserError if more than one fault is given, or no place for results."""
     if not given["results"].strip():
         raise UserError("--results: is empty; leave it out to use `results`")
-    faults = given["plant"]
+    faults = given["inject"]
     if len(faults) > 1:
         raise UserError(
-            f"--plant: given {len(faults)} times, {' and '.join(faults)}; a session injects "
+            f"--inject: given {len(faults)} times, {' and '.join(faults)}; a session injects "
             "only one fault; leave out the others"
         )
     return Options(
-        **{**given, "models": ",".join(given["models"]), "plant": faults[0] if faults else ""}
+        **{**given, "models": ",".join(given["models"]), "inject": faults[0] if faults else ""}
     )
 
 
@@ -149,7 +149,7 @@ def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault
     try:
         fault = Fault.parse(text)
     except ValueError as error:
-        raise UserError(f"--plant {text}: {error}") from None
+        raise UserError(f"--inject {text}: {error}") from None
     phases = PROLONGED if fault.kind == "longer" else STRIKING
     ranks = fault.world_size or max(sizes)
     never = (
@@ -171,5 +171,5 @@ def parse_fault(text: str, models: Sequence[str], sizes: Sequence[int]) -> Fault
     )
     for wrong, why in never:
         if wrong:
-            raise UserError(f"--plant {text}: {why}")
+            raise UserError(f"--inject {text}: {why}")
     return fault

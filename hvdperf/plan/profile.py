@@ -66,7 +66,7 @@ class Runs:
 
     epochs: passes over the training data. steps_max: the most updates that these epochs take,
     whatever the size of the data. seconds: length of a run of fixed wall time. endurance_steps:
-    steps of a run whose memory is watched. ledger_steps: steps of a run with a time breakdown.
+    steps of a run whose memory is watched. wall_time_steps: steps of a run with a time breakdown.
     ablation_turns: how often each kind of step is timed after that run. deadline_s: the longest
     wait for one run with its validation, in seconds.
     """
@@ -76,7 +76,7 @@ class Runs:
     seconds: Above0 = 10.0
     endurance_steps: Positive = 1500
     # Such a run is told apart into two lengths.
-    ledger_steps: Annotated[int, Meta(ge=2)] = 400
+    wall_time_steps: Annotated[int, Meta(ge=2)] = 400
     ablation_turns: Positive = 6
     deadline_s: Above0 = 600.0
 

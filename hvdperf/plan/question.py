@@ -16,7 +16,7 @@ class LaunchMode(Enum):
 
     BLOCKS: run timed blocks, in turns. STARTUP: start, and nothing else. EPOCHS: train from new
     weights for a number of epochs, then validate. TIME: train for a number of seconds. ENDURANCE:
-    train for a number of steps. LEDGER: train for a number of steps and mark the time of every
+    train for a number of steps. WALL_TIME: train for a number of steps and mark the time of every
     part, then measure the parts of a step. COLLECTIVES: exchange tensors through Horovod and
     without it, between blocks if a comparison needs blocks, too.
     """
@@ -26,12 +26,17 @@ class LaunchMode(Enum):
     EPOCHS = "epochs"
     TIME = "time"
     ENDURANCE = "endurance"
-    LEDGER = "ledger"
+    WALL_TIME = "wall time"
     COLLECTIVES = "collectives"
 
     @property
     def is_run(self) -> bool:
-        return self in (LaunchMode.EPOCHS, LaunchMode.TIME, LaunchMode.ENDURANCE, LaunchMode.LEDGER)
+        return self in (
+            LaunchMode.EPOCHS,
+            LaunchMode.TIME,
+            LaunchMode.ENDURANCE,
+            LaunchMode.WALL_TIME,
+        )
 
 
 class Between(Enum):
@@ -111,7 +116,7 @@ def _wall(way: str, meaning: str, divides_steps: bool) -> QuestionSpec:
     return QuestionSpec(
         f"wall_time_{way}",
         meaning,
-        LaunchMode.LEDGER,
+        LaunchMode.WALL_TIME,
         topic="wall_time",
         variant=way,
         divides_steps=divides_steps,

@@ -180,7 +180,7 @@ def overlap(workload: Workload, world_size: int) -> Comparison:
 def aa(workload: Workload, world_size: int) -> Comparison:
     """Compare two groups of one arm (A/A), to see what the machine shows if nothing differs."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
-    return Comparison(Question.AA, Side(replace(plain, planted=AA)), Side(plain))
+    return Comparison(Question.AA, Side(replace(plain, injected=AA)), Side(plain))
 
 
 def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
@@ -188,7 +188,7 @@ def trials(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     the A/A pair alone."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return tuple(
-        _trial(trial, replace(plain, planted=name), plain)
+        _trial(trial, replace(plain, injected=name), plain)
         for name, trial in TRIALS.items()
         if world_size > 1 or name == AA
     )

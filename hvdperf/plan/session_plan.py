@@ -111,7 +111,7 @@ class SessionPlan:
             return False
         if comparison.workload == SWEEP:
             return True
-        wants_other_data = comparison.candidate.arm.planted == "data"
+        wants_other_data = comparison.candidate.arm.injected == "data"
         if wants_other_data and not self._has_other_data(comparison.workload.dataset):
             return False
         if model in [sentinel.model for sentinel in self.sentinels]:
@@ -148,7 +148,7 @@ class SessionPlan:
             struck = fault.model in ("", workload.model)
             if struck and not self._has_other_data(workload.dataset):
                 raise UserError(
-                    f"--plant {self.options.plant}: this fault swaps two files of equal size on "
+                    f"--inject {self.options.inject}: this fault swaps two files of equal size on "
                     f"one host, and {workload.dataset} has none here; use --dataset cifar10 on "
                     "one host"
                 )
@@ -242,7 +242,7 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
         thresholds=(
             load_thresholds(Path(options.thresholds)) if options.thresholds else select(machine)
         ),
-        fault=parse_fault(options.plant, [w.model for w in workloads], sizes),
+        fault=parse_fault(options.inject, [w.model for w in workloads], sizes),
     )
     if planned.fault is not None and planned.fault.kind == "data":
         planned.check_other_data(planned.fault)

@@ -65,7 +65,7 @@ def launches(cases: Iterable[Case]) -> list[Started]:
         for measured in case.rounds:
             alone = measured.schedule is not Schedule.ALTERNATE
             for launch in measured.launches:
-                if not launch.arm.stack and not launch.arm.planted:
+                if not launch.arm.stack and not launch.arm.injected:
                     key = case.session, case.round_group, measured.number, launch.arm
                     found.setdefault(key, Started(case, alone, launch))
     return list(found.values())

@@ -113,8 +113,8 @@ def _warnings(sources: Sources) -> list[str]:
     if archive.unfinished:
         warnings.append(archive.unfinished)
     if session is not None:
-        if session.asked.get("plant"):
-            warnings.append(f"Injected fault: {session.asked['plant']}.")
+        if session.asked.get("inject"):
+            warnings.append(f"Injected fault: {session.asked['inject']}.")
         if session.oversubscribed_sizes:
             sizes = ", ".join(map(str, session.oversubscribed_sizes))
             warnings.append(

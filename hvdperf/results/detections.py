@@ -39,15 +39,15 @@ class Tried:
     """One fault case in one session.
 
     trial: its name in TRIALS. verdict: PASS if the expected verdict was reported for the expected
-    reason. called: the verdict on the faulty arm itself, None if its launch failed. threshold: what
-    the figure was compared with, as text; "" if nothing. figure: the case's estimate, a ratio.
+    reason. reported: the verdict on the faulty arm itself, None if its launch failed. threshold:
+    what the figure was compared with, as text; "" if nothing. figure: the case's estimate, a ratio.
     """
 
     trial: str
     model: str
     world_size: int
     verdict: Verdict
-    called: Verdict | None
+    reported: Verdict | None
     threshold: str
     figure: float | None
 
@@ -77,7 +77,7 @@ def entry_of(archive: Archive) -> Entry | None:
 def _tried(case: Case) -> Tried:
     detection = case.outcome.detection
     return Tried(
-        case.comparison.candidate.arm.planted,
+        case.comparison.candidate.arm.injected,
         case.workload.model,
         case.world_size,
         case.verdict,
@@ -140,18 +140,18 @@ def _problem(entry: Entry) -> str:
 class Count:
     """The sessions of one fault case on one network and world size, counted by what they reported.
 
-    sessions: all but those with NOT JUDGED. called: those with the expected verdict on the arm
-    itself. blamed: those of `called` that also gave the expected reason. alarms: those that called
-    an arm without a fault slower; 0 for a fault. inconclusive: those without a verdict. figures:
-    the ratios that were measured, one a session.
+    sessions: all but those with NOT JUDGED. reported: those with the expected verdict on the arm
+    itself. attributed: those of `reported` that also gave the expected reason. alarms: those that
+    reported an arm without a fault as slower; 0 for a fault. inconclusive: those without a verdict.
+    figures: the ratios that were measured, one a session.
     """
 
     trial: str
     model: str
     world_size: int
     sessions: int
-    called: int
-    blamed: int
+    reported: int
+    attributed: int
     alarms: int
     inconclusive: int
     figures: tuple[float, ...]
@@ -217,13 +217,13 @@ def _count(of: tuple[str, str, int], every: Sequence[Tried]) -> Count:
     open_ = (Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
     decided = [each for each in tried if each.verdict not in open_]
     must_be = TRIALS[of[0]].verdict
-    called = [each for each in decided if each.called is must_be]
-    slower = [each for each in decided if each.called is Verdict.FAIL]
+    reported = [each for each in decided if each.reported is must_be]
+    slower = [each for each in decided if each.reported is Verdict.FAIL]
     return Count(
         *of,
         sessions=len(tried),
-        called=len(called),
-        blamed=sum(each.verdict is Verdict.PASS for each in called),
+        reported=len(reported),
+        attributed=sum(each.verdict is Verdict.PASS for each in reported),
         alarms=len(slower) if must_be is Verdict.PASS else 0,
         inconclusive=len(tried) - len(decided),
         figures=tuple(each.figure for each in tried if each.figure is not None),

@@ -24,7 +24,7 @@ from hvdperf.results.fingerprint import Fingerprint
 from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, Verdict
 
-FORMAT = 3
+FORMAT = 4
 # How many other programs are kept of a round, and of a session: those that used the CPU most.
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"

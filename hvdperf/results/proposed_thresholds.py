@@ -67,8 +67,8 @@ def propose(archives: Sequence[Archive]) -> Proposal:
 def _session_of(archive: Archive) -> SessionDocument:
     if archive.session is None:
         raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
-    if archive.session.asked["plant"]:
-        raise UserError(f"{shown(archive.directory)}: a fault was injected (--plant)")
+    if archive.session.asked["inject"]:
+        raise UserError(f"{shown(archive.directory)}: a fault was injected (--inject)")
     return archive.session
 
 

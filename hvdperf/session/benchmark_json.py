@@ -79,7 +79,7 @@ def _measured(outcome: Outcome) -> tuple[list[float], dict[str, Any]]:
         "images_per_second": median_speed(blocks),
         "images_per_second_reference": median_speed(reference) if reference else None,
         "steps_per_block": blocks[0].steps,
-        "gradient_bytes": launches[0].facts[0].gradient_bytes,
+        "gradient_bytes": launches[0].metadata[0].gradient_bytes,
     }
 
 

@@ -26,7 +26,7 @@ def add_to(commands: Commands) -> None:
     lists = add.add_subparsers(required=True, metavar="WHAT")
     lists.add_parser("networks", help="the names for --models").set_defaults(command=list_networks)
     lists.add_parser("profiles", help="the names for --profile").set_defaults(command=list_profiles)
-    lists.add_parser("faults", help="the injected faults for --plant").set_defaults(
+    lists.add_parser("faults", help="the injected faults for --inject").set_defaults(
         command=list_faults
     )
     cases = lists.add_parser("cases", help="the cases that pytest perf/ would measure")
@@ -87,7 +87,7 @@ def list_profiles(_: argparse.Namespace) -> int:
 
 
 def list_faults(_: argparse.Namespace) -> int:
-    print("--plant KIND:KEY=VALUE,...; every kind also takes model= and world_size=")
+    print("--inject KIND:KEY=VALUE,...; every kind also takes model= and world_size=")
     for kind, keys in Fault.KINDS.items():
         print(f"  {kind:<8} {', '.join(f'{key}=' for key in keys)}".rstrip())
     print("cases of perf/test_trust.py")

@@ -102,7 +102,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     text("--against", "PYTHON", "compare every case with the stack of this interpreter")
     text("--baseline", "DIR", "show the figures of an earlier session beside this one's")
     text("--resume", "DIR", "continue a session that was interrupted, or left cases undecided")
-    add("--plant", **several, metavar="FAULT", help="inject a fault, such as slow:rank=1,factor=2")
+    add("--inject", **several, metavar="FAULT", help="inject a fault, such as slow:rank=1,factor=2")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -392,7 +392,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         *([*lines_of_networks, ""] if lines_of_networks else []),
         *cases.table(decided),
         *bandwidths.table(decided),
-        *cases.visible_changes(decided),
+        *cases.detectable_effects(decided),
     ]
     markup = config.get_terminal_writer().markup
     before = ["mpirun", "-np", str(outer_size())] if outer_size() > 1 else []

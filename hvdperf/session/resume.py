@@ -73,7 +73,7 @@ def asked(session_plan: SessionPlan, changed: Sequence[str]) -> dict[str, str]:
         "replicas_per_node": str(
             list(replicas_per_node(session_plan.slots, len(session_plan.slots)))
         ),
-        "plant": session_plan.options.plant,
+        "inject": session_plan.options.inject,
         "against": "; ".join(changed or ["itself"]) if session_plan.options.against else "",
     }
 

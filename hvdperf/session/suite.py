@@ -212,7 +212,7 @@ class Suite:
     def _add_to_record(self) -> None:
         """Record by how much launches differed, unless a fault was injected or the session was
         resumed: the cases that a resumed session still measures are those that vary most."""
-        injected = self.options.plant or any(c.is_trial for c in self.selected)
+        injected = self.options.inject or any(c.is_trial for c in self.selected)
         if self._session is None or self._results_writer is None or injected or self.resumed:
             return
         try:

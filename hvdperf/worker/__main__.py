@@ -44,7 +44,7 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
         rendezvous.meet(driver, config["rendezvous"])
     if config["cluster"]:
         rendezvous.form_cluster(driver, config["world_size"])
-    facts: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     for phase, act in (
         (Phase.INIT, trainer.init),
         (Phase.BUILD, trainer.build),
@@ -56,7 +56,7 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
         driver.enter(phase)
         fault.strike(phase)
         begun = time.monotonic()
-        facts.update(act() or {})
+        metadata.update(act() or {})
         fault.prolong(phase, time.monotonic() - begun)
         if phase.value == config["last_phase"]:
             break
@@ -66,7 +66,7 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
     gc.enable()
     process.pin(config["cores"])
     fault.compete()
-    driver.enter(Phase.READY, facts=facts)
+    driver.enter(Phase.READY, metadata=metadata)
     return trainer
 
 

@@ -12,12 +12,12 @@ from hvdperf.worker.learning_rate import Constant
 from hvdperf.worker.protocol import Phase
 
 
-class PlantedFault(RuntimeError):
+class InjectedFault(RuntimeError):
     """Raised by a rank that was asked to raise."""
 
 
 def _raise() -> None:
-    raise PlantedFault("injected fault: this rank raises")
+    raise InjectedFault("injected fault: this rank raises")
 
 
 def _hang() -> None:
@@ -36,7 +36,7 @@ _ACTS: dict[str, Callable[[], None]] = {
 }
 
 
-def planted(config: dict[str, Any], kind: str) -> bool:
+def injected(config: dict[str, Any], kind: str) -> bool:
     """Return whether all ranks were asked for a fault of this kind. config: a rank's, as
     arm_launcher.py makes it."""
     return config["fault"] is not None and config["fault"]["kind"] == kind

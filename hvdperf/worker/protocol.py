@@ -71,7 +71,7 @@ _SAID: dict[str, Callable[[Message], bool]] = {
     "phase": lambda said: (
         said["phase"] in _PHASES
         and _is(said, at=float, clock=float)
-        and isinstance(said.get("facts", {}), dict)
+        and isinstance(said.get("metadata", {}), dict)
     ),
     "reply": lambda said: isinstance(said["reply"], dict),
     "error": lambda said: _is(said["error"], phase=str, kind=str, message=str),

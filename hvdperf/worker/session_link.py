@@ -75,12 +75,12 @@ class Driver:
         """Wait for the next order; the first one is this rank's config."""
         return self._orders.get()
 
-    def enter(self, phase: Phase, **facts: Any) -> None:
+    def enter(self, phase: Phase, **metadata: Any) -> None:
         """Tell the driver which phase begins now, with the time of day and with this host's
         monotonic clock, which is never set."""
         self.phase = phase
         now = {"at": time.time(), "clock": time.monotonic()}
-        self._send({"phase": phase.value, **now, **facts})
+        self._send({"phase": phase.value, **now, **metadata})
 
     def share(self, value: str) -> None:
         """Send a value to every other rank of the launch, each of which gets it by `shared`."""

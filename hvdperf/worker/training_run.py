@@ -25,27 +25,27 @@ def run(
     steps: Optional[int] = None,
     seconds: Optional[float] = None,
     validate: bool = True,
-    marked: bool = False,
+    with_timestamps: bool = False,
     meet: bool = False,
 ) -> dict[str, Any]:
     """Train for `steps` steps, or until any rank's clock says that `seconds` have passed. The ranks
     vote, so that all of them stop at the same step.
 
-    marked: wait for the loss of every step, and note when the step began, had its batch, had met
-    the other ranks, and ended. meet: have all ranks meet before every step, by an allreduce of one
-    element.
+    with_timestamps: wait for the loss of every step, and note when the step began, had its batch,
+    had met the other ranks, and ended. meet: have all ranks meet before every step, by an allreduce
+    of one element.
 
     Returns seconds, steps, epochs, samples (of this process), loss (of the last step),
     learning_rate (at the end), memory (a row [steps, bytes of the resident set] every
-    STEPS_BETWEEN_READINGS), marks (four times per step, in seconds since the run began), curve
-    (worker/loss_curve.py: the loss of this process's samples along the steps; empty if marked), and
-    validation (what Trainer.validate returns, or None without a validation).
+    STEPS_BETWEEN_READINGS), timestamps (four times per step, in seconds since the run began), curve
+    (worker/loss_curve.py: the loss of this process's samples along the steps; empty if
+    with_timestamps), and validation (what Trainer.validate returns, or None without a validation).
     """
     driver.enter(Phase.RUN)
     fault.strike(Phase.RUN)
     fault.stray(trainer.learning_rate)
     samples, done = 0, 0
-    memory, marks = [], []
+    memory, timestamps = [], []
     curve = Curve(steps, trainer.learning_rate, tf.add_n)
     last_step_seconds = 0.0
     loss: Any = float("nan")
@@ -57,10 +57,14 @@ def run(
             (votes,) = trainer.total([float(clock() - begin >= seconds)])
             if votes > 0:
                 break
-        step = train_step(trainer, driver, fault, "full", last_step_seconds, meet, wait=marked)
+        step = train_step(
+            trainer, driver, fault, "full", last_step_seconds, meet, wait=with_timestamps
+        )
         last_step_seconds = step.end - step.got_batch
-        if marked:
-            marks.append([at - begin for at in (step.begin, step.got_batch, step.met, step.end)])
+        if with_timestamps:
+            timestamps.append(
+                [at - begin for at in (step.begin, step.got_batch, step.met, step.end)]
+            )
         else:
             curve.after_step(step.loss)
         loss = step.loss
@@ -83,7 +87,7 @@ def run(
         "loss": last_loss,
         "learning_rate": trainer.learning_rate.value,
         "memory": memory,
-        "marks": marks,
+        "timestamps": timestamps,
         "curve": curve.rows(trainer.own_loss),
         "validation": validation,
     }

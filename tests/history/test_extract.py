@@ -62,7 +62,7 @@ def test_only_full_blocks_of_horovod_count(tmp_path):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"planted": "busy"},
+        {"injected": "busy"},
         {"stack": AGAINST},
         {"exchange": "fp16"},
         {"passes": 2},
@@ -106,7 +106,7 @@ def test_a_session_of_which_no_replica_is_known_is_refused(tmp_path, fields, why
     ("told", "why"),
     [
         ({"exit_status": None}, "has not ended"),
-        ({"asked": {"plant": "busy:rank=1"}}, "it has an injected fault: busy:rank=1"),
+        ({"asked": {"inject": "busy:rank=1"}}, "it has an injected fault: busy:rank=1"),
     ],
 )
 def test_sessions_that_are_no_evidence_are_refused(tmp_path, told, why):

@@ -95,13 +95,13 @@ def test_a_start_that_takes_longer_is_a_lower_speed():
     ours, theirs = (side.arm for side in (TRACE.candidate, TRACE.reference))
     facts = [Metadata(rank, 2, "mpi", gradient_tensors=50) for rank in range(2)]
     launches = [
-        Launch(arm, 0, startup_seconds=[{"trace": seconds}] * 2, facts=facts)
+        Launch(arm, 0, startup_seconds=[{"trace": seconds}] * 2, metadata=facts)
         for arm, seconds in ((ours, 2.5), (theirs, 2.0))
     ]
     assert math.exp(observation(TRACE, Round(0, Schedule.FRESH, launches))) == pytest.approx(0.8)
 
 
-def test_a_planted_fault_strikes_the_sessions_own_stack():
+def test_an_injected_fault_strikes_the_sessions_own_stack():
     fault = Fault.parse("slow:rank=1")
     assert WEAK is not None
     assert fault.strikes(WEAK.candidate.arm)

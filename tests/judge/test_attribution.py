@@ -211,7 +211,7 @@ def test_what_the_ranks_of_a_launch_have_in_common_is_not_their_own():
 
 
 # Of 16 starts on a disturbed machine, with rank 1 half as long again in every second one: what each
-# rank took over its trace, and took where nothing was planted.
+# rank took over its trace, and took where nothing was injected.
 DISTURBED = [
     ((0.84, 1.62), (0.88, 0.88)),
     ((0.89, 1.51), (0.88, 0.94)),
@@ -225,11 +225,13 @@ DISTURBED = [
 
 
 def test_two_starts_of_a_round_have_no_more_in_common_than_any_two():
-    pairs = [(starting(*planted), starting(*usual)) for planted, usual in DISTURBED]
+    pairs = [(starting(*injected), starting(*usual)) for injected, usual in DISTURBED]
     found = attribute_start("trace", pairs)
     assert (found.term, found.rank) == ("trace", 1)
     others = [usual for _, usual in pairs]
-    again = [(planted, usual) for (planted, _), usual in zip(pairs, reversed(others), strict=True)]
+    again = [
+        (injected, usual) for (injected, _), usual in zip(pairs, reversed(others), strict=True)
+    ]
     assert attribute_start("trace", again) == found
 
 

@@ -1,4 +1,4 @@
-"""What is planted, and what is then said of it."""
+"""What is injected, and what is then said of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hvdperf.verdict import Floor, Judgement, Verdict
 from hvdperf.worker.protocol import STARTUP
 from tests.support.rounds import HOROVOD_2, WORKLOAD, one_round, run_report
 
-TRIED = {c.candidate.arm.planted: c for c in questions.trials(WORKLOAD, 2)}
+TRIED = {c.candidate.arm.injected: c for c in questions.trials(WORKLOAD, 2)}
 RULE = Floor(0.98, 0.95)
 FIGURE = Interval(0.9, 0.89, 0.91, 0.025, 6)
 
@@ -36,7 +36,7 @@ def test_every_name_of_a_trial_fits_the_summary():
 def test_every_trial_is_asked_of_an_arm_against_itself():
     assert list(TRIED) == list(TRIALS)
     for name, comparison in TRIED.items():
-        assert comparison.candidate.arm == replace(HOROVOD_2, planted=name)
+        assert comparison.candidate.arm == replace(HOROVOD_2, injected=name)
         assert comparison.name == f"trust[{name}-resnet_50_s-np2]"
         assert comparison.is_trial
         assert trial_of(comparison) is TRIALS[name]
@@ -45,17 +45,17 @@ def test_every_trial_is_asked_of_an_arm_against_itself():
         if comparison.question is not Question.MEMORY:
             assert comparison.reference.arm == HOROVOD_2
     (alone,) = questions.trials(WORKLOAD, 1)
-    assert alone.candidate.arm.planted == AA
+    assert alone.candidate.arm.injected == AA
 
 
-def test_every_trial_can_be_planted_and_blamed_on_something_that_there_is():
+def test_every_fault_case_strikes_a_rank_and_a_term_that_exist():
     for trial in TRIALS.values():
-        assert (trial.planted is None) == (trial.verdict is Verdict.PASS)
+        assert (trial.injected is None) == (trial.verdict is Verdict.PASS)
         assert trial.term in ("", "memory", *TERMS, *STARTUP)
         assert bool(trial.term) == (trial.verdict is Verdict.FAIL)
         assert bool(trial.says) == (trial.verdict is Verdict.INVALID)
-        if trial.planted is not None and trial.rank is not None:
-            assert trial.planted.rank == trial.rank
+        if trial.injected is not None and trial.rank is not None:
+            assert trial.injected.rank == trial.rank
 
 
 def test_two_groups_of_one_arm_are_no_trial():
@@ -115,7 +115,7 @@ def test_what_is_open_stays_open(trial, verdict):
         ("skip", "net horovod@2: replicas differ: of 0", Verdict.FAIL),
     ],
 )
-def test_an_invalid_launch_is_to_say_what_was_planted(trial, reason, verdict):
+def test_an_invalid_launch_is_to_name_the_injected_fault(trial, reason, verdict):
     found = Detection(Verdict.INVALID, Attribution())
     assert on_trial(TRIALS[trial], called(Verdict.INVALID, reason), found).verdict is verdict
 
@@ -181,6 +181,6 @@ def test_who_grows_most_is_blamed_for_memory():
     assert found.share == pytest.approx(0.1, rel=0.01)
 
 
-def test_arms_that_something_is_planted_into_have_names_of_their_own():
-    labels = {Arm(WORKLOAD, HOROVOD_2.strategy, 2, planted=name).label for name in ("", *TRIALS)}
+def test_arms_with_injected_faults_have_names_of_their_own():
+    labels = {Arm(WORKLOAD, HOROVOD_2.strategy, 2, injected=name).label for name in ("", *TRIALS)}
     assert len(labels) == 1 + len(TRIALS)

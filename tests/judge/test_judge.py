@@ -34,7 +34,6 @@ from hvdperf.plan.questions import (
 )
 from hvdperf.plan.thresholds import Line, Thresholds
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict
-from tests.support.marked import marked, marked_round
 from tests.support.rounds import (
     HOROVOD_1,
     HOROVOD_2,
@@ -66,6 +65,7 @@ from tests.support.sessions import (
     struck,
     verdicts,
 )
+from tests.support.with_timestamps import round_with_timestamps, with_timestamps
 
 # What is judged -------------------------------------------------------------------------------
 
@@ -330,11 +330,13 @@ WALL_LINES = (Line(("wall_*", "*", "*", "*"), Floor.at(0.8)),)
 
 
 def accounted_for(**of_two: Any) -> Callable[[Launch], None]:
-    """Launches with a ledger; of_two: of those with two replicas."""
+    """Launches with a time breakdown; of_two: of those with two replicas."""
 
     def spoil(launched: Launch) -> None:
-        own = marked(launched.arm, launched.round, **(of_two if launched.arm == HOROVOD_2 else {}))
-        for name in ("startup_seconds", "blocks", "run", "marks", "met_run", "timeline"):
+        own = with_timestamps(
+            launched.arm, launched.round, **(of_two if launched.arm == HOROVOD_2 else {})
+        )
+        for name in ("startup_seconds", "blocks", "run", "timestamps", "met_run", "timeline"):
             setattr(launched, name, getattr(own, name))
 
     return spoil
@@ -363,7 +365,7 @@ def test_a_run_that_is_too_short_for_its_floor_is_refused(stage):
     assert refused.breakdown is not None
 
 
-def test_a_ledger_that_does_not_close_is_no_evidence(stage):
+def test_a_time_breakdown_that_does_not_close_is_no_evidence(stage):
     stage.script.spoil, stage.lines = accounted_for(unexplained=1.0), WALL_LINES
     outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
     assert outcome.judgement.verdict is Verdict.INVALID
@@ -440,7 +442,7 @@ def test_replicas_that_differ_after_reproducible_training_are_invalid(stage, arm
 SAME = aa(WORKLOAD, 2)
 
 
-def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
+def test_a_detected_fault_attributed_to_another_rank_fails(stage):
     slow = TRIALS["slow10"]
     stage.script.speed = struck(slow.candidate.arm, 0.9)
     outcome = stage.measure(slow)[slow]
@@ -454,7 +456,7 @@ def test_what_is_planted_and_noticed_but_blamed_on_others_has_failed(stage):
     assert outcome.judgement.reason.startswith(said)
 
 
-def test_what_is_planted_and_blamed_on_the_right_rank_has_passed(stage):
+def test_a_detected_fault_attributed_to_its_rank_passes(stage):
     slow = TRIALS["slow10"]
     stage.script.speed = struck(slow.candidate.arm, 0.9)
 
@@ -486,7 +488,7 @@ def test_what_makes_a_launch_invalid_is_caught_in_the_first_round(stage):
     assert outcome.detection.reported is Verdict.INVALID
 
 
-def test_nothing_is_planted_and_nothing_is_found(stage):
+def test_no_fault_is_injected_and_nothing_is_found(stage):
     nothing = TRIALS["aa"]
     outcomes = stage.measure(nothing)
     assert verdicts(outcomes) == {nothing: Verdict.PASS}
@@ -549,7 +551,7 @@ def test_what_a_launch_shows_by_itself_is_invalid_at_once(stage):
         stage.script.launched.clear()
 
 
-def test_what_is_planted_is_not_judged_on_gpus(stage):
+def test_injected_faults_are_not_judged_on_gpus(stage):
     stage.gpus = ("0", "1")
     slow = TRIALS["slow10"]
     outcome = stage.measure(slow)[slow]
@@ -621,7 +623,7 @@ def test_steps_that_are_too_fast_are_invalid_only_where_they_are_judged(
 @pytest.mark.parametrize(("refused", "said"), [(4, False), (5, True)])
 def test_runs_are_refused_if_more_than_half_of_them_are_too_short(refused, said):
     def trained_in(number: int) -> Round:
-        measured = marked_round(WALL_TIME_STRONG, number)
+        measured = round_with_timestamps(WALL_TIME_STRONG, number)
         if number >= refused:  # Without a fixed cost every run is long enough.
             for launched in measured.launches:
                 launched.startup_seconds = [

@@ -13,14 +13,14 @@ from hvdperf.plan.questions import wall_time
 from hvdperf.plan.terms import Term
 from hvdperf.session.terminal import wall_time as terminal
 from hvdperf.stats import Interval
-from tests.support.marked import COMPUTE, WIRE, marked_round
 from tests.support.rounds import WORKLOAD, change_reports
+from tests.support.with_timestamps import COMPUTE, WIRE, round_with_timestamps
 
 WEAK, STRONG = wall_time(WORKLOAD, 2)
 
 
 def rounds(comparison, count=6, **candidate):
-    return [marked_round(comparison, number, **candidate) for number in range(count)]
+    return [round_with_timestamps(comparison, number, **candidate) for number in range(count)]
 
 
 def test_the_factors_multiply_to_the_efficiency_by_speed():
@@ -85,7 +85,9 @@ def test_steps_that_do_not_divide_are_rounded_up():
 
 
 def test_the_largest_residual_is_kept_with_its_sign():
-    measured = [marked_round(WEAK, i, unexplained=left) for i, left in enumerate((0.02, -0.05, 0))]
+    measured = [
+        round_with_timestamps(WEAK, i, unexplained=left) for i, left in enumerate((0.02, -0.05, 0))
+    ]
     spent = scaling_breakdown(WEAK, measured).candidate
     assert spent.residual == pytest.approx(-0.05 / spent.wall_seconds, rel=0.01)
 

@@ -20,33 +20,43 @@ from hvdperf.judge.speedup import (
     steps_of_each,
 )
 from hvdperf.plan.questions import wall_time
-from tests.support.marked import APPLY, BETWEEN, COMPUTE, INPUT, marked, marked_round
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, WORKLOAD, run_report
+from tests.support.with_timestamps import (
+    APPLY,
+    BETWEEN,
+    COMPUTE,
+    INPUT,
+    round_with_timestamps,
+    with_timestamps,
+)
 
 WEAK, STRONG = wall_time(WORKLOAD, 2)
-FIXED_S = 3.5  # trace, first step and broadcast of tests.support.marked
+FIXED_S = 3.5  # trace, first step and broadcast of tests.support.with_timestamps
 STEP_S = BETWEEN + INPUT + COMPUTE + APPLY
 
 
 def test_the_fixed_cost_is_what_two_lengths_of_a_run_have_in_common():
-    cost = fixed_cost(training(marked(HOROVOD_1, steps=100)))
+    cost = fixed_cost(training(with_timestamps(HOROVOD_1, steps=100)))
     assert cost.a_seconds == pytest.approx(FIXED_S)
     assert cost.b_seconds == pytest.approx(STEP_S)
 
 
 def test_steps_that_are_slow_at_first_are_a_fixed_cost():
-    cost = fixed_cost(training(marked(HOROVOD_1, steps=100, slow_first=0.7)))
+    cost = fixed_cost(training(with_timestamps(HOROVOD_1, steps=100, slow_first=0.7)))
     assert cost.a_seconds == pytest.approx(FIXED_S + 0.7)
     assert cost.b_seconds == pytest.approx(STEP_S)
 
 
 def test_one_step_has_no_two_lengths():
     with pytest.raises(ValueError, match="a run of 1 steps has no two lengths"):
-        fixed_cost(training(marked(HOROVOD_1, steps=1)))
+        fixed_cost(training(with_timestamps(HOROVOD_1, steps=1)))
 
 
 def test_speed_says_nothing_of_the_fixed_cost_and_time_does():
-    ours, theirs = training(marked(HOROVOD_2, steps=100)), training(marked(HOROVOD_1, steps=100))
+    ours, theirs = (
+        training(with_timestamps(HOROVOD_2, steps=100)),
+        training(with_timestamps(HOROVOD_1, steps=100)),
+    )
     assert by_speed(2, ours, theirs) == pytest.approx(2.0)
     assert by_time(WEAK, ours, theirs) == pytest.approx(2.0)
     work = 100 * STEP_S
@@ -54,7 +64,7 @@ def test_speed_says_nothing_of_the_fixed_cost_and_time_does():
 
 
 def test_the_observation_is_the_efficiency_by_time():
-    measured = marked_round(STRONG, exchange=0.003)
+    measured = round_with_timestamps(STRONG, exchange=0.003)
     ratio = math.exp(observation(STRONG, measured))
     work = 40 * STEP_S
     expected = (FIXED_S + work) / (FIXED_S + 20 * (STEP_S + 0.003)) / 2
@@ -68,7 +78,10 @@ def test_three_replicas_take_a_part_of_forty_steps_that_is_rounded_up():
     horovod_3 = replace(HOROVOD_2, world_size=3)
     weak, strong = wall_time(WORKLOAD, 3)
     slower = STEP_S + 0.003
-    ours, theirs = training(marked(horovod_3, exchange=0.003)), training(marked(HOROVOD_1))
+    ours, theirs = (
+        training(with_timestamps(horovod_3, exchange=0.003)),
+        training(with_timestamps(HOROVOD_1)),
+    )
     assert by_speed(3, ours, theirs) == pytest.approx(3 * STEP_S / slower)
     alone = FIXED_S + 40 * STEP_S
     assert by_time(weak, ours, theirs) == pytest.approx(3 * alone / (FIXED_S + 40 * slower))
@@ -81,8 +94,8 @@ def test_three_replicas_take_a_part_of_forty_steps_that_is_rounded_up():
 def of_steps(steps: int, fixed: float, step: float) -> Training:
     """Of one rank, whose every step takes the same time."""
     start = {"import": 9.0, "trace": fixed, "first step": 0.0, "broadcast": 0.0}
-    marks = [[k * step, k * step, k * step, (k + 1) * step] for k in range(steps)]
-    return Training([start], [replace(run_report(steps), marks=marks)])
+    timestamps = [[k * step, k * step, k * step, (k + 1) * step] for k in range(steps)]
+    return Training([start], [replace(run_report(steps), timestamps=timestamps)])
 
 
 @pytest.mark.parametrize("steps", [2, 3, 7])
@@ -119,13 +132,13 @@ def test_below_the_shortest_work_perfect_scaling_misses_the_efficiency():
 
 
 def test_a_run_that_is_too_short_is_refused_with_the_length_it_needs():
-    ours, theirs = (training(marked(arm, steps=40)) for arm in (HOROVOD_2, HOROVOD_1))
+    ours, theirs = (training(with_timestamps(arm, steps=40)) for arm in (HOROVOD_2, HOROVOD_1))
     needed = math.ceil(shortest_work(FIXED_S, FIXED_S, 2, 0.8) / STEP_S)
     said = refusal(0.8, ours, theirs, world_size=2)
     assert said.startswith("the run is too short: 3.5 s of its 3.9 s are fixed cost, so even")
     assert f"measure {needed} steps" in said
     assert said.endswith("instead of 40")
-    long = [training(marked(arm, steps=needed)) for arm in (HOROVOD_2, HOROVOD_1)]
+    long = [training(with_timestamps(arm, steps=needed)) for arm in (HOROVOD_2, HOROVOD_1)]
     assert refusal(0.8, long[0], long[1], world_size=2) == ""
     assert "the run is too short: no run is long enough" in refusal(1.0, ours, theirs, world_size=2)
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from hvdperf.judge.straggler import CHANCE, beyond_chance, straggler, waits
-from tests.support.marked import step_marks
+from tests.support.with_timestamps import step_timestamps
 
 
 @pytest.mark.parametrize("met", [False, True])
@@ -17,7 +17,7 @@ from tests.support.marked import step_marks
 def test_a_rank_that_is_late_is_named_with_its_lag(ranks, met):
     late = [0.0] * ranks
     late[1] = 0.05
-    rows = step_marks(100, late, met=met)
+    rows = step_timestamps(100, late, met=met)
     named = straggler(waits(rows, met), step_seconds=0.07)
     assert named is not None
     assert (named.rank, named.share) == (1, 1.0)
@@ -25,15 +25,15 @@ def test_a_rank_that_is_late_is_named_with_its_lag(ranks, met):
 
 
 def test_the_others_wait_for_it_and_it_for_nobody():
-    waited = waits(step_marks(10, [0.0, 0.03, 0.01]), met=False)
+    waited = waits(step_timestamps(10, [0.0, 0.03, 0.01]), met=False)
     assert [sum(own) for own in waited] == pytest.approx([0.3, 0.0, 0.2])
-    assert waits(step_marks(10, [0.0, 0.03, 0.01], met=True), met=True)[0] == pytest.approx(
+    assert waits(step_timestamps(10, [0.0, 0.03, 0.01], met=True), met=True)[0] == pytest.approx(
         [0.03] * 10
     )
 
 
 def test_one_rank_waits_for_nobody():
-    assert straggler(waits(step_marks(10, [0.0]), met=False), 0.02) is None
+    assert straggler(waits(step_timestamps(10, [0.0]), met=False), 0.02) is None
 
 
 def test_who_is_last_by_chance_is_not_named():
@@ -47,13 +47,13 @@ def test_who_is_last_by_chance_is_not_named():
 
 
 def test_a_lag_of_next_to_nothing_has_no_name():
-    waited = waits(step_marks(100, [0.0, 0.001]), met=False)
+    waited = waits(step_timestamps(100, [0.0, 0.001]), met=False)
     assert straggler(waited, step_seconds=0.1) is None
     assert straggler(waited, step_seconds=0.02) is not None
 
 
 def test_a_rank_that_is_late_now_and_then_is_not_the_typical_one():
-    late = [step_marks(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
+    late = [step_timestamps(1, [0.0, 0.05 if step % 5 == 0 else 0.0]) for step in range(100)]
     rows = [[step[rank][0] for step in late] for rank in (0, 1)]
     assert straggler(waits(rows, met=False), step_seconds=0.02) is None
 

@@ -17,11 +17,12 @@ from hvdperf.judge.time_breakdown import (
     time_breakdown,
     wall_seconds,
 )
-from hvdperf.launch.timestamps import Marks
+from hvdperf.launch.timestamps import Timestamps
 from hvdperf.measure.records import Launch
 from hvdperf.plan.terms import START, TERMS
 from hvdperf.worker.protocol import STARTUP, Phase
-from tests.support.marked import (
+from tests.support.rounds import HOROVOD_1, HOROVOD_2
+from tests.support.with_timestamps import (
     APPLY,
     BETWEEN,
     COMPUTE,
@@ -29,10 +30,9 @@ from tests.support.marked import (
     INPUT,
     LAUNCH_S,
     SECONDS,
-    marked,
-    marks_of,
+    timestamps_of,
+    with_timestamps,
 )
-from tests.support.rounds import HOROVOD_1, HOROVOD_2
 
 
 def test_the_phases_are_those_of_a_rank():
@@ -40,7 +40,7 @@ def test_the_phases_are_those_of_a_rank():
 
 
 def test_every_second_has_its_term():
-    book = time_breakdown(marked(HOROVOD_2, steps=40, exchange=0.003))
+    book = time_breakdown(with_timestamps(HOROVOD_2, steps=40, exchange=0.003))
     expected = {
         "launch": LAUNCH_S,
         **SECONDS,
@@ -60,13 +60,13 @@ def test_every_second_has_its_term():
 
 
 def test_what_the_session_asked_in_between_is_not_the_runs():
-    marks = marks_of(run_seconds=1.0, ranks=1)
-    everything = marks.ended_at - marks.launched_at
-    assert wall_seconds(marks) == pytest.approx(everything - 5.0)
+    timestamps = timestamps_of(run_seconds=1.0, ranks=1)
+    everything = timestamps.ended_at - timestamps.launched_at
+    assert wall_seconds(timestamps) == pytest.approx(everything - 5.0)
 
 
 def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
-    book = time_breakdown(marked(HOROVOD_2, late=[0.0, 0.05], exchange=0.003))
+    book = time_breakdown(with_timestamps(HOROVOD_2, late=[0.0, 0.05], exchange=0.003))
     on_time, late = book.ranks
     assert on_time["straggler wait"] == pytest.approx(40 * 0.05)
     assert late["straggler wait"] == pytest.approx(0.0, abs=1e-9)
@@ -82,44 +82,51 @@ def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
 
 
 def test_seconds_without_a_term_are_noticed():
-    sound = marked(HOROVOD_2)
+    sound = with_timestamps(HOROVOD_2)
     wall = time_breakdown(sound).wall_seconds
-    holds = marked(HOROVOD_2, unexplained=0.9 * CLOSES_WITHIN * wall)
+    holds = with_timestamps(HOROVOD_2, unexplained=0.9 * CLOSES_WITHIN * wall)
     assert time_breakdown(holds).closes
-    leaks = marked(HOROVOD_2, unexplained=1.1 * CLOSES_WITHIN * wall)
+    leaks = with_timestamps(HOROVOD_2, unexplained=1.1 * CLOSES_WITHIN * wall)
     assert not time_breakdown(leaks).closes
-    (problem,) = of_ledger(leaks)
+    (problem,) = problems_of(leaks)
     assert problem.startswith(f"{HOROVOD_2.name}: its time breakdown leaves 0.1")
-    assert of_ledger(sound) == of_ledger(holds) == []
+    assert problems_of(sound) == problems_of(holds) == []
 
 
 def test_seconds_that_two_terms_claim_are_noticed_too():
-    launch = marked(HOROVOD_1, unexplained=-0.5)
+    launch = with_timestamps(HOROVOD_1, unexplained=-0.5)
     assert time_breakdown(launch).residual_seconds == pytest.approx(-0.5)
     assert not time_breakdown(launch).closes
 
 
-def set_during(marks: Marks, phases: int, seconds: float, ranks: int = 2) -> Marks:
+def set_during(timestamps: Timestamps, phases: int, seconds: float, ranks: int = 2) -> Timestamps:
     """The time of day is set by so many seconds once the first so many ranks have begun so many
     phases."""
     moved = [
-        [mark._replace(at=mark.at + seconds * (i >= phases)) for i, mark in enumerate(own)]
-        for own in marks.ranks[:ranks]
+        [
+            timestamp._replace(at=timestamp.at + seconds * (i >= phases))
+            for i, timestamp in enumerate(own)
+        ]
+        for own in timestamps.ranks[:ranks]
     ]
-    return replace(marks, ranks=[*moved, *marks.ranks[ranks:]], ended_at=marks.ended_at + seconds)
+    return replace(
+        timestamps,
+        ranks=[*moved, *timestamps.ranks[ranks:]],
+        ended_at=timestamps.ended_at + seconds,
+    )
 
 
-PHASES = len(marks_of(1.0, ranks=2).ranks[0])
+PHASES = len(timestamps_of(1.0, ranks=2).ranks[0])
 
 
 @pytest.mark.parametrize("seconds", [3600.0, -3600.0, 0.2, -0.2])
 @pytest.mark.parametrize("phases", range(PHASES + 1))
 def test_a_time_of_day_that_is_set_is_noticed_whenever_that_is(phases, seconds):
-    launch = marked(HOROVOD_2)
-    assert launch.marks is not None
+    launch = with_timestamps(HOROVOD_2)
+    assert launch.timestamps is not None
     sound = training(launch)
-    launch.marks = set_during(launch.marks, phases, seconds)
-    (problem,) = of_ledger(launch)
+    launch.timestamps = set_during(launch.timestamps, phases, seconds)
+    (problem,) = problems_of(launch)
     assert "clocks disagree: the time of day of the session" in problem
     assert f"{seconds:+.2f} s compared" in problem
     # Whatever a figure is taken from says the same as ever.
@@ -129,7 +136,7 @@ def test_a_time_of_day_that_is_set_is_noticed_whenever_that_is(phases, seconds):
 @pytest.mark.parametrize("seconds", [60.0, -60.0])
 @pytest.mark.parametrize("phases", range(1, PHASES))
 def test_a_time_of_day_that_is_set_on_another_host_is_noticed_too(phases, seconds):
-    sound = marks_of(1.0, ranks=2)
+    sound = timestamps_of(1.0, ranks=2)
     own = set_during(sound, phases, seconds).ranks[1]
     said = disorder(replace(sound, ranks=[sound.ranks[0], own]))
     assert said.startswith(f"clocks disagree: the time of day of rank 1 moved by {seconds:+.2f} s")
@@ -144,35 +151,35 @@ def test_a_time_of_day_that_is_set_on_another_host_is_noticed_too(phases, second
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("whose", ["the session", "rank 0"])
 def test_a_clock_may_be_slewed_and_no_more(whose, sign, run_seconds, seconds, is_set):
-    sound = marks_of(run_seconds, ranks=1)
+    sound = timestamps_of(run_seconds, ranks=1)
     phases = PHASES if whose == "the session" else PHASES - 1
-    marks = set_during(sound, phases, sign * seconds)
+    timestamps = set_during(sound, phases, sign * seconds)
     if whose == "rank 0":
-        marks = replace(marks, ended_at=sound.ended_at)
-    assert (f"of {whose} moved by {sign * seconds:+.2f} s" in clock_set(marks)) is is_set
+        timestamps = replace(timestamps, ended_at=sound.ended_at)
+    assert (f"of {whose} moved by {sign * seconds:+.2f} s" in clock_set(timestamps)) is is_set
 
 
 @pytest.mark.parametrize("seconds", [0.25, -0.25])
 def test_a_clock_may_move_by_exactly_its_limit(seconds, monkeypatch):
-    marks = set_during(marks_of(1.0, ranks=1), PHASES, seconds)
-    moved = abs(marks.ended_at - marks.launched_at - marks.asked[-1].answered)
+    timestamps = set_during(timestamps_of(1.0, ranks=1), PHASES, seconds)
+    moved = abs(timestamps.ended_at - timestamps.launched_at - timestamps.asked[-1].answered)
     monkeypatch.setattr(breakdowns, "SLEWED", 0.0)
     for limit, is_set in ((moved, False), (moved - 1e-9, True)):
         monkeypatch.setattr(breakdowns, "CLOCKS_AGREE_WITHIN_S", limit)
-        assert bool(clock_set(marks)) is is_set
+        assert bool(clock_set(timestamps)) is is_set
 
 
 def test_a_rank_may_begin_at_its_launch_and_end_at_its_end():
-    marks = marks_of(1.0, ranks=1)
-    first, *others, last = marks.ranks[0]
+    timestamps = timestamps_of(1.0, ranks=1)
+    first, *others, last = timestamps.ranks[0]
     own = [
-        first._replace(at=marks.launched_at, clock=first.clock - LAUNCH_S),
+        first._replace(at=timestamps.launched_at, clock=first.clock - LAUNCH_S),
         *others,
-        last._replace(at=marks.ended_at, clock=last.clock + END_S),
+        last._replace(at=timestamps.ended_at, clock=last.clock + END_S),
     ]
     # A phase may take no time.
     own[3] = own[3]._replace(at=own[2].at, clock=own[2].clock)
-    assert disorder(replace(marks, ranks=[own])) == ""
+    assert disorder(replace(timestamps, ranks=[own])) == ""
 
 
 @pytest.mark.parametrize(
@@ -192,17 +199,17 @@ def test_the_worst_explained_rank_may_be_off_by_a_fiftieth(ranks, residual, clos
 
 
 def test_a_clock_that_is_kept_in_time_is_not_set():
-    marks = set_during(marks_of(1.0, ranks=2), 5, 0.01)
-    assert disorder(marks) == ""
+    timestamps = set_during(timestamps_of(1.0, ranks=2), 5, 0.01)
+    assert disorder(timestamps) == ""
 
 
-def of_ledger(launch: Launch) -> list[str]:
+def problems_of(launch: Launch) -> list[str]:
     return [problem for problem in validity.invalid_reasons(launch) if "time breakdown" in problem]
 
 
-def changed(change: str) -> Marks:
-    marks = marks_of(1.0, ranks=2)
-    own = list(marks.ranks[1])
+def changed(change: str) -> Timestamps:
+    timestamps = timestamps_of(1.0, ranks=2)
+    own = list(timestamps.ranks[1])
     if change == "order":
         own[4], own[5] = own[5], own[4]
     elif change == "missing":
@@ -210,14 +217,14 @@ def changed(change: str) -> Marks:
     elif change == "backwards":
         own[6] = own[6]._replace(clock=own[5].clock - 1)
     elif change == "early":
-        own = [mark._replace(at=mark.at - 1) for mark in own]
+        own = [timestamp._replace(at=timestamp.at - 1) for timestamp in own]
     elif change == "late":
-        own = [mark._replace(at=mark.at + 1) for mark in own]
+        own = [timestamp._replace(at=timestamp.at + 1) for timestamp in own]
     elif change == "never ran":
-        return replace(marks, asked=marks.asked[1:])
+        return replace(timestamps, asked=timestamps.asked[1:])
     elif change == "never closed":
-        return replace(marks, asked=marks.asked[:-1])
-    return replace(marks, ranks=[marks.ranks[0], own])
+        return replace(timestamps, asked=timestamps.asked[:-1])
+    return replace(timestamps, ranks=[timestamps.ranks[0], own])
 
 
 @pytest.mark.parametrize(
@@ -232,25 +239,25 @@ def changed(change: str) -> Marks:
         ("never closed", "the launch was not told to run and then to close"),
     ],
 )
-def test_phases_out_of_order_are_no_ledger(change, said):
-    assert disorder(marks_of(1.0, ranks=2)) == ""
+def test_phases_out_of_order_are_no_time_breakdown(change, said):
+    assert disorder(timestamps_of(1.0, ranks=2)) == ""
     assert disorder(changed(change)).startswith(said)
-    launch = marked(HOROVOD_2)
-    launch.marks = changed(change)
+    launch = with_timestamps(HOROVOD_2)
+    launch.timestamps = changed(change)
     with pytest.raises(ValueError, match=said.split("(")[0][:40]):
         time_breakdown(launch)
-    assert of_ledger(launch)[0].startswith(f"{HOROVOD_2.name}: no time breakdown: {said}")
+    assert problems_of(launch)[0].startswith(f"{HOROVOD_2.name}: no time breakdown: {said}")
 
 
-def test_steps_that_were_not_marked_are_no_ledger():
-    launch = marked(HOROVOD_2)
-    launch.run = [replace(report, marks=[]) for report in launch.run]
+def test_steps_that_were_not_marked_are_no_time_breakdown():
+    launch = with_timestamps(HOROVOD_2)
+    launch.run = [replace(report, timestamps=[]) for report in launch.run]
     with pytest.raises(ValueError, match="not complete on all ranks"):
         time_breakdown(launch)
 
 
-def test_steps_that_were_not_taken_apart_are_no_ledger():
-    launch = marked(HOROVOD_2)
+def test_steps_that_were_not_taken_apart_are_no_time_breakdown():
+    launch = with_timestamps(HOROVOD_2)
     launch.blocks = []
     with pytest.raises(ValueError, match="no turn in which every kind of step was timed"):
         time_breakdown(launch)

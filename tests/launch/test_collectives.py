@@ -73,7 +73,7 @@ def test_every_operation_gives_the_right_numbers_of_every_size(start: Start, arm
 
 def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: Start) -> None:
     ours = start("mpirun", horovod(2), kinds=(), last_phase=Phase.BUILD)
-    facts = ours.ranks[0].facts
+    facts = ours.ranks[0].metadata
     gradients = Transfer(Collective.ALLREDUCE)
     taken = exchange(ours, gradients)
     assert [rank.tensors for rank in taken.ranks] == [facts["gradient_tensors"]] * 2

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.mpirun
 ROOT = Path(__file__).resolve().parents[2]
 
 CAUSES = {
-    "raise": "PlantedFault: injected fault: this rank raises",
+    "raise": "InjectedFault: injected fault: this rank raises",
     "exit": "the process ended without a report (exit status 3)",
     "kill": "the process ended without a report (killed by signal 9, SIGKILL)",
     "hang": "no answer after",
@@ -76,7 +76,7 @@ def test_a_failure_shows_the_end_of_that_ranks_stderr(
     with pytest.raises(GroupFailed) as caught:
         group.wait_ready(DEADLINE_S)
     assert caught.value.failure.phase == "trace"
-    assert any("PlantedFault" in line for line in caught.value.failure.tail)
+    assert any("InjectedFault" in line for line in caught.value.failure.tail)
     assert all(line.startswith("[rank 1]") for line in caught.value.failure.tail)
 
 

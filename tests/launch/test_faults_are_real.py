@@ -1,4 +1,4 @@
-"""What is planted into real groups does what it says, and is seen where it should be."""
+"""What is injected into real groups does what it says, and is seen where it should be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ARM = horovod(2)
 STEPS = 5
 
 
-def planted(start: Start, text: str, **more: Any) -> Group:
+def injected(start: Start, text: str, **more: Any) -> Group:
     return start("mpirun", ARM, fault=Fault.parse(text), **more)
 
 
@@ -38,7 +38,7 @@ def problems(group: Group) -> list[str]:
 
 
 def test_input_is_late_on_that_rank_alone(start: Start) -> None:
-    group = planted(start, "input:rank=1,ms=100")
+    group = injected(start, "input:rank=1,ms=100")
     first, second = block(group)
     assert min(second["input_seconds"]) >= 0.1
     assert min(first["input_seconds"]) < 0.1
@@ -46,7 +46,7 @@ def test_input_is_late_on_that_rank_alone(start: Start) -> None:
 
 
 def test_a_phase_of_the_start_takes_longer_on_that_rank(start: Start) -> None:
-    group = planted(
+    group = injected(
         start, "longer:rank=1,phase=build,factor=1,ms=3000", kinds=(), last_phase=Phase.BUILD
     )
     first, second = group.startup_seconds()
@@ -54,14 +54,14 @@ def test_a_phase_of_the_start_takes_longer_on_that_rank(start: Start) -> None:
 
 
 def test_a_gradient_that_is_not_exchanged_makes_replicas_differ(start: Start) -> None:
-    group = planted(start, "skip")
+    group = injected(start, "skip")
     block(group)
     (problem,) = problems(group)
     assert "replicas differ" in problem
 
 
 def test_a_rank_that_reads_other_data_is_named(start: Start) -> None:
-    group = planted(start, "data:rank=1")
+    group = injected(start, "data:rank=1")
     block(group)
     (problem,) = problems(group)
     assert "rank 1 reads other data" in problem
@@ -72,7 +72,7 @@ def test_a_rank_that_reads_other_data_is_named(start: Start) -> None:
     [("nofuse", "HOROVOD_FUSION_THRESHOLD=0"), ("cycle", "HOROVOD_CYCLE_TIME=25.0")],
 )
 def test_horovod_is_set_otherwise_on_all_ranks(start: Start, fault: str, setting: str) -> None:
-    group = planted(start, fault)
+    group = injected(start, fault)
     told = environments(group)
     assert [setting in given for given in told] == [True] * 2
     assert len(block(group)) == 2
@@ -89,7 +89,7 @@ def children(pid: int) -> list[int]:
 
 
 def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: Start) -> None:
-    group = planted(start, "busy:rank=1")
+    group = injected(start, "busy:rank=1")
     first, second = (rank.pid for rank in group.ranks)
     assert children(first) == []
     (competitor,) = children(second)
@@ -110,9 +110,9 @@ def test_a_competing_process_runs_while_its_rank_does_and_ends_with_it(start: St
     assert not is_running(competitor)
 
 
-def test_an_arm_has_what_is_planted_into_it_and_its_twin_has_nothing(start: Start) -> None:
-    faulty = start("mpirun", replace(ARM, planted="data"))
-    twin = start("mpirun", replace(ARM, planted="aa"))
+def test_an_arm_has_its_injected_fault_and_its_twin_has_none(start: Start) -> None:
+    faulty = start("mpirun", replace(ARM, injected="data"))
+    twin = start("mpirun", replace(ARM, injected="aa"))
     assert "rank 1 reads other data" in problems(faulty)[0]
     assert problems(twin) == []
     faulty.close()

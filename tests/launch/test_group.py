@@ -83,8 +83,8 @@ class FakeRank:
     def say(self, **message: Any) -> None:
         self.connection.send(message)
 
-    def enter(self, phase: Phase, at: float = 0.0, **facts: Any) -> None:
-        self.say(phase=phase.value, at=at, clock=at - 1e9, **facts)
+    def enter(self, phase: Phase, at: float = 0.0, **metadata: Any) -> None:
+        self.say(phase=phase.value, at=at, clock=at - 1e9, **metadata)
 
     def leave(self) -> None:
         self.connection.socket.shutdown(socket.SHUT_RDWR)
@@ -107,7 +107,7 @@ class FakeRank:
 
     def _ready(self) -> None:
         for second, phase in enumerate([*STARTUP[1:], Phase.READY]):
-            self.enter(phase, at=1e9 + second, facts={"rank": self.rank})
+            self.enter(phase, at=1e9 + second, metadata={"rank": self.rank})
 
     def join(self) -> None:
         self._thread.join(SOON)
@@ -256,7 +256,7 @@ def test_every_rank_gets_its_config_and_starts_up(start, launcher):
     group, ranks = start(obedient, obedient)
     group.wait_ready(SOON)
     assert [rank.orders[0] for rank in ranks] == [{"rank": 0}, {"rank": 1}]
-    assert [rank.facts for rank in group.ranks] == [{"rank": 0}, {"rank": 1}]
+    assert [rank.metadata for rank in group.ranks] == [{"rank": 0}, {"rank": 1}]
     assert [rank.pid for rank in group.ranks] == [1000, 1001]
     assert launcher.order.environment["MINE"] == "1"
     group.end()
@@ -276,8 +276,8 @@ def test_the_start_up_is_told_phase_by_phase(start):
 def test_a_time_of_day_that_is_set_changes_no_phase(start):
     group, _ = start(obedient)
     group.wait_ready(SOON)
-    marks = group.ranks[0].marks
-    marks[3:] = [mark._replace(at=mark.at + 3600) for mark in marks[3:]]
+    timestamps = group.ranks[0].timestamps
+    timestamps[3:] = [timestamp._replace(at=timestamp.at + 3600) for timestamp in timestamps[3:]]
     (seconds,) = group.startup_seconds()
     assert {seconds[phase.value] for phase in STARTUP[1:]} == {1.0}
     group.end()
@@ -289,7 +289,7 @@ def test_a_time_of_day_that_is_set_makes_no_start_negative(start, host):
     group.wait_ready(SOON)
     (rank,) = group.ranks
     rank.host = host
-    rank.marks[0] = rank.marks[0]._replace(clock=group._began + 0.25)
+    rank.timestamps[0] = rank.timestamps[0]._replace(clock=group._began + 0.25)
     group.launched_at += 3600
     (seconds,) = group.startup_seconds()
     assert seconds["launch"] == pytest.approx(0.25 if host == socket.gethostname() else 0.0)
@@ -302,13 +302,13 @@ def test_a_launch_is_marked_from_outside_too(start, launcher):
     group.ask("block", SOON, kind="full", steps=10)
     launcher.job.status = "ended with status 0"
     group.close(leave_group=True)
-    marks = group.marks()
-    assert [asked.op for asked in marks.asked] == ["block", "close"]
-    times = [time for asked in marks.asked for time in asked[1:]]
+    timestamps = group.timestamps()
+    assert [asked.op for asked in timestamps.asked] == ["block", "close"]
+    times = [time for asked in timestamps.asked for time in asked[1:]]
     assert times == sorted(times)
-    assert marks.launched_at < marks.ended_at
+    assert timestamps.launched_at < timestamps.ended_at
     phases = [phase.value for phase in (*STARTUP[1:], Phase.READY, Phase.END)]
-    assert [[mark.phase for mark in rank] for rank in marks.ranks] == [phases] * 2
+    assert [[timestamp.phase for timestamp in rank] for rank in timestamps.ranks] == [phases] * 2
 
 
 def test_replies_are_in_the_order_of_ranks(start):
@@ -451,7 +451,7 @@ def test_facts_that_lack_one_fail_their_rank(start):
     group, _ = start(obedient)
     group.wait_ready(SOON)
     with pytest.raises(GroupFailed) as failed:
-        group.facts(Metadata)
+        group.metadata(Metadata)
     assert failed.value.failure.rank == 0
     assert "missing required field `world_size`" in failed.value.failure.cause
 

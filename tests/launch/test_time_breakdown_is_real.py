@@ -40,9 +40,9 @@ def measure(arm_launchers: MakeStarter) -> Measure:
             Sampling(min_block_seconds=0.1, startup_deadline_s=60, block_deadline_s=30),
             random.Random(1),
             progress=lambda text: None,
-            runs=Runs(ledger_steps=STEPS, ablation_turns=2),
+            runs=Runs(wall_time_steps=STEPS, ablation_turns=2),
         )
-        runner = RoundRunner(MODES[LaunchMode.LEDGER](settings), Schedule.FRESH)
+        runner = RoundRunner(MODES[LaunchMode.WALL_TIME](settings), Schedule.FRESH)
         kinds = {arm: {BlockKind.FULL} for arm in WEAK.arms}
         return runner.run(RoundRequest(0, WEAK.arms, kinds, (), 1))
 

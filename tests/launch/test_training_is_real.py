@@ -206,7 +206,7 @@ def test_workers_that_were_stopped_for_long_are_not_taken_for_dead(
     stopped_workers: tuple[Group, float],
 ) -> None:
     group, since = stopped_workers
-    assert {rank.facts["transport"] for rank in group.ranks} == {"ring"}
+    assert {rank.metadata["transport"] for rank in group.ranks} == {"ring"}
     time.sleep(max(0.0, since + STOPPED_S - time.monotonic()))
     group.resume()
     replies = group.ask("block", DEADLINE_S, kind="full", steps=3)

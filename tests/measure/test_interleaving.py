@@ -16,7 +16,7 @@ from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
-MANY = [Arm(WORKLOAD, Strategy.HOROVOD, 2, planted=f"fault{number}") for number in range(9)]
+MANY = [Arm(WORKLOAD, Strategy.HOROVOD, 2, injected=f"fault{number}") for number in range(9)]
 
 
 def walked(

@@ -189,7 +189,7 @@ def test_a_start_up_is_that_of_the_slowest_rank():
         HOROVOD_2,
         0,
         startup_seconds=[{"init": 0.2, "trace": 2.0}, {"init": 0.5, "trace": 1.0}],
-        facts=[Metadata(rank, 2, "mpi", gradient_tensors=50) for rank in range(2)],
+        metadata=[Metadata(rank, 2, "mpi", gradient_tensors=50) for rank in range(2)],
     )
     measured = Round(0, Schedule.FRESH, [launch])
     asked = {comparison.question: comparison for comparison in startup(WORKLOAD, 2)}

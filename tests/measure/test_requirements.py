@@ -100,5 +100,5 @@ def test_both_arms_exchange_every_size_that_is_asked_about():
 
 def test_computing_and_exchange_are_told_apart_only_where_that_is_asked():
     kinds = kinds_of(list(TRIALS.values()), lambda comparison: True)
-    local = {arm.planted for arm, wanted in kinds.items() if BlockKind.LOCAL in wanted}
+    local = {arm.injected for arm, wanted in kinds.items() if BlockKind.LOCAL in wanted}
     assert local == {"", "busy", "cycle", "nofuse"}

@@ -15,7 +15,7 @@ import pytest
 from hvdperf.launch.arm_launcher import SEED
 from hvdperf.launch.group import Failure, GroupFailed
 from hvdperf.launch.job import LaunchError, SlotGone
-from hvdperf.launch.timestamps import Marks
+from hvdperf.launch.timestamps import Timestamps
 from hvdperf.machine.cpu_usage import Reading
 from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
@@ -33,7 +33,6 @@ from hvdperf.plan.profile import Runs, Sampling
 from hvdperf.plan.question import LaunchMode
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
-from tests.support.marked import marks_of
 from tests.support.rounds import (
     BARE_2,
     HOROVOD_1,
@@ -44,6 +43,7 @@ from tests.support.rounds import (
     run_report,
     series_report,
 )
+from tests.support.with_timestamps import timestamps_of
 
 FULL, LOCAL, SPLIT = BlockKind.FULL, BlockKind.LOCAL, BlockKind.SPLIT
 ARMS = (HOROVOD_1, HOROVOD_2, MIRRORED_2)
@@ -171,10 +171,10 @@ class FakeGroup:
         self._stage.note(self.arm, "close", leave_group=leave_group)
         self.ended = True
 
-    def marks(self) -> Marks:
+    def timestamps(self) -> Timestamps:
         """Those of any launch: in this one no time passes."""
         assert self.ended, "they are complete once it has ended"
-        return marks_of(1.0, len(self.ranks))
+        return timestamps_of(1.0, len(self.ranks))
 
     def kill(self) -> None:
         if not self.ended:
@@ -361,7 +361,7 @@ def test_arms_that_leave_a_core_idle_start_together():
 @pytest.mark.parametrize("work", LaunchMode)
 def test_ranks_are_forked_unless_their_start_is_what_is_measured(stage, work):
     make_runner(stage, work=work).take(0, [HOROVOD_2])
-    assert set(stage.forked) == {work not in (LaunchMode.STARTUP, LaunchMode.LEDGER)}
+    assert set(stage.forked) == {work not in (LaunchMode.STARTUP, LaunchMode.WALL_TIME)}
     assert not stage.forks, "a server does not outlive its round"
 
 
@@ -521,7 +521,9 @@ def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, de
 
 def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stage):
     stage.run_seconds, stage.step_seconds = 900.0, {HOROVOD_2: 8.0}
-    make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ledger_steps=100)).take(0, [HOROVOD_2])
+    make_runner(stage, work=LaunchMode.WALL_TIME, runs=Runs(wall_time_steps=100)).take(
+        0, [HOROVOD_2]
+    )
     first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
     assert first == ("block", 10, pytest.approx(3 * 10 * 9))
     assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
@@ -653,7 +655,7 @@ def test_every_strategy_trains_as_many_updates_on_the_same_batches(stage):
 
 
 def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
-    runner = make_runner(stage, work=LaunchMode.LEDGER, runs=Runs(ablation_turns=3))
+    runner = make_runner(stage, work=LaunchMode.WALL_TIME, runs=Runs(ablation_turns=3))
     launch = runner.take(0, [HOROVOD_2]).of(HOROVOD_2)
     kinds = {FULL, BlockKind.LOCAL, BlockKind.COMPUTE}
     assert {(block.kind, block.turn) for block in launch.warm_up} == {(kind, 0) for kind in kinds}
@@ -667,16 +669,16 @@ def test_steps_are_taken_apart_in_turns_that_documents_may_have(stage):
 
 def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(stage):
     told: list[str] = []
-    runs = Runs(ledger_steps=100, ablation_turns=1, deadline_s=500.0)
-    runner = make_runner(stage, work=LaunchMode.LEDGER, runs=runs, progress=told.append)
+    runs = Runs(wall_time_steps=100, ablation_turns=1, deadline_s=500.0)
+    runner = make_runner(stage, work=LaunchMode.WALL_TIME, runs=runs, progress=told.append)
     measured = runner.take(0, [HOROVOD_1, HOROVOD_2])
     asked = {arm: sequence(stage, arm) for arm in (HOROVOD_1, HOROVOD_2)}
     ends = ["ablation", *["block"] * 6, "evidence", "close"]
     assert asked[HOROVOD_1] == ["start", "wait_ready", "run", *ends]
     timeline = ["start", "wait_ready", "timeline", "close"]
     assert asked[HOROVOD_2] == ["start", "wait_ready", "run", "run", *ends, *timeline]
-    run = {"steps": 100, "validate": False, "marked": True}
-    met = {"steps": MET_STEPS, "validate": False, "marked": True, "meet": True}
+    run = {"steps": 100, "validate": False, "with_timestamps": True}
+    met = {"steps": MET_STEPS, "validate": False, "with_timestamps": True, "meet": True}
     assert [details for arm, details in stage.of("run") if arm == HOROVOD_1] == [run]
     assert [details for arm, details in stage.of("run") if arm == HOROVOD_2] == [run, met]
     assert {deadline_s for op, _, deadline_s in stage.deadlines if op == "run"} == {500.0}
@@ -691,8 +693,8 @@ def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(st
     alone, both = measured.of(HOROVOD_1), measured.of(HOROVOD_2)
     assert [len(each) for each in (alone.run, alone.met_run, alone.timeline)] == [1, 0, 0]
     assert [len(each) for each in (both.run, both.met_run, both.timeline)] == [2, 2, 2]
-    assert alone.marks is not None
-    assert both.marks is not None
+    assert alone.timestamps is not None
+    assert both.timestamps is not None
     assert both.startup_seconds
     first = {arm: told.index(f"train {arm.label} with timestamps") for arm in asked}
     for arm, at in first.items():
@@ -700,10 +702,10 @@ def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(st
     assert told[-1] == f"record the timeline of {HOROVOD_2.label}"
 
 
-@pytest.mark.parametrize("work", [each for each in LaunchMode if each is not LaunchMode.LEDGER])
+@pytest.mark.parametrize("work", [each for each in LaunchMode if each is not LaunchMode.WALL_TIME])
 def test_only_a_launch_on_wall_time_leaves_its_group_and_has_marks(stage, work):
     launch = make_runner(stage, work=work).take(0, [HOROVOD_2]).of(HOROVOD_2)
-    assert launch.marks is None
+    assert launch.timestamps is None
     assert stage.of("close") == [(HOROVOD_2, {"leave_group": False})]
     assert stage.of("timeline") == stage.of("ablation") == []
 
@@ -712,7 +714,7 @@ def test_only_a_launch_on_wall_time_leaves_its_group_and_has_marks(stage, work):
 @pytest.mark.parametrize("what", ["run", "ablation"])
 def test_what_failed_on_wall_time_has_no_timeline(stage, what, schedule):
     stage.raises[HOROVOD_2, what] = failure(HOROVOD_2)
-    runner = make_runner(stage, work=LaunchMode.LEDGER, schedule=schedule)
+    runner = make_runner(stage, work=LaunchMode.WALL_TIME, schedule=schedule)
     runner.take(0, [HOROVOD_1, HOROVOD_2])
     assert list(runner.failures) == [HOROVOD_2]
     assert stage.of("timeline") == []
@@ -723,7 +725,7 @@ def test_what_failed_on_wall_time_has_no_timeline(stage, what, schedule):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), failure(HOROVOD_2)])
 def test_nothing_is_left_running_after_a_timeline(stage, error):
     stage.raises[HOROVOD_2, "timeline"] = error
-    runner = make_runner(stage, work=LaunchMode.LEDGER)
+    runner = make_runner(stage, work=LaunchMode.WALL_TIME)
     with pytest.raises(type(error)) if isinstance(error, KeyboardInterrupt) else nullcontext():
         runner.take(0, [HOROVOD_2])
     assert stage.alive() == 0
@@ -856,7 +858,7 @@ def test_a_check_that_failed_is_not_taken_for_one_that_was_made(stage):
 
 def test_a_launch_brings_startup_facts_and_evidence_of_every_rank(stage):
     launch = make_runner(stage).take(0, [HOROVOD_2]).of(HOROVOD_2)
-    assert [facts.rank for facts in launch.facts] == [0, 1]
+    assert [facts.rank for facts in launch.metadata] == [0, 1]
     assert len(launch.startup_seconds) == len(launch.evidence) == 2
     assert all(len(block.ranks) == 2 for block in launch.blocks)
 

@@ -103,8 +103,8 @@ def test_every_question_has_its_work():
         Question.CONVERGENCE_ACCURACY: LaunchMode.EPOCHS,
         Question.FIXED_TIME: LaunchMode.TIME,
         Question.MEMORY: LaunchMode.ENDURANCE,
-        Question.WALL_TIME_WEAK: LaunchMode.LEDGER,
-        Question.WALL_TIME_STRONG: LaunchMode.LEDGER,
+        Question.WALL_TIME_WEAK: LaunchMode.WALL_TIME,
+        Question.WALL_TIME_STRONG: LaunchMode.WALL_TIME,
         Question.COLLECTIVE_OVERHEAD: LaunchMode.COLLECTIVES,
         Question.OVERLAP: LaunchMode.COLLECTIVES,
         Question.STARTUP_INIT: LaunchMode.STARTUP,
@@ -256,7 +256,7 @@ def test_a_fault_that_means_nothing_is_refused_in_one_line(text, why):
 )
 def test_a_fault_strikes_only_the_arms_it_names(text, struck):
     arms = [HOROVOD_1, HOROVOD_2, MIRRORED_2, Arm(WORKLOAD, Strategy.MIRRORED, 1)]
-    arms.append(replace(HOROVOD_2, planted="slow10"))
+    arms.append(replace(HOROVOD_2, injected="slow10"))
     fault = Fault.parse(text)
     assert {arm.name for arm in arms if fault.strikes(arm)} == struck
 

@@ -35,7 +35,7 @@ def test_the_command_line_comes_before_the_profile():
 
 def given(**changes: object) -> dict[str, object]:
     """As pytest parses a command line without options."""
-    return {**asdict(Options()), "models": [], "plant": [], **changes}
+    return {**asdict(Options()), "models": [], "inject": [], **changes}
 
 
 def test_networks_of_several_options_are_added_up():
@@ -65,11 +65,13 @@ def test_what_no_tensor_can_hold_is_refused(changes, said):
     assert str(caught.value) == said
 
 
-def test_one_fault_is_planted_and_a_second_is_refused():
-    assert from_command_line(given(plant=["kill"])).plant == "kill"
+def test_one_fault_is_injected_and_a_second_is_refused():
+    assert from_command_line(given(inject=["kill"])).inject == "kill"
     assert from_command_line(given()) == Options()
-    with pytest.raises(UserError, match="--plant: given 2 times, kill and hang; a session injects"):
-        from_command_line(given(plant=["kill", "hang"]))
+    with pytest.raises(
+        UserError, match="--inject: given 2 times, kill and hang; a session injects"
+    ):
+        from_command_line(given(inject=["kill", "hang"]))
 
 
 def test_a_budget_in_which_nothing_starts_is_refused():
@@ -87,7 +89,7 @@ def test_a_budget_in_which_nothing_starts_is_refused():
 def test_what_is_no_number_is_said_in_words(text, told):
     with pytest.raises(UserError) as caught:
         parse_fault(text, ["vgg_16_s"], [2])
-    assert str(caught.value) == f"--plant {text}: {told}"
+    assert str(caught.value) == f"--inject {text}: {told}"
 
 
 def test_world_sizes_are_sorted_and_given_once():

@@ -107,11 +107,11 @@ def test_how_long_runs_are_and_what_is_only_traced(write):
     assert "runs.epochs: Expected `int`, got `float`" in complaint(
         write(REQUIRED + "[runs]\nepochs = 0.5\n")
     )
-    assert "runs.ledger_steps: Expected `int` >= 2" in complaint(
-        write(REQUIRED + "[runs]\nledger_steps = 1\n")
+    assert "runs.wall_time_steps: Expected `int` >= 2" in complaint(
+        write(REQUIRED + "[runs]\nwall_time_steps = 1\n")
     )
     assert (
-        "unknown key; known here: epochs, steps_max, seconds, endurance_steps, ledger_steps, "
+        "unknown key; known here: epochs, steps_max, seconds, endurance_steps, wall_time_steps, "
         "ablation_turns, deadline_s" in complaint(write(REQUIRED + "[runs]\nhours = 1\n"))
     )
 
@@ -234,7 +234,7 @@ def test_the_profiles_grow():
     assert smoke.world_sizes == (1, 2)
 
 
-def test_the_profile_of_trust_plants_everything():
+def test_the_profile_of_trust_injects_every_fault():
     assert set(load_profile("trust").trials) == set(TRIALS)
     assert not load_profile("default").trials
 

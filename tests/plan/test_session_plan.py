@@ -74,23 +74,23 @@ def session_plan(slots: int = 4, hosts: int = 1, cores: int = 4, **changes: Any)
         ({"dataset": "cifar10", "data_dir": "/nowhere/at/all"}, "/nowhere/at/all"),
         ({"dataset": "imagenot"}, "unknown input 'imagenot': did you mean imagenet?"),
         ({"dataset": "ptb"}, "--dataset ptb: holds words, and resnet_50_s trains on images"),
-        ({"plant": "explode"}, "--plant explode: unknown fault 'explode'"),
-        ({"plant": "slow:rank=x"}, "--plant slow:rank=x"),
-        ({"plant": "slow:rank=4"}, "--plant slow:rank=4: this session has only the ranks 0 to 3"),
-        ({"plant": "slow:rank=1,world_size=1"}, "this session has only the ranks 0 to 0"),
-        ({"plant": "slow:world_size=64"}, "this session measures only the world sizes 1, 2, 4"),
-        ({"plant": "slow:model=vgg_17"}, "this session measures only the networks resnet_50_s"),
+        ({"inject": "explode"}, "--inject explode: unknown fault 'explode'"),
+        ({"inject": "slow:rank=x"}, "--inject slow:rank=x"),
+        ({"inject": "slow:rank=4"}, "--inject slow:rank=4: this session has only the ranks 0 to 3"),
+        ({"inject": "slow:rank=1,world_size=1"}, "this session has only the ranks 0 to 0"),
+        ({"inject": "slow:world_size=64"}, "this session measures only the world sizes 1, 2, 4"),
+        ({"inject": "slow:model=vgg_17"}, "this session measures only the networks resnet_50_s"),
         (
-            {"plant": "longer:phase=block"},
+            {"inject": "longer:phase=block"},
             "the phase must be one of init, build, input, trace, first step",
         ),
-        ({"plant": "raise:phase=ready"}, "the phase must be one of import, init"),
-        ({"plant": "slow:factor=1"}, "--plant slow:factor=1: this fault changes nothing"),
-        ({"plant": "delay:ms=0"}, "--plant delay:ms=0: this fault changes nothing"),
-        ({"plant": "skip", "world_sizes": "1"}, "--plant skip: one replica exchanges"),
+        ({"inject": "raise:phase=ready"}, "the phase must be one of import, init"),
+        ({"inject": "slow:factor=1"}, "--inject slow:factor=1: this fault changes nothing"),
+        ({"inject": "delay:ms=0"}, "--inject delay:ms=0: this fault changes nothing"),
+        ({"inject": "skip", "world_sizes": "1"}, "--inject skip: one replica exchanges"),
         (
-            {"plant": "data"},
-            "--plant data: this fault swaps two files of equal size on one host, "
+            {"inject": "data"},
+            "--inject data: this fault swaps two files of equal size on one host, "
             "and synthetic has none",
         ),
         ({"thresholds": "/nowhere/thresholds.toml"}, "/nowhere/thresholds.toml"),
@@ -155,8 +155,8 @@ def test_images_have_the_networks_size_unless_told():
     assert session_plan(image_size=64).workloads[0].input_size == 64
 
 
-def test_a_fault_is_planted():
-    assert session_plan(plant="slow:rank=1,factor=2").fault == Fault("slow", 1, factor=2.0)
+def test_a_fault_is_injected():
+    assert session_plan(inject="slow:rank=1,factor=2").fault == Fault("slow", 1, factor=2.0)
     assert session_plan().fault is None
 
 
@@ -281,24 +281,24 @@ def test_a_fixed_time_needs_no_data():
     assert sizes(session_plan(profile="nightly"), fixed_time, 2) == [2, 4]
 
 
-def test_what_is_planted_is_asked_where_the_profile_names_it():
-    def planted(planned, **options):
+def test_injected_faults_are_asked_where_the_profile_names_it():
+    def injected(planned, **options):
         asked = planned.comparisons(trials, 1, **options)
         return [(c.variant, c.workload.model, c.world_size) for c in asked]
 
-    assert planted(session_plan()) == []
-    shown = planted(session_plan(), anyway=True)
+    assert injected(session_plan()) == []
+    shown = injected(session_plan(), anyway=True)
     assert {name for name, _, _ in shown} == set(TRIALS) - {"data"}, "made-up data has no other"
     assert {model for _, model, _ in shown} == {session_plan().workloads[0].model}, (
         "one says it all"
     )
     with_files = session_plan(profile="trust", dataset="cifar10", models="resnet_50_s")
-    assert ("data", "resnet_50_s", 2) in planted(with_files)
-    trust = planted(session_plan(profile="trust", models=""), anyway=True)
+    assert ("data", "resnet_50_s", 2) in injected(with_files)
+    trust = injected(session_plan(profile="trust", models=""), anyway=True)
     assert ("nofuse", "resnet_50_s", 2) in trust
     assert ("aa", "vgg_16_s", 1) in trust
     assert ("nofuse", "vgg_16_s", 2) not in trust
-    of_one = planted(session_plan(profile="trust", models="lstm_s"))
+    of_one = injected(session_plan(profile="trust", models="lstm_s"))
     assert {model for _, model, _ in of_one} == {"lstm_s"}
 
 

@@ -88,13 +88,13 @@ def test_without_an_interval_there_is_no_margin(tmp_path):
     assert row["lower"] is row["upper"] is row["margin"] is None
 
 
-def test_what_is_planted_has_no_margin_and_is_named(tmp_path):
+def test_an_injected_fault_has_no_margin_and_is_named(tmp_path):
     slow = next(each for each in trials(WORKLOAD, 2) if each.variant == "slow10")
-    planted, twin = board.board(
+    injected, twin = board.board(
         cases_of(tmp_path, outcome(slow, [0.9] * 6), outcome(aa(WORKLOAD, 2), [1.0] * 6))
     ).table.rows
-    assert planted["question"] == "fault: slow10"
-    assert planted["margin"] is None
+    assert injected["question"] == "fault: slow10"
+    assert injected["margin"] is None
     assert twin["question"] == "A/A"
     assert twin["margin"] is not None
 

@@ -281,7 +281,7 @@ def test_nothing_is_judged_and_counts_are_those_of_b(tmp_path):
 def test_what_differs_of_the_fingerprints_comes_first(tmp_path):
     a, b = (session_of(tmp_path, scaled(1), name=name) for name in (A, B))
     edit(b, {"keras": "3.16.0", "cores": 8}, "fingerprint")
-    edit(b, {"plant": "slow10"}, "asked", only="session.json")
+    edit(b, {"inject": "slow10"}, "asked", only="session.json")
     made = read(a, b)
     assert "different series" in made.warnings[0]
     assert made.warnings[1:] == (

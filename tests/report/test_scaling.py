@@ -13,9 +13,9 @@ from hvdperf.report.sections import nodes, scaling
 from hvdperf.verdict import Floor, Verdict
 from tests.report.cases import of_workload
 from tests.report.checks import assert_sound
-from tests.support.marked import marked_round
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
+from tests.support.with_timestamps import round_with_timestamps
 
 WEAK, WEAK_4 = weak_scaling(WORKLOAD, 2), weak_scaling(WORKLOAD, 4)
 STRONG = strong_scaling(WORKLOAD, 2)
@@ -54,7 +54,7 @@ def test_the_throughput_is_that_of_all_replicas(tmp_path):
 
 def test_the_wall_time_stands_beside_the_speed(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
-    rounds = tuple(marked_round(asked, number) for number in range(6))
+    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
     told = scaling_breakdown(asked, rounds)
     by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), by_time))
@@ -67,7 +67,7 @@ def test_the_wall_time_stands_beside_the_speed(tmp_path):
 
 def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
-    rounds = tuple(marked_round(asked, number) for number in range(6))
+    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
     told = scaling_breakdown(asked, rounds)
     case = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     two = figures_of(scaling.section(cases_of(tmp_path, case)))[
@@ -78,15 +78,15 @@ def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
 
 def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_STRONG)
-    rounds = tuple(marked_round(asked, number) for number in range(6))
+    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
     told = scaling_breakdown(asked, rounds)
     of_steps = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     of_a_batch = outcome(STRONG, [0.6] * 6)
-    both, ledger, batch = (
+    both, by_time, batch = (
         scaling.section(cases_of(tmp_path / str(number), *outcomes))
         for number, outcomes in enumerate(((of_a_batch, of_steps), (of_steps,), (of_a_batch,)))
     )
-    for section in (both, ledger, batch):
+    for section in (both, by_time, batch):
         assert_sound(section)
     figure = figures_of(both)["speedup-strong-resnet_50_s"]
     two = figure.table.rows[1]
@@ -96,9 +96,9 @@ def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
     assert "1.20 by speed of a divided batch (60 %)" in figure.says
     assert f"{told.by_speed.estimate:.2f} by speed of divided steps" in figure.says
     # Each alone fills its own columns, and none of the other's.
-    of_ledger = figures_of(ledger)["speedup-strong-resnet_50_s"].table
-    assert not any("split" in column.key for column in of_ledger.columns)
-    assert of_ledger.rows[1]["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+    problems_of = figures_of(by_time)["speedup-strong-resnet_50_s"].table
+    assert not any("split" in column.key for column in problems_of.columns)
+    assert problems_of.rows[1]["speedup_speed"] == pytest.approx(told.by_speed.estimate)
     of_batch = figures_of(batch)["speedup-strong-resnet_50_s"].table
     assert not any("_speed" in column.key for column in of_batch.columns)
 
@@ -157,7 +157,7 @@ def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
 
 def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
-    rounds = tuple(marked_round(asked, number) for number in range(6))
+    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
     told = scaling_breakdown(asked, rounds)
     by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
     broken = outcome(WEAK, [0.3] * 6, verdict=Verdict.INVALID, reason="replicas differ")

@@ -119,7 +119,7 @@ def test_one_before_that_cannot_be_read_is_named(tmp_path, monkeypatch):
     assert any("20260102T000000Z-1" in line for line in sources.left_out)
 
 
-@pytest.mark.parametrize("other", [{"plant": "cycle"}, {"against": "itself"}, {"world_sizes": ""}])
+@pytest.mark.parametrize("other", [{"inject": "cycle"}, {"against": "itself"}, {"world_sizes": ""}])
 def test_the_one_before_was_asked_the_same(tmp_path, other):
     earlier = [
         session_of(tmp_path, BAD, name=f"2026010{day}T000000Z-1") / "session.json" for day in (1, 2)
@@ -173,8 +173,8 @@ def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
         "steps-strategies",
         "loss",
         "memory",
-        "ledger-waterfall",
-        "ledger-terms",
+        "wall_time-waterfall",
+        "wall_time-terms",
     ):
         assert any(kind in name for name in labelled)
 

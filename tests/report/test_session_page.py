@@ -70,7 +70,7 @@ def test_every_section_that_was_measured_is_drawn(opened: Opened) -> None:
         "efficiency",
         "weak",
         "parity",
-        "ledger",
+        "wall_time",
         "steps",
         "startup",
         "bandwidth",
@@ -104,7 +104,7 @@ def test_parity_is_that_of_the_verdict(opened: Opened) -> None:
 
 def test_the_waterfall_ends_at_the_wall_time(opened: Opened) -> None:
     breakdown = opened.documents["wall_time-weak-resnet_50_s-np2"]["outcome"]["breakdown"]
-    rows = opened.figures["ledger-waterfall-weak-resnet_50_s-np2"]
+    rows = opened.figures["wall_time-waterfall-weak-resnet_50_s-np2"]
     assert rows[0]["to_s"] == pytest.approx(breakdown["reference"]["wall_seconds"])
     assert rows[-1]["to_s"] == pytest.approx(breakdown["candidate"]["wall_seconds"])
     between = [row["excess_s"] for row in rows[1:-1]]

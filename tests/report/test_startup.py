@@ -75,9 +75,9 @@ def test_a_network_that_is_traced_only_has_no_first_step():
     assert row["trace"] is not None
 
 
-def test_what_is_planted_is_left_out():
+def test_injected_faults_are_left_out():
     plain = weak_scaling(WORKLOAD, 2)
-    busy = replace(plain.candidate.arm, planted="trace")
+    busy = replace(plain.candidate.arm, injected="trace")
     trial = replace(
         plain, question=Question.STARTUP_TRACE, candidate=Side(busy), reference=plain.candidate
     )

@@ -143,8 +143,8 @@ def test_other_kinds_of_blocks_do_not_count():
     assert section([changed(case, local_only)]).figures == ()
 
 
-@pytest.mark.parametrize("other", [{"stack": AGAINST}, {"planted": AA}])
-def test_launches_under_another_stack_or_with_something_planted_are_left_out(other):
+@pytest.mark.parametrize("other", [{"stack": AGAINST}, {"injected": AA}])
+def test_launches_under_another_stack_or_with_an_injected_fault_are_left_out(other):
     plain = weak_scaling(WORKLOAD, 2)
     odd = Side(replace(plain.candidate.arm, **other))
     measured = outcome(replace(plain, candidate=odd, reference=odd, question=Question.AA), [1.0])

@@ -1,4 +1,4 @@
-"""What the suite says of itself: tonight's A/A, and what it has caught of what was planted."""
+"""What the suite says of itself: tonight's A/A, and what it has caught of what was injected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hvdperf.plan.questions import aa
 from hvdperf.report.sections import trust
 from hvdperf.results.detections import Entry, Tried
-from hvdperf.verdict import Band, Verdict, smallest_visible_change
+from hvdperf.verdict import Band, Verdict, smallest_detectable_effect
 from tests.report.checks import assert_sound
 from tests.support.reports import cases_of
 from tests.support.rounds import WORKLOAD, outcome
@@ -37,8 +37,8 @@ def test_shares_are_of_all_sessions():
     assert_sound(section)
     (figure,) = section.figures
     twin, slow = figure.table.rows
-    assert (twin["called"], twin["sessions"], twin["must"]) == (1, 1, "PASS")
-    assert (slow["called"], slow["sessions"], slow["inconclusive"]) == (2, 4, 1)
+    assert (twin["reported"], twin["sessions"], twin["must"]) == (1, 1, "PASS")
+    assert (slow["reported"], slow["sessions"], slow["inconclusive"]) == (2, 4, 1)
     assert slow["share"] == pytest.approx(50)
     # Clopper and Pearson, 2 of 4: their figures, from a table of the F distribution.
     assert slow["lower"] == pytest.approx(6.76, abs=0.01)
@@ -49,7 +49,7 @@ def test_shares_are_of_all_sessions():
 def test_what_was_measured_otherwise_is_not_counted():
     log = [replace(entry("a", MISSED), settings={"batch": "64"}), entry("b", CAUGHT)]
     (figure,) = trust.section([], log, FINGERPRINT).figures
-    assert [row["called"] for row in figure.table.rows] == [1]
+    assert [row["reported"] for row in figure.table.rows] == [1]
     assert "; 1 not counted, because their conditions differ" in figure.says
 
 
@@ -57,7 +57,7 @@ def test_counts_of_another_machine_are_not_on_the_page():
     """The suite ships with those of one: they say nothing of the user's."""
     log = [entry("a", CAUGHT), entry("b", MISSED, cores=4)]
     (figure,) = trust.section([], log, FINGERPRINT).figures
-    assert [(row["called"], row["sessions"]) for row in figure.table.rows] == [(1, 1)]
+    assert [(row["reported"], row["sessions"]) for row in figure.table.rows] == [(1, 1)]
     section = trust.section([], log, {**FINGERPRINT, "cpu_model": "another"})
     assert section.figures == ()
     assert "make trust has measured no session on this machine" in section.missing
@@ -73,7 +73,7 @@ def test_what_came_to_no_verdict_was_not_called():
     section = trust.section([], [entry("a", OPEN)], FINGERPRINT)
     assert_sound(section)
     (row,) = section.figures[0].table.rows
-    assert (row["called"], row["sessions"], row["share"]) == (0, 1, 0)
+    assert (row["reported"], row["sessions"], row["share"]) == (0, 1, 0)
     not_judged = tried("slow10", Verdict.NOT_JUDGED, Verdict.NOT_JUDGED)
     section = trust.section([], [entry("a", not_judged)], FINGERPRINT)
     assert_sound(section)
@@ -89,7 +89,7 @@ def test_tonights_noise_is_shown(tmp_path):
     (row,) = section.figures[0].table.rows
     figure = cases[0].figure
     assert figure is not None
-    assert row["visible_change"] == 100 * smallest_visible_change(figure)
+    assert row["minimum_detectable_effect"] == 100 * smallest_detectable_effect(figure)
 
 
 def test_an_a_a_case_that_differs_is_called_so(tmp_path):

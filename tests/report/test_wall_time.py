@@ -24,8 +24,8 @@ from hvdperf.session.terminal.wall_time import lines
 from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, called, case_with, of_every_name, recorded
 from tests.report.checks import assert_told, told
-from tests.support.marked import marked_round
 from tests.support.rounds import WORKLOAD, outcome
+from tests.support.with_timestamps import round_with_timestamps
 
 REAL = [
     f"wall_time-{way}-{model}-np2"
@@ -37,7 +37,9 @@ WEAK, STRONG = wall_time(WORKLOAD, 2)
 
 def audited(comparison, rounds: int = 6, **candidate: Any) -> Case:
     """A case with a breakdown of so many rounds."""
-    measured = tuple(marked_round(comparison, number, **candidate) for number in range(rounds))
+    measured = tuple(
+        round_with_timestamps(comparison, number, **candidate) for number in range(rounds)
+    )
     whole = replace(
         outcome(comparison, [0.8] * rounds),
         rounds=measured,
@@ -63,7 +65,7 @@ def measured_wall_seconds(name: str, world_size: int) -> float:
         (launch,) = (
             each for each in measured["launches"] if each["arm"]["world_size"] == world_size
         )
-        asked = launch["marks"]["asked"]
+        asked = launch["timestamps"]["asked"]
         answered = next(end for op, _, end in asked if op == "run")
         _, begun, ended = asked[-1]
         seconds.append(answered + ended - begun)
@@ -90,7 +92,7 @@ def test_the_bars_of_a_real_session_add_up_to_its_wall_time(name):
 
 
 @pytest.mark.parametrize("name", [name for name in REAL if "weak" in name])
-def test_a_ledger_that_closes_leaves_as_little_in_the_plot(name):
+def test_a_time_breakdown_that_closes_leaves_as_little_in_the_plot(name):
     (case,) = recorded(name)
     *_, unexplained, wall = waterfall_of(case)
     assert unexplained["term"] == UNEXPLAINED
@@ -150,10 +152,10 @@ def test_only_weak_scaling_has_terms_by_world_size():
 
 
 def test_ratios_are_those_that_the_session_printed():
-    measured = [marked_round(WEAK, i, late=[0.0, 0.004], exchange=0.003) for i in range(6)]
+    measured = [round_with_timestamps(WEAK, i, late=[0.0, 0.004], exchange=0.003) for i in range(6)]
     printed = " ".join(" ".join(lines(WEAK, scaling_breakdown(WEAK, measured))).split())
     found = figures(audited(WEAK, late=[0.0, 0.004], exchange=0.003))
-    (row,) = found["ledger-factors"].table.rows
+    (row,) = found["wall_time-factors"].table.rows
     for factor in ("contention", "communication", "balance"):
         text = (
             f"{factor} {row[factor]:.3f} [{row[factor + '_low']:.3f}, {row[factor + '_high']:.3f}]"
@@ -165,25 +167,25 @@ def test_ratios_are_those_that_the_session_printed():
     assert f"last in {row['late_share']:.0f} % of the steps" in printed
     assert f"{row['wire_ms']:.1f} ms of a step" in printed
     assert f"{row['hidden_ms']:.1f} ms or more are hidden" in printed
-    (row,) = found["ledger-speedups"].table.rows
+    (row,) = found["wall_time-speedups"].table.rows
     for name in ("speed", "time", "job"):
         assert f"{row[f'by_{name}']:.2f} by {name}" in printed
         assert row[f"by_{name}_share"] == pytest.approx(float(row[f"by_{name}"] or 0) / 2)
-    assert "rank 1 is late" in found["ledger-factors"].says
+    assert "rank 1 is late" in found["wall_time-factors"].says
 
 
 def test_rounds_too_few_to_bound_anything_have_no_bounds():
     found = figures(audited(WEAK, rounds=1))
-    (row,) = found["ledger-factors"].table.rows
+    (row,) = found["wall_time-factors"].table.rows
     assert row["contention_low"] is None
     assert row["contention_high"] is None
 
 
 def test_figures_are_tagged_by_what_they_are_about():
     found = figures(*recorded(*REAL))
-    tags = found["ledger-waterfall-strong-vgg_16_s-np2"].tags
+    tags = found["wall_time-waterfall-strong-vgg_16_s-np2"].tags
     assert tags == {"model": "vgg_16_s", "world_size": "2", "question": "wall time strong"}
-    assert "world_size" not in found["ledger-terms-vgg_16_s"].tags
+    assert "world_size" not in found["wall_time-terms-vgg_16_s"].tags
 
 
 def test_hostile_names_have_figures():
@@ -196,15 +198,15 @@ def test_without_a_breakdown_it_is_told_how_to_get_one(cases):
     found = section(recorded(*cases) if cases else [])
     assert_told(found)
     assert found.figures == ()
-    assert found.missing.endswith("pytest perf/test_ledger.py")
+    assert found.missing.endswith("pytest perf/test_wall_time.py")
 
 
 def test_where_replicas_share_cores_every_name_says_so():
     found = figures(called(audited(WEAK), Verdict.NOT_JUDGED), audited(STRONG))
-    rows = found["ledger-speedups"].table.rows
+    rows = found["wall_time-speedups"].table.rows
     assert [str(row["what"]).endswith("not judged") for row in rows] == [True, False]
-    assert "not judged" in found["ledger-waterfall-weak-resnet_50_s-np2"].title
-    assert "not judged" not in found["ledger-waterfall-strong-resnet_50_s-np2"].title
+    assert "not judged" in found["wall_time-waterfall-weak-resnet_50_s-np2"].title
+    assert "not judged" not in found["wall_time-waterfall-strong-resnet_50_s-np2"].title
 
 
 def test_evidence_that_is_not_to_be_trusted_is_no_account():

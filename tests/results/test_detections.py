@@ -1,4 +1,4 @@
-"""Sessions in which faults were planted, counted."""
+"""Sessions in which faults were injected, counted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TRIED_LINE = json.dumps(
                 "model": "vgg_16_s",
                 "world_size": "%s",
                 "verdict": "PASS",
-                "called": "FAIL",
+                "reported": "FAIL",
                 "threshold": ">= 0.95",
                 "figure": "%s",
             }
@@ -90,13 +90,13 @@ def entries(tmp_path: Path) -> list[Entry]:
 
 def test_what_was_called_and_who_was_blamed_are_counted_apart(entries):
     nothing, slow = counts_of(entries)
-    assert (nothing.trial, nothing.sessions, nothing.called, nothing.inconclusive) == (
+    assert (nothing.trial, nothing.sessions, nothing.reported, nothing.inconclusive) == (
         "aa",
         4,
         3,
         0,
     )
-    assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 4, 2, 1)
+    assert (slow.trial, slow.sessions, slow.reported, slow.attributed) == ("slow10", 4, 2, 1)
     assert slow.inconclusive == 1
     assert slow.figures == pytest.approx([0.9] * 4)
 
@@ -105,7 +105,7 @@ def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
     failed = outcome(TRIED["slow10"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
     alike = outcome(questions.aa(WORKLOAD, 2), [1.0] * 6, Band(0.9, 1.1))
     (slow,) = counts_of([entry(tmp_path, "session", failed, alike)])
-    assert (slow.trial, slow.sessions, slow.called, slow.blamed) == ("slow10", 1, 0, 0)
+    assert (slow.trial, slow.sessions, slow.reported, slow.attributed) == ("slow10", 1, 0, 0)
 
 
 def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
@@ -204,7 +204,7 @@ def test_settings_that_decide_how_faults_are_measured_are_kept_and_no_others(tmp
     assert made is not None
     assert made.settings == how
     assert (made.tried[0].trial, made.tried[0].model) == ("slow10", WORKLOAD.model)
-    assert (made.tried[0].world_size, made.tried[0].called) == (2, Verdict.FAIL)
+    assert (made.tried[0].world_size, made.tried[0].reported) == (2, Verdict.FAIL)
 
 
 def test_sessions_that_looked_otherwise_are_not_counted(entries):

@@ -33,7 +33,6 @@ from hvdperf.results.documents import (
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
 from tests.support.any_record import any_record
 from tests.support.damage import FUZZ, assert_read_or_refused, damaged_json
-from tests.support.marked import marked_round
 from tests.support.rounds import (
     HOROVOD_2,
     WORKLOAD,
@@ -45,6 +44,7 @@ from tests.support.rounds import (
     usage,
 )
 from tests.support.stores import case_of
+from tests.support.with_timestamps import round_with_timestamps
 
 WEAK = weak_scaling(WORKLOAD, 2)
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)
@@ -150,9 +150,13 @@ def test_a_figure_is_sound_if_it_was_measured(measured, sound):
 def full() -> str:
     """Return a document with something in every part of a case."""
     measured = outcome(WEAK, RATIOS[:1])
-    marked = marked_round(wall_time(WORKLOAD, 2)[1], 0).launches[0]
+    marked = round_with_timestamps(wall_time(WORKLOAD, 2)[1], 0).launches[0]
     launched = measured.rounds[0].of(HOROVOD_2)
-    launched.run, launched.marks, launched.timeline = marked.run[:1], marked.marks, marked.timeline
+    launched.run, launched.timestamps, launched.timeline = (
+        marked.run[:1],
+        marked.timestamps,
+        marked.timeline,
+    )
     launched.series = one_round(sweep(WORKLOAD, 2)[0], 4.0).launches[0].series[:1]
     launched.blocks = [replace(launched.blocks[0], usage=usage(0.1))]
     return encode(case_of(replace(measured, failure=of_a_failed_launch().failure))).decode()
@@ -183,7 +187,11 @@ def test_a_text_that_ends_early_is_refused(data):
         ("outcome.comparison.candidate.arm.world_size", 0, "arm.world_size: Expected `int` >= 1"),
         ("outcome.rounds.0.launches.0.blocks.0.steps", 0, "blocks[0].steps: Expected `int` >= 1"),
         ("outcome.rounds.0.launches.0.blocks.0.ranks", [], "blocks[0].ranks: Expected `array`"),
-        ("outcome.rounds.0.launches.0.run.0.marks.0", [1.0], "run[0].marks[0]: Expected `array`"),
+        (
+            "outcome.rounds.0.launches.0.run.0.timestamps.0",
+            [1.0],
+            "run[0].timestamps[0]: Expected `array`",
+        ),
         ("written_at", "yesterday", "written_at: Invalid RFC3339"),
         ("written_at", "2026-01-31T12:00:00", "written_at: Expected `datetime` with a timezone"),
     ],

@@ -28,10 +28,10 @@ FP16 = gradient_reductions(WORKLOAD, 2)[0]
 
 
 def session_of(
-    runs: Path, name: str, *outcomes: Outcome, plant: str = "", looks: str = "[8, 12]"
+    runs: Path, name: str, *outcomes: Outcome, inject: str = "", looks: str = "[8, 12]"
 ) -> Path:
     cases = [case_of(each, session=name) for each in outcomes]
-    return write_session(runs, *cases, asked={"plant": plant, "sampling.looks": looks})
+    return write_session(runs, *cases, asked={"inject": inject, "sampling.looks": looks})
 
 
 def hvdperf(*words: object) -> subprocess.CompletedProcess[str]:
@@ -83,7 +83,7 @@ def test_only_what_can_be_trusted_is_proposed(tmp_path):
 
 
 def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path):
-    faulty = session_of(tmp_path, NAMES[0], outcome(WEAK, RATIOS * 2), plant="slow:rank=1")
+    faulty = session_of(tmp_path, NAMES[0], outcome(WEAK, RATIOS * 2), inject="slow:rank=1")
     with pytest.raises(UserError, match="a fault was injected"):
         propose([read_session(faulty)])
     sound = session_of(tmp_path, NAMES[1], outcome(WEAK, RATIOS))
@@ -91,7 +91,7 @@ def test_what_tells_nothing_of_an_unchanged_machine_is_refused(tmp_path):
         propose([read_session(sound)])
     path = faulty / "session.json"
     document = json.loads(path.read_text())
-    document["asked"]["plant"], document["fingerprint"]["cpu_model"] = "", "another"
+    document["asked"]["inject"], document["fingerprint"]["cpu_model"] = "", "another"
     path.write_text(json.dumps(document))
     with pytest.raises(UserError, match="cpu_model differ"):
         propose([read_session(sound), read_session(faulty)])

@@ -38,9 +38,9 @@ def test_launches_of_other_rounds_with_the_same_numbers_do_not_take_their_place(
 
 
 def test_what_is_planted_or_unsound_does_not_count(tmp_path):
-    planted = [each for each in trials(WORKLOAD, 2) if each.variant == "slow10"]
+    injected = [each for each in trials(WORKLOAD, 2) if each.variant == "slow10"]
     unsound = outcome(aa(WORKLOAD, 2), RATIOS, verdict=Verdict.INVALID)
-    found = throughputs(cases_of(tmp_path, outcome(planted[0], RATIOS), unsound))
+    found = throughputs(cases_of(tmp_path, outcome(injected[0], RATIOS), unsound))
     assert {size: len(speeds) for (_, size), speeds in found.items()} == {2: 3}
 
 

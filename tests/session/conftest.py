@@ -95,7 +95,7 @@ def interrupt(options: list[str], tmp_path: Path) -> Interrupt:
     def interrupted(how: signal.Signals, ranks: int = 0, made_up: bool = False) -> None:
         temporary = tmp_path / "tmp"
         temporary.mkdir()
-        arguments = ["perf/", *options, "-k", "efficiency", "--plant=hang:rank=1"]
+        arguments = ["perf/", *options, "-k", "efficiency", "--inject=hang:rank=1"]
         process = subprocess.Popen(
             command(arguments, ranks, made_up),
             cwd=ROOT,
@@ -140,7 +140,7 @@ def press_ctrl_c(sit_before: SitBefore, tmp_path: Path) -> Press:
     def pressed(capture: str, made_up: bool = False) -> Terminal:
         junit = tmp_path / "junit.xml"
         written = f"--capture={capture}", f"--junitxml={junit}"
-        there = sit_before("-k", "efficiency", "--plant=hang:rank=1", *written, made_up=made_up)
+        there = sit_before("-k", "efficiency", "--inject=hang:rank=1", *written, made_up=made_up)
         # Once for good, and twice in a line that is rewritten.
         there.wait_for(b"round 1 of 8", times=3)
         workers = [] if made_up else wait_for_workers(there.pid)

@@ -64,7 +64,7 @@ def sessions(tmp_path, monkeypatch):
 @pytest.mark.parametrize("status", [0, 1, 6, 7])
 def test_a_session_counts_whatever_its_verdicts_were(sessions, status):
     sessions.status = status
-    trust.add_session("test_planted")
+    trust.add_session("test_faults")
     (entry,) = read_log(sessions.log)
     assert [tried.trial for tried in entry.tried] == ["aa"]
 
@@ -73,18 +73,18 @@ def test_a_session_counts_whatever_its_verdicts_were(sessions, status):
 def test_one_that_was_interrupted_or_killed_does_not(sessions, status):
     sessions.status = status
     with pytest.raises(UserError, match=rf"pytest ended with status {status}: .* not counted"):
-        trust.add_session("test_planted")
+        trust.add_session("test_faults")
     assert read_log(sessions.log) == []
 
 
 def test_nor_one_that_has_not_come_to_its_end(sessions):
     sessions.is_over = False
     with pytest.raises(UserError, match=r"was killed.*; it is not counted"):
-        trust.add_session("test_planted")
+        trust.add_session("test_faults")
     assert read_log(sessions.log) == []
 
 
-def test_where_nothing_is_planted_the_user_is_told(sessions):
+def test_where_no_fault_is_injected_the_user_is_told(sessions):
     sessions.said = ALIKE
     with pytest.raises(UserError, match="-k test_aa: no fault was injected"):
         trust.add_session("test_aa")
@@ -93,7 +93,7 @@ def test_where_nothing_is_planted_the_user_is_told(sessions):
 def test_a_log_that_cannot_be_written_is_a_line(sessions):
     sessions.log.mkdir(parents=True)
     with pytest.raises(UserError, match=r"sessions\.jsonl: Is a directory: session .*-1 is not"):
-        trust.add_session("test_planted")
+        trust.add_session("test_faults")
 
 
 def test_and_is_known_before_anything_is_measured(sessions):

@@ -50,9 +50,9 @@ def test_x_stops_at_inconclusive_unless_that_is_allowed(run: Run) -> None:
 
 
 def test_what_was_decided_along_with_the_case_that_x_stopped_at_is_told(run: Run) -> None:
-    done = run("-x", "-k", "parity", "--plant=raise:rank=1", made_up=True)
+    done = run("-x", "-k", "parity", "--inject=raise:rank=1", made_up=True)
     assert " 1 inconclusive in " in done.stdout, "pytest does not come to the other one"
-    assert "rank 1 failed in phase 'block': PlantedFault" in " ".join(done.stdout.split())
+    assert "rank 1 failed in phase 'block': InjectedFault" in " ".join(done.stdout.split())
     assert done.returncode == 1, "the worst verdict is that of the session"
 
 
@@ -112,11 +112,11 @@ def test_a_question_that_is_not_asked_has_no_case(plan: Run) -> None:
 
 
 def test_a_file_that_is_named_asks_what_the_profile_does_not(plan: Run) -> None:
-    files = "perf/test_ledger.py", "tests/../perf/test_memory.py"
+    files = "perf/test_wall_time.py", "tests/../perf/test_memory.py"
     done = plan("--collect-only", "-q", "--profile=smoke", *files)
     cases = [line.partition("[")[0] for line in done.stdout.splitlines() if "::" in line]
     assert "perf/test_scaling.py::test_weak_scaling" in cases, "of perf/ as the profile says"
-    assert "perf/test_ledger.py::test_wall_time" in cases
+    assert "perf/test_wall_time.py::test_wall_time" in cases
     assert "perf/test_memory.py::test_memory" in cases
     assert "perf/test_startup.py::test_startup" not in cases
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.mpirun
 UNDER_MPIRUN = {
     "--data-dir=/no/such/place": [pytest.mark.long],
     "--np=-1": [],
-    "--plant=kill:rank=9": [pytest.mark.long],
+    "--inject=kill:rank=9": [pytest.mark.long],
     "-n2": [],
     "--resume=tests": [],
 }
@@ -47,7 +47,7 @@ UNDER_MPIRUN = {
 def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) -> None:
     junit = tmp_path / "junit.xml"
     cases = "efficiency or weak_scaling or (parity and np1)"
-    done = run("--plant=raise:rank=1", "-k", cases, f"--junitxml={junit}")
+    done = run("--inject=raise:rank=1", "-k", cases, f"--junitxml={junit}")
     assert done.returncode == 1, done.stdout
     words = {
         name: found["outcome"]["judgement"]["verdict"]
@@ -59,10 +59,10 @@ def test_a_failed_launch_fails_its_cases_and_no_other(run: Run, tmp_path: Path) 
         "weak_scaling-alexnet_s-np2.json": "FAIL",
         "parity-alexnet_s-np1.json": "INCONCLUSIVE",
     }
-    assert "rank 1 failed in phase 'block': PlantedFault" in done.stdout
+    assert "rank 1 failed in phase 'block': InjectedFault" in done.stdout
     (page,) = (tmp_path / "results" / "report").glob("*.html")
     assert f"report: {page}" in done.stdout
-    assert "PlantedFault" in page.read_text()
+    assert "InjectedFault" in page.read_text()
     suite = ET.parse(junit).getroot().find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures")) == ("3", "3")
@@ -110,7 +110,7 @@ def test_too_little_time_is_inconclusive_and_no_pass(run: Run, tmp_path: Path) -
 
 @pytest.mark.parametrize("launcher", ["mpirun", "agents"])
 def test_a_session_under_mpirun_has_one_report(run: Run, launcher: str, tmp_path: Path) -> None:
-    done = run("-k", "efficiency", "--plant=kill:rank=1", f"--launcher={launcher}", ranks=2)
+    done = run("-k", "efficiency", "--inject=kill:rank=1", f"--launcher={launcher}", ranks=2)
     assert done.returncode == 1, done.stdout
     assert done.stdout.count("test session starts") == 1
     assert "round 1 of 8" in done.stdout
@@ -120,19 +120,19 @@ def test_a_session_under_mpirun_has_one_report(run: Run, launcher: str, tmp_path
 
 
 def test_a_sweep_with_wrong_numbers_is_invalid(run: Run, tmp_path: Path) -> None:
-    done = run(*SWEEP, "--plant=corrupt:rank=0")
+    done = run(*SWEEP, "--inject=corrupt:rank=0")
     assert done.returncode == 7, done.stdout
     case = documents(tmp_path)[CASE_OF_SWEEP]
     assert "number 0 is 1 instead of 0" in case["outcome"]["judgement"]["reason"]
     assert_every_figure_is_written(case)
 
 
-def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
-    profile = tmp_path / "planted.toml"
+def test_injected_faults_are_caught(run: Run, tmp_path: Path) -> None:
+    profile = tmp_path / "injected.toml"
     # Its first round is enough for these; the others have no time for a second.
     trials = '[trials]\nskip = ["alexnet_s"]\ndata = ["alexnet_s"]\nslow15 = ["alexnet_s"]\n'
     profile.write_text(PROFILE + trials)
-    done = run(f"--profile={profile}", "-k", "test_planted")
+    done = run(f"--profile={profile}", "-k", "test_faults")
     assert done.returncode == 6, done.stdout
     found = {
         name.removeprefix("trust-").removesuffix("-alexnet_s-np2.json"): case["outcome"]
@@ -142,7 +142,7 @@ def test_what_is_planted_is_caught(run: Run, tmp_path: Path) -> None:
     words = {name: case["judgement"]["verdict"] for name, case in found.items()}
     assert words == {"skip": "PASS", "data": "PASS", "slow15": "INCONCLUSIVE"}
     assert found["data"]["detection"]["reported"] == "INVALID"
-    assert found["data"]["comparison"]["candidate"]["arm"]["planted"] == "data"
+    assert found["data"]["comparison"]["candidate"]["arm"]["injected"] == "data"
     assert "injected data:rank=1: INVALID" in " ".join(done.stdout.split())
 
 
@@ -229,7 +229,7 @@ def test_a_terminal_that_is_closed_leaves_nothing(
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    there = sit_before("-k", "efficiency", "--plant=hang:rank=1")
+    there = sit_before("-k", "efficiency", "--inject=hang:rank=1")
     there.wait_for(b"round 1 of 8", times=3)
     workers = wait_for_workers(there.pid)
     assert list(temporary.glob("hvdperf-*"))

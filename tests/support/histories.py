@@ -30,12 +30,12 @@ def raw_result(
     speeds: Mapping[tuple[str, int], Sequence[float]] | None = None,
     number: int = 0,
     replica: str = REPLICA,
-    **facts: object,
+    **metadata: object,
 ) -> RawResult:
     """Return a raw result. speeds: samples per second of each launch, by network and world size.
     number: of the session, an hour after the one before. replica: what each replica trains on."""
     chosen = {("vgg_16_s", 1): [100.0, 101.0, 99.0]} if speeds is None else speeds
-    told = cast(Fingerprint, {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **facts})
+    told = cast(Fingerprint, {**FACTS, "horovod": horovod, "tensorflow": tensorflow, **metadata})
     at = BEGAN + timedelta(hours=number)
     return RawResult(
         format=FORMAT,

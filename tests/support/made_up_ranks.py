@@ -41,7 +41,7 @@ class Runner(MadeUpRunner):
         time.sleep(60 if hangs else ROUND_S)
         for arm in struck:
             self.failures[arm] = Failure(
-                arm.name, self._fault.rank, Phase.BLOCK.value, "PlantedFault: made up"
+                arm.name, self._fault.rank, Phase.BLOCK.value, "InjectedFault: made up"
             )
         launches = [self._launch(arm, request.number) for arm in living if arm not in struck]
         return Round(request.number, self.schedule, launches)
@@ -54,7 +54,7 @@ class Runner(MadeUpRunner):
         transfers = self._transfers.get(launched.arm, ())
         if not launched.blocks and transfers:
             bare = launch_without_model(launched.arm)
-            launched.startup_seconds, launched.facts = bare.startup_seconds, bare.facts
+            launched.startup_seconds, launched.metadata = bare.startup_seconds, bare.metadata
         launched.series = [
             series(0.01, transfer, turn, launched.arm.processes)
             for turn in range(max(1, self.turns))

@@ -98,7 +98,7 @@ def run_report(
         loss=0.4,
         learning_rate=1e-3,
         memory=[[step, int(5e8 + growth * step)] for step in range(25, steps + 1, 25)],
-        marks=[],
+        timestamps=[],
         curve=[[step, 2.3 / step, 1e-3] for step in range(20, steps + 1, 20)],
         validation=Validation(loss, accuracy, validated, chance_loss),
     )
@@ -169,7 +169,7 @@ def launch(
             }
             for _ in range(n)
         ],
-        facts=[
+        metadata=[
             Metadata(rank, replicas, "mpi", **MODEL_FACTS)  # type: ignore[arg-type]
             for rank in range(n)
         ],
@@ -201,8 +201,8 @@ def launch_without_model(arm: Arm, number: int = 0) -> Launch:
         {phase: rank[phase] for phase in ("launch", "import", "init")}
         for rank in sound.startup_seconds
     ]
-    sound.facts = [
-        replace(rank, parameters=0, gradient_tensors=0, gradient_bytes=0) for rank in sound.facts
+    sound.metadata = [
+        replace(rank, parameters=0, gradient_tensors=0, gradient_bytes=0) for rank in sound.metadata
     ]
     return sound
 

@@ -87,7 +87,11 @@ def exchanged(asked: Comparison, ratio: float, **other: Any) -> Callable[[Launch
 
     def spoil(launched: Launch) -> None:
         made = exchanging_round(asked, ratio).of(launched.arm)
-        launched.series, launched.blocks, launched.facts = made.series, made.blocks, made.facts
+        launched.series, launched.blocks, launched.metadata = (
+            made.series,
+            made.blocks,
+            made.metadata,
+        )
         if other and launched.arm == asked.reference.arm:
             ranks = [replace(rank, **other) for rank in launched.series[0].ranks]
             launched.series[0] = replace(launched.series[0], ranks=ranks)

@@ -90,7 +90,7 @@ def session_of_cases(*cases: Case, **other: Any) -> SessionDocument:
         schedule=Schedule.FRESH,
         against=None,
         changed=(),
-        asked={"plant": ""},
+        asked={"inject": ""},
         exit_status=EXIT_STATUS.get(worst([*verdicts.values()]), 0),
         elapsed_seconds=12.5,
         timed_seconds=3.5,

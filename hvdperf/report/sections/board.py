@@ -35,7 +35,7 @@ COLUMNS = (
     Column("margin_lower", "margin, lower", "%", digits=1, hidden=True),
     Column("margin_upper", "margin, upper", "%", digits=1, hidden=True),
     Column("rounds", "rounds"),
-    Column("visible_change", "minimum detectable effect", "%", digits=1),
+    Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
     Column("case", "case"),
 )
@@ -111,7 +111,7 @@ def _row(case: Case) -> Row:
     if figure is not None and rule is not None and bounded and not case.comparison.is_trial:
         margins = tuple(100 * share for share in margin(figure, rule))
     judgement = case.outcome.judgement
-    visible = judgement.visible_change
+    visible = judgement.detectable_effect
     covered = None if figure is None else confidence(figure, rule, judgement.fail_alpha)
     return {
         "verdict": case.verdict.value,
@@ -125,7 +125,7 @@ def _row(case: Case) -> Row:
         "margin_lower": margins[1],
         "margin_upper": margins[2],
         "rounds": judgement.rounds,
-        "visible_change": None if visible is None else 100 * visible,
+        "minimum_detectable_effect": None if visible is None else 100 * visible,
         "nodes": len(case.replicas_per_node),
         "case": case.name,
     }

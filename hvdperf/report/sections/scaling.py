@@ -35,7 +35,7 @@ ASKED = (
 )
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
-MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_ledger.py by wall time."
+MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_wall_time.py by wall time."
 
 
 @dataclass

@@ -23,16 +23,16 @@ from hvdperf.results.documents import Case
 
 COLUMNS = (
     Column("trial", "fault case"),
-    Column("fault", "--plant"),
+    Column("fault", "--inject"),
     Column("model", "network"),
     Column("world_size", "replicas"),
     Column("must", "expected"),
-    Column("called", "reported"),
+    Column("reported", "reported"),
     Column("sessions", "of sessions"),
     Column("share", "share", "%", digits=0),
     Column("lower", "lower", "%", digits=0),
     Column("upper", "upper", "%", digits=0),
-    Column("blamed", "right attribution"),
+    Column("attributed", "right attribution"),
     Column("inconclusive", "undecided"),
 )
 
@@ -66,17 +66,17 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("ratio", "ratio", digits=3),
         Column("lower", "lower", digits=3),
         Column("upper", "upper", digits=3),
-        Column("visible_change", "minimum detectable effect", "%", digits=1),
+        Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
     rows: list[Row] = []
     for case in alike:
-        visible = case.outcome.judgement.visible_change
+        visible = case.outcome.judgement.detectable_effect
         rows.append(
             {
                 "case": case.name,
                 **cells_of(case.figure, "ratio", "lower", "upper"),
-                "visible_change": None if visible is None else 100 * visible,
+                "minimum_detectable_effect": None if visible is None else 100 * visible,
                 "verdict": case.verdict.value,
             }
         )
@@ -100,14 +100,14 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
         return []
     facts = alike[-1].fingerprint
     tried = sum(count.sessions for count in found)
-    called = sum(count.called for count in found)
+    reported = sum(count.reported for count in found)
     more = f"; {len(others)} not counted, because their conditions differ" if others else ""
     return [
         Figure(
             "caught",
             "Injected faults, and the verdicts reported",
             f"{plural(len(alike), 'session')} on {facts['cores']} cores of {facts['cpu_model']}, "
-            f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}{more}: {called} of "
+            f"TensorFlow {facts['tensorflow']}, Horovod {facts['horovod']}{more}: {reported} of "
             f"{tried} fault cases were reported with the expected verdict.",
             Table(COLUMNS, tuple(map(_row, found))),
             _plot(len(found)),
@@ -118,19 +118,19 @@ def _caught(log: Sequence[Entry]) -> list[Figure]:
 def _row(count: Count) -> Row:
     trial = TRIALS[count.trial]
     of = count.sessions
-    low, high = share_interval(count.called, of) if of else (None, None)
+    low, high = share_interval(count.reported, of) if of else (None, None)
     return {
         "trial": count.trial,
         "fault": trial.fault or "nothing",
         "model": count.model,
         "world_size": count.world_size,
         "must": must(trial),
-        "called": count.called,
+        "reported": count.reported,
         "sessions": of,
-        "share": 100 * count.called / of if of else None,
+        "share": 100 * count.reported / of if of else None,
         "lower": None if low is None else 100 * low,
         "upper": None if high is None else 100 * high,
-        "blamed": count.blamed,
+        "attributed": count.attributed,
         "inconclusive": count.inconclusive,
     }
 
@@ -138,7 +138,7 @@ def _row(count: Count) -> Row:
 def _plot(rows: int) -> Plot:
     """Return a plot of shares with their intervals: a row per fault, network and world size."""
     named = "datum.trial + ', ' + datum.model + ' np ' + datum.world_size"
-    tip = [column for column in COLUMNS if column.key in ("trial", "must", "called", "sessions")]
+    tip = [column for column in COLUMNS if column.key in ("trial", "must", "reported", "sessions")]
     return plots.estimates(
         {"y": plots.row_names("into", sort=None)},
         plots.field(

@@ -40,11 +40,11 @@ _SETTINGS: Mapping[LaunchMode, Sequence[str]] = {
     LaunchMode.EPOCHS: ("runs.epochs", "runs.steps_max"),
     LaunchMode.TIME: ("runs.seconds",),
     LaunchMode.ENDURANCE: ("runs.endurance_steps",),
-    LaunchMode.LEDGER: ("runs.ledger_steps", "runs.ablation_turns", *_LENGTH_OF_BLOCKS),
+    LaunchMode.WALL_TIME: ("runs.wall_time_steps", "runs.ablation_turns", *_LENGTH_OF_BLOCKS),
     LaunchMode.COLLECTIVES: _LENGTH_OF_BLOCKS,
 }
 # Settings that begin a new series.
-_ANOTHER = ("plant", "against", *_SETTINGS[LaunchMode.BLOCKS])
+_ANOTHER = ("inject", "against", *_SETTINGS[LaunchMode.BLOCKS])
 
 
 @dataclass(frozen=True)

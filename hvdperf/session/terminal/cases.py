@@ -169,7 +169,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
+def detectable_effects(outcomes: Sequence[Outcome]) -> list[str]:
     """Return a sentence on how small a change the PASSes could have seen; [] if there are none.
     Fault cases are left out, because they pass when their fault is seen."""
     seen = {
@@ -177,7 +177,7 @@ def visible_changes(outcomes: Sequence[Outcome]) -> list[str]:
         for outcome in outcomes
         if outcome.judgement.verdict is Verdict.PASS
         and not outcome.comparison.is_trial
-        and (visible := outcome.judgement.visible_change) is not None
+        and (visible := outcome.judgement.detectable_effect) is not None
     }
     ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
     told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)

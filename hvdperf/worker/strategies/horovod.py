@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from hvdperf.worker import horovod_timeline, training
 from hvdperf.worker.collectives import Buffers, Exchange
-from hvdperf.worker.faults import planted
+from hvdperf.worker.faults import injected
 from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.strategies.replica import ReplicaTrainer
 
@@ -41,7 +41,7 @@ class HorovodTrainer(ReplicaTrainer):
             num_groups=exchange["groups"],
             sparse_as_dense=exchange["sparse_as_dense"],
         )
-        if planted(self.config, "skip"):
+        if injected(self.config, "skip"):
             wrapped.register_local_source(self.parts[0].sources[0])
         return wrapped
 

@@ -18,7 +18,7 @@ from tests.support.stores import case_of, fingerprint_of, placed, write_session
 
 WEAK, PARITY = weak_scaling(WORKLOAD, 2), parity(WORKLOAD, 2)
 ASKED = {
-    "plant": "",
+    "inject": "",
     "against": "",
     "schedule": "alternate",
     "sampling.min_block_seconds": "0.3",
@@ -101,7 +101,7 @@ def test_another_stack_begins_a_new_series_and_says_why(earlier):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("plant", "slow:rank=1", "plant: (nothing) -> slow:rank=1"),
+        ("inject", "slow:rank=1", "inject: (nothing) -> slow:rank=1"),
         ("against", "keras: 3.15.1 -> 2.15.0", "against: (nothing) -> keras: 3.15.1 -> 2.15.0"),
         ("schedule", "fresh", "schedule: alternate -> fresh"),
         ("sampling.min_block_steps", "20", "sampling.min_block_steps: 10 -> 20"),

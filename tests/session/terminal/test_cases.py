@@ -30,6 +30,7 @@ from hvdperf.plan.questions import (
 from hvdperf.session.terminal.cases import (
     NOTHING_MEASURED,
     counts,
+    detectable_effects,
     ending,
     exit_status,
     explanation,
@@ -37,7 +38,6 @@ from hvdperf.session.terminal.cases import (
     line,
     painted,
     table,
-    visible_changes,
 )
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Floor, Rule, Verdict
@@ -247,14 +247,14 @@ def seen(ask, change, verdict=Verdict.PASS):
 
 def test_how_small_a_change_passes_could_have_seen_is_told_from_the_best_to_the_worst():
     passes = [seen(weak_scaling, 0.28), seen(parity, 0.1), seen(communication, 0.041)]
-    told = visible_changes([*passes, seen(strong_scaling, 0.5, Verdict.INCONCLUSIVE)])
+    told = detectable_effects([*passes, seen(strong_scaling, 0.5, Verdict.INCONCLUSIVE)])
     assert " ".join(" ".join(told).split()) == (
         "Minimum detectable effect of the cases that PASS: 4.1 % "
         "(communication[resnet_50_s-np2]) to 28 % (weak_scaling[resnet_50_s-np2])"
     )
-    (said,) = visible_changes([seen(parity, 0.1)])
+    (said,) = detectable_effects([seen(parity, 0.1)])
     assert said.endswith("PASS: 10 % (parity[resnet_50_s-np2])")
-    assert visible_changes([seen(parity, 0.1, Verdict.FAIL)]) == []
+    assert detectable_effects([seen(parity, 0.1, Verdict.FAIL)]) == []
 
 
 @pytest.mark.parametrize(

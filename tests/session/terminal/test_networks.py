@@ -119,17 +119,17 @@ def test_cases_that_train_with_another_learning_rate_are_the_same_line():
 
 def test_a_regression_is_no_efficiency():
     held = against(weak_scaling(WORKLOAD, 2))
-    planted = next(c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
+    injected = next(c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
     assert held is not None
-    for comparison in (held, planted):
+    for comparison in (held, injected):
         (row,) = rows([outcome(comparison, [0.9] * 6)])
         assert row[3:6] == ["-", "-", "-"]
 
 
-def test_throughput_is_that_of_nothing_planted():
-    planted = next(c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
+def test_throughput_is_that_of_no_injected_fault():
+    injected = next(c for c in trials(WORKLOAD, 2) if c.variant == "slow10")
     # The reference, which is as it should be, does 1000 a second here.
-    assert rows([outcome(planted, [0.9] * 6)])[0][2] == "1000"
+    assert rows([outcome(injected, [0.9] * 6)])[0][2] == "1000"
 
 
 def test_blocks_without_a_time_are_left_out():

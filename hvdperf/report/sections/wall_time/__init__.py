@@ -23,12 +23,12 @@ def section(cases: Sequence[Case]) -> Section:
         *([speedups(asked, labels), factors(asked, labels)] if asked else []),
     )
     return Section(
-        "ledger",
+        "wall_time",
         "Wall time",
         "The time breakdown assigns every second of a training, from the launch of its "
         "processes to their end, to a term. Terms are means over the ranks and rounds. If "
         "steps are divided among the replicas, the terms of steps are scaled down from the "
         "whole run.",
         figures,
-        "No wall time of a training was measured; to measure: pytest perf/test_ledger.py",
+        "No wall time of a training was measured; to measure: pytest perf/test_wall_time.py",
     )

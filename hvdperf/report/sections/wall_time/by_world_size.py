@@ -75,7 +75,7 @@ def _stacked(model: str, label: str, sizes: Mapping[int, Spent]) -> Figure:
             f"({spent.terms[largest]:.1f} s)"
         )
     return Figure(
-        name=slug("ledger", "terms", label),
+        name=slug("wall_time", "terms", label),
         title=f"{label}: the seconds of a run of {steps} steps on each replica",
         says=f"By number of replicas: {'; '.join(said)}.",
         table=Table(_OF_A_SIZE, tuple(rows)),

@@ -69,7 +69,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
         ]
     )
     return Figure(
-        name="ledger-speedups",
+        name="wall_time-speedups",
         title="Speedup by speed, by wall time and by the whole job",
         says=f"Speedups: {said}.",
         table=Table(columns, tuple(rows)),
@@ -111,7 +111,7 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
         ]
     )
     return Figure(
-        name="ledger-factors",
+        name="wall_time-factors",
         title="Efficiency by speed = contention x communication x balance",
         says=f"Factors: {said}.",
         table=Table(columns, tuple(rows)),

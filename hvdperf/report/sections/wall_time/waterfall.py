@@ -43,7 +43,7 @@ def waterfall(case: Case, label: str) -> Figure:
     worst = sorted(terms, key=lambda row: -abs(number(row["excess_s"])))[:3]
     said = ", ".join(f"{row['term']} {number(row['excess_s']):+.2f} s" for row in worst)
     return Figure(
-        name=slug("ledger", "waterfall", way, label, f"np{n}"),
+        name=slug("wall_time", "waterfall", way, label, f"np{n}"),
         title=f"{named(case, f'{label} on {n} replicas', how)}: from the ideal to the wall time",
         says=(
             f"The ideal time is {ideal:.2f} s and the wall time {wall:.2f} s. Largest "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hvdperf.launch.timestamps import Asked, Mark, Marks
+from hvdperf.launch.timestamps import Asked, Timestamp, Timestamps
 from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import RunReport, TimelineReport
 from hvdperf.plan.arms import Arm, BlockKind, Schedule
@@ -30,16 +30,16 @@ MEETING = 0.0005
 WIRE = 0.005
 
 
-def step_marks(
+def step_timestamps(
     steps: int,
     late: Sequence[float],
     exchange: float = 0.0,
     met: bool = False,
     slow_first: float = 0.0,
 ) -> list[list[list[float]]]:
-    """Return marks by rank and step: when the step began to take its batch, had it, had met the
-    other ranks, and ended. late: seconds by which each rank has its batch later. All ranks end a
-    step together. slow_first: extra seconds of the first step."""
+    """Return timestamps by rank and step: when the step began to take its batch, had it, had met
+    the other ranks, and ended. late: seconds by which each rank has its batch later. All ranks end
+    a step together. slow_first: extra seconds of the first step."""
     rows: list[list[list[float]]] = [[] for _ in late]
     began = 0.0
     for step in range(steps):
@@ -53,9 +53,9 @@ def step_marks(
     return rows
 
 
-def marks_of(run_seconds: float, ranks: int, unexplained: float = 0.0) -> Marks:
-    """Return the marks of a launch. run_seconds: of the steps. unexplained: seconds between the
-    last step and the answer."""
+def timestamps_of(run_seconds: float, ranks: int, unexplained: float = 0.0) -> Timestamps:
+    """Return the timestamps of a launch. run_seconds: of the steps. unexplained: seconds between
+    the last step and the answer."""
     launched = 1.7e9
     begins = [launched + LAUNCH_S]
     for phase in START:
@@ -65,7 +65,7 @@ def marks_of(run_seconds: float, ranks: int, unexplained: float = 0.0) -> Marks:
     phases = [*START, "run", "ready", "ablation", "ready", "end"]
     times = [*begins, answered, answered + 1, answered + 2, answered + 5]
     of_rank = [
-        Mark(phase, at, at - launched + 77.0) for phase, at in zip(phases, times, strict=True)
+        Timestamp(phase, at, at - launched + 77.0) for phase, at in zip(phases, times, strict=True)
     ]
     since = [time - launched for time in times]
     asked = [
@@ -73,10 +73,10 @@ def marks_of(run_seconds: float, ranks: int, unexplained: float = 0.0) -> Marks:
         Asked("ablation", since[-3], since[-2]),
         Asked("close", since[-1], since[-1] + END_S),
     ]
-    return Marks(launched, times[-1] + END_S, [of_rank] * ranks, asked)
+    return Timestamps(launched, times[-1] + END_S, [of_rank] * ranks, asked)
 
 
-def marked(
+def with_timestamps(
     arm: Arm,
     number: int = 0,
     steps: int = 40,
@@ -86,10 +86,10 @@ def marked(
     unexplained: float = 0.0,
     turns: int = 3,
 ) -> Launch:
-    """Return a launch of LaunchMode.LEDGER. late: seconds by which each rank has its batches later.
-    exchange: seconds of a step that are exposed communication."""
+    """Return a launch of LaunchMode.WALL_TIME. late: seconds by which each rank has its batches
+    later. exchange: seconds of a step that are exposed communication."""
     lags = list(late or [0.0] * arm.world_size)
-    rows = step_marks(steps, lags, exchange, slow_first=slow_first)
+    rows = step_timestamps(steps, lags, exchange, slow_first=slow_first)
     seconds = max(row[-1][3] for row in rows)
     around = BETWEEN + INPUT
     whole = [around + lag + COMPUTE + APPLY + exchange for lag in lags]
@@ -120,17 +120,17 @@ def marked(
     made.startup_seconds = [dict(start) for _ in lags]
     made.blocks = blocks
     made.run = _reports(rows)
-    made.marks = marks_of(seconds, len(lags), unexplained)
-    made.met_run = [] if alone else _reports(step_marks(steps, lags, exchange, met=True))
+    made.timestamps = timestamps_of(seconds, len(lags), unexplained)
+    made.met_run = [] if alone else _reports(step_timestamps(steps, lags, exchange, met=True))
     made.timeline = [] if alone else _timeline(steps, len(lags))
     return made
 
 
 def _reports(rows: Sequence[list[list[float]]]) -> list[RunReport]:
-    """Return the reports of a run with these marks, by rank."""
+    """Return the reports of a run with these timestamps, by rank."""
     steps, seconds = len(rows[0]), max(row[-1][3] for row in rows)
     report = run_report(steps=steps, samples=32 * steps, seconds=seconds)
-    return [replace(report, marks=row, curve=[], validation=None) for row in rows]
+    return [replace(report, timestamps=row, curve=[], validation=None) for row in rows]
 
 
 def _timeline(steps: int, ranks: int) -> list[TimelineReport]:
@@ -140,8 +140,8 @@ def _timeline(steps: int, ranks: int) -> list[TimelineReport]:
     return [TimelineReport(steps, 0.03 * steps, {"MPI_ALLREDUCE": wire}, wire), *others]
 
 
-def marked_round(comparison: Comparison, number: int = 0, **candidate: object) -> Round:
-    """Return a round. candidate: arguments of `marked` for the side that is judged."""
+def round_with_timestamps(comparison: Comparison, number: int = 0, **candidate: object) -> Round:
+    """Return a round. candidate: arguments of `with_timestamps` for the side that is judged."""
     ours, theirs = comparison.candidate.arm, comparison.reference.arm
-    judged = marked(ours, number, **candidate)  # type: ignore[arg-type]
-    return Round(number, Schedule.FRESH, [judged, marked(theirs, number)])
+    judged = with_timestamps(ours, number, **candidate)  # type: ignore[arg-type]
+    return Round(number, Schedule.FRESH, [judged, with_timestamps(theirs, number)])

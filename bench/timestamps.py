@@ -1,4 +1,4 @@
-"""Throughput of a run with all marks compared with one without: the cost of a time breakdown."""
+"""Throughput of a run with timestamps compared with one without: the cost of a time breakdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 40
 
 
 def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
-    """Measure ln(speed with marks / speed without). The two take turns A B, B A in the same
+    """Measure ln(speed with timestamps / speed without). The two take turns A B, B A in the same
     processes."""
     logs = []
     for _ in range(LAUNCHES):
@@ -25,14 +25,18 @@ def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
             logs.append(pairs[2:])  # the first two are warm-up
         finally:
             group.close()
-    return report(f"{arm.name}: throughput of a marked run / of one without marks", logs)
+    return report(f"{arm.name}: throughput of a run with timestamps / of one without", logs)
 
 
-def _pair(arm_launcher: ArmLauncher, group: Group, marked_first: int) -> float:
+def _pair(arm_launcher: ArmLauncher, group: Group, with_timestamps_first: int) -> float:
     seconds = {}
-    for marked in (True, False) if marked_first else (False, True):
+    for with_timestamps in (True, False) if with_timestamps_first else (False, True):
         replies = group.ask(
-            "run", arm_launcher.order_deadline_s, steps=STEPS, validate=False, marked=marked
+            "run",
+            arm_launcher.order_deadline_s,
+            steps=STEPS,
+            validate=False,
+            with_timestamps=with_timestamps,
         )
-        seconds[marked] = slowest(replies)
+        seconds[with_timestamps] = slowest(replies)
     return math.log(seconds[False] / seconds[True])
