@@ -23,13 +23,13 @@ from hvdperf.launch.processes import (
 )
 from hvdperf.machine.placement import Slot
 
-# Seconds within which a slot reports the end of a process.
-NEWS_S = 2.0
+# The longest delay, in seconds, with which a slot reports the end of a process.
+END_REPORT_S = 2.0
 
 
 class Agent(Protocol):
-    """The worker processes of one slot. A slot runs several at a time, one per launch (by its
-    name)."""
+    """The worker processes of one slot: one for each launch, several at a time. launch: its
+    name."""
 
     def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
         """Start a worker process. command: begins with the interpreter. Raises OSError."""
@@ -57,7 +57,7 @@ class LocalAgent:
         return bool(self._processes)
 
     def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
-        # The worker asks the kernel to end it with this process (see hvdperf.worker.process).
+        # The worker asks the kernel to kill it when this process ends (see hvdperf.worker.process).
         self._processes[launch] = start_process(
             command, command[0], environment, self._scratch / launch
         )
@@ -94,8 +94,8 @@ class LocalAgent:
 def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
     """Return the fields of Horovod's SlotInfo for every rank.
 
-    Local fields are among the ranks on the same host. Cross fields are among the ranks with the
-    same local rank on all hosts.
+    Local fields count the ranks of one host. Cross fields count, over all hosts, the ranks with one
+    local rank.
     """
     per_host = Counter(slot.host for slot in slots)
     seen: Counter[str] = Counter()
@@ -133,7 +133,7 @@ def horovod_environment(
     environment["HOROVOD_HOSTNAME"] = own["hostname"]
     environment["HOROVOD_CONTROLLER"] = "gloo"
     environment["HOROVOD_CPU_OPERATIONS"] = "gloo"
-    # Gloo's timeout includes the time for which a group is stopped while another one is timed.
+    # Gloo's timeout goes on while a group is stopped because another one is timed.
     environment["HOROVOD_GLOO_TIMEOUT_SECONDS"] = str(int(100 * deadline_s))
     if one_host:
         environment["HOROVOD_GLOO_IFACE"] = "lo"
@@ -158,8 +158,8 @@ class AgentsJob:
         return f"ended with status {statuses}"
 
     def fate(self, rank: int) -> str:
-        # A slot reports the end of its process some moments later.
-        deadline = time.monotonic() + NEWS_S
+        # A slot reports the end of its process with a delay.
+        deadline = time.monotonic() + END_REPORT_S
         while (status := self._agents[rank].status(self._launch)) is None:
             if time.monotonic() > deadline:
                 return ""
@@ -175,8 +175,8 @@ class AgentsJob:
 
     def end(self, pids: Mapping[int, int]) -> None:
         for agent in self._agents:
-            # A rank whose slot is gone ends when its connection closes, or dies with the slot. The
-            # other ranks have to be ended, whatever a slot answers.
+            # A slot that is gone must not keep the other ranks alive. Its own rank ends when its
+            # connection closes, or with the slot.
             with suppress(OSError):
                 agent.end(self._launch)
         if self._forked:

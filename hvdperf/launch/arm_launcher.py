@@ -26,9 +26,10 @@ from models import inputs
 from models.registry import network
 
 SEED = 20181231
-# Used if the data has no end, or if no question asks for epochs.
+# Used if the data has no end, or if the learning rate is constant.
 STEPS_OF_AN_EPOCH = 100
-# Horovod's check ends before the deadlines of orders, so that it names the missing ranks first.
+# Horovod gives up on a stalled collective before an order's deadline passes, because it names the
+# missing ranks.
 STALL_CHECK_S = 10
 STALL_SHUTDOWN_FACTOR = 0.8
 # Faults that are settings of Horovod. They override those of the arm's exchange.
@@ -50,12 +51,12 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
     """Return the thread pools of one process that runs this strategy on the slots of a group.
 
     A process of one replica computes on its own slot's cores, with one operation at a time. A
-    MirroredStrategy process computes on the cores of all slots. It runs one replica per inter-op
-    thread, because its replicas would run one after another otherwise. If each slot has one core,
-    an intra-op pool of one lets each replica's thread do its own arithmetic. Thus both strategies
-    use the same number of cores. On GPUs the pools only feed the device, and TensorFlow sizes them
-    by the cores that the process is pinned to. Raises ValueError for MirroredStrategy on several
-    hosts.
+    MirroredStrategy process computes on the cores of all slots. Each of its replicas needs an
+    inter-op thread, because replicas that share a thread run one after another. If each slot has
+    one core, an intra-op pool of one lets each replica's thread do its own arithmetic. Thus both
+    strategies use the same number of cores. On GPUs the pools only feed the device, and TensorFlow
+    sizes them by the cores that the process is pinned to. Raises ValueError for MirroredStrategy on
+    several hosts.
     """
     share, replicas = len(slots[0].cores), len(slots)
     if slots[0].device is not None:
@@ -114,13 +115,13 @@ class ArmLauncher:
     ) -> Group:
         """Start a group for the arm, without waiting for it.
 
-        kinds: kinds of blocks that will be asked for. data_seed: seed of all that is drawn at
-        random from the data. seed: seed of the initial weights. share_startup: start up on all of
-        the session's cores instead of the arm's own, because other arms start at the same time.
-        last_phase: last phase of the start-up. common_order: every strategy trains on the same
-        global batches, of which each rank reads all and takes its part, rather than on a part of
-        the data of its own. timeline: Horovod can be asked for a timeline. Its writing thread on
-        rank 0 never sleeps, so nothing else may be timed in such a launch. Raises LaunchError,
+        kinds: kinds of blocks that the launch can time. data_seed: seed of everything random in the
+        input. seed: seed of the initial weights. share_startup: start up on all of the session's
+        cores instead of the arm's own, because other arms start at the same time. last_phase: last
+        phase of the start-up. common_order: every strategy trains on the same global batches. Each
+        rank then reads all of the data and takes its part of every batch; otherwise it reads only
+        its own part of the data. timeline: Horovod can be asked for a timeline. Its writing thread
+        on rank 0 never sleeps, so nothing else may be timed in such a launch. Raises LaunchError,
         DataError or OSError if the group cannot be started.
         """
         launcher = self.stacks[arm.stack].launcher
@@ -128,11 +129,11 @@ class ArmLauncher:
         fault = self._fault_of(arm)
         injected = fault.kind if fault is not None else ""
         exchange = replace(EXCHANGES[arm.exchange], **FAULT_SETTINGS.get(injected, {}))
-        hosts = [placed] if arm.processes == 1 else [[slot] for slot in placed]
+        slots_by_rank = [placed] if arm.processes == 1 else [[slot] for slot in placed]
         strategy = arm.strategy.spec
-        everywhere = cores_of(self.slots)
+        session_cores = cores_of(self.slots)
         configs = []
-        for rank, slots in enumerate(hosts):
+        for rank, slots in enumerate(slots_by_rank):
             cores = cores_of(slots)
             devices = [slot.device for slot in slots if slot.device is not None]
             configs.append(
@@ -147,7 +148,7 @@ class ArmLauncher:
                     "common_order": common_order,
                     "cores": cores,
                     "share_startup": share_startup,
-                    "startup_cores": everywhere if share_startup else cores,
+                    "startup_cores": session_cores if share_startup else cores,
                     "device": ",".join(devices) if devices else None,
                     **asdict(threads(arm.strategy, slots)),
                     "input_threads": max(1, len(cores)),
@@ -158,14 +159,14 @@ class ArmLauncher:
             )
             if fault is not None and injected == "data" and fault.rank == rank:
                 configs[rank]["data_dir"] = str(self._other_data(arm))
-        recorded = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
-        order = self._order(arm, placed, {**_settings(exchange), **recorded})
+        timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
+        order = self._order(arm, placed, {**_settings(exchange), **timeline_settings})
         return Group(arm.name, launcher, self.hub, order, configs, self._server(arm, placed))
 
     @contextmanager
     def forking(self, tell: Callable[[str], None]) -> Iterator[None]:
-        """Within this context, fork the ranks of each stack from one process that has imported what
-        ranks import, where that is sound. tell: is called with the reason if that process cannot
+        """Within this context, fork the ranks of each stack from one process that has made their
+        imports, where `_server` allows it. tell: called with the reason if that process cannot
         fork.
 
         The context is meant for a round, not for a session: ranks that are forked from one process
@@ -209,8 +210,8 @@ class ArmLauncher:
         return self.fault if self.fault is not None and self.fault.strikes(arm) else None
 
     def _other_data(self, arm: Arm) -> Path:
-        """Return a directory with other data than the arm's. It is made only once, because groups
-        that read it may be alive."""
+        """Return a directory with other data than the arm's. It is written only once, because
+        living groups may read it."""
         dataset = arm.workload.dataset
         into = self.scratch / f"other-{dataset}"
         return into if into.exists() else other_data(self.data[dataset].directory, into)
@@ -243,8 +244,8 @@ class ArmLauncher:
         return arm.passes * max(1, samples // (workload.batch * arm.world_size * arm.passes))
 
     def _order(self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str]) -> Order:
-        """Return an order whose ranks get these settings, the user's, and Horovod's own watch over
-        stalled collectives unless the user sets that, too."""
+        """Return an order whose ranks get these settings, then the user's, then Horovod's check for
+        stalled collectives. Earlier ones override later ones."""
         shutdown = max(STALL_CHECK_S + 1, int(self.order_deadline_s * STALL_SHUTDOWN_FACTOR))
         defaults = {
             "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),

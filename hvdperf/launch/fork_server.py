@@ -1,4 +1,4 @@
-"""The driver's handle of a process that forks ranks; worker/fork_server.py is that process."""
+"""The driver's handle of a process that forks ranks, which runs worker/fork_server.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from hvdperf.worker.protocol import DRIVER_VARIABLE
 
 
 class ForkServer:
-    """A process that forks ranks. It starts at once, and imports while the first launchers start.
+    """A process that forks ranks. It starts at once, and makes its imports while the first
+    launchers start.
 
     scratch: gets a directory for the socket and the output of the process. hub: address of the
     session's hub. cores: CPU cores that the process runs on. Raises OSError if the process cannot
@@ -31,16 +32,16 @@ class ForkServer:
         self.directory = directory = Path(tempfile.mkdtemp(prefix="server-", dir=scratch))
         try:
             with socket.socket(socket.AF_UNIX) as listener:
-                place = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+                directory_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY)
                 try:
-                    listener.bind(fork_stub.address_in(place))
+                    listener.bind(fork_stub.address_in(directory_fd))
                 finally:
-                    os.close(place)
-                # A stub that connects before the server has imported waits.
+                    os.close(directory_fd)
+                # Stubs that connect during the server's imports wait in this queue.
                 listener.listen(1024)
-                told = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
+                arguments = [str(listener.fileno()), str(os.getpid()), ",".join(map(str, cores))]
                 self._process = start_process(
-                    [interpreter, "-u", "-m", "hvdperf.worker.fork_server", *told],
+                    [interpreter, "-u", "-m", "hvdperf.worker.fork_server", *arguments],
                     interpreter,
                     # Marks the process as this session's; ranks get their address from stubs.
                     {DRIVER_VARIABLE: f"{hub}:"},
@@ -57,7 +58,7 @@ class ForkServer:
 
     @property
     def command(self) -> list[str]:
-        """Command line that a launcher starts for every rank, in place of the rank."""
+        """Command line that a launcher starts in place of each rank."""
         return [self.interpreter, "-I", "-S", fork_stub.__file__, str(self.directory)]
 
     @property
@@ -67,34 +68,37 @@ class ForkServer:
         return "" if status is None else f"hvd-server, which forks ranks, ended {fate_of(status)}"
 
     @property
-    def imports(self) -> bool:
-        """Return whether the process still imports what ranks import."""
-        return not self.ended and self._ready is None
+    def is_importing(self) -> bool:
+        """Return whether the process has not finished its imports."""
+        return not self.ended and self._readiness is None
 
     @property
     def refusal(self) -> str:
         """Return why the process cannot fork, so that ranks are fresh processes; return "" if it
-        can, or if it has not imported yet."""
-        return self._ready or ""
+        can, or if it still imports."""
+        return self._readiness or ""
 
     @property
     def standing(self) -> str:
-        """Return what the process does, in words."""
+        """Return the state of the process, in words."""
         if self.ended:
             return self.ended
         if is_stopped(self.pid):
             return "hvd-server, which forks ranks, is stopped"
-        doing = "still imports TensorFlow and Horovod" if self.imports else "does not fork it"
-        return f"hvd-server, which forks ranks, {doing}"
+        if self.is_importing:
+            return "hvd-server, which forks ranks, still imports TensorFlow and Horovod"
+        return "hvd-server, which forks ranks, has not forked this rank"
 
     @property
-    def _ready(self) -> str | None:
+    def _readiness(self) -> str | None:
+        """Return the text behind READY: the reason why the process cannot fork, or "". Return None
+        before the end of its imports."""
         # A library may print something while it is imported.
         said = [line for line in lines_of(self.directory / "stdout") if line.startswith(READY)]
         return said[0].removeprefix(READY).rstrip("\n") if said else None
 
-    def stacks(self) -> None:
-        """Have the process write the stacks of its threads to its stderr."""
+    def dump_stacks(self) -> None:
+        """Have the process write its threads' call stacks to its stderr."""
         if not self.ended:
             self._process.send_signal(signal.SIGUSR1)
 

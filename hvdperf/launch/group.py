@@ -23,9 +23,9 @@ from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase,
 
 Report = TypeVar("Report")
 
-# Seconds that the other ranks have to report their own errors once one rank has failed.
+# Seconds for the other ranks to report their own errors once one rank has failed.
 GRACE_S = 1.0
-# Error of a rank that fails only because another one has ended.
+# The error of a rank that fails only because another rank has ended.
 ECHO = re.compile(
     r"Horovod has been shut down|HorovodInternalError|Connection (closed|reset) by peer|"
     r"Socket closed|Broken pipe|gloo",
@@ -33,7 +33,7 @@ ECHO = re.compile(
 )
 # Length at which an error message is cut, to fit a line.
 MESSAGE_CHARACTERS = 300
-# The profile's setting for the deadline of each order; startup_deadline_s for all others.
+# The profile's setting that limits each order; startup_deadline_s limits all others.
 DEADLINES = {
     "block": "block_deadline_s",
     "collective": "block_deadline_s",
@@ -45,8 +45,8 @@ DEADLINES = {
 @dataclass(frozen=True)
 class Failure:
     """A launch that failed. rank: None if no single rank can be named. tail: the end of its stderr,
-    by lines. started: False if it was not begun because a slot is gone, which is no fault of the
-    stack."""
+    by lines. started: False if a slot was gone, so that nothing was started; this is no fault of
+    the stack."""
 
     arm: str
     rank: int | None
@@ -72,9 +72,9 @@ class GroupFailed(Exception):
 
 @dataclass
 class Rank:
-    """The driver's knowledge of one rank. standing: its last answer to `status`. lost_at: when its
-    error came or its connection closed, whichever was first, by the monotonic clock. left: whether
-    its connection has closed."""
+    """The driver's knowledge of one rank. standing: its last answer to `status`. lost_at: time of
+    its error or of the end of its connection, the earlier one, by the monotonic clock. left:
+    whether its connection has closed."""
 
     connection: Connection | None = None
     pid: int = 0
@@ -127,10 +127,9 @@ class Group:
         self.launched_at = time.time()
         self._ended_at = math.nan
         self._asked: list[Asked] = []
-        # Each sharing rank and its value, for ranks that have yet to connect.
+        # Pairs of a rank and the value that it shared, kept for ranks that have yet to connect.
         self._shared: list[tuple[int, str]] = []
-        # The order that is waited for ("": the start-up), and when it was given, in seconds since
-        # the launch.
+        # The current order ("" during the start-up) and its time, in seconds since the launch.
         self._op, self._asked_at = "", 0.0
         environment = {**order.environment, DRIVER_VARIABLE: self.address}
         stub = tuple(server.command) if server is not None else ()
@@ -141,7 +140,7 @@ class Group:
             self.end()
             raise
 
-    # What the hub hands on -----------------------------------------------------------------
+    # Messages from the hub -----------------------------------------------------------------
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         if not 0 <= rank < len(self.ranks) or self.ranks[rank].connection is not None:
@@ -183,7 +182,7 @@ class Group:
     def _tell(self, rank: int, message: Message) -> None:
         connection = self.ranks[rank].connection
         if connection is None:
-            return  # it has left, which the wait for its answer will raise
+            return  # it has left: waiting for its answer raises the failure
         try:
             connection.send(message)
         except TimeoutError:
@@ -192,7 +191,7 @@ class Group:
         except OSError:
             self.left(rank)  # its last messages may still come
 
-    # What the session asks -----------------------------------------------------------------
+    # Orders of the session -----------------------------------------------------------------
 
     @property
     def ready(self) -> bool:
@@ -200,7 +199,7 @@ class Group:
 
     @property
     def failing(self) -> bool:
-        """Return whether something has gone wrong that the next wait will raise."""
+        """Return whether the next wait will raise GroupFailed."""
         return bool(self._lost()) or (self._job is not None and self._job.ended() is not None)
 
     def settled(self, deadline_s: float) -> bool:
@@ -230,15 +229,15 @@ class Group:
 
     def _launch_seconds(self, rank: Rank) -> float:
         """Return the seconds from the launch to the rank's first timestamp: by the monotonic clock,
-        which all processes of a host share; on other hosts by the time of day, as far as the hosts
-        agree on that."""
+        which all processes of a host share. A rank on another host is timed by the time of day, so
+        this is as good as the hosts' clocks agree."""
         first = rank.timestamps[0]
         if rank.host == socket.gethostname():
             return first.clock - self._began
         return max(0.0, first.at - self.launched_at)
 
     def timestamps(self) -> Timestamps:
-        """Return the times of the launch. To be called once it has been closed."""
+        """Return the times of the launch. Call it after `close`."""
         ranks = [tuple(rank.timestamps) for rank in self.ranks]
         return Timestamps(self.launched_at, self._ended_at, ranks, tuple(self._asked))
 
@@ -263,7 +262,7 @@ class Group:
         return self._decoded(report, self.ask(op, deadline_s, **arguments))
 
     def metadata(self, report: type[Report]) -> list[Report]:
-        """Return what every rank has found out while it started, by rank."""
+        """Return what every rank reported during its start-up, by rank."""
         return self._decoded(report, [rank.metadata for rank in self.ranks])
 
     def _decoded(self, report: type[Report], replies: Sequence[object]) -> list[Report]:
@@ -299,10 +298,10 @@ class Group:
                 raise failure from None
 
     def close(self, deadline_s: float = 30.0, leave_group: bool = False) -> None:
-        """Let every rank end in its own way, then make sure that nothing is left.
+        """Have every rank end by itself, then kill and remove whatever is left.
 
-        leave_group: end as a user's script does: Horovod is shut down, and the launcher ends by
-        itself. Otherwise end as soon as possible.
+        leave_group: end as a user's script does, which shuts Horovod down and lets the launcher end
+        by itself. Without it, ranks end as soon as possible.
         """
         if self._job is None:
             return
@@ -321,12 +320,12 @@ class Group:
             self.end()
 
     def kill(self) -> None:
-        """Kill every rank, without waiting for it: used before several groups are ended."""
+        """Kill every rank without waiting. Call this first to end several groups at once."""
         with suppress(GroupFailed):
             self._signal(signal.SIGKILL)
 
     def end(self) -> None:
-        """Kill all that still runs, and clean up after it."""
+        """Kill every process of the launch, and remove its files."""
         self._hub.forget(self.address)
         if self.server is not None:
             self.kill()  # the server kills forked ranks, unless it is stopped
@@ -338,11 +337,11 @@ class Group:
                 self._hub.drop(rank.connection)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    # When something goes wrong -------------------------------------------------------------
+    # Failures ------------------------------------------------------------------------------
 
     def _wait(self, done: Any, deadline_s: float) -> None:
-        """Wait until done() is true, for deadline_s from when the operation was asked for. Raises
-        GroupFailed if a rank fails or the deadline passes; the group has then been ended."""
+        """Wait until done() is true, for at most deadline_s seconds from the time of the order.
+        Raises GroupFailed if a rank fails or the deadline passes; the group has then been ended."""
         deadline = self._began + self._asked_at + deadline_s
         if self._hub.pump_until(lambda: self.failing or done(), deadline):
             if not self.failing:
@@ -354,8 +353,7 @@ class Group:
         raise failure
 
     def _first_cause(self) -> GroupFailed:
-        """Return the failure of the rank that failed first, and not because another one had
-        failed."""
+        """Return the failure of the rank that caused the end of the launch."""
         self._hub.pump_until(
             lambda: len(self._lost()) == len(self.ranks), time.monotonic() + GRACE_S
         )
@@ -364,9 +362,9 @@ class Group:
             cause = f"it {ended or 'ended'} before the ranks connected"
             return self._failure(None, self._with_fate_of_server(cause))
         # If the first error is an echo, Horovod gave up waiting for a rank that has not failed.
-        return self._told() or self._hang()
+        return self._first_failure() or self._hang()
 
-    def _told(self) -> GroupFailed | None:
+    def _first_failure(self) -> GroupFailed | None:
         """Return the failure of the rank that failed first. Return None if none has failed, or if
         the first error is an echo and some rank has not failed yet."""
         lost = self._lost()
@@ -382,7 +380,7 @@ class Group:
         return self._failure(first, self._with_fate_of_server(cause))
 
     def _with_fate_of_server(self, cause: str) -> str:
-        """Return the cause of an end; add that the ranks' server has ended, which also ends the
+        """Return the cause, and append the end of the server if it has ended, because that ends its
         ranks."""
         ended = self.server.ended if self.server is not None else ""
         return f"{cause}; {ended}" if ended else cause
@@ -419,15 +417,15 @@ class Group:
             lambda: all(rank.standing for rank in self.ranks if rank.connection),
             time.monotonic() + GRACE_S,
         )
-        told = self._told()
-        if told is not None:
-            return told  # a rank has failed while it was asked
-        # Before the signal, which kills a rank that does not handle it yet.
+        failed = self._first_failure()
+        if failed is not None:
+            return failed  # a rank has failed since
+        # Find the rank before the signal, which kills a rank that does not handle it yet.
         awaited, cause = self._awaited_rank()
-        importing = self.server is not None and self.server.imports
+        importing = self.server is not None and self.server.is_importing
         self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
         if self.server is not None:
-            self.server.stacks()
+            self.server.dump_stacks()
         self._hub.pump(0.5)
         phase = Phase.IMPORT.value if importing else None
         return self._failure(awaited, f"{waited}{cause}", phase)
@@ -443,19 +441,19 @@ class Group:
             return silent[0], ": it does not report its position"
         suspects = self._suspects()
         alone = suspects[0] if len(suspects) < len(self.ranks) or len(suspects) == 1 else None
-        told = "rank {}: {phase}, step {steps_begun}, in {where}"
-        lines = [told.format(i, **(rank.standing or {})) for i, rank in enumerate(self.ranks)]
+        form = "rank {}: {phase}, step {steps_begun}, in {where}"
+        lines = [form.format(i, **(rank.standing or {})) for i, rank in enumerate(self.ranks)]
         return alone, f" ({'; '.join(lines)}); {self._remedy()}"
 
     def _remedy(self) -> str:
-        """Return advice in case nothing hangs: a slow rank looks just like one that hangs."""
+        """Return advice for a rank that is only slow, which looks like one that hangs."""
         setting = DEADLINES.get(self._op, "startup_deadline_s")
         smaller = ", or give a smaller --batch-size" if self._op in ("block", "run") else ""
         return f"if it is only slow, raise {setting} in the profile{smaller}"
 
     def _suspects(self) -> list[int]:
-        """Return the ranks that are furthest behind; of these only the ones that do not wait for
-        others, if there are any."""
+        """Return the ranks that are furthest behind. Leave out those that wait for other ranks,
+        unless all of them do."""
         running = [i for i, rank in enumerate(self.ranks) if rank.error is None]
         progress = {i: self._progress(self.ranks[i]) for i in running}
         behind = [i for i in running if progress[i] == min(progress.values())]

@@ -12,16 +12,17 @@ from typing import Any, Protocol
 
 from hvdperf.worker.protocol import Connection, Message, tune
 
-# Limits until a greeting is checked: its bytes, its seconds, and connections yet to greet.
+# Limits on connections without a valid greeting: its bytes, seconds until it is complete, and the
+# number of such connections.
 GREETING_BYTES = 1 << 16
 GREETING_S = 10.0
 STRANGERS_MAX = 256
-# Limit of a message after that. The longest messages report every step of a run: 100 bytes a step.
+# Limit of a later message. The longest ones report every step of a run, at 100 bytes a step.
 MESSAGE_BYTES = 1 << 25
 # Process ids as the kernel limits them. 0 and negative numbers would signal whole groups of
 # processes; larger numbers name none.
 PROCESS_IDS = range(1, 1 << 22)
-# Seconds that a rank may refuse a message before it is given up.
+# Seconds for which a rank may accept no data before its connection is closed.
 SEND_S = 10.0
 # Keys and types of every greeting, besides the token.
 _GREETING = {"hello": int, "pid": int, "host": str}
@@ -33,10 +34,11 @@ class Listener(Protocol):
     def joined(self, rank: int, connection: Connection, hello: Message) -> None: ...
 
     def received(self, rank: int, message: Message) -> None:
-        """Take a message in. Raises ValueError if it is none that a rank sends."""
+        """Handle a message. Raises ValueError if ranks send no such message."""
 
     def left(self, rank: int, reason: str = "") -> None:
-        """Note that the connection to the rank is closed. reason: what was wrong with it, or ""."""
+        """Note that the connection to the rank is closed. reason: the fault of the connection, or
+        ""."""
 
 
 class Hub:
@@ -88,13 +90,13 @@ class Hub:
                 self.drop(connection)
 
     def pump_until(self, done: Callable[[], Any], deadline: float) -> bool:
-        """Pass messages on until done() is true. Return False if time.monotonic() passes deadline
-        before."""
+        """Pass messages on until done() is true. Return False if the deadline (monotonic clock,
+        seconds) passes first."""
         while not done():
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return False
-            # Also wake up to notice what no message reports: a process that has ended.
+            # Wake up even without messages, because done() may look at processes that end silently.
             self.pump(min(remaining, 0.1))
         return True
 
@@ -144,9 +146,9 @@ class Hub:
     def _listener(self, token: Any) -> Listener | None:
         if not isinstance(token, str):
             return None
-        told = token.encode(errors="replace")
+        given = token.encode(errors="replace")
         for expected, listener in self._listeners.items():
-            if hmac.compare_digest(expected.encode(), told):
+            if hmac.compare_digest(expected.encode(), given):
                 return listener
         return None
 

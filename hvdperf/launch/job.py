@@ -16,8 +16,8 @@ class Order:
 
     interpreter: runs the ranks. environment: variables that the ranks get on top of the session's
     own. scratch: directory of this launch alone, removed with it. deadline_s: the longest deadline
-    of the launch, in seconds. stub: command line that stands in for every rank, which is then
-    forked elsewhere on this host.
+    of the launch, in seconds. stub: command line to start in place of each rank, which the fork
+    server then forks.
     """
 
     processes: int
@@ -61,7 +61,7 @@ class Launcher(Protocol):
         Horovod's ranks find each other. Return None if the launcher does that itself."""
 
     def start(self, order: Order) -> Job:
-        """Start the processes, without waiting for them. Raises LaunchError if it cannot."""
+        """Start the processes without waiting for them. Raises LaunchError."""
 
 
 class LaunchError(Exception):
@@ -69,17 +69,17 @@ class LaunchError(Exception):
 
 
 class SlotGone(OSError):
-    """A slot does not do what it is asked to: it is stopped, or dead. rank: its rank under the
-    outer mpirun."""
+    """A slot does not answer: its process is stopped, or has ended. rank: its rank under the outer
+    mpirun."""
 
-    def __init__(self, rank: int, asked: str, seconds: float) -> None:
+    def __init__(self, rank: int, method: str, seconds: float) -> None:
         self.rank = rank
         super().__init__(
-            f"the slot of rank {rank} did not answer {asked!r} within {seconds:.0f} s: its process "
-            "is stopped, or its host is gone"
+            f"the slot of rank {rank} did not answer {method!r} within {seconds:.0f} s: its "
+            "process is stopped, or its host is gone"
         )
 
 
-def is_of_a_slot(error: BaseException) -> bool:
-    """Return whether something could not be started because a slot is gone."""
+def is_slot_gone(error: BaseException) -> bool:
+    """Return whether an error means that a slot is gone."""
     return isinstance(error, SlotGone) or isinstance(error.__cause__, SlotGone)

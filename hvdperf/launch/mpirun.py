@@ -32,7 +32,7 @@ def command(order: Order, mpirun: str) -> list[str]:
     """Return the inner mpirun's command line."""
     scratch = str(order.scratch)
     tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", "none"]
-    # The suite itself marks more ranks than cores; mpirun must not refuse them.
+    # The suite itself reports more ranks than cores, so mpirun must not refuse them.
     tokens += ["--map-by", "slot", "--oversubscribe"]
     tokens += ["--mca", "mpi_yield_when_idle", "1"]
     # Open MPI's files are removed with the launch's own directory.
@@ -80,7 +80,7 @@ class MpirunJob:
 
     def end(self, pids: Mapping[int, int]) -> None:
         if not self._local:
-            # Let mpirun end the daemons on the other hosts.
+            # Terminate it first, so that it ends its daemons on the other hosts.
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(TERM_S)

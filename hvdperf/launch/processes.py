@@ -15,7 +15,7 @@ from hvdperf.paths import ROOT
 
 # Lines of a process's stderr that a failure shows.
 TAIL_LINES = 20
-# Seconds that processes have to end once they have been told.
+# Seconds that processes have to end after a signal.
 TERM_S = 5.0
 
 
@@ -28,8 +28,9 @@ def start_process(
 ) -> subprocess.Popen[bytes]:
     """Start a process in the environment of a rank.
 
-    interpreter: that of the ranks. environment: variables on top. directory: made for the output
-    and the temporary files of the process, which TensorFlow leaves behind. Raises OSError.
+    interpreter: that of the ranks. environment: variables that override the ranks' usual ones.
+    directory: created for the output and the temporary files, some of which TensorFlow never
+    removes. Raises OSError.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "stdout", "wb") as stdout, open(directory / "stderr", "wb") as stderr:

@@ -31,7 +31,7 @@ ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 def make_launcher(
     name: str, mpirun: str, processes: int, scratch: Path, slots: Slots | None
 ) -> Launcher:
-    """Return the launcher of that name (plan.options.LAUNCHERS). mpirun: the executable of the
+    """Return the launcher with this name (plan.options.LAUNCHERS). mpirun: the executable of the
     stack. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
 
     def agent(rank: int) -> Agent:
@@ -47,9 +47,9 @@ def make_launcher(
 
 
 def reachable_address(slots: Sequence[Slot]) -> str:
-    """Return the address by which ranks on other hosts reach this one: the value of
-    ADDRESS_VARIABLE, or the own address on the route to one of them or to this host's name. Raises
-    UserError if there is none but loopback."""
+    """Return the address at which ranks on other hosts reach this one: the value of
+    ADDRESS_VARIABLE, or else this host's address on its route to one of them, or to its own name.
+    Raises UserError if only loopback is found."""
     if named := os.environ.get(ADDRESS_VARIABLE):
         return named
     this = socket.gethostname()

@@ -43,17 +43,16 @@ def outer_size() -> int:
 
 def tasks_without_mpirun() -> int:
     """Return how many copies of this process srun has started without mpirun; return 1 under mpirun
-    and without srun. The copies are no slots: Open MPI tells a rank its number only where its own
-    mpirun has started it."""
+    and without srun. These copies cannot be slots, because Open MPI gives a process its rank only
+    if mpirun started it."""
     if "OMPI_COMM_WORLD_SIZE" in os.environ:
         return 1
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
 
 
 def shown_by() -> int:
-    """Return the id of the process through which a user sees this one's output: mpirun if it has
-    started this process, because the terminal of this process is then one that mpirun has given it;
-    otherwise this process."""
+    """Return the id of the process that writes to the user's terminal: mpirun if it started this
+    process, which then has a terminal made by mpirun; else this process."""
     return os.getppid() if "OMPI_COMM_WORLD_SIZE" in os.environ else os.getpid()
 
 
@@ -68,7 +67,7 @@ class Slots:
         self._exits: dict[tuple[int, str], int] = {}
         self._gone: dict[int, SlotGone] = {}
         # Messages that slots have not received yet; MPI reads them from here.
-        self._untaken: list[Any] = []
+        self._unreceived: list[Any] = []
 
     @property
     def size(self) -> int:
@@ -112,12 +111,11 @@ class Slots:
     def _send(self, rank: int, message: tuple[Any, ...]) -> None:
         """Send a message without waiting for its receipt, because a stopped slot never receives
         it."""
-        self._untaken = [request for request in self._untaken if not request.Test()]
-        self._untaken.append(self._comm.isend(message, dest=rank))
+        self._unreceived = [request for request in self._unreceived if not request.Test()]
+        self._unreceived.append(self._comm.isend(message, dest=rank))
 
     def status(self, rank: int, launch: str) -> int | None:
-        """Return the exit status that the slot has reported, unasked, for the launch; None without
-        one."""
+        """Return the exit status that the slot has reported for the launch; None before it has."""
         while self._comm.iprobe(source=rank):
             self._next_from(rank)
         return self._exits.get((rank, launch))
@@ -175,7 +173,7 @@ class RemoteAgent:
 
 
 def own_offer() -> Offer:
-    """Return what this rank has to lend."""
+    """Return the resources that this rank can lend."""
     machine = local_machine()
     gpus = tuple(gpu.uuid for gpu in machine.gpus)
     return Offer(outer_rank(), machine.host, machine.cores, gpus)
@@ -183,7 +181,7 @@ def own_offer() -> Offer:
 
 def lend_slot() -> NoReturn:
     """Serve rank 0 instead of running pytest, on a rank above 0; end the process."""
-    # mpirun passes Ctrl-C on as SIGTERM. Rank 0 reports and then lets the slots go.
+    # mpirun passes Ctrl-C on as SIGTERM. The slot stays until rank 0 has written its results.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process.take_name(f"hvd-slot-{outer_rank()}")

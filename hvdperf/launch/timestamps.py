@@ -1,8 +1,7 @@
-"""Times of a launch: of its phases, as the ranks report them, and of its orders, as the session saw
-them from outside.
+"""Times of a launch: of its phases, by the ranks' clocks, and of its orders, by the session's.
 
-Plain data. Ranks may run on other hosts: only differences of one rank's clock mean anything, except
-for the time of day, which is as good as the hosts keep it.
+Plain data. Ranks may run on other hosts, so clocks of two ranks must not be compared, except for
+the time of day, as far as the hosts agree on it.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ class Timestamps(Figures):
     """The times of one launch, from before its launcher was started until it had ended.
 
     launched_at, ended_at: time of day, in epoch seconds; ended_at is NaN before the end. ranks: by
-    rank, one mark per phase, in their order. asked: the orders, in their order; the last one is
-    `close`, which is answered when all ranks have left and, if they leave the group, the launcher
-    has ended.
+    rank, one timestamp per phase, in their order. asked: the orders, in their order; the last one
+    is `close`, which is answered when all ranks have left and, if they leave the group, the
+    launcher has ended.
     """
 
     launched_at: float

@@ -13,7 +13,7 @@ import numpy as np
 
 from hvdperf.launch.arm_launcher import SEED
 from hvdperf.launch.group import Failure, Group
-from hvdperf.launch.job import LaunchError, is_of_a_slot
+from hvdperf.launch.job import LaunchError, is_slot_gone
 from hvdperf.measure.live_groups import LiveGroups
 from hvdperf.measure.mode import Mode, RoundRequest, RoundSettings
 from hvdperf.measure.records import Launch, Round
@@ -148,7 +148,7 @@ class RoundRunner:
                 **options,
             )
         except (LaunchError, DataError, OSError) as error:
-            started = not is_of_a_slot(error)
+            started = not is_slot_gone(error)
             live.fail(arm, Failure(arm.name, None, Phase.LAUNCH.value, str(error), started=started))
 
     def _started(self, result: Round, arm: Arm, group: Group) -> None:

@@ -66,9 +66,9 @@ def fork_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
     server = ForkServer(sys.executable, scratch, "127.0.0.1:0", cores)
     # So that the deadlines of tests do not include the import.
     deadline = time.monotonic() + DEADLINE_S
-    while server.imports and time.monotonic() < deadline:
+    while server.is_importing and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert (server.imports, server.ended, server.refusal) == (False, "", "")
+    assert (server.is_importing, server.ended, server.refusal) == (False, "", "")
     servers = {"": server}
     yield servers
     for each in servers.values():
