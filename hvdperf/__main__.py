@@ -1,4 +1,4 @@
-"""The command `hvdperf`, or `python -m hvdperf`: all tasks except to measure (`pytest perf/`)."""
+"""The command `hvdperf` (`python -m hvdperf`): every task except measuring (`pytest perf/`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hvdperf.session import commands as session
 
 
 def main() -> int:
-    """Run the command and return its exit status: 0, or 2 with a line on stderr if it was refused
-    or interrupted. `hvdperf.cli.run` names the others."""
+    """Run the command and return its exit status: 2 after an interruption, else as
+    `hvdperf.cli.run` returns it."""
     try:
         return run(parser())
     except KeyboardInterrupt:

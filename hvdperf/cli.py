@@ -1,4 +1,4 @@
-"""The end of a command line: bad input, or a refused request, is a line on stderr."""
+"""Runs a command, and turns bad input or a refused request into one line on stderr."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hvdperf.errors import UserError
 REFUSED = 2
 # The object that argparse's add_subparsers returns; the rooms add their commands to it.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-# The exit status of a process that SIGPIPE has ended, because the reader of its output has closed.
-READ_NO_FURTHER = 141
+# The exit status of a process that SIGPIPE ended: the reader of its output has gone.
+PIPE_CLOSED = 141
 
 
 def complain(text: str) -> None:
@@ -29,8 +29,8 @@ def run(
 ) -> int:
     """Parse the command line, by default the process's, and run its `command`.
 
-    Return the exit status: the command's, 2 for a UserError, or 141 if the reader of the output
-    closes before its end.
+    Return the exit status: the command's, 2 for a UserError, or PIPE_CLOSED if the reader of the
+    output goes away before its end.
     """
     arguments = parser.parse_args(command_line)
     # Documents may contain characters that the terminal's encoding does not have.
@@ -44,5 +44,5 @@ def run(
     except BrokenPipeError:
         # Python flushes once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return READ_NO_FURTHER
+        return PIPE_CLOSED
     return status

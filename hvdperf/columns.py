@@ -32,8 +32,8 @@ class Columns:
 
 
 def number(value: float, width: int, digits: int) -> str:
-    """Return the value with as many of these digits after the point as fit in the width. A value
-    that does not fit without them has an exponent."""
+    """Return the value with as many decimals, up to `digits`, as fit in the width. A value whose
+    whole part does not fit is written with an exponent."""
     for places in range(digits, -1, -1):
         text = f"{value:.{places}f}"
         if len(text) <= width:
@@ -53,7 +53,7 @@ def interval(lower: float, upper: float, width: int = 5, digits: int = 3) -> str
 
 def wrapped(text: str, first: str = "", others: str = "    ") -> list[str]:
     """Return the text in lines of WIDTH columns; a longer word has a line of its own. first,
-    others: what the first line and the others begin with."""
+    others: the indent of the first line and of the others."""
     return textwrap.wrap(
         text,
         WIDTH,

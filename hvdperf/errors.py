@@ -1,4 +1,4 @@
-"""Errors that are no fault of the suite."""
+"""Errors of the user's input or of the host, not of the suite."""
 
 from __future__ import annotations
 

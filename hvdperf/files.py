@@ -12,7 +12,7 @@ def write_whole(path: Path, text: str) -> Path:
     """Write a file in one piece: readers see the whole text or the earlier file.
 
     Line ends are written as they are. After an OSError the earlier file remains. Raises OSError
-    also for a device, a pipe and the like, in whose place there would be a file.
+    also if the path is a device, a pipe or the like, which a file would replace.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

@@ -38,14 +38,14 @@ PRIOR_ROUNDS = 4
 
 
 def next_look(rounds: int, looks: Sequence[int], early: bool) -> int:
-    """Returns the number of rounds after which a verdict is tried next; past the last look, that
+    """Return the number of rounds after which a verdict is tried next; past the last look, that
     look. early: whether the next look may be an early one."""
     before = EARLY_LOOKS if early else ()
     return next((look for look in (*before, *looks) if look > rounds), looks[-1])
 
 
 def looks_after(rounds: int, looks: Sequence[int]) -> tuple[int, ...]:
-    """Returns the full looks of a session that is resumed after this number of rounds.
+    """Return the full looks of a session that is resumed after this number of rounds.
 
     Past its last look, each further look comes at twice as many rounds. The looks do not depend on
     the rounds of earlier resumptions, so a session that is resumed often has no more looks.
@@ -65,11 +65,11 @@ def judge_rounds(
 ) -> Judgement:
     """Judge a comparison by its rounds so far.
 
-    rows: a row a round with the ln ratios of its turns, or with the one value of a launch without
-    turns. looks: the full looks. noise: the noise that early looks assume; None for no early looks.
-    forced: whether there will be no further round, so that a verdict is tried between looks, too.
-    The verdict is INCONCLUSIVE between looks if not forced, and at a look that leaves the
-    comparison open.
+    rows: one row per round, with the ln ratios of its turns, or with a single value if the arms
+    took no turns. looks: the full looks. noise: the noise that early looks assume; None for no
+    early looks. forced: whether no further round will come, so that a verdict is tried even between
+    looks. Without it the verdict is INCONCLUSIVE between looks. It is also INCONCLUSIVE at a look
+    that does not decide.
     """
     values, count = [median(row) for row in rows], len(rows)
     if count in looks or (forced and count >= looks[0]):
@@ -85,8 +85,9 @@ def judge_rounds(
         return replace(exact, fail_alpha=None)
     if early is None:
         if noise is not None and count < EARLY_LOOKS[0] and any(len(row) > 1 for row in rows):
-            told = f"only {count} round{'s' * (count != 1)}: a PASS needs {EARLY_LOOKS[0]} or more"
-            exact = replace(exact, reason=f"{told}, a FAIL {looks[0]}; raise --budget")
+            rounds = f"only {count} round{'s' * (count != 1)}"
+            needed = f"a PASS needs {EARLY_LOOKS[0]} or more, a FAIL {looks[0]}"
+            exact = replace(exact, reason=f"{rounds}: {needed}; raise --budget")
         return _left_open(exact)
     if (forced or count in EARLY_LOOKS) and rule.passes(early):
         return Judgement(Verdict.PASS, early, rule, count, early=noise)
@@ -96,15 +97,15 @@ def judge_rounds(
 
 
 def is_failing(rows: Sequence[Row], rule: Rule, noise: Noise) -> bool:
-    """Returns whether an early look would FAIL the comparison, if it could. The comparison then
-    waits for a full look, and more turns a round do not bring that look nearer."""
+    """Return whether an early look would FAIL the comparison, if early looks could. Such a
+    comparison waits for a full look, which more turns per round do not bring nearer."""
     early = early_interval(rows, EARLY * rule.alpha, noise)
     return early is not None and rule.fails(early)
 
 
 def _left_open(judgement: Judgement) -> Judgement:
-    """Returns the judgement as INCONCLUSIVE, because these rounds may not give a verdict on the
-    figure; INVALID remains."""
+    """Return the judgement as INCONCLUSIVE, because a figure is not judged after this many rounds.
+    INVALID stays."""
     if judgement.verdict is Verdict.INVALID or judgement.figure is None:
         return judgement
     return replace(
@@ -116,13 +117,13 @@ def _left_open(judgement: Judgement) -> Judgement:
 
 
 def _fail_alpha(count: int, rule: Rule, looks: Sequence[int]) -> float:
-    """Returns the level of the bound that may FAIL: the rule's own at the later full looks, a lower
+    """Return the level of the bound that may FAIL: the rule's own at the later full looks, a lower
     one at any other."""
     return rule.alpha if count in looks[1:] else FIRST_FAIL * rule.alpha
 
 
 def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval | None:
-    """Returns the figure with bounds from few rounds, as a ratio.
+    """Return the figure with bounds from few rounds, as a ratio.
 
     Returns None if there are too few rounds, or too few turns to estimate their noise, or if a
     bound exceeds the range of a float.
@@ -153,7 +154,7 @@ def early_interval(rows: Sequence[Row], alpha: float, noise: Noise) -> Interval 
 
 @cache
 def _quantile(probability: float, freedom: int) -> float:
-    """Returns that quantile of Student's t distribution."""
+    """Return that quantile of Student's t distribution."""
     from scipy.special import stdtrit  # imported here, because the import takes a while
 
     return float(stdtrit(freedom, probability))

@@ -27,8 +27,8 @@ else:
     Number = float | None
 
 
-# Any whole number beyond the range of a float has at least as many digits as this text, if all
-# digits are replaced by 0. msgspec checks the range of other numbers itself.
+# The text, with every digit replaced by 0, that any whole number beyond the range of a float
+# contains. msgspec checks the range of numbers in other notations itself.
 _LONG_NUMBER = b"0" * 309
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
@@ -38,8 +38,8 @@ class Unreadable(ValueError):
 
 
 class Figures:
-    """Base of dataclasses with fields of type `Number`, `Sequence[Number]` or rows of these. It
-    replaces a null that was read by `NULL`."""
+    """Base of dataclasses with fields of type `Number`, `Sequence[Number]` or rows of these. A null
+    that was read becomes `NULL`."""
 
     NULL: ClassVar[float] = math.nan
 
@@ -75,7 +75,7 @@ def _encoded(record: object) -> bytes:
 
 def _without_surrogates(value: Any) -> Any:
     """Return plain dictionaries and lists with lone surrogates as escapes, such as `\\udcff`.
-    Python has one for each byte of a file's name that is not UTF-8; JSON cannot hold them."""
+    Python puts one into a file's name for each byte that is not UTF-8; JSON cannot hold them."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, dict):
@@ -86,7 +86,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def decode(text: bytes, kind: type[Kind]) -> Kind:
-    """Return the record of that kind that the JSON text holds. Of a key that stands twice the last
+    """Return the record of that kind that the JSON text holds. If a key occurs twice, its last
     value counts. Raises Unreadable, also for a number that exceeds the range of a float."""
     try:
         if _LONG_NUMBER in text.translate(_ZEROS):
@@ -109,8 +109,7 @@ def convert(value: object, kind: type[Kind]) -> Kind:
 
 
 def _in_range(digits: str) -> float:
-    """Raise ValueError for a whole number that is longer than Python reads, or than a float
-    holds."""
+    """Return the whole number as a float. Raises ValueError if a float cannot hold it."""
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"a number of {len(digits)} digits is out of range")

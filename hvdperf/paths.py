@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# For what is found out about installed stacks and data sets, and is found out again if it is gone.
+# Facts about installed stacks and data sets. It may be deleted at any time.
 CACHE = ROOT / ".cache"
 
 

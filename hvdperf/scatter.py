@@ -15,9 +15,10 @@ Row = Sequence[float]
 
 # The standard deviation of ln ratio between launches of a machine of which nothing is known.
 UNKNOWN_LAUNCH_SD = 0.05
-# Upper limit of the correlation of turns: a higher one would ask for more rounds than there are.
+# Upper limit of the correlation of turns. A higher one would require more rounds than any session
+# takes.
 MOST_CORRELATED = 0.6
-# The variance of a median over that of a mean, for the number of turns that a launch has.
+# The variance of a median / that of a mean, at the usual number of turns of a launch.
 OF_A_MEDIAN = 1.25
 
 
@@ -36,35 +37,35 @@ class Noise:
 
 
 def turns_freedom(rows: Sequence[Row]) -> int:
-    """Returns the degrees of freedom that the variance of turns within launches has."""
+    """Return the degrees of freedom that the variance of turns within launches has."""
     return sum(len(row) - 1 for row in rows)
 
 
 def turn_variance(rows: Sequence[Row]) -> float:
-    """Returns the variance of a turn about the mean of its launch, pooled; 0 without freedom."""
+    """Return the variance of a turn about the mean of its launch, pooled; 0 without freedom."""
     freedom = turns_freedom(rows)
     return sum(_squares(row) for row in rows) / freedom if freedom > 0 else 0.0
 
 
 def mean_of_inverse(rows: Sequence[Row]) -> float:
-    """Returns the mean of 1 / (number of turns) over the rounds."""
+    """Return the mean of 1 / (number of turns) over the rounds."""
     return fmean(1 / len(row) for row in rows)
 
 
 def round_variance(rows: Sequence[Row]) -> float:
-    """Returns the variance of the rounds' medians; needs two rounds at least."""
+    """Return the variance of the rounds' medians; needs two rounds at least."""
     return _squares([median(row) for row in rows]) / (len(rows) - 1)
 
 
 def launch_variance(rows: Sequence[Row]) -> float:
-    """Returns the variance of the rounds beyond the part that their turns explain: an unbiased
+    """Return the variance of the rounds beyond the part that their turns explain: an unbiased
     estimate of the variance between launches, which can be negative."""
     explained = OF_A_MEDIAN * turn_variance(rows) * mean_of_inverse(rows)
     return round_variance(rows) - explained
 
 
 def turn_correlation(comparisons: Sequence[Sequence[Row]]) -> float:
-    """Returns the correlation of consecutive turns, pooled over comparisons, limited to 0 ...
+    """Return the correlation of consecutive turns, pooled over comparisons, limited to 0 ...
     MOST_CORRELATED.
 
     The deviations of T uncorrelated turns from their mean correlate by -1/T, so 1/T is added.
@@ -86,7 +87,7 @@ def turn_correlation(comparisons: Sequence[Sequence[Row]]) -> float:
 def turns_worth(
     turn_sd: float, launch_sd: float, apart_seconds: float, turn_seconds: float, most: int
 ) -> int:
-    """Returns the number of turns of a launch, up to `most`, with which a verdict takes the least
+    """Return the number of turns of a launch, up to `most`, with which a verdict takes the least
     time.
 
     The cheaper a turn is beside the rest of a round, and the more turns vary beside launches, the

@@ -1,7 +1,7 @@
 """TOML files as typed records; errors name the file and the key.
 
 A record is a dataclass whose fields are the keys of a table. Annotations such as
-`Annotated[int, Meta(ge=1)]` say which values a key may have. If keys do not fit each other,
+`Annotated[int, Meta(ge=1)]` say which values a key may have. If two keys contradict each other,
 __post_init__ raises ValueError with a message that begins with a key: "turns_min: must not be ...".
 """
 
@@ -37,7 +37,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Return the values of a file.
 
     Raises UserError if the file cannot be read or is not TOML, for a number that is not finite or
-    has more than 64 bits, and for a list with a value twice.
+    has more than 64 bits, and for a list that repeats a value.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -62,7 +62,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def as_record(path: Path, values: Mapping[str, Any], kind: type[Kind], **given: Any) -> Kind:
     """Return the values of a file as a record of that kind. Raises UserError.
 
-    given: fields that come from elsewhere, and are no keys of the file.
+    given: fields that do not come from the file.
     """
     try:
         record: Kind = _converted(values, kind, "", **given)

@@ -24,7 +24,7 @@ FEWEST_ROUNDS = fewest_bounded(ALPHA)
 
 
 class Verdict(Enum):
-    """The closed vocabulary of outcomes, in the order in which they decide the exit status."""
+    """All verdicts, in the order in which they decide the exit status."""
 
     FAIL = "FAIL"
     INVALID = "INVALID"
@@ -56,7 +56,7 @@ class Floor(msgspec.Struct, frozen=True, tag="floor", tag_field="kind"):
         return figure.upper < self.fail_below
 
     def shown(self, to_pass: Interval, to_fail: Interval) -> Interval:
-        """Returns the interval of which each bound is the one that may decide."""
+        """Return the interval of which each bound is the one that may decide."""
         return replace(to_pass, upper=to_fail.upper)
 
     def limit(self, figure: Interval | None) -> float:
@@ -91,7 +91,7 @@ class Band(msgspec.Struct, frozen=True, tag="band", tag_field="kind"):
         return figure.upper < self.low or figure.lower > self.high
 
     def shown(self, to_pass: Interval, to_fail: Interval) -> Interval:
-        """Returns the interval that decides: either end may pass or fail the figure."""
+        """Return the interval that decides: either end may pass or fail the figure."""
         return to_pass if self.passes(to_pass) else to_fail
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Ceiling(msgspec.Struct, frozen=True, tag="ceiling", tag_field="kind"):
         return figure.lower > self.at_most
 
     def shown(self, to_pass: Interval, to_fail: Interval) -> Interval:
-        """Returns the interval of which each bound is the one that may decide."""
+        """Return the interval of which each bound is the one that may decide."""
         return replace(to_pass, lower=to_fail.lower)
 
     def __str__(self) -> str:
@@ -131,9 +131,9 @@ class Judgement:
 
     figure: on the scale of ratios or seconds, not of logarithms; None if nothing could be measured.
     Its alpha is the level of the bound that may PASS it. fail_alpha: the level of the bound that
-    may FAIL it; None if it could not FAIL. early: the assumed noise of the machine, if so few
-    rounds were taken that the PASS, or the bounds shown, rest on it. reason: an explanation of
-    every verdict that the figure alone does not explain.
+    may FAIL it; None if it could not FAIL. early: the assumed noise of the machine; None if neither
+    the PASS nor the bounds rest on it. reason: an explanation of every verdict that the figure
+    alone does not explain.
     """
 
     verdict: Verdict
@@ -146,14 +146,14 @@ class Judgement:
 
     @property
     def detectable_effect(self) -> float | None:
-        """Return the smallest visible change; None if the rounds give no finite interval."""
+        """Return the minimum detectable effect; None if the rounds give no finite interval."""
         visible = math.inf if self.figure is None else smallest_detectable_effect(self.figure)
         return visible if math.isfinite(visible) else None
 
 
 def must_be(judgement: Judgement) -> str:
-    """Return the rule in words: "" without a rule; of a floor with two limits, the one that
-    decides."""
+    """Return the rule in words; return "" without a rule. A floor with two limits shows the one
+    that decides."""
     rule = judgement.rule
     if isinstance(rule, Floor) and rule.limit(judgement.figure) != rule.pass_from:
         return f"not < {rule.fail_below:.3g}"
@@ -173,10 +173,10 @@ def as_ratio(interval: Interval) -> Interval:
 
 
 def confidence(figure: Interval, rule: Rule | None, fail_alpha: float | None) -> float:
-    """Returns the probability with which the interval that is shown covers the true value.
+    """Return the probability with which the interval that is shown covers the true value.
 
-    Of a floor or a ceiling one end may pass the figure and the other may fail it, and each end
-    has its own error rate. Both ends of any other interval have that of the figure.
+    Under a floor or a ceiling, one end may pass the figure and the other may fail it, each with its
+    own error rate. Both ends of any other interval have the figure's error rate.
     """
     other = fail_alpha if isinstance(rule, Floor | Ceiling) else None
     return 1 - figure.alpha - (figure.alpha if other is None else other)
@@ -188,9 +188,8 @@ def is_bounded(figure: Interval) -> bool:
 
 
 def smallest_detectable_effect(figure: Interval) -> float:
-    """Return the smallest distance from its limit, as a share, at which these rounds show on which
-    side of the limit the figure is: the longer side of its interval. Infinite without finite
-    bounds."""
+    """Return the longer side of the figure's interval, as a share: a figure that is farther from
+    its limit is decided. Return infinity without finite bounds."""
     if not is_bounded(figure):
         return math.inf
     return max(figure.estimate / figure.lower, figure.upper / figure.estimate) - 1
@@ -221,15 +220,15 @@ def judge(observations: Sequence[float], rule: Rule, fail_alpha: float | None = 
 
 
 def decide(rule: Rule, to_pass: Interval, to_fail: Interval) -> Verdict:
-    """Returns the verdict on a figure with bounds at the level that may PASS it, and at the level
-    that may FAIL it."""
+    """Return the verdict on a figure. to_pass, to_fail: its bounds at the level that may PASS it
+    and at the level that may FAIL it."""
     if rule.fails(to_fail):
         return Verdict.FAIL
     return Verdict.PASS if rule.passes(to_pass) else Verdict.INCONCLUSIVE
 
 
 def undecided(figure: Interval) -> str:
-    """Returns why a figure has no verdict, in words."""
+    """Return why a figure has no verdict, in words."""
     seen = 100 * smallest_detectable_effect(figure)
     return f"the minimum detectable effect of these rounds is {seen:.1f} %"
 

@@ -46,7 +46,7 @@ class Process:
 
 
 def parse_process(stat: str) -> Process:
-    """Parses the text of /proc/PID/stat. Raises ValueError or IndexError for any other text."""
+    """Parse the text of /proc/PID/stat. Raises ValueError or IndexError for any other text."""
     pid, _, named = stat.partition(" (")
     # The name may hold spaces and parentheses.
     name, _, rest = named.rpartition(") ")
@@ -63,7 +63,7 @@ def parse_process(stat: str) -> Process:
 
 
 def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
-    """Returns the busy (user, nice, steal) and the steal seconds of the cores, from /proc/stat."""
+    """Return the busy (user, nice, steal) and the steal seconds of the cores, from /proc/stat."""
     wanted = {f"cpu{core}" for core in cores}
     lines = [line.split() for line in stat.splitlines() if line.startswith("cpu")]
     lines = [columns for columns in lines if columns[0] in wanted]
@@ -73,7 +73,7 @@ def parse_busy(stat: str, cores: Collection[int]) -> tuple[float, float]:
 
 
 def parse_throttled(stat: str) -> float:
-    """Returns the seconds for which a CPU cgroup was throttled, from its cpu.stat of version 1 or
+    """Return the seconds for which a CPU cgroup was throttled, from its cpu.stat of version 1 or
     2; 0 if the file does not report them."""
     for line in stat.splitlines():
         name, _, value = line.partition(" ")
@@ -85,7 +85,7 @@ def parse_throttled(stat: str) -> float:
 
 
 def descendants(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
-    """Returns the process ids of the roots and of all that they have started, directly or not."""
+    """Return the process ids of the roots and of all that they have started, directly or not."""
     children: dict[int, list[int]] = defaultdict(list)
     for process in processes:
         children[process.parent].append(process.pid)
@@ -118,7 +118,7 @@ class Reading:
 
 
 def used(before: Reading, after: Reading, busiest: int) -> Usage:
-    """Returns the usage between two readings.
+    """Return the usage between two readings.
 
     busiest: number of the ranks' threads, the busiest first, whose wait counts. It is the number of
     the ranks' cores, because further threads wait for other threads of the ranks.
@@ -168,7 +168,7 @@ class CpuMeter:
     # Usage --------------------------------------------------------------------------------
 
     def read(self, ranks: Iterable[int]) -> Reading:
-        """Reads all counters. ranks: process ids of the ranks that are to compute."""
+        """Read all counters. ranks: process ids of the ranks that are to compute."""
         threads = {name: times for rank in ranks for name, times in self._threads(rank)}
         throttled = sum(parse_throttled(_text(path)) for path in self._throttling)
         own = {pid: seconds for pid in self._own if (seconds := user_seconds(pid)) is not None}
@@ -186,12 +186,12 @@ class CpuMeter:
     # Other programs -----------------------------------------------------------------------
 
     def begin_watch(self) -> None:
-        """Forgets the CPU time that other programs have used so far, and lists all processes."""
+        """Forget the CPU time that other programs have used so far, and lists all processes."""
         self._spent, self._seen = {}, self._processes()
         self._watch_began = self._seen_at = time.monotonic()
 
     def watch(self) -> None:
-        """Lists all processes, and adds up the CPU time that others have used since the last
+        """List all processes, and adds up the CPU time that others have used since the last
         list."""
         now = self._processes()
         for pid, process in now.items():
@@ -203,7 +203,7 @@ class CpuMeter:
         self._seen, self._seen_at = now, time.monotonic()
 
     def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
-        """Returns the disturbance since begin_watch. usages: of the blocks timed meanwhile."""
+        """Return the disturbance since begin_watch. usages: of the blocks timed meanwhile."""
         culprits = sorted(self._spent.values(), key=lambda each: -each.cpu_seconds)
         at = self._watch_began - self.began
         seconds = self._seen_at - self._watch_began
@@ -223,7 +223,7 @@ class CpuMeter:
         self._spent[key] = Culprit(process.name, process.pid, known.cpu_seconds + seconds, cores)
 
     def _processes(self) -> dict[int, Process]:
-        """Returns all processes by pid, and notes in _own which of them are the session's."""
+        """Return all processes by pid, and notes in _own which of them are the session's."""
         found = {}
         for name in os.listdir(self.root / "proc"):
             if name.isdecimal() and (text := _text(f"{self.root}/proc/{name}/stat")):
@@ -232,7 +232,7 @@ class CpuMeter:
         return found
 
     def _mhz(self) -> float | None:
-        """Returns the mean frequency of the cores now, in MHz; None if the kernel does not report
+        """Return the mean frequency of the cores now, in MHz; None if the kernel does not report
         that of every core."""
         files = (
             f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in self.cores
@@ -242,7 +242,7 @@ class CpuMeter:
 
 
 def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
-    """Returns the meter of this host. Returns None if this host has none of the session's slots, or
+    """Return the meter of this host. Returns None if this host has none of the session's slots, or
     if its kernel offers no such counters. began: start of the session on the monotonic clock."""
     here = [slot for slot in slots if slot.host == socket.gethostname()]
     if not here or not Path("/proc/stat").exists() or user_seconds(os.getpid()) is None:
@@ -253,7 +253,7 @@ def make_meter(slots: Sequence[Slot], began: float) -> CpuMeter | None:
 
 
 def user_seconds(pid: int) -> float | None:
-    """Returns the user time of a process, all its threads together; None if it has ended.
+    """Return the user time of a process, all its threads together; None if it has ended.
 
     The kernel credits this clock with the very ticks that it counts in /proc/stat, so the rest of
     the busy time there is that of other programs. /proc/PID/stat scales the same ticks to the time
@@ -270,7 +270,7 @@ def _growth(before: Mapping[int, float], after: Mapping[int, float]) -> float:
 
 
 def _text(path: Path | str) -> str:
-    """Returns the file's text, or "" if the file does not exist (any more). Path.read_text takes
+    """Return the file's text, or "" if the file does not exist (any more). Path.read_text takes
     three times as long."""
     try:
         with open(path, "rb", buffering=0) as file:

@@ -52,7 +52,7 @@ class Usage:
 
 
 def foreign_share(usages: Sequence[Usage]) -> float:
-    """Returns the share of the cores that other programs used in all usages together, from 0 to 1.
+    """Return the share of the cores that other programs used in all usages together, from 0 to 1.
 
     /proc/stat counts in ticks of 10 ms, so the share of a single block is coarse: pass a pair.
     """
@@ -60,7 +60,7 @@ def foreign_share(usages: Sequence[Usage]) -> float:
 
 
 def is_disturbed(usages: Sequence[Usage | None]) -> bool:
-    """Returns whether other programs took so much of the cores from the ranks that the blocks timed
+    """Return whether other programs took so much of the cores from the ranks that the blocks timed
     meanwhile cannot be used.
 
     None is an unknown usage, which counts as undisturbed.
@@ -69,7 +69,7 @@ def is_disturbed(usages: Sequence[Usage | None]) -> bool:
 
 
 def taken_share(usages: Sequence[Usage]) -> float:
-    """Returns the share of the cores that others, or the quota, took from the ranks, from 0 to 1.
+    """Return the share of the cores that others, or the quota, took from the ranks, from 0 to 1.
     It excludes the time that a program under `nice` uses while the cores are idle."""
     return _share(usages, [usage.taken_seconds for usage in usages])
 
@@ -127,12 +127,12 @@ class Disturbance:
         return self.taken_share > DISTURBED_ABOVE
 
     def core_share(self, culprit: Culprit) -> float:
-        """Returns the number of cores that the program kept busy on average while it was watched;
+        """Return the number of cores that the program kept busy on average while it was watched;
         above 1 for a program of several busy threads."""
         return culprit.cpu_seconds / self.watched_seconds if self.watched_seconds > 0 else 0.0
 
     def reason(self) -> str:
-        """Returns in words how much others took, which programs they are, and what to do."""
+        """Return in words how much others took, which programs they are, and what to do."""
         withheld = self.usage.throttled_seconds
         if withheld > 0 and withheld >= self.taken_seconds / 2:
             share = 100 * _share([self.usage], [withheld])
@@ -158,7 +158,7 @@ class Disturbance:
 
 
 def together(disturbances: Iterable[Disturbance | None]) -> Disturbance | None:
-    """Returns the disturbances of several rounds merged into one, or None if none is known."""
+    """Return the disturbances of several rounds merged into one, or None if none is known."""
     known = [each for each in disturbances if each is not None]
     if not known:
         return None
@@ -183,7 +183,7 @@ def together(disturbances: Iterable[Disturbance | None]) -> Disturbance | None:
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """Returns the sums of all figures, save `cores`, which is the same throughout a session."""
+    """Return the sums of all figures, save `cores`, which is the same throughout a session."""
     usages = list(usages)
     names = [field.name for field in fields(Usage)]
     sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}

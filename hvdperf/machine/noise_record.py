@@ -67,7 +67,7 @@ class MachineRecord:
     problem: str = ""
 
     def noise(self, load: Load, correlation: float) -> Noise:
-        """Returns the noise that an early look assumes for a comparison under this load.
+        """Return the noise that an early look assumes for a comparison under this load.
         correlation: between a turn and the next one of the same launch."""
         seen = [found[load] for found in self.sessions.values() if load in found][-LATEST:]
         if len(seen) < FEWEST:
@@ -77,7 +77,7 @@ class MachineRecord:
         return Noise(max(LEAST_LAUNCH_SD, math.sqrt(variance)), correlation, source)
 
     def add(self, session: str, variances: Variances) -> None:
-        """Writes the file with this session, in place of an earlier part of the same session.
+        """Write the file with this session, in place of an earlier part of the same session.
 
         Only the LATEST sessions are kept. Without variances nothing is written. Raises OSError.
         """
@@ -91,7 +91,7 @@ class MachineRecord:
 
 
 def read_record(results: Path, machine: Machine) -> MachineRecord:
-    """Returns the record of this machine below a directory of results, or an empty record if none
+    """Return the record of this machine below a directory of results, or an empty record if none
     can be read."""
     path = results / "machines" / f"{machine_name(machine)}.json"
     try:
@@ -106,7 +106,7 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
 
 
 def machine_name(machine: Machine) -> str:
-    """Returns a name that machines of one kind share, such as `amd-epyc-2-cores`."""
+    """Return a name that machines of one kind share, such as `amd-epyc-2-cores`."""
     gpus = sorted({gpu.name or "gpu" for gpu in machine.gpus})
     what = " ".join([f"{len(machine.gpus)}", *gpus]) if gpus else f"{machine.cpu_model}"
     words = f"{what} {len(machine.cores)} cores"

@@ -29,14 +29,14 @@ _SETTINGS = ("HOROVOD_", "NCCL_", "TF_", "OMP_", "XLA_")
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the user's settings, which every rank gets on every host."""
+    """Return the user's settings, which every rank gets on every host."""
     return {name: value for name, value in environment.items() if name.startswith(_SETTINGS)}
 
 
 def rank_environment(
     interpreter: str | Path, environment: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """Returns the environment of a rank's process, whether or not the user has sourced `activate`.
+    """Return the environment of a rank's process, whether or not the user has sourced `activate`.
 
     Horovod's libraries do not know where their MPI is, so the `lib` of the interpreter's
     environment is added to LD_LIBRARY_PATH if it holds an MPI library. Open MPI refuses to run as
