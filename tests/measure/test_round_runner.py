@@ -127,7 +127,7 @@ class FakeGroup:
         assert not others, "two groups run at the same time"
         self.paused = False
 
-    def facts(self, report: type[Metadata]) -> list[Metadata]:
+    def metadata(self, report: type[Metadata]) -> list[Metadata]:
         return [
             report(rank, self.arm.world_size, "mpi", gradient_bytes=self.gradient_bytes)
             for rank in range(len(self.ranks))
