@@ -19,8 +19,8 @@ Links = dict[Arm, dict[Arm, set[BlockKind]]]
 
 
 @dataclass(frozen=True)
-class Position:
-    """An arm's place in a turn. kinds: the kinds of blocks that the arm takes there."""
+class Visit:
+    """A visit to an arm within a turn. kinds: the kinds of blocks that the arm then takes."""
 
     arm: Arm
     kinds: frozenset[BlockKind]
@@ -28,21 +28,21 @@ class Position:
 
 def walk(
     kinds: Mapping[Arm, Collection[BlockKind]], pairs: Sequence[Pair], order: Random
-) -> list[Position]:
-    """Return visits in which every pair of arms that is compared is next to each other once, and in
-    which every arm takes all its kinds; apart from that in random order. If the pairs form a tree,
-    there are as few visits as possible.
+) -> list[Visit]:
+    """Return visits in random order, except that the arms of each pair follow each other once, and
+    that every arm takes all its kinds. If the pairs form a tree, there are as few visits as
+    possible.
 
-    kinds: those wanted of every arm. pairs: what is compared; a pair with an arm that is not in
-    kinds is ignored.
+    kinds: the wanted kinds of blocks by arm. pairs: the compared sides; a pair with an arm that is
+    not in kinds is ignored.
     """
     links = _links(kinds, pairs)
     trails = []
-    # An arm of which an odd number of pairs is left begins or ends a trail anyway.
+    # Begin where an odd number of pairs is left, because a trail must begin or end at such an arm.
     while arm := _beginning(links, order):
         trails.append(_trail(links, arm, order))
     met = {visit.arm for trail in trails for visit in trail}
-    trails += [[Position(arm, frozenset())] for arm in kinds if arm not in met]
+    trails += [[Visit(arm, frozenset())] for arm in kinds if arm not in met]
     order.shuffle(trails)
     return _completed([visit for trail in trails for visit in trail], kinds)
 
@@ -63,26 +63,25 @@ def _beginning(links: Links, order: Random) -> Arm | None:
     return order.choice(odd or left) if left else None
 
 
-def _trail(links: Links, arm: Arm, order: Random) -> list[Position]:
+def _trail(links: Links, arm: Arm, order: Random) -> list[Visit]:
     """Return visits from pair to pair until none is left; the pairs are removed from `links`."""
     trail, kinds = [], set[BlockKind]()
     while others := links[arm]:
         following = order.choice(list(others))
-        trail.append(Position(arm, frozenset(kinds | others.pop(following))))
+        trail.append(Visit(arm, frozenset(kinds | others.pop(following))))
         kinds = links[following].pop(arm)
         arm = following
-    return [*trail, Position(arm, frozenset(kinds))]
+    return [*trail, Visit(arm, frozenset(kinds))]
 
 
-def _completed(
-    visits: Sequence[Position], kinds: Mapping[Arm, Collection[BlockKind]]
-) -> list[Position]:
-    """Return the visits. On its first one, each arm also takes the kinds that no visit holds."""
-    result: list[Position] = []
+def _completed(visits: Sequence[Visit], kinds: Mapping[Arm, Collection[BlockKind]]) -> list[Visit]:
+    """Return the visits. On its first visit each arm also takes the kinds that none of its visits
+    has."""
+    result: list[Visit] = []
     for visit in visits:
         wanted = set(kinds[visit.arm])
         first = all(visit.arm != earlier.arm for earlier in result)
-        elsewhere = {kind for each in visits if each.arm == visit.arm for kind in each.kinds}
-        own = visit.kinds | (wanted - elsewhere) if first else visit.kinds
-        result.append(Position(visit.arm, frozenset(own & wanted)))
+        assigned = {kind for each in visits if each.arm == visit.arm for kind in each.kinds}
+        own = visit.kinds | (wanted - assigned) if first else visit.kinds
+        result.append(Visit(visit.arm, frozenset(own & wanted)))
     return result

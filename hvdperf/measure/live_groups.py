@@ -1,4 +1,4 @@
-"""Groups that live side by side in a round, of which one at a time runs."""
+"""Groups that live side by side in a round, and run one at a time."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class LiveGroups:
     groups: dict[Arm, Group] = field(default_factory=dict)
 
     def run(self, arm: Arm, act: Act) -> None:
-        """Let the arm's group run while act() asks it, and stop it again: an idle group burns time
-        of the cores that the others need. Do nothing if the arm has failed."""
+        """Resume the arm's group for act(), then stop it again, because an idle group burns CPU
+        time that the others need. Do nothing if the arm has failed."""
 
         def awake(group: Group) -> None:
             group.resume()
@@ -38,7 +38,7 @@ class LiveGroups:
         self.guard(arm, awake)
 
     def run_each(self, act: Act) -> None:
-        """Let one group after the other run while act() asks it."""
+        """Resume one group after the other for act()."""
         for arm in list(self.groups):
             self.run(arm, act)
 

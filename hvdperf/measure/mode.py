@@ -20,17 +20,17 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.collectives import Transfer
 from hvdperf.plan.profile import Runs, Sampling
 
-# A block that takes this many times as long as the launch's own pace predicts is taken to hang.
+# A block hangs if it takes this many times as long as the launch's own pace predicts.
 PATIENCE = 3
 
 
 @dataclass(frozen=True)
 class RoundRequest:
-    """What one round is to hold.
+    """The plan of one round.
 
     number: the round's, from 0. arms: to launch. kinds: kinds of blocks wanted of each arm. pairs:
-    what is compared, and so timed one right after the other. turns: how often the arms of a launch
-    take turns.
+    the compared sides, which are timed one right after the other. turns: number of turns of the
+    round.
     """
 
     number: int
@@ -42,11 +42,11 @@ class RoundRequest:
 
 @dataclass(frozen=True)
 class RoundSettings:
-    """What all rounds of a workload have in common.
+    """The settings that all rounds of a workload have in common.
 
-    order: draws every random order. progress: is called with a line for each event; doing, with
-    what passes between two lines. runs: lengths of training runs. transfers: what each arm
-    exchanges in a turn, after its blocks. meter: reads the CPU usage of blocks; None if the kernel
+    order: draws every random order. progress: called with a line for each event. doing: called with
+    each activity between two lines. runs: lengths of training runs. transfers: the exchanges of
+    each arm in a turn, after its blocks. meter: reads the CPU usage of blocks; None if the kernel
     does not report it.
     """
 
@@ -62,15 +62,15 @@ class RoundSettings:
 
 @dataclass
 class Mode:
-    """The work of launches that have started. This one is for start-ups: there is none.
+    """The work of launches that have started. This class is for start-ups, which have none.
 
-    forks: whether ranks may be forked, which is quick; a start that is measured must be like a
-    user's, whose ranks are not. draws_seeds: whether every session draws other weights, because the
-    result depends on them; blocks are compared by their speed only, and train the same every night.
-    validates: whether training ends with a validation, for which every strategy trains on the same
-    batches. stamps: whether launches keep their timestamps. records: whether each arm with an
-    exchange is launched once more to `record`. steps: of a block, by arm and kind. turn_seconds:
-    mean seconds of a turn of all arms in the last round.
+    forks: whether ranks may be forked, which is quick but unlike a user's start, so a measured
+    start is not forked. draws_seeds: whether every session draws other initial weights, because the
+    figure depends on them; the speed of a block does not. validates: whether training ends with a
+    validation, for which every strategy trains on the same batches. stamps: whether launches keep
+    their timestamps. records: whether each arm with several replicas is launched once more to
+    `record`. steps: steps of a block, by arm and kind. turn_seconds: mean seconds of a turn of all
+    arms in the last round.
     """
 
     forks: ClassVar[bool] = False
@@ -87,7 +87,8 @@ class Mode:
         """Have the groups do their work, and add their reports to their launches."""
 
     def record(self, group: Group, launch: Launch) -> None:
-        """Record what would disturb a launch that is timed. group: another launch of the arm."""
+        """Add records whose making slows a launch. group: another launch of the arm, which is not
+        timed."""
 
     def take_block(
         self,
@@ -110,8 +111,8 @@ class Mode:
         return Block(kind, turn, steps, ranks)
 
     def deadline_s(self, launch: Launch, kind: BlockKind, steps: int) -> float:
-        """Return the deadline of that many steps, in seconds. A launch that is known to be slow
-        gets longer, because it does not hang."""
+        """Return the deadline of that many steps, in seconds. A launch whose known pace is slow
+        gets a later one."""
         known = [b.seconds / b.steps for b in launch.warm_up + launch.blocks if b.kind is kind]
         known = known or [rank.seconds / rank.steps for rank in launch.run]
         pace = median(known) if known else 0.0

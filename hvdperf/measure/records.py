@@ -36,10 +36,10 @@ REPEATS_MAX = 10
 class Block:
     """One timed block of one launch, by every rank's own clock.
 
-    turn: number of the turn within the launch. visit: number of the arm's visit, counted over all
-    arms, in which it was taken (measure/interleaving.py). By both, blocks of different arms that
-    were taken back to back can be paired. ranks: by process rank. usage: use of the host's CPUs
-    meanwhile; None if it was not read.
+    turn: number of the turn within the launch. visit: number of the visit in which the block was
+    taken, counted over all arms (measure/interleaving.py). Turn and visit show which blocks of two
+    arms were taken back to back. ranks: by process rank. usage: use of the host's CPUs meanwhile;
+    None if it was not read.
     """
 
     kind: BlockKind
@@ -51,12 +51,12 @@ class Block:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the slowest rank, because the job has not done its steps before that."""
+        """Seconds of the slowest rank, because the steps are not done before it has done them."""
         return max(rank.seconds for rank in self.ranks)
 
     @property
     def samples(self) -> int:
-        """Number of samples that all ranks together really consumed."""
+        """Number of samples that all ranks together consumed."""
         return sum(rank.samples for rank in self.ranks)
 
     @property
@@ -72,8 +72,8 @@ class Block:
 class Series:
     """Several repeats of a transfer in a row, as timed by every rank's own clock.
 
-    turn: number of the turn, by which a series of Horovod is paired with that of the bare
-    transport, since both are taken back to back. ranks: by rank.
+    turn: number of the turn. A series of Horovod is paired with the bare transport's of the same
+    turn, because the two are taken back to back. ranks: by rank.
     """
 
     transfer: Transfer
@@ -100,12 +100,12 @@ class Series:
 
 @dataclass
 class Launch:
-    """One start of an arm: its start-up, its blocks, collective operations or run, and the evidence
-    that they are sound. Each list of reports is by process rank.
+    """One start of an arm: its start-up, its blocks, series or run, and the evidence that these are
+    sound. Each list of reports is by process rank.
 
-    startup_seconds: of each phase of the start-up. A launch of LaunchMode.WALL_TIME also has
-    timestamps, once it has ended; met_run, a run with a meeting of all ranks before every step; and
-    timeline, which Horovod recorded in another launch of the arm.
+    startup_seconds: of each phase of the start-up. Only LaunchMode.WALL_TIME fills the last three.
+    timestamps: set at the end of the launch. met_run: a run with a meeting of all ranks before
+    every step. timeline: recorded by Horovod in another launch of the arm.
     """
 
     arm: Arm
@@ -135,8 +135,8 @@ class Launch:
 
 @dataclass
 class Round:
-    """Every arm of a workload once, under like conditions. disturbance: of the round by other
-    programs; None if no blocks were timed, or nothing was read."""
+    """Every arm of a workload once, under like conditions. disturbance: by other programs; None if
+    no block was timed, or if the CPU usage was not read."""
 
     number: Count
     schedule: Schedule
@@ -170,8 +170,8 @@ def back_to_back(
 
 
 def is_disturbed(blocks: Sequence[Block]) -> bool:
-    """Return whether other programs took so much of the cores during these blocks, usually a pair,
-    that the blocks cannot be compared."""
+    """Return whether other programs took too much of the cores for a comparison of these blocks,
+    usually a pair."""
     return disturbance.is_disturbed([block.usage for block in blocks])
 
 
@@ -183,7 +183,7 @@ def _by_turn(blocks: Iterable[Block]) -> dict[int, list[Block]]:
 
 
 def affordable_repeats(series: Series) -> int:
-    """Return the number of repeats that a turn can take, judged by a first series; 1 if that series
+    """Return the number of repeats that a turn has time for, by a first series; 1 if that series
     has no times."""
     if not series.repeats:
         return 1
@@ -197,7 +197,7 @@ def median_speed(blocks: Iterable[Block]) -> float:
 
 
 def settled(seconds: Sequence[float], tolerance: float = 0.1) -> bool:
-    """Return whether a warm-up is over: there are at least three blocks, and the last one is not
-    faster than all before it by more than the tolerance. A slower block was disturbed, because no
-    warm-up slows down."""
+    """Return whether a warm-up is over: it has three blocks or more, and the last one is not faster
+    than all others by more than the tolerance. A slower last block was disturbed, because a warm-up
+    only gets faster."""
     return len(seconds) >= 3 and (1 + tolerance) * seconds[-1] >= min(seconds[:-1])

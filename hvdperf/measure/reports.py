@@ -18,11 +18,11 @@ from hvdperf.json_records import Count, Figures, Number, Positive
 class Metadata:
     """The group and the model as one process sees them after its start.
 
-    world_size: number of replicas that the framework reports. transport: how gradients are reduced:
-    mpi or gloo under Horovod, the cross-device operation of a TensorFlow strategy, or none. nccl:
-    whether Horovod was built with NCCL. parameters: number of trained weights. gradient_tensors,
-    gradient_bytes: number and size of the gradients that a step exchanges. The last three are 0 if
-    no model was built.
+    world_size: number of replicas that the framework reports. transport: the way of reducing
+    gradients: mpi or gloo under Horovod, the cross-device operation of a TensorFlow strategy, or
+    none. nccl: whether Horovod was built with NCCL. parameters: number of trained weights.
+    gradient_tensors, gradient_bytes: number and size of the gradients that a step exchanges. The
+    last three are 0 if no model was built.
     """
 
     rank: Count
@@ -39,9 +39,9 @@ class BlockReport(Figures):
     """One timed block by the clock of one process (hvdperf/worker/timed_block.py).
 
     seconds: from the barrier before the first step to the loss of the last step. step_seconds,
-    input_seconds: one a step; the latter is the part that waited for the batch. inside_seconds: of
-    all steps, from the batch on. samples: consumed by this process. cpu_seconds: CPU time of all
-    its threads. loss: of the last step.
+    input_seconds: one per step; input_seconds is the wait for its batch. inside_seconds: of all
+    steps, from the batch on. samples: consumed by this process. cpu_seconds: CPU time of all its
+    threads. loss: of the last step.
     """
 
     seconds: Number
@@ -71,9 +71,9 @@ class CollectiveReport(Figures):
 
 @dataclass(frozen=True)
 class Validation(Figures):
-    """A pass over the validation data, the same on all processes. loss: mean of a sample. accuracy:
-    share of right labels or words. samples: of all processes. chance_loss: loss of a uniform
-    guess."""
+    """A pass over the validation data, with the same result on all processes. loss: mean of all
+    samples. accuracy: share of right labels or words. samples: of all processes. chance_loss: loss
+    of a uniform guess."""
 
     loss: Number
     accuracy: Number

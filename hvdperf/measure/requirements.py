@@ -21,8 +21,8 @@ SWEEP_TURNS = 3
 
 
 def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampling:
-    """Return the profile's sampling, for a sweep with SWEEP_TURNS turns at most: its turns take
-    seconds, and hold several repeats."""
+    """Return the profile's sampling. A sweep gets SWEEP_TURNS turns at most, because each of its
+    turns takes seconds and has several repeats."""
     if comparisons[0].workload != SWEEP:
         return sampling
     fewest, most = (min(n, SWEEP_TURNS) for n in (sampling.turns_min, sampling.turns_max))
@@ -30,19 +30,19 @@ def sampling_of(comparisons: Sequence[Comparison], sampling: Sampling) -> Sampli
 
 
 def schedule_of(work: LaunchMode, profile: Profile) -> Schedule:
-    """Return the schedule for this kind of work. Start-ups are fresh, because arms that start side
-    by side slow each other down. Runs are fresh, because they do not take turns and gain nothing
-    from other arms that live. Collective operations alternate, because they are compared back to
-    back."""
+    """Return the schedule for this kind of work. Start-ups have the schedule FRESH, because arms
+    that start side by side slow each other down; so have runs, which take no turns. Collective
+    operations have ALTERNATE, because they are compared back to back. Blocks have the profile's
+    schedule."""
     if work is LaunchMode.COLLECTIVES:
         return Schedule.ALTERNATE
     return profile.schedule if work is LaunchMode.BLOCKS else Schedule.FRESH
 
 
 def last_phase(comparisons: Sequence[Comparison]) -> Phase:
-    """Return the phase with which a start-up ends: the trace, if only that is asked about; for a
-    collective overhead alone, the init, after which ranks can exchange tensors, or for a model's
-    gradients the build; the broadcast otherwise."""
+    """Return the phase with which a start-up ends: the trace if all comparisons are about it. If
+    all are about collective overhead, it is the init for a sweep, and the build for a model's
+    gradients. In all other cases it is the broadcast."""
     asked = {comparison.question for comparison in comparisons}
     if all(question.spec.phase == Phase.TRACE.value for question in asked):
         return Phase.TRACE
@@ -54,9 +54,9 @@ def last_phase(comparisons: Sequence[Comparison]) -> Phase:
 def kinds_of(
     comparisons: Sequence[Comparison], judged: Callable[[Comparison], bool]
 ) -> dict[Arm, set[BlockKind]]:
-    """Return the kinds of blocks wanted of each arm: full ones wherever steps are asked about,
-    local ones if a comparison, a bound or the attribution of a fault needs them, split ones only to
-    be judged."""
+    """Return the kinds of blocks wanted of each arm: full ones for every comparison of steps; local
+    ones if a comparison, a bound of a step or an attribution needs them; split ones only if they
+    are judged."""
     kinds: dict[Arm, set[BlockKind]] = {arm: set() for c in comparisons for arm in c.arms}
     for comparison in comparisons:
         if _only_exchanges(comparison.question):
@@ -80,8 +80,8 @@ def _only_exchanges(question: Question) -> bool:
 
 
 def transfers_of(comparisons: Sequence[Comparison]) -> dict[Arm, list[Transfer]]:
-    """Return the transfers of each arm in a turn besides its blocks: in a sweep every size of each
-    collective that is asked about, for a network its gradients."""
+    """Return the transfers of each arm in a turn, besides its blocks: every size of each compared
+    collective in a sweep; for a network, its gradients."""
     wanted: dict[Arm, dict[Transfer, None]] = {}
     for comparison in comparisons:
         if comparison.question.mode is not LaunchMode.COLLECTIVES:

@@ -45,9 +45,9 @@ CORRECTNESS_STEPS = 1
 class RoundRunner:
     """A runner of the rounds of one workload.
 
-    mode: the work of the launches. check: arms whose reproducible training is wanted once. seed: of
-    training runs. last_phase: of a start-up. failures: arms that have failed, which are never
-    started again. correctness: the launch in which each arm was checked.
+    mode: the work of the launches. check: arms that are to train reproducibly in one launch. seed:
+    of training runs. last_phase: of a start-up. failures: arms that have failed; they are not
+    started again. correctness: the launch in which each arm trained reproducibly.
     """
 
     mode: Mode
@@ -106,15 +106,15 @@ class RoundRunner:
             live.end()
 
     def _start(self, live: LiveGroups, request: RoundRequest, arms: Sequence[Arm]) -> None:
-        """Start as many processes at once as there are cores: more would only wait for each other,
-        and poll meanwhile. Groups that are up are stopped."""
+        """Start the arms, as many processes at a time as there are cores, because further ones
+        would only wait for each other and poll. Stop each group once it is ready."""
         deadline_s = self.settings.sampling.startup_deadline_s
         self.settings.progress(_start_of(arms))
-        to_come, starting = list(arms), set[Arm]()
-        while to_come or starting:
+        waiting, starting = list(arms), set[Arm]()
+        while waiting or starting:
             # Start any arm that fits beside those that are starting, so that no core is idle.
-            while arm := next((a for a in to_come if self._has_cores_for(a, starting)), None):
-                to_come.remove(arm)
+            while arm := next((a for a in waiting if self._has_cores_for(a, starting)), None):
+                waiting.remove(arm)
                 self._start_one(live, request, arm, share_startup=len(arms) > 1)
                 if arm in live.groups:
                     starting.add(arm)
@@ -122,20 +122,19 @@ class RoundRunner:
             for arm in list(starting):
                 if live.groups[arm].settled(deadline_s):
                     starting.remove(arm)
-                    if left := [each for each in arms if each in starting or each in to_come]:
+                    if left := [each for each in arms if each in starting or each in waiting]:
                         self.settings.doing(_start_of(left))
-                    live.guard(arm, partial(self._started, live.result, arm))
+                    live.guard(arm, partial(self._on_ready, live.result, arm))
 
     def _has_cores_for(self, arm: Arm, starting: Collection[Arm]) -> bool:
-        """Return whether the arm can start beside these; alone it always can."""
+        """Return whether the arm may start beside these arms; alone it always may."""
         processes = arm.processes + sum(each.processes for each in starting)
         return not starting or processes <= self.settings.arm_launcher.cores
 
     def _start_one(
         self, live: LiveGroups, request: RoundRequest, arm: Arm, **options: bool
     ) -> None:
-        """Start an arm without waiting for it. options: share_startup, and others of
-        ArmLauncher.start."""
+        """Start an arm without waiting for it. options: further arguments of ArmLauncher.start."""
         drawn = request.number + (self.seed if self.mode.draws_seeds else 0)
         try:
             live.groups[arm] = self.settings.arm_launcher.start(
@@ -151,7 +150,7 @@ class RoundRunner:
             started = not is_slot_gone(error)
             live.fail(arm, Failure(arm.name, None, Phase.LAUNCH.value, str(error), started=started))
 
-    def _started(self, result: Round, arm: Arm, group: Group) -> None:
+    def _on_ready(self, result: Round, arm: Arm, group: Group) -> None:
         group.wait_ready(self.settings.sampling.startup_deadline_s)
         # The group would burn CPU time that the others need to start.
         group.pause()
@@ -167,7 +166,7 @@ class RoundRunner:
         arm, deadline_s = launch.arm, self.settings.sampling.startup_deadline_s
         self.settings.doing(f"check {arm.label}")
         group.resume()
-        # Every rank looks at all files of the data set, which may lie on a slow network.
+        # Use the longer deadline: every rank reads all files of the data set, maybe over a network.
         launch.evidence = group.reports(Evidence, "evidence", deadline_s)
         if arm in self.check and arm not in self.correctness:
             launch.correctness = group.reports(

@@ -14,7 +14,7 @@ from typing import TypeVar
 from hvdperf.launch.group import Group
 from hvdperf.machine.cpu_usage import Reading, used
 from hvdperf.machine.disturbance import together
-from hvdperf.measure.interleaving import Position, walk
+from hvdperf.measure.interleaving import Visit, walk
 from hvdperf.measure.live_groups import LiveGroups
 from hvdperf.measure.mode import Mode, RoundRequest
 from hvdperf.measure.records import (
@@ -31,9 +31,9 @@ from hvdperf.measure.reports import CollectiveReport
 from hvdperf.plan.arms import Arm, BlockKind, Side
 from hvdperf.plan.collectives import Transfer
 
-# Steps of a warm-up block if a launch has one kind of blocks. Several kinds share these steps: a
-# process takes new memory for its first 15 steps or so, of any kind. Each kind has only its first
-# step, in which its graph is optimized, for itself.
+# Steps of a warm-up block, if a launch has one kind of blocks. Several kinds share these steps,
+# because a process takes new memory in its first 15 steps or so, whatever their kind. Only the
+# first step of a kind, in which its graph is optimized, does not serve the other kinds.
 WARM_UP_STEPS, FEWEST_WARM_UP_STEPS = 5, 3
 WARM_UP_BLOCKS_MAX = 8
 WARM_UP_REPEATS = 2
@@ -93,8 +93,8 @@ class TimedBlocks(Mode):
                 launch.warm_up.append(block)
 
     def _settle_steps(self, result: Round) -> None:
-        """Set how many steps a block has, by arm and kind: enough on the fastest of the arms that
-        live side by side, and the same from then on."""
+        """Set the steps of a block by arm and kind, once for all rounds: enough for the fastest of
+        the arms that live side by side."""
         for kind in BlockKind:
             step_seconds = {
                 launch.arm: median(b.seconds / b.steps for b in launch.warm_up if b.kind is kind)
@@ -105,10 +105,10 @@ class TimedBlocks(Mode):
                 steps = self.steps_of_a_block(min(step_seconds.values()))
                 self.steps.setdefault((arm, kind), steps)
 
-    def _take_turn(self, live: LiveGroups, way: Sequence[Position], turn: int) -> None:
-        for number, visit in enumerate(way, turn * len(way)):
+    def _take_turn(self, live: LiveGroups, visits: Sequence[Visit], turn: int) -> None:
+        for number, visit in enumerate(visits, turn * len(visits)):
             live.run(visit.arm, partial(self._visit, visit=visit, turn=turn, number=number))
-        order = list(dict.fromkeys(visit.arm for visit in way))
+        order = list(dict.fromkeys(visit.arm for visit in visits))
         transfers = self.settings.transfers
         every = list(dict.fromkeys(each for of_arm in transfers.values() for each in of_arm))
         self.settings.order.shuffle(every)
@@ -121,7 +121,7 @@ class TimedBlocks(Mode):
                     )
                     live.run(arm, exchange)
 
-    def _visit(self, group: Group, launch: Launch, visit: Position, turn: int, number: int) -> None:
+    def _visit(self, group: Group, launch: Launch, visit: Visit, turn: int, number: int) -> None:
         for kind in self._in_random_order(visit.kinds):
             before = self._reading(group)
             block = self.take_block(group, launch, kind, turn, self.steps[visit.arm, kind])
@@ -171,7 +171,7 @@ class TimedBlocks(Mode):
         return Series(transfer, turn, ranks)
 
     def _keep_disturbance(self, result: Round, arms: Collection[Arm]) -> None:
-        """Add the disturbance by other programs during these arms' blocks to that of the round."""
+        """Add the disturbance during these arms' blocks to the round's."""
         usages = [
             block.usage
             for arm in arms
@@ -204,9 +204,8 @@ def _blocks_of_turn(result: Round, side: Side, turn: int) -> list[Block]:
 
 
 def _tensor_bytes(result: Round, arm: Arm, transfer: Transfer) -> list[int]:
-    """Return the bytes of each tensor; return [] for a model's own gradients. Without a framework
-    the gradients are one buffer, as large as the model reports: the most that a transport can be
-    asked for at once."""
+    """Return the bytes of each tensor; return [] for a model's own gradients. A strategy without a
+    framework exchanges one buffer as large as all gradients together."""
     if transfer.tensor_bytes or arm.strategy.spec.trains:
         return list(transfer.tensor_bytes)
     sizes = [launch.metadata[0].gradient_bytes for launch in result.launches]

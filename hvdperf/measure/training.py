@@ -35,7 +35,7 @@ class Training(Mode):
         raise NotImplementedError
 
     def run(self, group: Group, **wanted: object) -> list[RunReport]:
-        """Return the reports of a run. wanted: what each rank is told of it."""
+        """Return the reports of a run. wanted: arguments of the order."""
         return group.reports(RunReport, "run", self.settings.runs.deadline_s, **wanted)
 
 
@@ -65,7 +65,7 @@ class TrainSeconds(Training):
 
 @dataclass
 class TrainLong(Training):
-    """Training for so many steps that a growing resident set is seen."""
+    """Training for enough steps to detect a growing resident set."""
 
     forks = True
 
@@ -75,8 +75,8 @@ class TrainLong(Training):
 
 @dataclass
 class TrainWithTimestamps(Training):
-    """Training for a number of steps with the time of every part. Then blocks without a part of the
-    step, and another launch in which Horovod records when data moves."""
+    """Training for a number of steps with the time of every part. Blocks without a part of the step
+    follow, and another launch in which Horovod records its timeline."""
 
     stamps = True
     records = True
@@ -105,8 +105,8 @@ class TrainWithTimestamps(Training):
     def _ablation(
         self, group: Group, launch: Launch, kinds: list[BlockKind], turn: int, steps: int
     ) -> list[Block]:
-        """Time one block of each kind, in random order. Each step is waited for, because steps are
-        divided into their parts."""
+        """Time one block of each kind, in random order. Each step ends before the next begins,
+        because steps are divided into their parts."""
         self.settings.order.shuffle(kinds)
         return [self.take_block(group, launch, kind, turn, steps, wait=True) for kind in kinds]
 

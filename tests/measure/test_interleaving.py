@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvdperf.measure.interleaving import Pair, Position, walk
+from hvdperf.measure.interleaving import Pair, Visit, walk
 from hvdperf.plan.arms import Arm, BlockKind, Side
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import HOROVOD_1, HOROVOD_2, MIRRORED_2, WORKLOAD
@@ -21,11 +21,11 @@ MANY = [Arm(WORKLOAD, Strategy.HOROVOD, 2, injected=f"fault{number}") for number
 
 def walked(
     kinds: Mapping[Arm, Collection[BlockKind]], pairs: Sequence[Pair], seed: int = 1
-) -> list[Position]:
+) -> list[Visit]:
     return walk(kinds, pairs, random.Random(seed))
 
 
-def meetings(visits: Sequence[Position]) -> list[set[Arm]]:
+def meetings(visits: Sequence[Visit]) -> list[set[Arm]]:
     return [{one.arm, other.arm} for one, other in pairwise(visits)]
 
 
@@ -80,7 +80,7 @@ def test_arms_that_nothing_is_compared_with_take_their_place_too():
 
 def test_who_is_not_there_is_not_compared_with():
     visits = walked({HOROVOD_2: {FULL}}, [(Side(HOROVOD_2), Side(HOROVOD_1))])
-    assert visits == [Position(HOROVOD_2, frozenset({FULL}))]
+    assert visits == [Visit(HOROVOD_2, frozenset({FULL}))]
 
 
 def test_orders_are_drawn():
