@@ -1,10 +1,11 @@
-"""Attributes the extra time of a launch over another of the same arm to a term and a rank.
+"""Attributes the time that a launch takes longer than another launch of the same arm to a term and
+a rank.
 
-Blocks give, for every rank's step, the time between steps, the wait for its batch, and the rest. If
-blocks without exchange of as large a batch were timed, the rest is divided into computing (with
-applying) and the exchange, in which the ranks wait for each other. The time that a rank spends by
-itself shows which rank is at fault: if one rank is late, the others merely wait. The names of terms
-are those of the time breakdown (hvdperf.plan.terms).
+Blocks divide every rank's step into the time between steps, the wait for its batch, and the rest.
+Blocks of the same batch without exchange, if there are any, divide the rest into computing (with
+applying) and the exchange, in which the ranks wait for each other. The rank at fault is found by
+the time that each rank spends outside of the exchange: if one rank is late, the others merely wait.
+The names of terms are those of the time breakdown (hvdperf.plan.terms).
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ WORTH_A_NAME = 0.02
 # A rank is at fault if its own part is at least this share of the growth of the step. The share is
 # below 1 because what slows a rank's computing slows its part in the exchange, too.
 OWN_SHARE = 1 / 3
-# Highest probability that a given rank is named although it does no more than the others. That
-# either of two ranks is named is twice as probable.
+# Highest probability that a given rank is named by chance. That either of two ranks is named is
+# twice as probable.
 NAMED_BY_CHANCE = 0.025
 
 
 @dataclass(frozen=True)
 class Attribution(Figures):
-    """An attribution. term: what takes longer; "" if that is not known. rank: whose; None if all
-    take longer alike. share: by how much of the step, or of that phase of the start; for memory,
-    the growth of ln(resident set)."""
+    """An attribution. term: the part that takes longer; "" if it is not known. rank: the rank at
+    fault; None if all ranks take longer alike. share: the extra time / the time of the step, or of
+    that phase of the start; for memory, the growth of ln(resident set)."""
 
     term: str = ""
     rank: int | None = None
@@ -51,8 +52,8 @@ class Attribution(Figures):
 
 
 def attributed(comparison: Comparison, rounds: Sequence[Round]) -> Attribution:
-    """Return which term of which rank makes the candidate slower than the reference, another launch
-    of the same arm; for memory, which rank makes it grow."""
+    """Return the term and the rank that make the candidate slower than the reference, another
+    launch of the same arm; for memory, the rank that grows most."""
     pairs = [
         (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
         for measured in rounds
@@ -67,15 +68,15 @@ def attributed(comparison: Comparison, rounds: Sequence[Round]) -> Attribution:
 def attribute_steps(
     pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL
 ) -> Attribution:
-    """Return why steps, in blocks of that kind, take longer in the first launch of each pair than
-    in the second, a launch of the same arm beside it. pairs: one per round."""
+    """Return the attribution of steps in blocks of that kind. pairs: the slow launch and a usual
+    one of the same arm, one pair per round."""
     if not pairs:
         return Attribution()
     # Blocks without exchange take a whole batch, and split ones a part of it.
-    told_apart = kind is not BlockKind.SPLIT and all(
+    with_local = kind is not BlockKind.SPLIT and all(
         launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair
     )
-    rounds = [_grown(slow, usual, kind, told_apart) for slow, usual in pairs]
+    rounds = [_grown(slow, usual, kind, with_local) for slow, usual in pairs]
     # The median over rounds, because a round alone is noisy.
     grown = [
         {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
@@ -94,16 +95,16 @@ def attribute_steps(
     longest = max(alike, key=alike.__getitem__)
     if alike[longest] < WORTH_A_NAME:
         return Attribution()
-    named = Term.INSIDE if longest is Term.EXCHANGE and not told_apart else longest
+    named = Term.INSIDE if longest is Term.EXCHANGE and not with_local else longest
     return Attribution(named, None, alike[longest])
 
 
 def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
-    """Return the rank that does by itself what takes longer. Return None if it is the only rank, or
-    if no rank stands out with 97.5 % confidence; none does in too few rounds for a finite interval
-    (hvdperf.stats). rounds: what each rank does longer, one row per round. longer: by how much the
-    whole takes longer."""
-    # Ranks are compared within each round: what they have in common there is the machine's.
+    """Return the rank that causes the growth. Return None if there is only one rank, or if none
+    stands out with 97.5 % confidence, which takes enough rounds for a finite interval
+    (hvdperf.stats). rounds: the growth of each rank's own time, one row per round. longer: the
+    growth of the whole."""
+    # Compare ranks within each round, because a change that they share there is the machine's.
     apart = list(zip(*(_apart(own) for own in rounds), strict=True))
     if len(apart) == 1:
         return None
@@ -113,14 +114,14 @@ def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
-    """Return whether a rank is so far ahead of the others that it is at fault. own: what the rank
-    does longer; if it does not, the others are done sooner. longer: by how much the whole takes
-    longer."""
+    """Return whether a rank's growth exceeds the others' so far that the rank is at fault. ahead:
+    the excess. own: the rank's own growth; without it, the others became faster. longer: the growth
+    of the whole."""
     return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
 def _apart(own: Sequence[float]) -> list[float]:
-    """Return by how much each rank's share is above the largest of the others'."""
+    """Return each rank's share minus the largest share of the other ranks."""
     return [
         share - max((other for at, other in enumerate(own) if at != rank), default=0.0)
         for rank, share in enumerate(own)
@@ -128,10 +129,10 @@ def _apart(own: Sequence[float]) -> list[float]:
 
 
 def _grown(
-    slow: Launch, usual: Launch, kind: BlockKind, told_apart: bool
+    slow: Launch, usual: Launch, kind: BlockKind, with_local: bool
 ) -> list[dict[Term, float]]:
-    """Return by what share of a step each term of each rank is longer."""
-    ours, theirs = (of_steps(launch, kind, told_apart) for launch in (slow, usual))
+    """Return the growth of each term, by rank, as a share of a usual step."""
+    ours, theirs = (of_steps(launch, kind, with_local) for launch in (slow, usual))
     whole = median(sum(rank.values()) for rank in theirs)
     return [
         {term: (rank[term] - before[term]) / whole for term in rank}
@@ -139,14 +140,14 @@ def _grown(
     ]
 
 
-def of_steps(launch: Launch, kind: BlockKind, told_apart: bool) -> list[dict[Term, float]]:
-    """Return the seconds of a typical step's terms, by rank, from blocks of that kind. told_apart:
-    divide computing from the exchange, by blocks without exchange; otherwise Term.EXCHANGE holds
+def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Term, float]]:
+    """Return the seconds of a typical step's terms, by rank, from blocks of that kind. with_local:
+    divide computing from the exchange by blocks without exchange. Without it, Term.EXCHANGE holds
     both."""
     blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
     result = []
     for rank in range(len(blocks[0].ranks)):
-        computing = median(block.inside_seconds(rank) for block in local) if told_apart else 0.0
+        computing = median(block.inside_seconds(rank) for block in local) if with_local else 0.0
         inside = median(block.inside_seconds(rank) for block in blocks)
         result.append(
             {
@@ -172,9 +173,9 @@ def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attri
     """Return the rank at fault for a phase of the start that takes longer. pairs: as in
     attribute_steps.
 
-    A start has the machine to itself: two starts of one round have no more in common than any two,
-    so each arm's starts are a sample of their own. All ranks are named only if each takes longer
-    with 97.5 % confidence.
+    A start has the machine to itself. Two starts of one round are thus as independent as any two,
+    so the starts of each arm are a sample of their own. All ranks are named only if each takes
+    longer with 97.5 % confidence.
     """
     if not pairs:
         return Attribution()
@@ -184,7 +185,7 @@ def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attri
     )
     grown = _shifts(ours, theirs, NAMED_BY_CHANCE)
     shares = [math.expm1(of_rank.estimate) for of_rank in grown]
-    # Any of several ranks is ahead by chance no more often than either of two.
+    # Several ranks share the error rate of two (Bonferroni).
     alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
     ahead = _shifts([_apart(own) for own in ours], [_apart(own) for own in theirs], alpha)
     rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
@@ -198,8 +199,8 @@ def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attri
 def _shifts(
     ours: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], alpha: float
 ) -> list[Interval]:
-    """Return by how much each rank's values are above those of the other arm, of which each row is
-    one launch."""
+    """Return the shift of each rank's values from the other arm's. ours, theirs: one row per
+    launch."""
     columns = zip(zip(*ours, strict=True), zip(*theirs, strict=True), strict=True)
     return [shift(own, usual, alpha) for own, usual in columns]
 

@@ -18,8 +18,8 @@ from hvdperf.plan.collectives import Collective, Transfer
 def paired(
     horovod: Iterable[Series], bare: Iterable[Series], collective: Collective | None
 ) -> dict[Transfer, list[tuple[Series, Series]]]:
-    """Return the pairs of series of the same turn, for each transfer by that operation, smaller
-    transfers first."""
+    """Return, for each transfer by that operation, the pairs of series from the same turn. Smaller
+    transfers come first."""
     other = {(series.transfer, series.turn): series for series in bare}
     found: dict[Transfer, list[tuple[Series, Series]]] = {}
     for series in sorted(horovod, key=lambda series: sum(series.transfer.tensor_bytes)):
@@ -71,8 +71,8 @@ class StepTimes(NamedTuple):
 
 
 def invalid_reasons(arm: str, processes: int, series: Sequence[Series]) -> list[str]:
-    """Return the reasons not to believe the series of a launch, in words: a missing transport, a
-    missing rank, wrong sums, times that are not positive and finite."""
+    """Return why the series of a launch are invalid, one text per reason: a missing transport, a
+    missing rank, wrong numbers, times that are not positive and finite."""
     found = []
     for each in series:
         where = f"{arm}, {each.transfer.collective.value} of {each.size_bytes} bytes"
@@ -94,9 +94,9 @@ def _is_time(seconds: float) -> bool:
     return math.isfinite(seconds) and seconds > 0
 
 
-def other_library(horovod: Iterable[Series], bare: Iterable[Series]) -> str:
-    """Return a complaint if Horovod and the bare transport ran over different MPI libraries. Return
-    "" if not, or if one library is unknown."""
+def library_mismatch(horovod: Iterable[Series], bare: Iterable[Series]) -> str:
+    """Return an error message if Horovod and the bare transport used different MPI libraries.
+    Return "" if not, or if one library is unknown."""
     ours, theirs = (
         {rank.library for each in series for rank in each.ranks} for series in (horovod, bare)
     )

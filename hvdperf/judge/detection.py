@@ -21,16 +21,16 @@ class Detection:
 
 
 def detect(comparison: Comparison, reported: Judgement, rounds: tuple[Round, ...]) -> Detection:
-    """Return the reported verdict and the attribution; attribute only what takes longer."""
+    """Return the reported verdict, and the attribution if it is a FAIL with a figure."""
     slower = reported.verdict is Verdict.FAIL and reported.figure is not None
     return Detection(reported.verdict, attributed(comparison, rounds) if slower else Attribution())
 
 
 def on_trial(trial: FaultCase, reported: Judgement, found: Detection) -> Judgement:
-    """Return PASS if the fault got the verdict and the attribution that it must get, FAIL if it did
-    not, INCONCLUSIVE if the rounds leave it open, NOT JUDGED if it cannot be detected.
+    """Return the judgement of a fault case: PASS if verdict and attribution are the expected ones,
+    FAIL if not, INCONCLUSIVE or NOT JUDGED if the reported verdict is.
 
-    A fault that makes a launch INVALID does so in its first round, or is not detected.
+    A fault that must make a launch INVALID has to do so in the first round.
     """
     open_ = reported.verdict is Verdict.INCONCLUSIVE and not (trial.says and reported.rounds)
     if open_ or reported.verdict is Verdict.NOT_JUDGED:

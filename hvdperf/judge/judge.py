@@ -11,7 +11,7 @@ from typing import Any
 from hvdperf.interim import judge_rounds
 from hvdperf.judge import validity
 from hvdperf.judge.attribution import attributed
-from hvdperf.judge.collectives import other_library
+from hvdperf.judge.collectives import library_mismatch
 from hvdperf.judge.detection import detect, on_trial
 from hvdperf.judge.observations import measures, observed, step_times, training
 from hvdperf.judge.outcome import Outcome
@@ -54,12 +54,11 @@ class Judge:
         weights: Callable[[Arm], Mapping[str, Any]],
         noise: Callable[[Comparison], Noise | None],
     ) -> None:
-        """Keep what judging needs; a RoundRunner keeps failures, correctness and weights up to
-        date.
+        """Keep the inputs of judging. A RoundRunner updates failures, correctness and weights.
 
-        failures: of launches so far. correctness: for every arm that was checked, the launch that
-        was trained reproducibly. weights: returns the weights after that training, by tensor.
-        noise: returns what early looks rest on; None for no early looks.
+        failures: of launches so far. correctness: by arm, the launch in which it trained
+        reproducibly. weights: returns the weights after that training, by tensor. noise: returns
+        the noise that early looks assume; None for no early looks.
         """
         self._rules = rules
         self._failures = failures
@@ -71,10 +70,10 @@ class Judge:
     def outcome(
         self, comparison: Comparison, measured: Sequence[Round], final: bool = False
     ) -> Outcome:
-        """Return the outcome of a comparison. measured: all rounds so far; those that were taken
-        for it count. final: whether there will be no further round. Between full looks no figure
-        makes a comparison INVALID, because a test that is tried more often errs more often;
-        evidence of a single launch does."""
+        """Return the outcome of a comparison. measured: all rounds so far; those without the
+        comparison's blocks are left out. final: whether no further round will come. Between full
+        looks only the evidence of launches makes a comparison INVALID, and no figure does, because
+        a test that is repeated errs more often."""
         rounds = tuple(each for each in measured if measures(comparison, each))
         rule = self._rules.rule(comparison)
         nothing = Judgement(Verdict.NOT_RUN, None, rule, 0, "no round was completed in time")
@@ -90,8 +89,8 @@ class Judge:
         return self._judged(outcome, final)
 
     def _not_reached(self, outcome: Outcome) -> Outcome:
-        """Return the outcome without a round: NOT JUDGED if the case is only shown, NOT RUN
-        otherwise."""
+        """Return the outcome without a round: NOT JUDGED for a case that is only shown, else NOT
+        RUN."""
         unjudged = self._rules.unjudged(outcome.comparison)
         if not unjudged and outcome.comparison.judged_as is not JudgedAs.AA_PAIR:
             return outcome
@@ -99,13 +98,14 @@ class Judge:
         return self._with(outcome, Verdict.NOT_JUDGED, None, reason)
 
     def _judged(self, outcome: Outcome, final: bool) -> Outcome:
-        """Judge a fault case like any other, then check that the verdict is the expected one."""
+        """Return the outcome of a comparison with rounds. A fault case is judged like any other
+        first, and then by whether that verdict is the expected one."""
         outcome = self._reported(outcome, final)
         comparison = outcome.comparison
         trial = trial_of(comparison)
         judgement = outcome.judgement
         if trial is not None:
-            found = detect(comparison, judgement, _sound(outcome, judgement))
+            found = detect(comparison, judgement, _undisturbed(outcome, judgement))
             outcome = replace(outcome, detection=found)
             judgement = on_trial(trial, judgement, found)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
@@ -115,9 +115,9 @@ class Judge:
         return replace(outcome, judgement=judgement)
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
-        """Judge an A/A pair. One that is outside of its band after a full look's rounds is INVALID,
-        because all comparisons of the session are then as doubtful. Any other one is NOT JUDGED,
-        and reports which changes cannot be seen."""
+        """Return the judgement of an A/A pair. It is INVALID if the figure is outside of its band
+        at a full look, because no comparison of the session can then be trusted. If not, it is NOT
+        JUDGED, and its reason names the minimum detectable effect."""
         looks = self._rules.profile.sampling.looks
         if judgement.verdict is Verdict.FAIL and judgement.rounds in looks:
             return replace(judgement, verdict=Verdict.INVALID, reason=NOT_THE_SAME)
@@ -167,7 +167,7 @@ class Judge:
         return replace(outcome, judgement=judge_rounds(rows, rule, looks, noise, forced=final))
 
     def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
-        """Show the observations of disturbed rounds, and rest nothing on them."""
+        """Return INCONCLUSIVE with the figure of the disturbed rounds, but without observations."""
         values = [median(observed(outcome.comparison, each, True)) for each in outcome.rounds]
         shown = self._with(
             replace(outcome, observations=tuple(values)),
@@ -178,7 +178,7 @@ class Judge:
         return replace(shown, observations=(), judgement=replace(shown.judgement, rounds=0))
 
     def _refusal(self, outcome: Outcome, rule: Rule) -> str:
-        """Return why runs of that length say nothing about the rule, in words, or ""."""
+        """Return why the runs are too short to be judged by the rule; return "" if they are not."""
         comparison = outcome.comparison
         if not comparison.question.spec.divides_steps or not isinstance(rule, Floor):
             return ""
@@ -195,7 +195,8 @@ class Judge:
         return refused[0] if 2 * len(refused) > len(reasons) else ""
 
     def _with(self, outcome: Outcome, verdict: Verdict, rule: Rule | None, reason: str) -> Outcome:
-        """Return a verdict that does not rest on the figure, with the figure if there is one."""
+        """Return the outcome with a verdict that the figure did not decide, and the figure if there
+        is one."""
         try:
             figure = as_ratio(hodges_lehmann(outcome.observations, ALPHA))
         except NotMeasurable:
@@ -215,12 +216,12 @@ class Judge:
         return found
 
     def _transport_problems(self, outcome: Outcome, at_look: bool) -> list[str]:
-        """Return what is wrong with the transports: Horovod and the bare one must use the same
-        library, and a step must not be faster than the transport allows. The latter says nothing if
-        replicas share cores."""
+        """Return the problems of the transports: Horovod and the bare transport use different
+        libraries, or a step is faster than the transport allows. Speeds are not checked if replicas
+        share cores."""
         comparison, arms = outcome.comparison, outcome.comparison.arms
         pairs = [[measured.of(arm) for arm in arms] for measured in outcome.rounds]
-        found = [other_library(horovod.series, bare.series) for horovod, bare in pairs]
+        found = [library_mismatch(horovod.series, bare.series) for horovod, bare in pairs]
         bounded = comparison.question.spec.times_steps and self._rules.judged(comparison)
         if bounded and at_look:
             times = [step_times(horovod, bare) for horovod, bare in pairs]
@@ -228,8 +229,7 @@ class Judge:
         return [problem for problem in found if problem]
 
     def _weight_problems(self, comparison: Comparison) -> list[str]:
-        """Return why the arms cannot be compared: two arms are compared only if they train the same
-        thing."""
+        """Return why the arms cannot be compared: they did not train the same weights."""
         for arm in comparison.arms:
             if arm not in self._correctness:
                 return [f"{arm.name}: its training was not checked"]
@@ -266,17 +266,17 @@ def _cannot_be_seen(judgement: Judgement) -> str:
 
 
 def _cause(outcome: Outcome) -> str:
-    """Return, in words, what takes longer than under the other stack, and on which rank; return ""
-    if the question is about no step and no start."""
+    """Return the attribution of a FAIL against the other stack, in words; return "" if the question
+    is not about steps or starts."""
     question = outcome.comparison.question
     if question.mode is not LaunchMode.BLOCKS and question.mode is not LaunchMode.STARTUP:
         return ""
-    return str(attributed(outcome.comparison, _sound(outcome, outcome.judgement)))
+    return str(attributed(outcome.comparison, _undisturbed(outcome, outcome.judgement)))
 
 
-def _sound(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:
-    """Return the rounds that a FAIL rests on: those that other programs did not disturb. For any
-    other verdict return all rounds."""
+def _undisturbed(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:
+    """Return the rounds without those that other programs disturbed; if the verdict is no FAIL,
+    return all rounds."""
     if judgement.verdict is not Verdict.FAIL:
         return outcome.rounds
     return tuple(each for each in outcome.rounds if observed(outcome.comparison, each))

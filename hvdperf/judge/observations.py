@@ -15,13 +15,13 @@ from hvdperf.plan.arms import BlockKind, Schedule, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
 
-# Turns that a round needs apart from those that other programs disturbed.
+# The fewest turns of a round that other programs must not have disturbed.
 FEWEST_SOUND = 2
 
 
 def measures(comparison: Comparison, measured: Round) -> bool:
-    """Return whether the round was also taken for that comparison: it has launches of both arms,
-    with the kinds of blocks that are compared."""
+    """Return whether the round measures that comparison: it has launches of both arms, with the
+    compared kinds of blocks."""
     if any(not measured.has(arm) for arm in comparison.arms):
         return False
     return comparison.question.mode is not LaunchMode.BLOCKS or all(
@@ -35,7 +35,7 @@ def observation(comparison: Comparison, measured: Round) -> float:
     For a start-up it is ln(seconds), or ln of the ratio of speeds of two stacks.
     judge/training_runs.py defines it for runs, judge/speedup.py for wall time, and
     judge/collectives.py for collective operations and a step's bound. If the arms took turns, it is
-    the median over the turns' own ratios, so that what slowed both cancels; otherwise it is the
+    the median of the turns' ratios, in which a slowdown of both sides cancels. If not, it is the
     ratio of the two launches' medians. Raises KeyError if a side was not measured in that round,
     ValueError if it has no figure.
     """
@@ -43,9 +43,9 @@ def observation(comparison: Comparison, measured: Round) -> float:
 
 
 def observed(comparison: Comparison, measured: Round, disturbed: bool = False) -> list[float]:
-    """Return the round's observation turn by turn if the arms took turns, without the turns that
-    other programs disturbed; return [] if too few are left. Otherwise return the one value.
-    disturbed: keep the disturbed turns. Raises as `observation` does."""
+    """Return the observations of a round: one per turn if the arms took turns, else one. Turns that
+    other programs disturbed are left out; if too few are left, return []. disturbed: keep disturbed
+    turns. Raises as `observation` does."""
     if not takes_turns(comparison, measured.schedule):
         return [_single_value(comparison, measured)]
     pairs = _pairs(comparison, measured)

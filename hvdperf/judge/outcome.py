@@ -18,9 +18,9 @@ class Outcome(Figures):
     """A comparison with its judgement and everything that the judgement rests on.
 
     observations: ln of the figure, one per round. failure: the launch that failed, if one did.
-    threshold_line: a line to paste, if there is no threshold. breakdown: of a case on wall time.
-    detection: reported verdict and attribution of an injected fault. taken_over: measured before
-    the session was resumed.
+    threshold_line: a line for the file of thresholds, if it has none. breakdown: of a case on wall
+    time. detection: reported verdict and attribution of an injected fault. taken_over: whether its
+    rounds were measured before the session was resumed.
     """
 
     comparison: Comparison
@@ -39,6 +39,6 @@ class Outcome(Figures):
 
     @property
     def reported(self) -> Verdict:
-        """Reported verdict on the candidate itself. The judgement of a fault case is whether that
-        is the expected verdict."""
+        """Verdict on the candidate itself. The judgement of a fault case says whether this verdict
+        is the expected one."""
         return self.detection.reported if self.detection is not None else self.judgement.verdict

@@ -22,8 +22,8 @@ class Rules:
     slots: Sequence[Slot]
 
     def judged(self, comparison: Comparison) -> bool:
-        """Return whether the comparison is compared with a threshold. If replicas share a core, no
-        speed is compared except those that were measured within one launch."""
+        """Return whether the comparison is compared with a threshold. If replicas share a core,
+        only speeds within one launch are compared."""
         return not self.unjudged(comparison)
 
     def unjudged(self, comparison: Comparison) -> str:

@@ -1,4 +1,5 @@
-"""The breakdown of a case on wall time: both speedups, and what leads from one to the other.
+"""The breakdown of a case on wall time: its speedups, and the terms and factors that explain their
+difference.
 
 It covers all rounds of a comparison of LaunchMode.WALL_TIME: speedups and factors with their
 intervals, and the terms of both time breakdowns as means, which add up as those of a single run do.
@@ -26,7 +27,7 @@ from hvdperf.verdict import ALPHA, as_ratio
 
 @dataclass(frozen=True)
 class Spent:
-    """The time that one side's training of `steps` steps spent.
+    """The time that one side's training of `steps` steps took.
 
     wall_seconds: of this training. training_seconds: the same from the trace to the last step.
     terms: seconds of each term (judge/time_breakdown.py) of an average rank of the run, which took
@@ -49,10 +50,10 @@ class ScalingBreakdown:
 
     by_speed, by_time, by_job: speedups. contention, communication, balance: the factors of the
     efficiency by speed, from blocks; product: of all three. efficiency: the same from the runs.
-    late: the rank that keeps the others waiting in most rounds; late_where_met: the same if all
-    ranks meet before every step. slowest: the rank whose steps without exchange take longest in
-    most rounds. wire_seconds: seconds of a step in which data moves between ranks, by Horovod's
-    timeline; None if it was not recorded.
+    late: the straggler of most rounds; late_where_met: the straggler if all ranks meet before every
+    step. slowest: the rank whose steps without exchange take longest in most rounds. wire_seconds:
+    seconds of a step in which data moves between ranks, by Horovod's timeline; None if it was not
+    recorded.
     """
 
     world_size: int
@@ -73,7 +74,7 @@ class ScalingBreakdown:
 
     @property
     def hidden_seconds(self) -> float | None:
-        """Seconds of a step, at least, in which data moves behind computation; None without a
+        """Least seconds of a step in which data moves behind computation; None without a
         timeline."""
         if self.wire_seconds is None:
             return None
@@ -82,8 +83,8 @@ class ScalingBreakdown:
 
     @property
     def explained(self) -> bool:
-        """Return whether the factors explain the efficiency: their intervals overlap, so that
-        nothing speaks against the two being one."""
+        """Return whether the factors explain the efficiency: the intervals of their product and of
+        the efficiency overlap."""
         return (
             self.efficiency.lower <= self.product.upper
             and self.product.lower <= self.efficiency.upper
@@ -164,8 +165,10 @@ def _slowest(launch: Launch) -> int:
 
 def _wire_seconds(launches: Sequence[Launch]) -> float | None:
     """Return the seconds of a step in which data moves, by rank 0's Horovod timelines, or None."""
-    told = [launch.timeline[0] for launch in launches if launch.timeline]
-    seconds = [rank.wire_seconds / rank.steps for rank in told if rank.wire_seconds is not None]
+    timelines = [launch.timeline[0] for launch in launches if launch.timeline]
+    seconds = [
+        rank.wire_seconds / rank.steps for rank in timelines if rank.wire_seconds is not None
+    ]
     return fmean(seconds) if seconds else None
 
 

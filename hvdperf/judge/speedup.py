@@ -1,4 +1,4 @@
-"""The speedups, why they differ, and how long a run must be for them.
+"""The speedups, the fixed cost that makes them differ, and the run length that they need.
 
 The speedup by speed is `n speed_n / speed_1`; speed is the average samples per second of a replica
 while it takes steps. The speedup by time is `time_1 / time_n` for the same work; time is the wall
@@ -122,7 +122,7 @@ def by_job(
 def shortest_work(
     a_reference: float, a_candidate: float, world_size: int, efficiency: float
 ) -> float:
-    """Return the work of one replica, in seconds of steps, below which no strong scaling reaches
+    """Return the work on one replica, in seconds of steps, below which strong scaling cannot reach
     that efficiency by time, because of the fixed cost alone.
 
     Perfect scaling takes a_1 + W on one replica and a_n + W/n on n. Its efficiency is thus (a_1 +
@@ -135,8 +135,8 @@ def shortest_work(
 
 
 def refusal(efficiency: float, candidate: Training, reference: Training, world_size: int) -> str:
-    """Return why the run says nothing about that efficiency by time under strong scaling, in words,
-    with the length that it would need; return "" if it does."""
+    """Return why the run is too short to show that efficiency by time under strong scaling, with
+    the length that it would need; return "" if it is long enough."""
     ours, theirs = fixed_cost(candidate), fixed_cost(reference)
     work = theirs.b_seconds * reference.steps
     needed = shortest_work(theirs.a_seconds, ours.a_seconds, world_size, efficiency)
@@ -155,7 +155,7 @@ def refusal(efficiency: float, candidate: Training, reference: Training, world_s
 
 def fit_fixed_cost(world_sizes: Sequence[int], seconds: Sequence[float]) -> FixedCost:
     """Return a and b of t = a + b / n, from trainings of one amount of work on several world sizes,
-    by least squares on relative residuals; b is then the work in seconds.
+    by least squares on relative residuals. b is then the whole work, in seconds on one replica.
 
     The fit minimises the sum of (a / t + b / (n t) - 1)^2, whose terms are linear in a and b.
     Raises ValueError for fewer than two world sizes, or if `seconds` has another length.

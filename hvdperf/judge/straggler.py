@@ -1,9 +1,9 @@
-"""Finds the rank that keeps the others waiting, and for how long, by when each rank was ready.
+"""Finds the straggler, and how long the other ranks wait for it, from the times at which the ranks
+were ready.
 
 Arithmetic on the timestamps of a run (worker/training_run.py): a rank is ready for its step when
-it has its batch. Each rank's times count from where all ranks left a common barrier, so that the
-clocks of several hosts need not agree; a drift of 10 microseconds a second stays far below what is
-named.
+it has its batch. Each rank's times count from a common barrier, so the clocks of several hosts need
+not agree. A drift of 10 microseconds a second is far below the smallest lag that is named.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SHARE_OF_A_STEP = 0.02
 
 @dataclass(frozen=True)
 class Straggler:
-    """The rank that is last. lag_seconds: how much later than the typical other rank it is ready,
-    in a typical step. share: share of the steps in which it is the last."""
+    """The rank that the others wait for. lag_seconds: its delay behind the median of the other
+    ranks, in the median step. share: share of the steps in which it is the last."""
 
     rank: int
     lag_seconds: float
@@ -35,9 +35,9 @@ def waits(ranks: Sequence[StepTimestamps], met: bool) -> list[list[float]]:
     """Return how long each rank waits for the last one, in seconds: one row per rank, one column
     per step.
 
-    met: the ranks met before every step, which measures the waits themselves. The last rank waits
-    for no longer than the meeting takes, which is subtracted. Without meetings the waits follow
-    from when each rank was ready.
+    met: whether the ranks met before every step. A meeting measures each rank's wait; the shortest
+    one is the duration of the meeting itself, and is subtracted. Without meetings, a wait is the
+    time from a rank's being ready until the last rank is.
     """
     if met:
         meetings = [[step[2] - step[1] for step in timestamps] for timestamps in ranks]
@@ -49,9 +49,8 @@ def waits(ranks: Sequence[StepTimestamps], met: bool) -> list[list[float]]:
 
 
 def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggler | None:
-    """Return the rank that is last in more steps than chance allows (a binomial tail of CHANCE, if
-    all ranks were equally likely) by a lag of at least SHARE_OF_A_STEP; return None if there is
-    none. waited: as from `waits`."""
+    """Return the rank that is last in more steps than chance allows (`beyond_chance`) and lags by
+    at least SHARE_OF_A_STEP; return None if there is none. waited: as from `waits`."""
     if len(waited) < 2:
         return None
     steps = list(zip(*waited, strict=True))
@@ -69,8 +68,8 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
 
 
 def beyond_chance(times: int, trials: int, ranks: int) -> bool:
-    """Return whether chance picks a given rank in at least `times` of the trials with a probability
-    of at most CHANCE, if all ranks are equally likely in each trial."""
+    """Return whether a given rank is picked in at least `times` of the trials with a probability of
+    at most CHANCE, if every trial picks each rank with the same probability."""
     from scipy.special import bdtrc  # imported here, because the import takes a while
 
     return ranks > 1 and float(bdtrc(times - 1, trials, 1 / ranks)) <= CHANCE

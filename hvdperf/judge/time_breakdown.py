@@ -4,8 +4,8 @@ wall = launch + import + init + build + input + trace + first step + broadcast +
          + steps (between + input wait + straggler wait + compute + apply + exposed communication)
          + end
 
-The session measures wall, from outside; the ranks' own clocks measure the terms. The rest is
-messages under way, and clocks that do not agree. The terms are measured as follows:
+The session's clock measures wall; the ranks' clocks measure the terms. The residual is the time of
+messages, and the disagreement of clocks. The terms are measured as follows:
 
 - launch: from before the launcher was started, by the time of day. end: until the launcher had
   ended. A time of day that is set in between is detected (clock_set), and such a launch has no
@@ -19,8 +19,8 @@ messages under way, and clocks that do not agree. The terms are measured as foll
   while slows both sides of a ratio.
 - exposed communication: the rest of the steps.
 
-The time of the session's work between the run and the end (ablation, evidence) belongs to nobody's
-training and is taken off on both sides.
+The session's own work between the run and the end (ablation, evidence) is not part of the training,
+and is neither in wall nor in a term.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from hvdperf.plan.terms import START, TERMS, Term
 
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02
-# Seconds by which the time of day may move against the clock that is never set, because a process
-# may be interrupted between reading one and the other.
+# Seconds by which the time of day may move against the monotonic clock, because a process may be
+# interrupted between reading the two.
 CLOCKS_AGREE_WITHIN_S = 0.05
-# Share of the time that passes by which NTP may slew the time of day (adjtimex, 500 ppm).
+# Share of the elapsed time by which NTP may slew the time of day (adjtimex, 500 ppm).
 SLEWED = 5e-4
 
 
@@ -51,8 +51,8 @@ class TimeBreakdown:
     """The time breakdown of one launch.
 
     wall_seconds: of the run, measured from outside. ranks: the seconds of each of TERMS, by rank.
-    steps: of the run. late: the rank that kept the others waiting, if any; late_where_met: the same
-    for steps before which all ranks met.
+    steps: of the run. late: the straggler, if there is one; late_where_met: the straggler of the
+    run in which all ranks met before every step.
     """
 
     wall_seconds: float
@@ -68,8 +68,8 @@ class TimeBreakdown:
 
     @property
     def residual_seconds(self) -> float:
-        """Seconds that the worst explained rank leaves unexplained; negative if its terms are too
-        long."""
+        """The largest unexplained time of a rank, in seconds; negative if its terms add up to too
+        much."""
         left = [self.wall_seconds - sum(rank.values()) for rank in self.ranks]
         return max(left, key=abs)
 
@@ -84,8 +84,8 @@ class TimeBreakdown:
 
 
 def time_breakdown(launch: Launch) -> TimeBreakdown:
-    """Return the time breakdown of a launch of LaunchMode.WALL_TIME. Raises ValueError, in words,
-    if its timestamps do not give one."""
+    """Return the time breakdown of a launch of LaunchMode.WALL_TIME. Raises ValueError, with the
+    reason, if its timestamps do not give one."""
     if launch.timestamps is None:
         raise ValueError("the launch has no timestamps")
     steps = [rank.timestamps for rank in launch.run]
@@ -112,8 +112,8 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
 
 
 def late(ranks: Sequence[RunReport]) -> Straggler | None:
-    """Return the rank that keeps the others waiting in a run with timestamps
-    (worker/training_run.py). Return None if none does, or if there was no run."""
+    """Return the straggler of a run with timestamps (worker/training_run.py). Return None without a
+    straggler or without a run."""
     steps = [rank.timestamps for rank in ranks]
     if not steps:
         return None
@@ -131,13 +131,13 @@ def wall_seconds(timestamps: Timestamps) -> float:
 
 
 def disorder(timestamps: Timestamps) -> str:
-    """Return what is wrong with the order of the phases, in words; return "" if each rank goes
-    through its start as START says, runs, and ends, and all clocks go forwards and agree."""
+    """Return the first problem of the timestamps, in words. Return "" if each rank goes through
+    START in order, runs and ends, and all clocks go forwards and agree."""
     if (
         not any(asked.op == "run" for asked in timestamps.asked)
         or timestamps.asked[-1].op != "close"
     ):
-        return "the launch was not told to run and then to close"
+        return "the launch had no order to run and then to close"
     for rank, own in enumerate(timestamps.ranks):
         phases = tuple(timestamp.phase for timestamp in own)
         if phases[: len(START) + 1] != (*START, "run") or phases[-1] != "end":
@@ -157,8 +157,8 @@ def disorder(timestamps: Timestamps) -> str:
 
 
 def clock_set(timestamps: Timestamps) -> str:
-    """Return whose time of day was set during the launch, in words, or "". The terms launch and end
-    rest on the time of day, all others on clocks that are never set."""
+    """Return an error message if somebody set the time of day during the launch, else "". The terms
+    launch and end rest on the time of day, all others on clocks that are never set."""
     passed = timestamps.ended_at - timestamps.launched_at
     moved = {"the session": passed - timestamps.asked[-1].answered}
     for rank, own in enumerate(timestamps.ranks):

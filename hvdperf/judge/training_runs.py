@@ -1,7 +1,6 @@
-"""Figures of launches that train to an end: convergence, work in a fixed time, growth of memory.
+"""Figures of training runs: convergence, work in a fixed time, growth of memory.
 
-Plain data with its arithmetic, on what every rank reports of its run (worker/training_run.py). No
-I/O.
+Plain arithmetic on the ranks' reports of a run (worker/training_run.py). No I/O.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from hvdperf.plan.question import LaunchMode
 # Share of an endurance run that is left out, because caches, arenas and queues fill up first.
 SETTLING_SHARE = 1 / 3
 STEPS_OF_GROWTH = 1000
-# This share of the loss of a network that guesses is added to both losses that are compared.
+# This share of the loss of a uniform guess is added to both compared losses.
 NOTHING_TO_LEARN = 0.01
 
 Reports = Sequence[RunReport]
 
 
 def observation(comparison: Comparison, candidate: Reports, reference: Reports) -> float:
-    """Return the natural logarithm of the comparison's figure in one round, from what the ranks of
-    both sides reported. Raises ValueError if they did not validate on as many samples."""
+    """Return the natural logarithm of the comparison's figure in one round, from both sides'
+    reports. Raises ValueError if the sides did not validate on the same number of samples."""
     question = comparison.question
     if question.mode is LaunchMode.ENDURANCE:
         return max(growth(rank.memory) for rank in candidate)
@@ -39,7 +38,7 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
     if ours.samples != theirs.samples:
         raise ValueError(f"validated on {ours.samples} and on {theirs.samples} samples")
     if question.spec.metric == "loss":
-        # If two networks have learned all there is, neither is better.
+        # Two networks with losses near 0 have both learned everything, so neither is better.
         nothing = NOTHING_TO_LEARN * ours.chance_loss
         return math.log((ours.loss + nothing) / (theirs.loss + nothing))
     # Both sides get half a sample more, because an accuracy of 0 has no logarithm.
@@ -48,8 +47,8 @@ def observation(comparison: Comparison, candidate: Reports, reference: Reports) 
 
 
 def samples_per_second(ranks: Reports) -> float:
-    """Return samples per second by the slowest rank's wall time, because the vote that ends a run
-    comes only every few steps."""
+    """Return samples per second by the slowest rank's own time, because a run lasts longer than
+    asked: its ranks vote on its end only every few steps."""
     return samples(ranks) / max(rank.seconds for rank in ranks)
 
 
@@ -59,11 +58,11 @@ def samples(ranks: Reports) -> int:
 
 
 def growth(memory: Sequence[Sequence[float]]) -> float:
-    """Return by how much ln(resident set) rises in STEPS_OF_GROWTH steps. memory: [steps, bytes]
-    rows.
+    """Return the growth of ln(resident set) in STEPS_OF_GROWTH steps. memory: rows of [steps,
+    bytes].
 
-    It is the median of the slopes between any two readings (Theil 1950; Sen 1968), past the part in
-    which a process settles. Raises ValueError for fewer than three readings past that.
+    It is the median of the slopes between any two readings (Theil 1950; Sen 1968). The first
+    SETTLING_SHARE of the run is left out. Raises ValueError if fewer than three readings remain.
     """
     last = memory[-1][0] if memory else 0
     settled = [(step, math.log(size)) for step, size in memory if step >= SETTLING_SHARE * last]
@@ -76,7 +75,7 @@ def growth(memory: Sequence[Sequence[float]]) -> float:
 
 
 def invalid_reasons(arm: Arm, ranks: Reports) -> list[str]:
-    """Return reasons not to believe a run, in words: a rank that is missing, ranks that stopped at
+    """Return why a run is invalid, one text per reason: a missing rank, ranks that stopped at
     different steps, samples that were not consumed, losses that are not finite."""
     found = []
     if len(ranks) != arm.processes:

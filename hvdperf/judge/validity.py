@@ -1,4 +1,4 @@
-"""Checks whether a launch may be believed, and gives reasons why its figures must not be used."""
+"""Checks whether the figures of a launch are valid, and gives the reasons if they are not."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hvdperf.stats import hodges_lehmann
 
 Array = Any  # a numpy array, or an object that numpy makes one from
 
-# A step may seem faster than is possible by this share, because its parts are measured one after
-# the other. It may seem to be faster still, by chance, at one look in forty.
+# A step may seem faster than possible by this share, because its parts are measured one after the
+# other. By chance it seems faster still at one look in forty.
 FASTER_BY_NOISE = 0.05
 ALPHA_FASTER = 0.025
 
 
 def invalid_reasons(launch: Launch) -> list[str]:
-    """Return everything that is wrong with a launch, each in words; return [] if it is sound.
+    """Return the problems of a launch, one text each; return [] if it is valid.
 
     Checked: the world size that the framework saw, a report from every process, finite times and
     losses, the sample counts that the plan implies, one learning rate, bit-equal weights on all
@@ -31,7 +31,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
     operations and the run; of a launch with timestamps, that its time breakdown closes.
     """
     arm = launch.arm
-    # The transport first, because it explains the rest: without it there is no world either.
+    # The transport comes first, because a missing transport also makes the world size wrong.
     found = collectives.invalid_reasons(arm.name, arm.processes, launch.series)
     sizes = {rank.world_size for rank in launch.evidence}
     if sizes != {arm.world_size}:
@@ -58,7 +58,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
 
 
 def _breakdown_problems(launch: Launch) -> list[str]:
-    """Return what is wrong with the time breakdown of a launch, which must explain every second."""
+    """Return the problem of a launch's time breakdown, which must explain every second."""
     try:
         breakdown = time_breakdown(launch)
     except ValueError as error:
@@ -108,7 +108,7 @@ def _odd_ones(digests: Sequence[str]) -> str:
 
 
 def too_fast(arm: str, launches: Sequence[Sequence[StepTimes]]) -> str:
-    """Return, in words, that steps take less time than their longer part alone; return "" if not.
+    """Return an error message if steps take less time than their longer part alone, else "".
 
     launches: the turns of each launch. Steps are too fast if even the upper bound of step time /
     max(time without exchange, time of the exchange alone) over the launches is below 1 by more than
@@ -136,10 +136,11 @@ def weights_differ(
     atol: float = 1e-6,
     of_update: float = 0.0,
 ) -> str:
-    """Return, in words, how two sets of trained weights differ by more than the tolerances, or "".
+    """Return, in words, how two sets of trained weights differ beyond the tolerances; return "" if
+    they do not.
 
-    The sets are as Trainer.correctness writes them. of_update: the part of a tensor's largest
-    change by training that is tolerated besides.
+    The sets are as Trainer.correctness writes them. of_update: additional tolerance, as a part of a
+    tensor's largest change by training.
     """
     import numpy as np
 

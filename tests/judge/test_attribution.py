@@ -67,7 +67,7 @@ def blame(*ranks: Rank, kinds: Sequence[BlockKind] = BOTH) -> Attribution:
 
 
 def test_the_terms_of_a_step_add_up_to_it():
-    (first, second) = of_steps(launched(USUAL, BOTH), BlockKind.FULL, told_apart=True)
+    (first, second) = of_steps(launched(USUAL, BOTH), BlockKind.FULL, with_local=True)
     assert first == second
     assert first == pytest.approx(
         {
@@ -77,7 +77,7 @@ def test_the_terms_of_a_step_add_up_to_it():
             "exposed communication": 0.004,
         }
     )
-    (told, _) = of_steps(launched(USUAL), BlockKind.FULL, told_apart=False)
+    (told, _) = of_steps(launched(USUAL), BlockKind.FULL, with_local=False)
     assert told[Term.COMPUTE] == 0
     assert sum(told.values()) == pytest.approx(sum(first.values()))
 

@@ -10,7 +10,7 @@ from hvdperf.judge.collectives import (
     StepTimes,
     collective_overhead,
     invalid_reasons,
-    other_library,
+    library_mismatch,
     paired,
 )
 from hvdperf.judge.observations import observation, step_times
@@ -144,7 +144,7 @@ def test_what_is_wrong_with_a_series_is_told(ranks, said):
 
 def test_both_must_run_over_the_same_mpi():
     ours = [series(0.1)]
-    assert other_library(ours, [series(0.1)]) == ""
-    told = other_library(ours, [series(0.1, library="MPICH 4.2")])
+    assert library_mismatch(ours, [series(0.1)]) == ""
+    told = library_mismatch(ours, [series(0.1, library="MPICH 4.2")])
     assert told.startswith("Horovod uses Open MPI v4.1.8, but mpi4py uses MPICH 4.2")
-    assert other_library([], []) == ""
+    assert library_mismatch([], []) == ""

@@ -235,8 +235,8 @@ def changed(change: str) -> Timestamps:
         ("backwards", "rank 1: its clock went backwards"),
         ("early", "rank 1 began before its launch, or ended after its end: the clocks"),
         ("late", "rank 1 began before its launch, or ended after its end: the clocks"),
-        ("never ran", "the launch was not told to run and then to close"),
-        ("never closed", "the launch was not told to run and then to close"),
+        ("never ran", "the launch had no order to run and then to close"),
+        ("never closed", "the launch had no order to run and then to close"),
     ],
 )
 def test_phases_out_of_order_are_no_time_breakdown(change, said):

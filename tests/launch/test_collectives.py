@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hvdperf.judge import validity
-from hvdperf.judge.collectives import other_library
+from hvdperf.judge.collectives import library_mismatch
 from hvdperf.launch.group import Group, GroupFailed
 from hvdperf.measure.records import Launch, Series
 from hvdperf.measure.reports import CollectiveReport, Evidence
@@ -86,7 +86,7 @@ def test_the_gradients_of_a_model_go_tensor_by_tensor_and_in_one_buffer(start: S
     assert [rank.tensors for rank in whole.ranks] == [1, 1]
     assert whole.size_bytes == taken.size_bytes
     assert validity.invalid_reasons(launched(arm, bare, whole)) == []
-    assert other_library([taken], [whole]) == ""
+    assert library_mismatch([taken], [whole]) == ""
     assert taken.ranks[0].library
 
 
