@@ -14,7 +14,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import trial_of
 from hvdperf.plan.profile import Profile, Sampling
 from hvdperf.plan.question import LaunchMode, Question
-from hvdperf.plan.terms import TOLD_APART
+from hvdperf.plan.terms import NEED_LOCAL_BLOCKS
 from hvdperf.worker.protocol import Phase
 
 SWEEP_TURNS = 3
@@ -67,7 +67,7 @@ def kinds_of(
         trial = trial_of(comparison)
         for side in comparison.sides:
             kinds[side.arm].add(BlockKind.FULL)
-            if trial is not None and trial.term in TOLD_APART:
+            if trial is not None and trial.term in NEED_LOCAL_BLOCKS:
                 kinds[side.arm].add(BlockKind.LOCAL)
             if side.kind is not BlockKind.SPLIT or judged(comparison):
                 kinds[side.arm].add(side.kind)

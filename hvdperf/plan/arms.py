@@ -67,8 +67,8 @@ class Workload:
         )
 
 
-# A workload that trains nothing: its launches only exchange tensors of given sizes, and start up
-# only as far as that takes.
+# A workload that trains nothing: its launches exchange tensors of given sizes, and skip the later
+# phases of the start-up.
 SWEEP = Workload("sweep", "none", input_size=0, batch=0)
 
 
@@ -108,8 +108,8 @@ class Arm:
 
     @property
     def label(self) -> str:
-        otherwise = filter(None, (self.injected, self.stack))
-        return "+".join((f"{self.strategy.value}@{self.world_size}", *self.variants, *otherwise))
+        suffixes = filter(None, (*self.variants, self.injected, self.stack))
+        return "+".join((f"{self.strategy.value}@{self.world_size}", *suffixes))
 
     @property
     def processes(self) -> int:

@@ -1,6 +1,6 @@
 """The training data of a session: the data set of each network, found and checked.
 
-Other data of the same form, for the fault `data`: the files of a data set under each other's names.
+For the fault `data`, it makes other data of the same form: the data set's files with swapped names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from models.inputs.errors import DataError
 from models.inputs.imagenet_files import ImagenetFiles
 
 SAMPLES = ROOT / "data" / "samples"
-# The data set of words that language models train on, if the user asks for one of images.
+# The data set of language models if the user asks for one of images.
 WORDS = "ptb"
 
 
@@ -52,7 +52,7 @@ class DataSource:
 def dataset_of(network: registry.Network, wanted: str) -> str:
     """Return the data set that the network trains on if the user asks for `wanted`.
 
-    It is that one, except that a language model reads WORDS if `wanted` has images. Raises
+    Usually this is `wanted`, but a language model reads WORDS if `wanted` has images. Raises
     UserError if the network needs images and `wanted` has words.
     """
     if network.task.form in known_input(wanted).forms:
@@ -78,7 +78,8 @@ def open_data_sets(
 
 
 def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
-    """Return directories by data set, from `DIR` for that data set, or `imagenet=DIR,ptb=DIR`."""
+    """Return directories by data set. text: `DIR`, for the data set `dataset`, or
+    `imagenet=DIR,ptb=DIR`."""
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(equals and name in inputs.INPUTS for name, equals, _ in pairs):
         return {dataset: text} if text else {}
@@ -148,8 +149,8 @@ def sample(dataset: str) -> Path:
 
 
 def can_swap(directory: str) -> bool:
-    """Return whether two files of a directory are equally large; "" stands for made-up data, which
-    has no files."""
+    """Return whether two files of a directory are equally large. directory: "" for synthetic input,
+    which has no files."""
     return any(len(group) > 1 for group in _alike(directory))
 
 

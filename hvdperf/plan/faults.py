@@ -1,5 +1,4 @@
-"""Faults that are injected to see whether the suite notices them (--inject), and how the suite must
-report them (fault cases)."""
+"""Injected faults (--inject), and fault cases: the report that the suite must give of a fault."""
 
 from __future__ import annotations
 
@@ -32,10 +31,10 @@ def _number(key: str, value: str) -> float:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that one rank, or all ranks, do wrong on purpose, to see whether the suite notices.
+    """An injected fault: something that goes wrong on purpose, on one rank or on all ranks.
 
-    rank: the rank that does it. phase: a Phase (worker/protocol.py). model, world_size: the arms
-    that are struck; "" and 0 for all. Kinds of one rank:
+    rank: the faulty rank. phase: a Phase (worker/protocol.py). model, world_size: of the arms that
+    get the fault; "" and 0 for all. Kinds of one rank:
 
     raise, exit, kill, hang: the rank does this in `phase`.
     longer: `phase` of the start takes `factor` times as long, and `ms` milliseconds more.
@@ -95,7 +94,7 @@ class Fault:
             if key in given:
                 raise ValueError(f"{key}= is given twice; give it once")
             given[key] = _number(key, value) if key in _NUMBERS else value
-        # If factor or ms is given, neither has a default, so that the lateness is the given one.
+        # A given factor or ms replaces the defaults of both, so that the delay is the given one.
         late = {"factor", "ms"} & set(given)
         defaults = cls.DEFAULTS.get(kind, {})
         values = {k: v for k, v in defaults.items() if not (late and k in ("factor", "ms"))} | given
@@ -119,10 +118,10 @@ class Fault:
         return "rank" not in self.KINDS[self.kind]
 
     def strikes(self, arm: Arm) -> bool:
-        """Return whether the fault strikes that arm.
+        """Return whether the fault is injected into that arm.
 
         The arm must run Horovod on the session's own stack, and have the named model and world
-        size, if these are given. The arm of a fault case is not struck: it has its own fault.
+        size, if these are given. The arm of a fault case has its own fault instead.
         """
         return (
             arm.strategy.spec.horovod
@@ -145,13 +144,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class FaultCase:
-    """A fault, and how the suite must report it.
+    """A fault, and the report that the suite must give of it.
 
     fault: as --inject takes it; "" for none. question: the question that has to notice it. verdict:
     the expected verdict. term: the expected attribution of a step or a start that takes longer, as
     a term of the time breakdown (judge/time_breakdown.py), or "memory"; "" if nothing takes longer.
-    rank: the rank at fault; None if it is no single rank. says: the first problem of a launch that
-    is expected to be INVALID.
+    rank: the expected rank; None for all ranks. says: a text that the reason of an expected INVALID
+    must contain.
     """
 
     fault: str
@@ -167,7 +166,7 @@ class FaultCase:
 
 
 # Fault cases by name. A name never gets another fault, because sessions are counted by name
-# (results/detection_log.py).
+# (results/detections.py).
 TRIALS = {
     AA: FaultCase("", verdict=Verdict.PASS, rank=None),
     "slow5": FaultCase("slow:rank=1,factor=1.05", term="between steps"),

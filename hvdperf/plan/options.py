@@ -29,7 +29,8 @@ LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=
 LARGEST = 2**31 - 1
 # A shorter budget is more likely a mistake than a wish.
 LEAST_BUDGET_MINUTES = 0.1
-# Phases in which a fault can strike a rank (hvdperf.plan.faults), and phases that can take longer.
+# Phases in which a rank can raise, exit, be killed or hang (hvdperf.plan.faults), and phases that
+# can be prolonged.
 STRIKING = tuple(
     phase.value for phase in Phase if phase not in (Phase.LAUNCH, Phase.READY, Phase.END)
 )

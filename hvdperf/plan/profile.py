@@ -19,7 +19,8 @@ from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from models.registry import UnknownNetwork, network
 
 PROFILES = ROOT / "ci" / "profiles"
-# With fewer rounds no case could FAIL, so a profile would look careful and never find a regression.
+# The fewest rounds of a full look. Below seven no case could FAIL, and a profile would never find a
+# regression.
 FEWEST_TO_FAIL = 8
 
 Above0 = Annotated[float, Meta(gt=0)]
@@ -39,10 +40,10 @@ class Sampling:
     looks: numbers of rounds after which a case may PASS or FAIL, ascending; a round is one launch
     of every arm. early: whether a case may PASS before, after three rounds or more
     (hvdperf.interim). turns_min, turns_max: limits of the number of turns of a round, within which
-    hvdperf.scatter.turns_worth chooses; rounds in which turns help no comparison may take fewer.
-    min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the warm-up
-    and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in seconds;
-    a block of a launch that is known to be slow gets longer (hvdperf.measure.mode).
+    hvdperf.scatter.turns_worth chooses; rounds whose comparisons gain nothing from turns may take
+    fewer. min_block_seconds, min_block_steps: the shortest block, in seconds at the pace of the
+    warm-up and in steps. startup_deadline_s, block_deadline_s: the longest wait for one order, in
+    seconds; a block of a launch with a slow pace may take longer (hvdperf.measure.mode).
     """
 
     looks: Looks = (8, 12, 24)
@@ -64,18 +65,18 @@ class Sampling:
 class Runs:
     """The lengths of runs that train to an end.
 
-    epochs: passes over the training data. steps_max: the most updates that these epochs take,
-    whatever the size of the data. seconds: length of a run of fixed wall time. endurance_steps:
-    steps of a run whose memory is watched. wall_time_steps: steps of a run with a time breakdown.
-    ablation_turns: how often each kind of step is timed after that run. deadline_s: the longest
-    wait for one run with its validation, in seconds.
+    epochs: passes over the training data. steps_max: limit of the updates in these epochs. seconds:
+    length of a run of fixed wall time. endurance_steps: steps of a run whose memory is watched.
+    wall_time_steps: steps of a run with a time breakdown. ablation_turns: how often each kind of
+    step is timed after that run. deadline_s: the longest wait for one run with its validation, in
+    seconds.
     """
 
     epochs: Positive = 20
     steps_max: Positive = 5000
     seconds: Above0 = 10.0
     endurance_steps: Positive = 1500
-    # Such a run is told apart into two lengths.
+    # The fixed cost is computed from two lengths of such a run.
     wall_time_steps: Annotated[int, Meta(ge=2)] = 400
     ablation_turns: Positive = 6
     deadline_s: Above0 = 600.0

@@ -1,4 +1,4 @@
-"""The questions that a case can ask: one row a question, with everything that differs between them.
+"""The questions of cases, one row per question, with all their differences.
 
 The comparisons that answer a question are in hvdperf/plan/questions.py. Pure data, no I/O.
 """
@@ -16,9 +16,9 @@ class LaunchMode(Enum):
 
     BLOCKS: run timed blocks, in turns. STARTUP: start, and nothing else. EPOCHS: train from new
     weights for a number of epochs, then validate. TIME: train for a number of seconds. ENDURANCE:
-    train for a number of steps. WALL_TIME: train for a number of steps and mark the time of every
-    part, then measure the parts of a step. COLLECTIVES: exchange tensors through Horovod and
-    without it, between blocks if a comparison needs blocks, too.
+    train for a number of steps. WALL_TIME: train for a number of steps with timestamps, then time
+    the parts of a step. COLLECTIVES: exchange tensors through Horovod and without it, between
+    blocks if a comparison needs blocks, too.
     """
 
     BLOCKS = "blocks"
@@ -40,8 +40,8 @@ class LaunchMode(Enum):
 
 
 class Between(Enum):
-    """The side of a comparison that --against measures under both stacks. NEITHER: two stacks are
-    not compared by this question."""
+    """The side of a comparison that --against measures under both stacks. NEITHER: this question
+    does not compare stacks."""
 
     CANDIDATE = "candidate"
     REFERENCE = "reference"
@@ -52,15 +52,15 @@ class Between(Enum):
 class QuestionSpec:
     """One question.
 
-    name: its only name: key of the threshold, heading on the terminal, and beginning of the case's
-    name unless `topic` has another one. meaning: what the figure is. mode: work of the launches
-    that answer it. rule: kind of rule that judges its figure; unit: of a figure that is not a
-    ratio. topic, variant: the two parts of a case's name, if one test asks several questions.
-    has_variants: whether each variant has a threshold of its own. own_rounds: whether its arms,
-    which are many, have rounds of their own. is_speed: whether the figure depends on the speed of
-    the machine. phase: of a start-up. per_tensor: whether its seconds are divided by the number of
-    gradient tensors. metric: of a validation. divides_steps: whether the replicas divide the steps
-    of a training. times_steps: whether steps are timed beside collective operations. tolerance:
+    name: key of its thresholds, heading on the terminal, and beginning of the case's name unless
+    there is a `topic`. meaning: what the figure is. mode: work of the launches that answer it.
+    rule: kind of rule that judges its figure; unit: of a figure that is not a ratio. topic,
+    variant: the two parts of a case's name, if one test asks several questions. has_variants:
+    whether each variant has a threshold of its own. own_rounds: whether its arms, which are many,
+    have rounds of their own. is_speed: whether the figure depends on the speed of the machine.
+    phase: of a start-up. per_tensor: whether its seconds are divided by the number of gradient
+    tensors. metric: of a validation. divides_steps: whether the replicas divide the steps of a
+    training. times_steps: whether steps are timed beside collective operations. tolerance:
     tolerated difference of both sides' weights, besides rounding, as a part of their change by
     training; None if weights are not compared. between: side that two stacks are compared by.
     """
@@ -125,7 +125,7 @@ def _wall(way: str, meaning: str, divides_steps: bool) -> QuestionSpec:
 
 
 class Question(Enum):
-    """The questions. The value is the name in the row."""
+    """The questions. The value is QuestionSpec.name."""
 
     spec: QuestionSpec
 

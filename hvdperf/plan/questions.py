@@ -90,8 +90,8 @@ def recipes(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 def fixed_epochs(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare a training of a number of epochs with that of MirroredStrategy, and with that of
-    plain TensorFlow, which takes the replicas' batches one after the other for an update: ratios of
-    validation losses, and of validation accuracies."""
+    plain TensorFlow, which takes the batches of all replicas one after the other before each
+    update. The figures are ratios of validation losses and of validation accuracies."""
     trained = replace(workload, learning_rate="adaptive")
     ours = Side(Arm(trained, Strategy.HOROVOD, world_size))
     others = (
@@ -122,8 +122,8 @@ def wall_time(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 
 def against(comparison: Comparison) -> Comparison | None:
-    """Return the same case between two installed stacks: its candidate under the session's own
-    stack, compared with the same under the other stack.
+    """Return the comparison of two installed stacks by this case: its candidate under the session's
+    own stack, compared with the same arm under the other stack.
 
     Communication, parity, Horovod overhead and multiworker have the arm of weak scaling as their
     candidate, so their reference takes its place. Return None for comparisons that are not made
@@ -178,7 +178,7 @@ def overlap(workload: Workload, world_size: int) -> Comparison:
 
 
 def aa(workload: Workload, world_size: int) -> Comparison:
-    """Compare two groups of one arm (A/A), to see what the machine shows if nothing differs."""
+    """Compare two groups of one arm (A/A), to see the difference that the machine alone makes."""
     plain = Arm(workload, Strategy.HOROVOD, world_size)
     return Comparison(Question.AA, Side(replace(plain, injected=AA)), Side(plain))
 

@@ -60,9 +60,9 @@ class SessionPlan:
         """Return the comparisons of every workload at every world size at which they make sense.
 
         ask: makes the comparisons of one workload at one world size. smallest, largest: limits of
-        the world size. anyway: include comparisons that the profile does not ask, or not of every
-        network. against_from: the smallest world size at which two stacks are compared, if that is
-        not `smallest`.
+        the world size. anyway: include comparisons that the profile does not ask, or asks only of
+        other networks. against_from: the smallest world size at which two stacks are compared, if
+        that is not `smallest`.
         """
         asked: list[Comparison] = []
         if self.options.against and against_from is not None:
@@ -96,8 +96,9 @@ class SessionPlan:
     def _can_be_shown(self, comparison: Comparison) -> bool:
         """Return whether the comparison is worth showing although the profile does not ask it.
 
-        Fault cases and A/A pairs say as much of one network as of all, so only those of the first
-        workload are. No fault case is, if the profile names networks for fault cases.
+        Of fault cases and A/A pairs, only those of the first workload are shown, because one
+        network stands for all. If the profile names networks for fault cases, no other fault case
+        is shown.
         """
         if comparison.is_trial and self.profile.trials:
             return False
@@ -137,13 +138,13 @@ class SessionPlan:
     def _has_other_data(self, dataset: str) -> bool:
         """Return whether a rank can be given other data.
 
-        It is made on the session's host, from files that can take each other's place.
+        It consists of the session's own files with swapped names, so all ranks must be on one host.
         """
         one_host = nodes(self.slots, len(self.slots)) == 1
         return one_host and can_swap(self.data[dataset].directory)
 
     def check_other_data(self, fault: Fault) -> None:
-        """Raise UserError if a workload that the fault strikes cannot be given other data."""
+        """Raise UserError if there is no other data for a workload that gets the fault."""
         for workload in self.workloads:
             struck = fault.model in ("", workload.model)
             if struck and not self._has_other_data(workload.dataset):
@@ -164,7 +165,7 @@ class SessionPlan:
             shares_gpu = bool(self.machine.gpus) and is_oversubscribed(self.slots, arm.world_size)
             return nodes(self.slots, arm.world_size) == 1 and not shares_gpu
         if arm.exchange == "adasum":
-            # Adasum halves the group again and again, which Horovod does over MPI only.
+            # Adasum halves the group repeatedly, and Horovod implements it over MPI only.
             power_of_two = arm.world_size & (arm.world_size - 1) == 0
             return power_of_two and LAUNCHERS[self.options.launcher].over_mpi
         if arm.exchange == "dense":
@@ -186,7 +187,7 @@ class SessionPlan:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
 
     def describe(self) -> list[str]:
-        """Return a few lines for people: what will be measured, on what, for how long."""
+        """Return lines that describe the plan: workloads, slots, looks, budget and thresholds."""
         sizes = [
             f"{size} (oversubscribed)" if size in self.oversubscribed_sizes() else str(size)
             for size in self.world_sizes
@@ -207,7 +208,7 @@ class SessionPlan:
 
 
 def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
-    """Check everything and settle what will be measured. Raises UserError, with one line."""
+    """Check all input and return the plan. Raises UserError, with one line."""
     profile = resolve_profile(options)
     slots = place(offers)
     sizes = profile.world_sizes or default_world_sizes(len(slots))

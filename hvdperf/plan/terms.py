@@ -6,8 +6,8 @@ from enum import StrEnum
 
 
 class Term(StrEnum):
-    """A part of the wall time of a training (hvdperf/judge/time_breakdown.py defines each), and
-    what an injected fault can be attributed to.
+    """A part of the wall time of a training (hvdperf/judge/time_breakdown.py defines each), or
+    another cause that an attribution can name.
 
     INSIDE: COMPUTE or EXCHANGE, if the measured blocks cannot tell which. MEMORY takes no time.
     """
@@ -52,5 +52,5 @@ OF_STEPS = (
     Term.EXCHANGE,
 )
 TERMS = (Term.LAUNCH, *START, *OF_STEPS, Term.END)
-# Terms that can be told apart only by blocks without exchange.
-TOLD_APART = (Term.COMPUTE, Term.EXCHANGE)
+# Terms that only blocks without exchange can separate.
+NEED_LOCAL_BLOCKS = (Term.COMPUTE, Term.EXCHANGE)

@@ -1,12 +1,12 @@
-"""Proposed rules: from the observations of a machine to a rule that its unchanged builds PASS.
+"""Proposes a rule that unchanged builds PASS, from the observations of a machine.
 
 A floor is the lower of two: the median less 3 points, and the floor that PASSes in 95 % of
 sessions. The latter follows from the verdict's own rule (hvdperf.verdict): a session PASSes if its
 lower bound reaches the floor. For n rounds of normal noise with the measured spread s around the
 median m, on the scale of logarithms, that bound is m + s L, where L is the bound of n standard
 normal observations. So the logarithm of the floor is m + s q, where q is the 5 % quantile of L,
-taken from 4,000 simulated sessions with a fixed seed. Early looks are left out, because they can do
-little but add PASSes.
+taken from 4,000 simulated sessions with a fixed seed. Early looks are not simulated, because they
+mostly add PASSes.
 
 A ceiling is the higher of two: the median and 3 %, and exp(m - s q).
 
@@ -30,7 +30,7 @@ POINTS_BELOW = 0.03
 PASS_SHARE = 0.95
 NARROWEST_BAND = 0.95
 _SESSIONS = 4000
-# Keeps 0.87, which is computed as 0.8699999999999999, at 0.87.
+# Rounds 0.8699999999999999, the computed value of 0.87, to 0.87.
 _ROUNDING = 1e-9
 _SEED = 20181231
 _FLOOR_ALPHA = Floor.at(1.0).alpha

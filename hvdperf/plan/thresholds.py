@@ -1,6 +1,6 @@
-"""Thresholds that figures have to reach, one TOML file a machine class: ci/thresholds/*.toml.
+"""Thresholds of figures, in one TOML file per machine class: ci/thresholds/*.toml.
 
-Each file says which machines it is for and what their figures have to reach::
+Each file names its machines and the limits of their figures::
 
     label = "nodes with V100"
     [match]
@@ -83,7 +83,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The lines of one machine class. path: its file, or the place for one if there is none."""
+    """The lines of one machine class. path: its file, or the path for a new file."""
 
     label: str
     path: Path
@@ -153,10 +153,9 @@ def propose(observations: Mapping[Case, Sequence[float]], rounds: int, machine: 
     """Return a file of thresholds for machines like this one, which unchanged builds PASS
     (hvdperf.plan.threshold_proposal).
 
-    observations: ln ratios of each case, from as many sessions as there are. rounds: number of
-    rounds that a session can afford. Raises UserError for a case with fewer than 4 observations,
-    which show no spread, or with one that is not finite, and if the rounds are too few for finite
-    bounds.
+    observations: ln ratios of each case, from all sessions together. rounds: number of rounds of a
+    session. Raises UserError for a case with fewer than 4 observations, which show no spread, or
+    with one that is not finite, and if the rounds are too few for finite bounds.
     """
     kind, name = _class(machine)
     lines = [
@@ -225,7 +224,7 @@ def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
 
 
 def load_thresholds(path: Path) -> Thresholds:
-    """Return the thresholds of one file, for whichever machine. Raises UserError if malformed."""
+    """Return the thresholds of a file, whatever its [match]. Raises UserError if malformed."""
     _, thresholds = _load(path)
     return thresholds
 
@@ -261,7 +260,7 @@ def _load(path: Path) -> tuple[Match, Thresholds]:
 
 
 def _line(key: str, value: float | tuple[float, float]) -> Line:
-    """Raises ValueError that says what is wrong, for this function and those that it calls."""
+    """Return the parsed line. Raises ValueError, whose message says what is wrong."""
     parts = key.split("/")
     if len(parts) != 4:
         raise ValueError(f"must be {_SHAPE}")
