@@ -39,14 +39,14 @@ class ReplayedClock:
 def record(clock: ReplayedClock, outcome: Outcome, benchmark: Any) -> None:
     """Record the durations of the candidate's blocks, start-ups, runs or collective operations,
     with the verdict as extra_info, and with the throughput of blocks."""
-    durations, more = _measured(outcome)
+    durations, details = _measured(outcome)
     if durations:
-        benchmark.extra_info.update(**_told(outcome), **more)
+        benchmark.extra_info.update(**_common_info(outcome), **details)
         clock.replay(durations, benchmark)
 
 
 def _measured(outcome: Outcome) -> tuple[list[float], dict[str, Any]]:
-    """Return the durations of the candidate, in seconds, and more to tell about them."""
+    """Return the candidate's durations, in seconds, and further extra_info."""
     comparison = outcome.comparison
     arm, mode = comparison.candidate.arm, comparison.question.mode
     launches = [measured.of(arm) for measured in outcome.rounds]
@@ -83,7 +83,7 @@ def _measured(outcome: Outcome) -> tuple[list[float], dict[str, Any]]:
     }
 
 
-def _told(outcome: Outcome) -> dict[str, Any]:
+def _common_info(outcome: Outcome) -> dict[str, Any]:
     comparison, judgement = outcome.comparison, outcome.judgement
     return {
         "case": comparison.name,

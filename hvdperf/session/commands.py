@@ -70,8 +70,8 @@ def list_networks(_: argparse.Namespace) -> int:
     )
     print(table.header)
     for each in NETWORKS.values():
-        told = f" {each.task.value}, {each.traffic.value}"
-        print(table.row(each.name, each.input_size, each.gradient_tensors, told))
+        task = f" {each.task.value}, {each.traffic.value}"
+        print(table.row(each.name, each.input_size, each.gradient_tensors, task))
     return 0
 
 

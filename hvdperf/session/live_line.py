@@ -1,8 +1,8 @@
 """A line at the end of a terminal that shows what is going on, rewritten in place every second.
 
-The line is only for a person at the terminal. It is erased before other output is written, and it
-bypasses whatever captures the output. A thread writes it and sleeps in between, because the process
-shares its cores with the ranks that are measured.
+Only a person at the terminal sees the line. It is erased before other output, and it bypasses
+pytest's capture. A thread writes it and sleeps in between, because the process shares its cores
+with the ranks that are measured.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ODD = re.compile(r"[^ -~]")
 
 
 @dataclass(frozen=True)
-class Seat:
+class Terminal:
     """A terminal to write the line to.
 
     output: a descriptor to write to. screen: a descriptor of the terminal that shows the output.
-    process: the process that has this terminal. It is watched while its process group is in the
-    foreground, because a background process would write over what is typed there.
+    process: the process of this terminal. The terminal counts as watched while the group of this
+    process is in the foreground; a background process would overwrite the user's typing.
     """
 
     output: int
@@ -53,31 +53,30 @@ class Seat:
             return 0
 
     def write(self, text: str) -> bool:
-        """Write past all buffers; return whether that was possible. A terminal that is gone is not
-        worth an error."""
+        """Write past all buffers. Return False if the terminal is gone, which is no error."""
         try:
             os.write(self.output, text.encode("ascii"))
         except OSError:
             return False
         return True
 
-    def leave(self) -> None:
+    def close(self) -> None:
         os.close(self.output)
         os.close(self.screen)
 
 
-def seat(output: TextIO, shown_by: int) -> Seat | None:
-    """Return the terminal at which the output is watched; None if the output goes elsewhere.
+def open_terminal(output: TextIO, shown_by: int) -> Terminal | None:
+    """Open the terminal that shows the output. Return None if the output goes elsewhere.
 
-    shown_by: the process in whose output this one's ends: this process, or its mpirun, which gives
-    its ranks a terminal whether or not it has one itself.
+    shown_by: the process whose output the user sees: this process or its mpirun, which gives its
+    ranks a terminal even if it has none itself.
     """
     opened = []
     try:
         opened.append(os.dup(output.fileno()))
         own = shown_by == os.getpid()
         opened.append(os.dup(opened[0]) if own else _output_of(shown_by))
-        found = Seat(opened[0], opened[1], shown_by)
+        found = Terminal(opened[0], opened[1], shown_by)
         if os.isatty(found.output) and found.is_watched:
             return found
     except (OSError, ValueError):
@@ -118,8 +117,8 @@ def fitted(text: str, columns: int) -> str:
 class Line:
     """A line that is shown while something takes long.
 
-    text: called every second, on a thread of its own, for what to show. The line first appears
-    after a `hidden` within `running`, because the output by then has ended its own line.
+    text: returns the text to show; it is called every second, on a thread of its own. The line
+    appears only after the first `hidden` within `running`, which ends the line of earlier output.
     """
 
     def __init__(self, text: Callable[[], str]) -> None:
@@ -127,18 +126,17 @@ class Line:
         # Held while something is written to the terminal.
         self._writing = threading.RLock()
         self._may_begin = False
-        self._shown_at: Seat | None = None
+        self._shown_at: Terminal | None = None
 
     @contextmanager
-    def running(self, seat: Seat | None) -> Iterator[None]:
-        """Keep up the line while something takes long. seat: closed at the end; None for no
-        line."""
-        if seat is None:
+    def running(self, terminal: Terminal | None) -> Iterator[None]:
+        """Show the line within this context. terminal: closed at the end; None for no line."""
+        if terminal is None:
             yield
             return
         over = threading.Event()
         thread = threading.Thread(
-            target=self._keep_up, args=(seat, over), name="live line", daemon=True
+            target=self._refresh, args=(terminal, over), name="live line", daemon=True
         )
         self._may_begin = False
         try:
@@ -150,7 +148,7 @@ class Line:
                 self._erase()
                 self._may_begin = False
             thread.join()
-            seat.leave()
+            terminal.close()
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
@@ -160,19 +158,19 @@ class Line:
             yield
             self._may_begin = True
 
-    def _keep_up(self, seat: Seat, over: threading.Event) -> None:
+    def _refresh(self, terminal: Terminal, over: threading.Event) -> None:
         while not over.wait(INTERVAL_S):
             with self._writing:
                 if not over.is_set():
-                    self._show(seat)
+                    self._show(terminal)
 
-    def _show(self, seat: Seat) -> None:
+    def _show(self, terminal: Terminal) -> None:
         self._shown_at = None
-        if not self._may_begin or not seat.is_watched or seat.columns < FEWEST_COLUMNS:
+        if not self._may_begin or not terminal.is_watched or terminal.columns < FEWEST_COLUMNS:
             return
         # Erase only what is behind the line's end: erasing the line first would flicker.
-        if seat.write(f"\r{fitted(self._text(), seat.columns)}\x1b[K"):
-            self._shown_at = seat
+        if terminal.write(f"\r{fitted(self._text(), terminal.columns)}\x1b[K"):
+            self._shown_at = terminal
 
     def _erase(self) -> None:
         if self._shown_at is not None and self._shown_at.is_watched:

@@ -1,4 +1,4 @@
-"""Says what to type next, at the end of a session with cases that did not PASS."""
+"""Suggests commands at the end of a session with cases that did not PASS."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.session.workload_run import STARTS_OF_A_RUN, starts_of
 from hvdperf.verdict import Band, Ceiling, Judgement, Rule, Verdict, is_bounded
 
-# More rounds than any session measures. A case that needs more has its estimate on its limit.
-NEVER = 100
+# More rounds than any session measures. If a case needs more, its estimate counts as being on its
+# limit.
+TOO_MANY_ROUNDS = 100
 # A way to decide a case: pairs of the distance from the estimate to a limit, and from the estimate
 # to the bound that must not cross that limit, both in ln.
 _Way = Sequence[tuple[float, float]]
@@ -70,11 +71,12 @@ def _lines(words: Iterable[object]) -> list[str]:
     return [*lines, line]
 
 
-# How many rounds, and how long they take ---------------------------------------------------------
+# Numbers of rounds and their duration -------------------------------------------------------------
 
 
 def rounds_needed(judgement: Judgement) -> float:
-    """Return after how many rounds like these the interval would lie on one side of its limit.
+    """Return the number of rounds like these after which the interval would lie on one side of its
+    limit.
 
     The interval shrinks as 1 / sqrt(rounds). The number is infinite if the estimate is on the
     limit, and 0 if there is no limit or no finite interval."""
@@ -111,7 +113,7 @@ def _ways(rule: Rule, estimate: float, below: float, above: float) -> list[_Way]
 def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
     """Return the number of rounds until the look that is likely to decide; infinite if none is."""
     needed = rounds_needed(judgement)
-    if needed > NEVER:
+    if needed > TOO_MANY_ROUNDS:
         return math.inf
     at_least = max(math.ceil(needed), judgement.rounds + 1)
     further = looks_after(at_least - 1, looks)
@@ -119,8 +121,8 @@ def rounds_to_go(judgement: Judgement, looks: Sequence[int]) -> float:
 
 
 def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | None:
-    """Return the seconds that a session took per process that it started, with all that its
-    launches did; None if it launched nothing. seconds: how long the session took."""
+    """Return a session's seconds per process start, all its work included; None if it launched
+    nothing. seconds: duration of the session."""
     launches = {
         (outcome.comparison.round_group, measured.number, launch.arm)
         for outcome in outcomes
@@ -131,7 +133,7 @@ def seconds_of_a_start(outcomes: Sequence[Outcome], seconds: float) -> float | N
     return seconds / starts if starts else None
 
 
-# In words ----------------------------------------------------------------------------------------
+# Lines -------------------------------------------------------------------------------------------
 
 
 def lines(
@@ -197,8 +199,8 @@ def _starts(to_go: Sequence[tuple[Outcome, int]]) -> int:
 def _to_see_again(
     outcomes: Collection[Outcome], alone: Callable[[Comparison], list[str]]
 ) -> list[str]:
-    """Return how to measure the first of these cases again. Cases that only lack a threshold are
-    left out, because the table says what to do about them."""
+    """Return the command that measures the first of these cases again. Cases that only lack a
+    threshold are left out, because the table shows the line to add."""
     of_use = [outcome for outcome in outcomes if not outcome.threshold_line]
     if not of_use:
         return []

@@ -51,7 +51,7 @@ class Hooks:
 
     @pytest.hookspec(firstresult=True)
     def pytest_hvdperf_written(self, directory: Path, config: pytest.Config) -> str | None:
-        """Make something of a session's documents at its end; return a line about it."""
+        """Process a session's documents at its end; return a line for the terminal."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -87,7 +87,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         dest="budget_minutes",
         metavar="MIN",
-        help="begin no round after that many minutes",
+        help="begin no round that would end after that many minutes",
     )
     text("--thresholds", "FILE", "file of thresholds (default: the one for this machine)")
     add(
@@ -141,13 +141,13 @@ def pytest_configure(config: pytest.Config) -> None:
         if not config.option.collectonly:
             check_files_of_others(config)
     if outer_size() > 1:
-        # At once, whatever the session is about, because ranks that wait in MPI_Init do not sleep.
+        # Do this at once in every session, because ranks that wait in MPI_Init keep cores busy.
         config.stash[_slots] = Slots()
 
 
 def check_files_of_others(config: pytest.Config) -> None:
-    """Raise UsageError if a file that another plugin writes at the end cannot be written. The other
-    plugin would fail only then, and take the summary with it."""
+    """Raise UsageError if another plugin cannot write its file. That plugin would fail only at the
+    end of the session, and suppress the summary."""
     for option, name in (("--junitxml", "xmlpath"), ("--benchmark-json", "benchmark_json")):
         given = getattr(config.option, name, None)
         if not given:
@@ -167,8 +167,8 @@ def check_files_of_others(config: pytest.Config) -> None:
 
 
 def without_colours(config: pytest.Config) -> None:
-    """Turn colours off unless they were asked for. The terminal that pytest sees under mpirun is
-    mpirun's, whose own output may go elsewhere."""
+    """Turn colours off unless they were asked for. Under mpirun pytest sees a terminal of mpirun's,
+    whose output may go elsewhere."""
     asked = {"PY_COLORS", "FORCE_COLOR"} & os.environ.keys()
     if getattr(config.option, "color", "") == "auto" and not asked:
         config.option.color = "no"
@@ -213,7 +213,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         return
     sizes = {"smallest": 2, **marker.kwargs}
-    # A user who names a file wants its cases, whatever the profile asks of all of perf/.
+    # A user who names a file wants its cases, even if the profile does not ask them.
     named = metafunc.definition.path.resolve() in map(path_of, metafunc.config.args)
     comparisons = suite_of(metafunc.config).session_plan.comparisons(**sizes, anyway=named)
     metafunc.parametrize(
@@ -223,8 +223,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Drop a question that this session does not ask, so that it has no case and not a skipped
-    one."""
+    """Drop the tests of questions that this session does not ask, which pytest would report as
+    skipped."""
     found = yield
     if not isinstance(found, list):
         return found
@@ -240,8 +240,7 @@ def comparison_of(item: pytest.Item) -> Comparison | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put cases of the same rounds one after the other, because they are judged from the same
-    launches, and give each case its clock."""
+    """Sort the cases by the rounds that they share, and give each case its clock."""
     ranks: dict[Any, int] = {}
     for item in items:
         comparison = comparison_of(item)
@@ -299,7 +298,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, benchmark: Any) -> Callable[[Comparison], Outcome]:
     """Return a function that measures a comparison and returns its outcome. It skips the case if
-    that is NOT JUDGED, or INCONCLUSIVE under --inconclusive=ok."""
+    the verdict is NOT JUDGED, or INCONCLUSIVE under --inconclusive=ok."""
 
     def measured(comparison: Comparison) -> Outcome:
         outcome = suite_of(request.config).outcome(comparison)
@@ -430,6 +429,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def _hang_up(signum: int, frame: FrameType | None) -> NoReturn:
     """End the session as Ctrl-C does. If a terminal is closed, the shell and the kernel each send
-    this signal: the second one must not interrupt the cleaning up after the first."""
+    this signal. The second one must not interrupt the clean-up."""
     signal.signal(signum, signal.SIG_IGN)
     raise KeyboardInterrupt

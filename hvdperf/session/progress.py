@@ -1,4 +1,4 @@
-"""Shows what a session does while it measures: lines of progress, and a live line below them."""
+"""Shows the progress of a session: lines for its events, and a live line below them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from hvdperf.session.workload_run import Doing
 
 
 def until(doing: Doing, now: float) -> str:
-    """Return the time left at `now` (monotonic clock, seconds) in words, such as
-    `, next look in 40 s`. If no look is predicted, this is what is left of the budget."""
+    """Return the time left at `now` (monotonic clock, seconds) in words, such as `, next interim
+    analysis in 40 s`. If no look is predicted, return the rest of the budget, such as `, 40 s
+    left`."""
     if doing.next_look is None:
         left = doing.budget_ends - now
         return f", {left:.0f} s left" if left > 0 else ""
@@ -52,13 +53,13 @@ class ProgressReporter:
 
     @contextmanager
     def long_work(self) -> Iterator[None]:
-        """Keep up the live line if somebody watches a terminal that takes markup, and did not ask
-        for quiet."""
-        reporter, seat = self._reporter, None
+        """Show the live line if somebody watches a terminal with markup, and did not ask for
+        quiet."""
+        reporter, terminal = self._reporter, None
         if reporter is not None and reporter.hasmarkup and reporter.verbosity >= 0:
             with self._uncaptured():
-                seat = live_line.seat(sys.stdout, shown_by())
-        with self._line.running(seat):
+                terminal = live_line.open_terminal(sys.stdout, shown_by())
+        with self._line.running(terminal):
             yield
 
     def _now(self) -> str:

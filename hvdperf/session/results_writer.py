@@ -1,7 +1,7 @@
 """Writes a session to disk while it runs, so that it can be read and resumed whenever it ends.
 
-Every case is written as soon as it is decided, and session.json and summary.json with it. A write
-that fails is tried again at the end, and reported; the figures are on the terminal all the same.
+Every case is written as soon as it is decided, and session.json and summary.json with it. A failed
+write is reported, and repeated at the end. The terminal shows the figures in any case.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def open_directory(session_plan: SessionPlan, session: str, earlier: Earlier) ->
 
 
 def clock_problem(directory: Path) -> str:
-    """Return a text that names a later session beside this new one; "" if there is none. Sessions
-    are distinguished, and put in order, by the time at which they began."""
+    """Return a warning if a later session exists beside this new one; "" if none does. Sessions are
+    distinguished and ordered by the time of their beginning."""
     began = directory.name.partition("-")[0]
     later = [
         path.name for path in directory.parent.glob("*T*Z-*") if path.name[: len(began)] > began
@@ -72,7 +72,7 @@ def clock_problem(directory: Path) -> str:
 def session_document(
     session_plan: SessionPlan, fingerprint: Fingerprint, changed: Sequence[str], earlier: Earlier
 ) -> SessionDocument:
-    """Return the session's document as far as it is known from the beginning of this part."""
+    """Return the session's document at the beginning of this part."""
     document = earlier.document
     if document is not None:
         return replace(
@@ -121,10 +121,9 @@ class ResultsWriter:
         earlier: Mapping[str, Case],
         began: float,
     ) -> None:
-        """document: what is known of session.json from the beginning. earlier: cases of earlier
-        parts of the session, by name. began: when this part of the
-        session began (monotonic clock, seconds). Raises UserError if nothing can be written, or if
-        the session still runs."""
+        """document: the session's, at the beginning. earlier: cases of earlier parts of the
+        session, by name. began: beginning of this part of the session (monotonic clock, seconds).
+        Raises UserError if nothing can be written, or if the session still runs."""
         self.directory = directory
         self.problems: dict[str, str] = {}
         self._document, self._session = document, session
@@ -133,7 +132,7 @@ class ResultsWriter:
         self._budget_spent = document.budget_spent_seconds
         self.verdicts = {name: case.verdict for name, case in earlier.items()}
         self._rows = {name: row_of(case.outcome) for name, case in earlier.items()}
-        self._owed: dict[str, Outcome] = {}
+        self._unwritten: dict[str, Outcome] = {}
         try:
             self._descriptor = os.open(self.directory, os.O_RDONLY)
             self._lock()
@@ -161,14 +160,14 @@ class ResultsWriter:
         return self._document.elapsed_seconds + time.monotonic() - self._began
 
     def keep(self, outcome: Outcome) -> str:
-        """Write a case that has an outcome. Return a line if that was not possible, else ""."""
+        """Write the document of an outcome. Return a line if that failed, else ""."""
         name = outcome.comparison.name
         spent = time.monotonic() - self._measuring_since
         self._budget_spent = self._document.budget_spent_seconds + spent
         self.verdicts[name] = outcome.judgement.verdict
         self._rows[name] = row_of(outcome)
-        self._owed[name] = outcome
-        self._pay(name)
+        self._unwritten[name] = outcome
+        self._write_pending(name)
         self._attempt(SESSION_FILE, lambda: self._write_session(None))
         self._attempt(SUMMARY_FILE, lambda: self._write_summary(None))
         problem = self.problems.get(name, "")
@@ -177,8 +176,8 @@ class ResultsWriter:
     def end(self, exit_status: int) -> int:
         """Write all that is left, with the exit status. Return the session's exit status, which is
         NOT_WRITTEN instead of 0 if something could not be written."""
-        for name in list(self._owed):
-            self._pay(name)
+        for name in list(self._unwritten):
+            self._write_pending(name)
         if self.problems.keys() - {SESSION_FILE, SUMMARY_FILE}:
             exit_status = exit_status or NOT_WRITTEN
         if not self._attempt(SUMMARY_FILE, lambda: self._write_summary(exit_status)):
@@ -187,20 +186,20 @@ class ResultsWriter:
         return exit_status or (NOT_WRITTEN if self.problems else 0)
 
     def lines(self, left: int) -> list[str]:
-        """Return lines for people: what is not on disk, and how to go on. left: the number of cases
-        that were not decided."""
-        told = [f"NOT WRITTEN {name}: {why}" for name, why in self.problems.items()]
+        """Return lines on the documents that are not on disk, and on how to continue. left: the
+        number of cases without an outcome."""
+        found = [f"NOT WRITTEN {name}: {why}" for name, why in self.problems.items()]
         if left:
-            told.append(f"{left} cases are left; to continue: --resume {shown(self.directory)}")
-        return told
+            found.append(f"{left} cases are left; to continue: --resume {shown(self.directory)}")
+        return found
 
     def close(self) -> None:
         """Release the directory."""
         os.close(self._descriptor)
 
-    def _pay(self, name: str) -> None:
-        if self._attempt(name, lambda: self._write_case(self._owed[name])):
-            del self._owed[name]
+    def _write_pending(self, name: str) -> None:
+        if self._attempt(name, lambda: self._write_case(self._unwritten[name])):
+            del self._unwritten[name]
 
     def _attempt(self, name: str, write: Callable[[], Any]) -> bool:
         try:

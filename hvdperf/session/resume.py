@@ -1,8 +1,8 @@
 """Continues an interrupted session: decided cases are taken over, the rest is measured.
 
 This is possible only on the same machine and stack and with the same settings, because the cases of
-one session must be comparable. The directory is continued, too, so that in the end it holds one
-whole session.
+one session must be comparable. The parts share one directory, which in the end holds the whole
+session.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from hvdperf.results.fingerprint import Fingerprint, differences
 from hvdperf.verdict import Verdict
 
 # The most differences that an error message names.
-_TOLD = 3
+_MOST_SHOWN = 3
 _BEGIN_ANEW = "leave out --resume to begin a new session"
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """The state that the earlier parts of a session have left; nothing for a new session.
+    """The state of a session after its earlier parts; empty for a new session.
 
     directory: of the documents. document: the session's own. cases: those with a document, by name.
-    outcomes: of selected cases that are decided. undecided: of selected cases that go on from the
-    rounds that they have. told: lines for people.
+    outcomes: of selected cases that are decided. undecided: outcomes of selected cases to which
+    rounds are added. told: lines for the terminal.
     """
 
     directory: Path | None = None
@@ -107,10 +107,10 @@ def earlier_parts(
     again = [comparison for comparison in selected if comparison.name in cases]
     other += [f"the plan of {c.name}" for c in again if cases[c.name].comparison != c]
     if other:
-        more = f"; and {len(other) - _TOLD} more" if other[_TOLD:] else ""
+        more = f"; and {len(other) - _MOST_SHOWN} more" if other[_MOST_SHOWN:] else ""
         raise UserError(
             f"--resume {shown(archive.directory)}: cannot continue that session, because this "
-            f"differs: {'; '.join(other[:_TOLD])}{more}. Give the same options on the same "
+            f"differs: {'; '.join(other[:_MOST_SHOWN])}{more}. Give the same options on the same "
             f"stack, or {_BEGIN_ANEW}"
         )
     recalled = {c: replace(cases[c.name].outcome, taken_over=True) for c in again}

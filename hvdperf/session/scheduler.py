@@ -21,7 +21,7 @@ from hvdperf.plan.thresholds import Thresholds
 from hvdperf.scatter import Noise, Row, launch_variance, turn_correlation
 from hvdperf.session.workload_run import Doing, WorkloadRun
 
-# Rounds that every workload has before one has more: the fewest that can decide a case.
+# Rounds of every workload before any workload gets more: the fewest that can decide a case.
 BREADTH = EARLY_LOOKS[0]
 
 
@@ -31,11 +31,10 @@ class Session:
     whose next look at an undecided case takes the fewest seconds. Cases that are only shown come
     last.
 
-    progress: called with each line about what is going on. doing: called with the same, and with
-    what passes between two lines. decided: called with every outcome as soon as it is known. open_:
-    called with the outcome so far of a case that a look has left undecided. record: what is known
-    of this machine's noise. earlier: outcomes of a resumed session's undecided cases. began: when
-    the budget began (monotonic clock, seconds).
+    progress: called with each line of progress. doing: called with each activity, also between two
+    lines. decided: called with every final outcome. open_: called with the outcome so far of a case
+    that a look left undecided. record: the noise record of this machine. earlier: outcomes of a
+    resumed session's undecided cases. began: beginning of the budget (monotonic clock, seconds).
     """
 
     arm_launcher: ArmLauncher
@@ -102,7 +101,7 @@ class Session:
         shown = [workload for workload in self._workloads if workload.has_to_show]
         return next((workload for workload in shown if workload.ends_in_time), None)
 
-    # What its workloads ask --------------------------------------------------------------------
+    # Queries of the workloads -----------------------------------------------------------------
 
     @property
     def ends(self) -> float:
@@ -129,8 +128,8 @@ class Session:
         return self.record.noise(self.load(comparison), turn_correlation(rows))
 
     def launch_variances(self) -> dict[Load, float]:
-        """Return the variance between launches by load, that is by how ranks share the machine; {}
-        if other programs disturbed the session."""
+        """Return the variance between launches by load; {} if other programs disturbed the
+        session."""
         if any(workload.is_disturbed for workload in self._workloads):
             return {}
         rows = (of_one for workload in self._workloads for of_one in workload.rows.items())

@@ -1,4 +1,4 @@
-"""One pytest session's measuring: planned while pytest collects, started by the first case."""
+"""The state of one pytest session: plan, outcomes, results, and the lines of the summary."""
 
 from __future__ import annotations
 
@@ -104,10 +104,10 @@ class Suite:
 
     @property
     def decided(self) -> list[Outcome]:
-        """Return the outcomes of all selected cases with a verdict: those that pytest has come to,
-        and those measured along with them, if -x or Ctrl-C ended pytest before it came to them."""
-        come_to = {outcome.comparison for outcome in self.reported}
-        others = [c for c in self.selected if c in self.outcomes and c not in come_to]
+        """Return the outcomes of all selected cases that have one: first those that pytest has
+        reported, then those that -x or Ctrl-C kept it from reporting."""
+        reported = {outcome.comparison for outcome in self.reported}
+        others = [c for c in self.selected if c in self.outcomes and c not in reported]
         return [*self.reported, *(self.outcomes[comparison] for comparison in others)]
 
     def _decided(self, outcome: Outcome) -> None:
@@ -145,7 +145,8 @@ class Suite:
             settings = asked(self.session_plan, self.changed)
             self._compared = partial(baseline.compared, self.baseline, facts, settings)
         if self.config.option.resume:
-            # A session that still ran while this one was planned may have decided more by now.
+            # Read it again, because the session may have still been running while this one was
+            # planned.
             self.resumed = resumable(Path(self.config.option.resume))
         earlier = earlier_parts(self.resumed, facts, self.session_plan, self.changed, self.selected)
         self.outcomes.update(earlier.outcomes)
@@ -221,8 +222,8 @@ class Suite:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
 
     def lines(self) -> list[str]:
-        """Return the end of the summary: the comparison with --baseline, and where time and results
-        went."""
+        """Return the end of the summary: the comparison with --baseline, the time spent, and the
+        directory of the results."""
         if self._results_writer is None or self._session is None:
             return []
         elapsed = self._results_writer.elapsed_seconds
@@ -238,8 +239,8 @@ class Suite:
         ]
 
     def _disturbance(self) -> list[str]:
-        """Return lines on what other programs took of the whole session; [] if a case is undecided,
-        because its reason says so."""
+        """Return lines on the disturbance of the whole session; [] if a case is undecided, because
+        its reason reports the disturbance."""
         whole = together(self._session.disturbances) if self._session is not None else None
         said = any(each.judgement.verdict is Verdict.INCONCLUSIVE for each in self.decided)
         if whole is None or not whole.is_disturbed or said:
@@ -247,7 +248,7 @@ class Suite:
         return wrapped(f"Disturbed repetitions were measured again: {whole.reason()}")
 
     def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
-        """Return lines on what to type next. node: returns pytest's name of a case."""
+        """Return lines with the next commands. node: returns pytest's name of a case."""
         if self._results_writer is None or self._session is None:
             return []
         directory = shown(self._results_writer.directory)
@@ -261,7 +262,7 @@ class Suite:
         )
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the results and the arm launcher."""
         if self._results_writer is not None:
             self._results_writer.close()
             self._results_writer = None

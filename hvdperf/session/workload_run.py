@@ -1,5 +1,5 @@
-"""The rounds of one workload and one kind of work: the comparisons of the next round, its expected
-duration, and what has been decided."""
+"""The rounds of one workload and one launch mode: the comparisons of the next round, its expected
+duration, and the outcomes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # A training run takes about as long as this many starts of a process.
 STARTS_OF_A_RUN = 3
-# Turns of a round that is only shown, or whose verdict more turns would not bring nearer.
+# Turns of a round that is only shown, or whose verdict does not depend on more turns.
 FEW_TURNS = 2
 
 
@@ -47,10 +47,10 @@ FEW_TURNS = 2
 class Doing:
     """The current activity of a session.
 
-    where: the network, and the round out of how many until the next look. what: the activity.
-    next_look: when the next look is expected, from the duration of the last round; None before the
-    first round is over, and if nothing is judged. budget_ends: after which no round begins. Both
-    times are by the monotonic clock, in seconds.
+    where: the network, its round, and the round of the next look. what: the activity. next_look:
+    expected time of the next look, by the duration of the last round; None before the end of the
+    first round, and if nothing is judged. budget_ends: end of the budget. Both times are by the
+    monotonic clock, in seconds.
     """
 
     where: str
@@ -151,7 +151,7 @@ class WorkloadRun:
                 for block in launch.blocks:
                     self._runner.mode.steps.setdefault((launch.arm, block.kind), block.steps)
 
-    # What the session asks ---------------------------------------------------------------------
+    # Queries of the session --------------------------------------------------------------------
 
     @property
     def done(self) -> int:
@@ -159,8 +159,8 @@ class WorkloadRun:
 
     @property
     def undecided(self) -> list[Comparison]:
-        """Return the comparisons for which rounds are taken. An A/A pair is measured along with
-        others; alone it asks only for the first few rounds."""
+        """Return the comparisons that need rounds. An A/A pair shares the rounds of other
+        comparisons; without these it needs only the first few rounds."""
         judged = [c for c in self.comparisons if self._rules.judged(c)]
         asking = [c for c in judged if c.judged_as is not JudgedAs.AA_PAIR]
         if not asking and self.done < EARLY_LOOKS[0]:
@@ -175,7 +175,7 @@ class WorkloadRun:
     @property
     def is_disturbed(self) -> bool:
         """Return whether other programs disturbed at least three rounds, and more than half of all.
-        Of a resumed session, only the rounds since then count."""
+        In a resumed session only the rounds since the resumption count."""
         since = self._disturbed[self._resumed_at :]
         return sum(since) >= EARLY_LOOKS[0] and 2 * sum(since) > len(since)
 
@@ -194,8 +194,7 @@ class WorkloadRun:
 
     @property
     def seconds_to_look(self) -> float:
-        """Return the seconds until something undecided may be decided, if rounds take as long as
-        the last one."""
+        """Return the seconds until the next look, if rounds take as long as the last one."""
         return (self._next_look() - self._count()) * self._round_seconds()
 
     @property
@@ -222,7 +221,7 @@ class WorkloadRun:
         self._look(wanted)
 
     def finish(self) -> None:
-        """Decide the comparisons that are left, from the rounds that there are."""
+        """Decide the remaining comparisons from the rounds so far."""
         for comparison in list(self.left):
             self._decide(self._outcome(comparison, final=True))
 
@@ -246,8 +245,8 @@ class WorkloadRun:
 
     def _kinds(self, wanted: Sequence[Comparison]) -> dict[Arm, set[BlockKind]]:
         """Return the kinds of blocks that a round of these comparisons takes. A FAIL of `--against`
-        or of a fault case is attributed from the blocks of all its rounds, so their kinds stay the
-        same there."""
+        or of a fault case is attributed from the blocks of all its rounds, so the kinds stay the
+        same in all of them."""
         attributed = [
             each
             for each in self.comparisons
@@ -257,11 +256,12 @@ class WorkloadRun:
 
     def _turns(self) -> int:
         """Return the number of turns of the next round: the profile's fewest in the first rounds,
-        then as many as the undecided comparisons that are not failing are worth.
+        then the best number for the undecided comparisons that are not failing
+        (hvdperf.scatter.turns_worth).
 
-        There are few turns if comparisons are only shown, and if all are failing. A failing
-        comparison with another stack or an injected fault still gets the profile's fewest, because
-        its turns also show why it fails."""
+        If all comparisons are failing or only shown, FEW_TURNS are enough. But a failing comparison
+        with another stack or an injected fault gets the profile's fewest, because its turns also
+        serve the attribution."""
         sampling, undecided = self._sampling, self.undecided
         if not undecided:
             return min(FEW_TURNS, sampling.turns_min)
@@ -297,8 +297,8 @@ class WorkloadRun:
         return next_look(self._count(), self._looks, early)
 
     def _count(self) -> int:
-        """Return how many rounds the undecided comparisons have at most, without the rounds that
-        other programs disturbed."""
+        """Return the largest number of rounds of an undecided comparison, without those that other
+        programs disturbed."""
         return max(map(self._counted, self.undecided), default=self.done)
 
     def _counted(self, comparison: Comparison) -> int:
@@ -321,7 +321,7 @@ class WorkloadRun:
         disturbed = []
         for comparison in wanted:
             if takes_turns(comparison, measured.schedule):
-                # Judging reports a side that was not measured, or has no figure.
+                # The judge reports a side without a measurement or without a figure.
                 with suppress(KeyError, ValueError, ZeroDivisionError):
                     row = observed(comparison, measured)
                     rows = self.rows.setdefault(comparison, [])
@@ -344,8 +344,8 @@ class WorkloadRun:
     def _settles(self, outcome: Outcome) -> bool:
         """Return whether a case needs no more rounds.
 
-        More rounds do not make an INVALID case sound, and a fault that must make a launch INVALID
-        has then had its effect. An A/A pair ends with the comparisons that it is measured with."""
+        An INVALID case stays INVALID, and a fault that must make a launch INVALID has then had its
+        effect. An A/A pair ends with the comparisons whose rounds it shares."""
         if outcome.failure is not None or outcome.reported is Verdict.INVALID:
             return True
         if outcome.comparison.judged_as is JudgedAs.AA_PAIR:
@@ -363,8 +363,9 @@ class WorkloadRun:
         return replace(outcome, judgement=replace(outcome.judgement, reason=reason))
 
     def _reason_by_others(self, reason: str) -> str:
-        """Return why a case is undecided, naming other programs if they have a part in it."""
-        # Of earlier parts of the session, the disturbance of each round is not known.
+        """Return why a case is undecided. reason: the judge's. Name other programs if they
+        disturbed rounds."""
+        # The disturbance of a round in an earlier part of the session is not known.
         since, disturbed = self._rounds[self._resumed_at :], self._disturbed[self._resumed_at :]
         count = sum(disturbed)
         if 2 * count > len(since):
@@ -379,16 +380,16 @@ class WorkloadRun:
         self.left.remove(outcome.comparison)
         self._session.decided(outcome)
 
-    # What people are told ----------------------------------------------------------------------
+    # Progress ----------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
         left = self._seconds_left()
-        told = f", about {left:.0f} s to the next interim analysis" if left is not None else ""
-        self._session.progress(f"{self._where()}{told}: {text}")
+        until = f", about {left:.0f} s to the next interim analysis" if left is not None else ""
+        self._session.progress(f"{self._where()}{until}: {text}")
         self._note(text)
 
     def _note(self, text: str) -> None:
-        """Report an activity that is of no interest once it is over."""
+        """Show an activity on the live line only."""
         left = self._seconds_left()
         next_look_at = None if left is None else self._round_began + left
         self._session.doing(Doing(self._where(), text, next_look_at, self._session.ends))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hvdperf.session.live_line import fitted, seat
+from hvdperf.session.live_line import fitted, open_terminal
 from tests.support.terminals import Terminal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ from hvdperf.session import live_line as live
 live.INTERVAL_S = 0.02
 line = live.Line(lambda: "it takes its time, which is long")
 print("begun", end="", flush=True)
-with line.running(live.seat(sys.stdout, os.getpid())):
+with line.running(live.open_terminal(sys.stdout, os.getpid())):
     time.sleep(0.1)
     for text in ("", "one", "two"):
         with line.hidden():
@@ -138,9 +138,9 @@ def test_an_error_is_told_on_a_clean_line():
 
 def test_what_is_no_terminal_is_not_watched():
     with open(os.devnull, "w") as nowhere:
-        assert seat(nowhere, os.getpid()) is None
+        assert open_terminal(nowhere, os.getpid()) is None
     with io.StringIO() as nothing:
-        assert seat(nothing, os.getpid()) is None
+        assert open_terminal(nothing, os.getpid()) is None
 
 
 def test_what_ends_in_a_pipe_of_another_process_is_not_watched():
