@@ -10,7 +10,7 @@ from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import AA
 from hvdperf.plan.faults import TRIALS
 from hvdperf.report.words import plural
-from hvdperf.results.detections import Entry, changes, counts_of, must, share_interval
+from hvdperf.results.detections import Entry, changes, counts_of, expected_report, share_interval
 from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
 
@@ -74,7 +74,7 @@ def _table(entries: Sequence[Entry]) -> list[str]:
         trial = TRIALS[count.trial]
         lines.append(
             f"| {count.trial}: `{trial.fault or 'nothing'}` "
-            f"| {count.model}, {count.world_size} | {must(trial)} "
+            f"| {count.model}, {count.world_size} | {expected_report(trial)} "
             f"| {share(count.reported, count.sessions)} "
             f"| {share(count.attributed, count.reported)} "
             f"| {count.inconclusive} | {_estimate(count.figures)} | {_range(count.figures)} |"
@@ -102,7 +102,7 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
     lines = [*_where(entries), false, "", *_SHORT.splitlines()]
     for count in found:
         lines.append(
-            f"| {count.trial}, {count.world_size} | {must(TRIALS[count.trial])} "
+            f"| {count.trial}, {count.world_size} | {expected_report(TRIALS[count.trial])} "
             f"| {share(count.reported, count.sessions)} | {count.attributed} of {count.reported} "
             f"| {count.inconclusive} |"
         )

@@ -25,11 +25,11 @@ def available_cores(
 ) -> tuple[int, ...]:
     """Return logical CPU numbers: one hardware thread of each physical core, socket by socket.
 
-    A core is at most one slot, because replicas on two threads of one core would halve each
-    other's speed; Open MPI counts its slots in the same way. mpirun binds a rank to a part of the
-    host, so a rank gets the cores of the mpirun that started it. A CPU quota of the container
-    limits the number of cores to the quota, rounded down, but to no less than one. root: the
-    directory in which /proc and /sys are mounted.
+    A core is one slot at most, because replicas on two threads of one core would halve each other's
+    speed; Open MPI counts slots in the same way. mpirun binds each rank to a part of the host, so
+    the affinity of mpirun itself is used. A CPU quota of the container limits the number of cores
+    to the quota, rounded down, but to no less than one. root: the directory in which /proc and /sys
+    are mounted.
     """
     cores = physical_cores(_affinity(environment), root)
     quota = cpu_quota(root)

@@ -1,7 +1,7 @@
 """CPU and process counters of the driver's host, from which disturbances are computed.
 
-A reading is taken at both ends of every timed block, so it opens few files: `CpuMeter.watch` looks
-up the processes of the session once a turn, not at every reading.
+A reading is taken at both ends of every timed block, so it opens few files. The processes of the
+session are therefore looked up once a turn, by `CpuMeter.watch`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Reading:
 
     at: time of the monotonic clock, in seconds. cores: number of the session's cores on this host.
     own_seconds: user time of the session's processes, by pid. threads: by thread id of the ranks,
-    the seconds for which a thread ran, and those for which it was ready to run but did not run.
+    the seconds for which the thread ran, and the seconds for which it was ready but did not run.
     """
 
     at: float
@@ -120,8 +120,8 @@ class Reading:
 def used(before: Reading, after: Reading, busiest: int) -> Usage:
     """Return the usage between two readings.
 
-    busiest: number of the ranks' threads, the busiest first, whose wait counts. It is the number of
-    the ranks' cores, because further threads wait for other threads of the ranks.
+    busiest: the waits of this many threads count, the busiest first. It is the number of the ranks'
+    cores, because further threads only wait for other threads of the ranks.
     """
     threads = [
         (times[0] - known[0], times[1] - known[1])
@@ -143,9 +143,9 @@ def used(before: Reading, after: Reading, busiest: int) -> Usage:
 class CpuMeter:
     """A meter of the usage of this host's cores, which also watches the other programs there.
 
-    cores: the session's. roots: pids of processes that, with all that they start, belong to the
-    session. began: start of the session on the monotonic clock. root: the directory in which /proc
-    and /sys are mounted.
+    cores: the session's. roots: pids of processes that belong to the session, as all their
+    descendants do. began: start of the session on the monotonic clock. root: the directory in which
+    /proc and /sys are mounted.
     """
 
     cores: Sequence[int]

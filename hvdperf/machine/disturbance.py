@@ -11,8 +11,8 @@ from statistics import fmean
 
 from hvdperf.json_records import Positive
 
-# A pair of blocks is disturbed if other programs took a larger share of the cores from the ranks.
-# Undisturbed pairs had up to 0.044; most pairs that were slowed by a tenth had 0.064 or more
+# A pair of blocks is disturbed if other programs took more than this share of the cores from the
+# ranks. Undisturbed pairs had up to 0.044; most pairs that were slowed by a tenth had 0.064 or more
 # (docs/measurement.md).
 DISTURBED_ABOVE = 0.06
 # A program is named if it used this share of a core or more, and only the first few are named.
@@ -60,8 +60,7 @@ def foreign_share(usages: Sequence[Usage]) -> float:
 
 
 def is_disturbed(usages: Sequence[Usage | None]) -> bool:
-    """Return whether other programs took so much of the cores from the ranks that the blocks timed
-    meanwhile cannot be used.
+    """Return whether other programs took too much of the cores from the ranks during these blocks.
 
     None is an unknown usage, which counts as undisturbed.
     """
@@ -92,10 +91,10 @@ class Culprit:
 class Disturbance:
     """The use of the session's cores by other programs in the timed part of one or more rounds.
 
-    at: begin of that part, in seconds since the start of the session. usage: of all timed blocks
-    together. taken_seconds: the sum of their Usage.taken_seconds. watched_seconds: time for which
-    other programs were watched, pauses between blocks included. culprits: these programs, the one
-    with the most CPU time first. mhz: mean frequency of the cores; None if the kernel does not
+    at: beginning of that part, in seconds since the start of the session. usage: of all timed
+    blocks together. taken_seconds: the sum of their Usage.taken_seconds. watched_seconds: time for
+    which other programs were watched, pauses between blocks included. culprits: these programs, the
+    one with the most CPU time first. mhz: mean frequency of the cores; None if the kernel does not
     report it.
     """
 
@@ -148,8 +147,8 @@ class Disturbance:
                 "when the host is idle"
             )
         named = [each for each in self.culprits if self.core_share(each) >= CULPRIT_FROM]
-        told = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
-        return f"{took} ({told or 'not visible from here'}): stop them, or wait for their end"
+        names = "; ".join(self._named(each) for each in named[:CULPRITS_NAMED])
+        return f"{took} ({names or 'not visible from here'}): stop them, or wait for their end"
 
     def _named(self, culprit: Culprit) -> str:
         share = f"{100 * self.core_share(culprit):.0f} %"
@@ -171,14 +170,14 @@ def together(disturbances: Iterable[Disturbance | None]) -> Disturbance | None:
             so_far.cpu_seconds + found.cpu_seconds,
             tuple(sorted({*so_far.cores, *found.cores})),
         )
-    told = [each.mhz for each in known if each.mhz is not None]
+    mhz = [each.mhz for each in known if each.mhz is not None]
     return Disturbance(
         known[0].at,
         total(each.usage for each in known),
         sum(each.taken_seconds for each in known),
         sum(each.watched_seconds for each in known),
         tuple(sorted(spent.values(), key=lambda culprit: -culprit.cpu_seconds)),
-        fmean(told) if told else None,
+        fmean(mhz) if mhz else None,
     )
 
 

@@ -105,7 +105,7 @@ def _parse_line(line: str) -> Gpu:
                 name=name,
                 index=int(index),
                 memory_mib=_whole(memory),
-                driver=_told(driver),
+                driver=_reported(driver),
                 power_limit_w=_number(power),
                 max_sm_clock_mhz=_whole(sm_clock),
                 max_memory_clock_mhz=_whole(memory_clock),
@@ -116,19 +116,19 @@ def _parse_line(line: str) -> Gpu:
     )
 
 
-def _told(field: str) -> str | None:
+def _reported(field: str) -> str | None:
     """Return the field, or None for [N/A], [Not Supported], [Unknown Error] and their like."""
     return None if field.startswith("[") or field in ("N/A", "") else field
 
 
 def _number(field: str) -> float | None:
-    told = _told(field)
-    return None if told is None else float(told)
+    reported = _reported(field)
+    return None if reported is None else float(reported)
 
 
 def _whole(field: str) -> int | None:
-    told = _told(field)
-    return None if told is None else int(told)
+    reported = _reported(field)
+    return None if reported is None else int(reported)
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:

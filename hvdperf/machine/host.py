@@ -18,8 +18,8 @@ class Machine:
     """One host. A field is None if the host does not report it.
 
     cores: the logical CPU numbers that the session may use (machine/cores.py). cpu_quota: CPU time
-    that the container allows, in cores. container: the kind of container, or the name that
-    HVDPERF_CONTAINER gives it (an image digest, best).
+    that the container allows, in cores. container: the value of HVDPERF_CONTAINER, best an image
+    digest, or else the kind of container.
     """
 
     host: str

@@ -24,8 +24,8 @@ from hvdperf.scatter import UNKNOWN_LAUNCH_SD, Noise
 
 # The number of latest sessions that count, and the fewest that are enough.
 LATEST, FEWEST = 20, 4
-# The least standard deviation between launches that is assumed; it comes from the upper quartile of
-# the sessions' variances.
+# Floor of the assumed standard deviation between launches, which is else taken from the upper
+# quartile of the sessions' variances.
 LEAST_LAUNCH_SD = 0.02
 
 
@@ -59,7 +59,7 @@ class MachineRecord:
     """The noise record of one machine.
 
     path: its file. sessions: variances by the name of the session, in the order of names. problem:
-    a line that says why the file was not read; "" if it was read, or if there is none.
+    a line that says why the file cannot be read; "" if it was read or does not exist.
     """
 
     path: Path
@@ -108,6 +108,6 @@ def read_record(results: Path, machine: Machine) -> MachineRecord:
 def machine_name(machine: Machine) -> str:
     """Return a name that machines of one kind share, such as `amd-epyc-2-cores`."""
     gpus = sorted({gpu.name or "gpu" for gpu in machine.gpus})
-    what = " ".join([f"{len(machine.gpus)}", *gpus]) if gpus else f"{machine.cpu_model}"
-    words = f"{what} {len(machine.cores)} cores"
+    device = " ".join([f"{len(machine.gpus)}", *gpus]) if gpus else machine.cpu_model
+    words = f"{device} {len(machine.cores)} cores"
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")

@@ -1,7 +1,7 @@
 """Placement: the cores and the device of each replica. Pure: hosts in, slots out.
 
-A session has one slot a rank. The number of slots on a host settles the size of a slot once: when
-scaling is measured, every replica keeps the share of one slot, whatever the world size.
+A session has one slot a rank. The number of slots on a host fixes the size of a slot: at every
+world size, a replica has the share of one slot.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def place(offers: Sequence[Offer]) -> tuple[Slot, ...]:
 
 
 def _refuse_mixed(by_host: dict[str, list[Offer]]) -> None:
-    bare = [host for host, mates in by_host.items() if not any(mate.gpus for mate in mates)]
-    if bare and len(bare) < len(by_host):
+    without_gpu = [host for host, mates in by_host.items() if not any(mate.gpus for mate in mates)]
+    if without_gpu and len(without_gpu) < len(by_host):
         raise UserError(
-            f"host {bare[0]} has no GPU while others have: leave it out of the host list, "
+            f"host {without_gpu[0]} has no GPU while others have: leave it out of the host list, "
             "or set CUDA_VISIBLE_DEVICES= (empty) everywhere to measure on the CPUs"
         )
 

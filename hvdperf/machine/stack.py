@@ -93,7 +93,7 @@ def probe(
 def stack_differences(old: Stack, new: Stack) -> list[str]:
     """Return the differences of the new stack from the old one, such as "keras: 2.15.0 -> 3.15.1".
 
-    Packages are matched by name. The other lines are about facts that no package version shows.
+    Packages are compared by name. Other lines show facts that no package version shows.
     """
     names = ("python", "mpirun_version", "mpi_library", "nccl", "cuda", "cudnn", "horovod_flags")
     found = [
@@ -118,8 +118,8 @@ def _readable(value: object) -> str:
 def find_mpirun(interpreter: Path, environment: Mapping[str, str] = os.environ) -> Path:
     """Return the mpirun of the interpreter's own environment, or else the first one on PATH.
 
-    The ranks that an mpirun of another Open MPI than Horovod's starts do not find each other.
-    Raises UserError if there is no mpirun.
+    It must belong to Horovod's Open MPI, because ranks that another Open MPI starts do not find
+    each other. Raises UserError if there is no mpirun.
     """
     search = os.pathsep.join([str(interpreter.parent), environment.get("PATH", "")])
     found = shutil.which("mpirun", path=search)
@@ -224,19 +224,19 @@ def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _key(interpreter: Path, mpirun: Path, environment: Mapping[str, str]) -> str:
-    """Return a hash of everything, save installed files, that the probe's answer depends on."""
+    """Return a hash of all that the probe's answer depends on, except the installed files."""
     probe_source = (ROOT / "hvdperf/worker/probe.py").read_text()
     names = (*SETTINGS, *_SEARCH_VARIABLES)
-    told = [str(interpreter), str(mpirun), probe_source, [environment.get(name) for name in names]]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+    inputs = [str(interpreter), str(mpirun), probe_source, [environment.get(n) for n in names]]
+    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]
 
 
 def _stack(interpreter: Path, mpirun: Path, facts: Mapping[str, Any]) -> Stack:
     known = {field.name for field in fields(Stack)}
-    told = {name: value for name, value in facts.items() if name in known}
-    told["horovod_flags"] = tuple(facts["horovod_flags"])
-    told["packages"] = tuple(facts["packages"])
-    return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **told)
+    values = {name: value for name, value in facts.items() if name in known}
+    values["horovod_flags"] = tuple(facts["horovod_flags"])
+    values["packages"] = tuple(facts["packages"])
+    return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **values)
 
 
 def _cached(cache: Path, interpreter: Path, mpirun: Path) -> Stack | None:

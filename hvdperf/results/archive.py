@@ -59,8 +59,8 @@ class Archive:
 
     @property
     def unfinished(self) -> str:
-        """Return a line that says that the session has not ended; "" if it has, or if its own
-        document cannot be read."""
+        """Return a warning if the session has not ended; "" if it has, or if its own document
+        cannot be read."""
         if self.session is None or self.session.exit_status is not None:
             return ""
         return (
@@ -121,7 +121,7 @@ def read_document(path: Path, kind: type[Document], reads: int = FORMAT) -> Docu
     if path.suffix == ".partial":
         raise Unreadable("half-written: the session ended while it wrote this")
     try:
-        # Nobody may ever write into a pipe.
+        # Reading a pipe could wait for ever.
         if path.suffix != ".json" or not stat.S_ISREG(path.stat().st_mode):
             raise Unreadable("no document of a session")
         text = path.read_bytes()
@@ -144,7 +144,7 @@ class _Header(msgspec.Struct):
 
 
 def _contradiction(path: Path, case: Case, session: str) -> str:
-    """Return what the parts of a case's document contradict, in words, or ""."""
+    """Return the first contradiction in a case's document, in words, or ""."""
     if case.session != session:
         return f"of another session, {case.session}"
     if path.stem != file_name(case.name):
@@ -161,8 +161,8 @@ def _contradiction(path: Path, case: Case, session: str) -> str:
 
 
 def _line(path: Path, why: str) -> str:
-    """Return one line, even if the file's name or the values that the reason quotes have several.
-    The reason is cut to _LONGEST_REASON characters."""
+    """Return one line, even if the file's name or the reason contains line breaks. The reason is
+    cut to _LONGEST_REASON characters."""
     reason = " ".join(why.split())
     if len(reason) > _LONGEST_REASON:
         reason = reason[: _LONGEST_REASON - 3] + "..."

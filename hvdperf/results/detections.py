@@ -1,4 +1,4 @@
-"""How often injected faults got the expected verdict: a log, and counts over its sessions.
+"""The log of fault cases, and counts of how often its sessions reported the expected verdict.
 
 The log has one line of JSON a session. It is small enough to be kept for ever; the documents of the
 cases are not."""
@@ -25,12 +25,11 @@ from hvdperf.verdict import Verdict
 LOG = "trust/sessions.jsonl"
 # Fields of the fingerprint that pages show.
 SHOWN = ("cores", "cpu_model", "tensorflow", "horovod", "mpi_library")
-# Prefixes of the settings that decide how a session's fault cases are measured. Settings that
-# decide which cases are measured are left out.
+# Prefixes of the settings that decide how fault cases are measured, but not which.
 _HOW = ("dataset", "batch", "schedule", "replicas_per_node", "sampling.", "runs.endurance_steps")
-# Fields that differ between fingerprints of one machine and stack: the cases decide what data is
-# read and which cores have ranks, and many packages are no part of a rank. The packages that are
-# part of a rank have fields of their own.
+# Fields that differ between fingerprints of one machine and stack, because they depend on the
+# selected cases or on packages that ranks do not use. Packages that ranks use have fields of their
+# own.
 _OF_THE_CASES = ("packages_sha256", "data_sets", "rank_cores")
 
 
@@ -40,7 +39,7 @@ class Tried:
 
     trial: its name in TRIALS. verdict: PASS if the expected verdict was reported for the expected
     reason. reported: the verdict on the faulty arm itself, None if its launch failed. threshold:
-    what the figure was compared with, as text; "" if nothing. figure: the case's estimate, a ratio.
+    the rule of the figure, as text; "" without one. figure: the case's estimate, a ratio.
     """
 
     trial: str
@@ -138,7 +137,7 @@ def _problem(entry: Entry) -> str:
 
 @dataclass(frozen=True)
 class Count:
-    """The sessions of one fault case on one network and world size, counted by what they reported.
+    """The sessions of one fault case on one network and world size, counted by their reports.
 
     sessions: all but those with NOT JUDGED. reported: those with the expected verdict on the arm
     itself. attributed: those of `reported` that also gave the expected reason. alarms: those that
@@ -168,7 +167,8 @@ def _place(fingerprint: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def of_newest(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Return the entries whose figures may be pooled with the last one's, and the others."""
+    """Return the entries whose figures may be pooled with the last entry's, and the other
+    entries."""
     newest = _circumstances(entries[-1]) if entries else {}
     alike = [entry for entry in entries if not differences(newest, _circumstances(entry))]
     return alike, [entry for entry in entries if entry not in alike]
@@ -191,15 +191,15 @@ def changes(old: Entry, new: Entry) -> list[str]:
 def _circumstances(entry: Entry) -> Mapping[str, object]:
     """Return the fingerprint and the settings, without the digest of all packages.
 
-    Many packages are no part of a rank; those that are have fields of their own."""
-    told = {**entry.fingerprint, **entry.settings}
-    return {name: value for name, value in told.items() if name != "packages_sha256"}
+    Ranks do not use many of these packages; the packages that they use have fields of their own."""
+    fields = {**entry.fingerprint, **entry.settings}
+    return {name: value for name, value in fields.items() if name != "packages_sha256"}
 
 
 def counts_of(entries: Sequence[Entry]) -> list[Count]:
     """Count the fault cases of sessions by name (in the order of TRIALS), network and world size.
 
-    Each count holds only those that were compared with the same threshold as the last one."""
+    Each count holds only cases with the same threshold as the last case."""
     alike: dict[tuple[str, str, int], list[Tried]] = {}
     for each in (tried for entry in entries for tried in entry.tried):
         alike.setdefault((each.trial, each.model, each.world_size), []).append(each)
@@ -239,8 +239,8 @@ def share_interval(times: int, of: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def must(trial: FaultCase) -> str:
-    """Return the expected verdict on a fault case, in words."""
+def expected_report(trial: FaultCase) -> str:
+    """Return the expected verdict on a fault case, and the attribution of a FAIL, in words."""
     if trial.verdict is not Verdict.FAIL:
         return str(trial.verdict.value)
     who = "all ranks" if trial.rank is None else f"rank {trial.rank}"

@@ -25,7 +25,7 @@ from hvdperf.stats import Interval
 from hvdperf.verdict import Rule, Verdict
 
 FORMAT = 4
-# How many other programs are kept of a round, and of a session: those that used the CPU most.
+# Number of other programs that a round and a session list: those that used the CPU most.
 CULPRITS_KEPT = 5
 SESSION_FILE = "session.json"
 SUMMARY_FILE = "summary.json"
@@ -112,13 +112,14 @@ class Case:
 class SessionDocument:
     """The document of a session.
 
-    seed: of everything random in it. world_sizes: measured; oversubscribed_sizes: those with more
-    replicas than cores or GPUs. against: the interpreter of the other stack, and changed: what
-    differs in it. asked: the settings that a resumed session must repeat, by name. exit_status:
-    None while the session runs. elapsed_seconds: of all parts together; timed_seconds: the part of
-    it in which training was timed; budget_spent_seconds: the part that counts for the budget.
-    resumed_at: when each later part began. taken_over: cases decided before the last part.
-    verdicts: of all cases so far. disturbances: by other programs, one a round.
+    seed: of everything random in the session. world_sizes: measured. oversubscribed_sizes: those
+    with more replicas than cores or GPUs. against: the interpreter of the other stack. changed: the
+    differences of the session's own stack from that one. asked: the settings that a resumed session
+    must repeat, by name. exit_status: None while the session runs. elapsed_seconds: of all parts
+    together; timed_seconds: the part of it in which training was timed; budget_spent_seconds: the
+    part that counts for the budget. resumed_at: when each later part began. taken_over: cases
+    decided before the last part. verdicts: of all cases so far. disturbances: by other programs,
+    one a round.
     """
 
     format: Positive
@@ -234,8 +235,8 @@ def write_record(path: Path, record: object) -> Path:
 
 
 def of_the_case(outcome: Outcome) -> Outcome:
-    """Return the outcome with what belongs to its case alone. Rounds hold the launches of other
-    cases too, and a sweep's launches the series of other operations, which are many."""
+    """Return the outcome without data of other cases: rounds also hold the launches of other cases,
+    and a sweep's launches hold the series of all operations."""
     comparison = outcome.comparison
 
     def own(measured: Round) -> Round:
@@ -256,12 +257,12 @@ def of_the_case(outcome: Outcome) -> Outcome:
 
 
 def with_culprits_kept(disturbances: Sequence[Disturbance]) -> tuple[Disturbance, ...]:
-    """Return the disturbances with the programs that used the CPU most, and no others."""
+    """Return the disturbances with only the CULPRITS_KEPT programs that used the CPU most."""
     return tuple(replace(each, culprits=each.culprits[:CULPRITS_KEPT]) for each in disturbances)
 
 
 def disturbance_summary(disturbances: Sequence[Disturbance]) -> DisturbanceSummary | None:
-    """Return what other programs did to the session's cores; None if the CPU usage was not read."""
+    """Return the summary of all disturbances; None if the CPU usage was not read."""
     whole = together(disturbances)
     if whole is None:
         return None

@@ -1,4 +1,4 @@
-"""Records what makes two figures comparable: machine, stack and settings of a measurement.
+"""Records the machine, stack and settings of a session, which make figures comparable.
 
 A fingerprint does not say who measured or where. It holds no user or host names, no addresses and
 no paths, and of the environment only the settings listed below.
@@ -24,8 +24,8 @@ RankCores = Annotated[str, Meta(pattern=r"^\d+: \d+(-\d+)?(,\d+(-\d+)?)*$")]
 
 
 class Fingerprint(TypedDict):
-    """Everything that makes two figures comparable. Figures of different fingerprints are different
-    series. A value is None if the host or the stack does not tell it.
+    """The machine, stack and settings of a session. Figures with different fingerprints are
+    different series. A value is None if the host or the stack does not report it.
 
     method: number of the method that computes a figure from block times. launcher: mpirun, or
     agents (one a slot). cpu_quota_cores: CPU time that the container may use; None without a limit.
@@ -162,11 +162,11 @@ def fingerprint(
     environment: Mapping[str, str] = os.environ,
     data_sets: Mapping[str, str] | None = None,
 ) -> Fingerprint:
-    """Return what is known of a measurement before it starts.
+    """Return the fingerprint of a session, before it measures.
 
-    launcher: what starts the ranks. slots: those of the measured group, for the cores of every
-    rank. environment: the ranks' own, without what an outer mpirun has put there. data_sets: name
-    to a text that distinguishes the data set from other copies.
+    launcher: its name. slots: the session's, for the cores of every rank. environment: the ranks'
+    own, without what an outer mpirun has put there. data_sets: name to a text that distinguishes
+    the data set from other copies.
     """
     gpus = machine.gpus
     known = {
@@ -196,14 +196,14 @@ def fingerprint(
         "nccl_settings": _set(_NCCL, environment),
         "thread_settings": _set(_THREADS, environment),
         "tensorflow_settings": _set(stack.settings, stack.settings),
-        "data_sets": [f"{name}: {told}" for name, told in (data_sets or {}).items()],
+        "data_sets": [f"{name}: {text}" for name, text in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
     }
     return convert({name: fields[name] for name in Fingerprint.__annotations__}, Fingerprint)
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """Return what changed between two fingerprints, one line each: "keras: 2.15.0 -> 3.15.1"."""
+    """Return the changed fields of two fingerprints, one line each: "keras: 2.15.0 -> 3.15.1"."""
     return [
         f"{name}: {readable(name, old)} -> {readable(name, new)}"
         for name in dict.fromkeys((*old, *new))

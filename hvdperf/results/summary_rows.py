@@ -1,4 +1,4 @@
-"""Makes one row a case for programs: in summary.json, and as properties of JUnit's report."""
+"""Makes a row per case for programs: in summary.json, and as properties of JUnit's report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The throughput of Horovod with its defaults: one figure a launch, by workload and world size.
 
-A block counts only if Horovod trained in it with everything at its default, on the session's own
-stack, while other programs left it the cores, and if the evidence of its case is sound. A launch
-that several cases share counts once.
+A block counts only if Horovod trained in it with all defaults on the session's own stack, if other
+programs did not disturb it, and if its case is sound. A launch that several cases share counts
+once.
 """
 
 from __future__ import annotations

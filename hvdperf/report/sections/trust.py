@@ -14,8 +14,8 @@ from hvdperf.results.detections import (
     Count,
     Entry,
     counts_of,
+    expected_report,
     measured_here,
-    must,
     of_newest,
     share_interval,
 )
@@ -124,7 +124,7 @@ def _row(count: Count) -> Row:
         "fault": trial.fault or "nothing",
         "model": count.model,
         "world_size": count.world_size,
-        "must": must(trial),
+        "must": expected_report(trial),
         "reported": count.reported,
         "sessions": of,
         "share": 100 * count.reported / of if of else None,
