@@ -15,7 +15,7 @@ from hvdperf.worker import process, rendezvous
 from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.protocol import Message, Phase
-from hvdperf.worker.session_link import Driver, told
+from hvdperf.worker.session_link import Driver, message_of
 from hvdperf.worker.strategies.table import Strategy
 from models import inputs
 
@@ -29,7 +29,8 @@ def rank_of_this_process() -> int:
 
 
 def make_trainer(strategy: str, config: dict[str, Any]) -> Any:
-    """Import TensorFlow and the strategy, which takes most of a start; return the trainer."""
+    """Import the strategy, and with it TensorFlow; return the trainer. This takes most of a
+    start."""
     chosen = Strategy.named(strategy)
     return getattr(importlib.import_module(chosen.spec.module), chosen.spec.trainer)(config)
 
@@ -60,8 +61,8 @@ def start_up(driver: Driver, fault: Fault, config: dict[str, Any]) -> Any:
         fault.prolong(phase, time.monotonic() - begun)
         if phase.value == config["last_phase"]:
             break
-    # The objects that exist by now stay. A collection that visits all that TensorFlow has imported
-    # takes 0.15 s, once in some hundred steps, in the middle of any block.
+    # Exclude the objects that exist by now from garbage collection. A collection of all that
+    # TensorFlow has imported takes 0.15 s, once in some hundred steps, in the middle of a block.
     gc.freeze()
     gc.enable()
     process.pin(config["cores"])
@@ -93,8 +94,8 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
 
 
 def data_read(config: dict[str, Any]) -> dict[str, Any]:
-    """Return `data`, the id of the training data that this rank has read ("" if it reads none), and
-    `data_wanted`, the id of the data that it was to read."""
+    """Return `data`, the id of the training data that this rank has read ("" for none), and
+    `data_wanted`, the id of the session's data."""
     directory = config["data_dir"]
     found = dataset_id(Path(directory), config["data_files"]) if directory else ""
     return {"data": found, "data_wanted": config["data_id"]}
@@ -127,7 +128,7 @@ def run_rank() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the driver must know of any error
         traceback.print_exc()
         explained = inputs.explain(config["dataset"], config["data_dir"], error)
-        driver.fail(error, explained or told(error))
+        driver.fail(error, explained or message_of(error))
         leave(1)
     leave(0)
 

@@ -12,7 +12,7 @@ from hvdperf.worker.protocol import Phase
 from hvdperf.worker.session_link import Driver
 
 Array = Any  # of NumPy, float32 with one axis
-# Runs an operation and returns what this rank ends with, tensor by tensor.
+# Runs an operation and returns this rank's result, one array per tensor.
 Exchange = Callable[[], Sequence[Any]]
 BYTES_OF_A_NUMBER = 4
 # Period of the numbers that are exchanged. Their sums over all ranks are exact in float32 at any
@@ -101,8 +101,8 @@ def measure(
 
 
 def _elements(trainer: Transport, collective: str, tensor_bytes: Sequence[int]) -> Sequence[int]:
-    """Return how many numbers each tensor has. If every rank has its part of a tensor, this is a
-    multiple of the world size."""
+    """Return the number of elements of each tensor. For operations that split a tensor among ranks
+    it is a multiple of the world size."""
     if not tensor_bytes:
         return trainer.gradient_elements()
     counts = [size // BYTES_OF_A_NUMBER for size in tensor_bytes]
@@ -142,7 +142,7 @@ def expected(collective: str, count: int, rank: int, world_size: int) -> Array:
 
 
 def difference(result: Array, wanted: Array) -> str:
-    """Return in words where a result differs from the wanted one, or "" if it does not."""
+    """Return the first difference of a result from the wanted one, in words, or ""."""
     if result.shape != wanted.shape:
         return f"the result has {len(result)} numbers instead of {len(wanted)}"
     if np.array_equal(result, wanted):

@@ -1,4 +1,4 @@
-"""Injected faults: what a rank does wrong on purpose, to prove that the suite notices it."""
+"""Injected faults: errors and delays that a rank makes on purpose."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ _ACTS: dict[str, Callable[[], None]] = {
 
 
 def injected(config: dict[str, Any], kind: str) -> bool:
-    """Return whether all ranks were asked for a fault of this kind. config: a rank's, as
+    """Return whether a fault of this kind is injected into all ranks. config: a rank's, as
     arm_launcher.py makes it."""
     return config["fault"] is not None and config["fault"]["kind"] == kind
 
@@ -61,7 +61,7 @@ class Fault:
             _ACTS[self._kind]()
 
     def prolong(self, phase: Phase, seconds: float) -> None:
-        """Have a phase of the start, which has taken `seconds`, take `factor` times that and `ms`
+        """Prolong a phase of the start, which has taken `seconds`, to `factor` times that and `ms`
         milliseconds more."""
         if self._kind == "longer" and self._phase == phase.value:
             time.sleep(self._lateness(seconds))

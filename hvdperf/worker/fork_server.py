@@ -5,8 +5,8 @@ The server imports once what every rank imports, and then forks a rank for each 
 has used TensorFlow's runtime, CUDA or MPI, or that has several threads, cannot be forked.
 
 After the import it prints READY and, in the same line, the reason if it cannot fork. In that case
-it closes the connection of every stub. The stub then becomes a fresh rank, so that an import that
-fails does so in the rank's own phase.
+it closes the connection of every stub, which then becomes a fresh rank, so that a failing import is
+reported by the rank itself.
 """
 
 import faulthandler
@@ -176,20 +176,20 @@ class Server:
 
 
 def received(stub: socket.socket, streams: list[int]) -> dict[str, Any]:
-    """Return a stub's request; its standard streams are added to `streams`, also where the request
-    is not complete. Raises ValueError if the stub ends before."""
+    """Return a stub's request. Its standard streams are added to `streams`, even if the request is
+    not complete. Raises ValueError if the stub ends first."""
     length, descriptors, _, _ = socket.recv_fds(stub, NUMBER.size, 3)
     streams += descriptors
     if len(length) < NUMBER.size:
         raise ValueError("a stub has ended before it asked for a rank")
-    told = b""
+    content = b""
     (size,) = NUMBER.unpack(length)
-    while len(told) < size:
-        part = stub.recv(size - len(told))
+    while len(content) < size:
+        part = stub.recv(size - len(content))
         if not part:
             raise ValueError("a stub has ended while it asked for a rank")
-        told += part
-    found: dict[str, Any] = json.loads(told)
+        content += part
+    found: dict[str, Any] = json.loads(content)
     return found
 
 

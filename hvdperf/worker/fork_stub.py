@@ -26,7 +26,7 @@ NUMBER = struct.Struct("i")
 
 
 def address_in(directory: int) -> str:
-    """Return the address of the server's socket. Its path could be too long for an address.
+    """Return an address of the server's socket that is short enough, which its path may not be.
 
     directory: a file descriptor of the directory that the socket is in.
     """
@@ -36,14 +36,14 @@ def address_in(directory: int) -> str:
 def ask(directory: str) -> Optional[socket.socket]:
     """Have the server fork a rank. Return the connection to it, or None if it forks no rank."""
     request = {"environment": dict(os.environ), "directory": os.getcwd()}
-    told = json.dumps(request).encode()
+    content = json.dumps(request).encode()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        place = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-        server.connect(address_in(place))
-        os.close(place)
-        socket.send_fds(server, [NUMBER.pack(len(told))], [0, 1, 2])
-        server.sendall(told)
+        directory_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY)
+        server.connect(address_in(directory_fd))
+        os.close(directory_fd)
+        socket.send_fds(server, [NUMBER.pack(len(content))], [0, 1, 2])
+        server.sendall(content)
         if server.recv(1) == FORKED:
             return server
     except OSError:

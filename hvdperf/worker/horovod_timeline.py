@@ -1,10 +1,10 @@
 """The reader of a Horovod timeline: which activity went on when, on rank 0.
 
 The file is an array of Chrome trace events, with one "process" per tensor. A tensor's activities
-are pairs of B and E. Tensors that travel in one fused buffer each have events of their own for work
-that was done once. So activities are measured by the union of their intervals; a sum would count
-that time again for every tensor. Ticks (X of no duration: which rank had a tensor ready; i: a cycle
-begins) are not activities. Source: horovod/common/timeline.cc of Horovod 0.28.1.
+are pairs of B and E. Tensors in one fused buffer each have events for the same work. So activities
+are measured by the union of their intervals, because a sum would count this work once per tensor.
+Ticks (X of no duration: which rank had a tensor ready; i: a cycle begins) are not activities.
+Source: horovod/common/timeline.cc of Horovod 0.28.1.
 
 Horovod 0.28.1 closes the array after each event and opens it again for the next one, other releases
 never close it, and the end of a process may cut the file anywhere. So the end of the array, and of
@@ -30,7 +30,7 @@ WIRE = re.compile(r"(MPI|GLOO|NCCL|CCL)_")
 # Characters that are read at once, and the length of the longest event that is accepted.
 CHUNK = 1 << 20
 _BETWEEN = re.compile(r"[\s,]*")
-# A decoder that runs out of text stops at the end, or before a number or word that is cut there.
+# The longest rest of a text that ends within a number or a word.
 _TAIL = re.compile(r"[\w.+\\-]{0,8}")
 
 

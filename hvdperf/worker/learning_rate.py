@@ -12,7 +12,7 @@ LEAST_FALL = 1e-4
 
 
 class Constant:
-    """A learning rate that stays as the optimizers were made. rates: the optimizers' variables."""
+    """A learning rate that stays at its initial value. rates: the optimizers' variables."""
 
     def __init__(self, rates: Iterable[Any]) -> None:
         self._rates = list(rates)
@@ -27,7 +27,7 @@ class Constant:
 
     @property
     def assigned(self) -> float:
-        """The same rate as it was last set, without a read from the device that it is on."""
+        """The rate of the first optimizer as it was last set, without a read from its device."""
         return self._initial[0] * self._scale * self._astray if self._initial else 0.0
 
     def before_step(self) -> None:
@@ -37,7 +37,7 @@ class Constant:
         """Take the loss that a step returned. To be called after every step."""
 
     def go_astray(self, factor: float) -> None:
-        """Use `factor` times the rate that all ranks agree on from now on: an injected fault."""
+        """From now on, use `factor` times the rate of the other ranks: an injected fault."""
         self._astray = factor
         self._assign(self._scale)
 

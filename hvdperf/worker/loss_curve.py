@@ -1,11 +1,11 @@
-"""The loss of a training run along its steps, in a bounded number of rows and without waiting."""
+"""The loss of a training run by step, in a limited number of rows, without waiting for a step."""
 
 from collections.abc import Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from hvdperf.worker.learning_rate import Constant
 
-# The most rows of a run whose number of steps is known beforehand, and of any other run.
+# Limits of the rows of a run: POINTS if the number of its steps is known beforehand, else MOST.
 POINTS = 100
 MOST = 2 * POINTS
 
@@ -20,9 +20,8 @@ class Row(NamedTuple):
 
 
 class Curve:
-    """The curve of a run, gathered from losses that may not have been computed yet. They become
-    numbers in `rows`, when the run is over: reading one before would make a GPU finish its step
-    first.
+    """The curve of a run, gathered from losses that may not have been computed yet. `rows` reads
+    them at the end of the run, because an earlier read would make a GPU finish its step first.
 
     steps: number of steps of the run, or None if it is not known. In that case rows are merged in
     pairs whenever there are MOST, and are twice as far apart from then on. add: adds up several

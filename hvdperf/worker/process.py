@@ -13,7 +13,7 @@ PR_SET_NAME = 15
 def die_with_parent(parent: Optional[int] = None) -> None:
     """Have the kernel kill this process when its parent ends, even while it is stopped.
 
-    parent: the id of the process that started this one, if that could have ended by now. If it has,
+    parent: the id of the process that started this one, if it may have ended already. If it has,
     this process exits with status 1.
     """
     parent = os.getppid() if parent is None else parent

@@ -3,8 +3,9 @@
 The module uses the standard library only, and nothing newer than Python 3.9, because the ranks may
 run in an older interpreter.
 
-A rank opens with ``hello``, gets its ``config``, reports each phase as it enters it, and then
-answers orders one by one until it is told to close. A rank that fails sends ``error`` first.
+A rank opens with ``hello``, receives its ``config``, reports each phase that it enters, and answers
+orders one by one until the order to close. A rank that fails sends ``error`` and waits for that
+order.
 """
 
 import json
@@ -14,11 +15,10 @@ from typing import Any, Callable, Optional
 
 Message = dict[str, Any]
 
-# IDLE_S: after how many seconds of silence the other end is probed. OWED_S: for how many seconds a
-# probe may stay unanswered before the connection ends. The other host's kernel answers, also for a
-# stopped process.
+# IDLE_S: seconds of silence before the other end is probed. UNANSWERED_S: seconds without an answer
+# before the connection ends. The other host's kernel answers, even for a stopped process.
 IDLE_S = 10
-OWED_S = 15
+UNANSWERED_S = 15
 
 # host:port:token of the driver, in the environment of every rank.
 DRIVER_VARIABLE = "HVDPERF_DRIVER"
@@ -67,28 +67,28 @@ def _is(value: Any, **types: type) -> bool:
 
 
 # The messages of a rank after its greeting: the key that identifies one -> a check of its content.
-_SAID: dict[str, Callable[[Message], bool]] = {
-    "phase": lambda said: (
-        said["phase"] in _PHASES
-        and _is(said, at=float, clock=float)
-        and isinstance(said.get("metadata", {}), dict)
+_CHECKS: dict[str, Callable[[Message], bool]] = {
+    "phase": lambda message: (
+        message["phase"] in _PHASES
+        and _is(message, at=float, clock=float)
+        and isinstance(message.get("metadata", {}), dict)
     ),
-    "reply": lambda said: isinstance(said["reply"], dict),
-    "error": lambda said: _is(said["error"], phase=str, kind=str, message=str),
-    "status": lambda said: (
-        _is(said["status"], phase=str, steps_begun=int, where=str, waits=bool)
-        and said["status"]["phase"] in _PHASES
+    "reply": lambda message: isinstance(message["reply"], dict),
+    "error": lambda message: _is(message["error"], phase=str, kind=str, message=str),
+    "status": lambda message: (
+        _is(message["status"], phase=str, steps_begun=int, where=str, waits=bool)
+        and message["status"]["phase"] in _PHASES
     ),
-    "share": lambda said: isinstance(said["share"], str),
+    "share": lambda message: isinstance(message["share"], str),
 }
 
 
 def kind_of(message: Message) -> str:
     """Return the kind of message that a rank sent: the key of its content. Raises ValueError if no
     rank sends such a message."""
-    kind = next((key for key in _SAID if key in message), "")
-    if not kind or not _SAID[kind](message):
-        raise ValueError(f"no rank says {json.dumps(message)[:100]}")
+    kind = next((key for key in _CHECKS if key in message), "")
+    if not kind or not _CHECKS[kind](message):
+        raise ValueError(f"no rank sends {json.dumps(message)[:100]}")
     return kind
 
 
@@ -101,14 +101,14 @@ def address_towards(host: str, port: int) -> str:
 
 
 def tune(connected: socket.socket) -> None:
-    """Have each message sent at once, and have the connection end when the other host vanishes
-    without a word: after IDLE_S + OWED_S seconds, or OWED_S seconds after something was sent."""
+    """Have each message sent at once, and have the connection end when the other host vanishes:
+    after IDLE_S + UNANSWERED_S seconds, or UNANSWERED_S seconds after something was sent."""
     for option, value in (
         (socket.TCP_NODELAY, 1),
         (socket.TCP_KEEPIDLE, IDLE_S),
-        (socket.TCP_KEEPINTVL, OWED_S // 3),
+        (socket.TCP_KEEPINTVL, UNANSWERED_S // 3),
         (socket.TCP_KEEPCNT, 3),
-        (socket.TCP_USER_TIMEOUT, OWED_S * 1000),
+        (socket.TCP_USER_TIMEOUT, UNANSWERED_S * 1000),
     ):
         connected.setsockopt(socket.IPPROTO_TCP, option, value)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -12,7 +12,7 @@ from hvdperf.worker.session_link import Driver
 
 
 def meet(driver: Driver, plan: list[dict[str, Any]]) -> None:
-    """Open a server on rank 0, which shares its address, and give the address to Horovod.
+    """Open a rendezvous server on rank 0, share its address, and give the address to Horovod.
 
     plan: one entry per rank with the fields of horovod.runner.common.util.hosts.SlotInfo.
     """
@@ -30,7 +30,7 @@ def form_cluster(driver: Driver, workers: int) -> None:
     """Exchange with all workers the addresses where they will listen, and set TF_CONFIG, which
     TensorFlow reads.
 
-    The port is free when it is chosen, and TensorFlow takes it some seconds later.
+    Another process could take the port before TensorFlow does, some seconds later.
     """
     host = own_address()
     with socket.socket() as probe:

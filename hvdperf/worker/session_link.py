@@ -14,7 +14,7 @@ from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase,
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def told(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the error's message. Of a graph execution error only the last paragraph is kept,
     because TensorFlow puts the stack of the graph's node before it."""
     message = str(error).strip() or repr(error)
@@ -24,9 +24,9 @@ def told(error: BaseException) -> str:
 
 
 class Driver:
-    """A rank's connection to the driver. It receives orders on a thread of its own, so that a busy
-    or hanging rank still leaves when the driver is gone, and still answers when the driver asks
-    where the rank stands."""
+    """A rank's connection to the driver. It receives orders on a thread of its own, so that even a
+    busy or hanging rank ends when the driver is gone, and reports its position when the driver asks
+    for it."""
 
     def __init__(self, rank: int) -> None:
         """Connect to the address in the environment and say hello."""
@@ -51,8 +51,8 @@ class Driver:
         threading.Thread(target=self._listen, name="driver", daemon=True).start()
 
     def _listen(self) -> None:
-        """Receive messages. End this process when the driver is gone or cannot be understood:
-        nobody is left to report to, and the main thread may hang in a collective."""
+        """Receive messages. End this process when the driver is gone or sends garbage, because the
+        main thread may hang in a collective and nobody can dismiss it."""
         try:
             while (messages := self._connection.receive()) is not None:
                 for message in messages:
@@ -61,7 +61,7 @@ class Driver:
                     else:
                         self._orders.put(message)
         except OSError:
-            pass  # as if the driver had ended the connection
+            pass  # the driver is gone
         except BaseException:  # noqa: BLE001 - a rank without this thread would obey nobody
             traceback.print_exc()
         finally:
@@ -109,7 +109,7 @@ class Driver:
                 }
             }
         )
-        # Values that other ranks share may still come.
+        # Skip values that other ranks share.
         while self.next_order().get("op") != "close":
             pass
 

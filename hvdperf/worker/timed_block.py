@@ -37,7 +37,7 @@ def train_step(
 ) -> Step:
     """Train one step. last_step_seconds: time of the step before, from its batch on, for a fault
     that delays this one. meet: wait for all ranks to have their batch. wait: wait until the step is
-    done; without this a GPU may have done no more than to accept the work."""
+    done; without it a GPU may only have queued the work."""
     driver.steps_begun += 1
     fault.slow_down(last_step_seconds)
     begin = time.perf_counter()
@@ -60,9 +60,9 @@ def train_step(
 def run_block(
     trainer: Trainer, driver: Driver, fault: Fault, kind: str, steps: int, wait: bool = False
 ) -> dict[str, Any]:
-    """Train `steps` steps from a barrier on, and read this rank's clock. wait: wait for each step,
-    so that the times of its parts are right on GPUs, too; otherwise only the last loss is waited
-    for.
+    """Train `steps` steps from a barrier on, and read this rank's clock. wait: wait for the end of
+    each step, so that the times of its parts are also right on GPUs. Without it, only the last loss
+    is waited for.
 
     Returns seconds (of the whole block, until the last loss is there), step_seconds and
     input_seconds (one per step; input_seconds is the part of a step spent waiting for the batch),

@@ -88,11 +88,10 @@ def without_dropout(parts: Iterable[Part]) -> list[Part]:
     return switched
 
 
-def age_over(parts: Iterable[Part], passes: int) -> None:
-    """Have the moving averages of batch normalization, which move with every pass, age in `passes`
-    passes as they would in one: the old value keeps its weight, and the passes share the rest.
-
-    This holds for steps that are traced afterwards."""
+def slow_averages(parts: Iterable[Part], passes: int) -> None:
+    """Slow down the moving averages of batch normalization, which move with every pass, so that
+    `passes` passes move them as far as one pass does by default. This holds for steps that are
+    traced afterwards."""
     for part in parts:
         for layer in part.model.layers:
             if isinstance(layer, tf.keras.layers.BatchNormalization):
@@ -104,8 +103,8 @@ def make_optimizer(name: str, precision: str) -> Any:
         "adam": lambda: tf.keras.optimizers.Adam(learning_rate=1e-3),
         "sgd": lambda: tf.keras.optimizers.SGD(learning_rate=1e-2),
     }
-    # Some gradients are too small for half precision. So the loss is scaled up, as far as it stays
-    # finite, and the gradients are scaled down again.
+    # Some gradients are too small for half precision. So the loss is scaled up, within the finite
+    # range, and the gradients are scaled down again.
     if precision == "mixed_float16":
         return tf.keras.mixed_precision.LossScaleOptimizer(makers[name]())
     return makers[name]()

@@ -1,7 +1,7 @@
 """Strategy `bare`: nothing but MPI, for comparison with Horovod. Imports no TensorFlow.
 
-It runs in processes of its own, because Horovod's background thread meets its peers every
-millisecond, and operations of bare MPI beside that thread take up to six times as long.
+It runs in processes of its own, because beside Horovod's background thread, which meets its peers
+every millisecond, bare MPI takes up to six times as long.
 """
 
 from collections.abc import Sequence

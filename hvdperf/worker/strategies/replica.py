@@ -37,7 +37,7 @@ class ReplicaTrainer:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.parts: list[Part] = []
-        # Until `build` replaces it: a start-up may end before that.
+        # `build` replaces it, unless the start-up ends before.
         self.learning_rate = Constant([])
         self._passes: int = config["passes"]
         self._steps: dict[str, Cycle] = {}
@@ -100,7 +100,7 @@ class ReplicaTrainer:
         return {}
 
     def _trace_without_exchange(self, kinds: Sequence[str]) -> None:
-        """Trace the steps of those WITHOUT_EXCHANGE that are in kinds and not traced yet."""
+        """Trace the steps of the kinds WITHOUT_EXCHANGE that are in `kinds` and not traced yet."""
         if "local" in kinds and "local" not in self._steps:
             own = self.traced(self.parts, lambda tape: tape)
             self._steps["local"] = itertools.cycle([own])

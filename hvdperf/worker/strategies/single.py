@@ -11,5 +11,5 @@ class SingleTrainer(ReplicaTrainer):
 
     def build(self) -> Facts:
         facts = super().build()
-        training.age_over(self.parts, self._passes)
+        training.slow_averages(self.parts, self._passes)
         return facts

@@ -1,5 +1,5 @@
-"""The strategies: one row a strategy. Standard library only, because who launches ranks reads it,
-too, and does not import TensorFlow."""
+"""The strategies, one row each. Standard library only, because the driver, which does not import
+TensorFlow, reads this table, too."""
 
 from dataclasses import dataclass
 from enum import Enum
