@@ -58,9 +58,9 @@ def write_tree(
         for machine in sorted({line.machine for line in lines}):
             of_machine = [line for line in lines if line.machine == machine]
             fingerprint = next(each for each in results if each.machine == machine).fingerprint
-            told = machine_document(machine, fingerprint)
-            write_json(str(new / machine / "machine.json"), told, _MACHINE_FORMAT)
-            for result in _results_of(axis, commits, told, of_machine, benchmarks):
+            described = machine_document(machine, fingerprint)
+            write_json(str(new / machine / "machine.json"), described, _MACHINE_FORMAT)
+            for result in _results_of(axis, commits, described, of_machine, benchmarks):
                 result.save(str(new))
         _move_files(new, directory)
     except OSError as error:
@@ -73,8 +73,8 @@ def _move_files(new: Path, old: Path) -> None:
     """Make the directory `old` hold the files of `new` and no others.
 
     Linux renames no directory over a full one, so the files move one by one. If the process is
-    killed meanwhile, every file is whole, and the old one or the new one. Each has the names of its
-    own parameters, so asv reads them side by side. The next call does the rest.
+    killed meanwhile, every file is whole, either old or new. Each file names its own parameters, so
+    asv reads a mixture. The next call moves the rest.
     """
     wanted = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
     for path in wanted:

@@ -1,7 +1,7 @@
 """Fills the version matrix: measures every combination of a Horovod and a TensorFlow release on
 this machine, or records why it cannot be built.
 
-A back-fill may be ended and begun again at any time: it does not repeat what is there.
+A back-fill may be stopped and restarted at any time, because it skips what has been measured.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def combinations(
 
 
 def reason_in(record: Path) -> str:
-    """Return why a combination cannot be built, and with which compiler it was tried."""
+    """Return why a combination cannot be built, with the compiler that was used."""
     try:
         document = json.loads(record.read_text())
         return f"{document['reason']} ({document['compiler']})"
@@ -122,8 +122,8 @@ class NotBuilt(Exception):
 
 
 def build(horovod: str, tensorflow: str) -> Path:
-    """Return the interpreter of a stack with these versions; `make stack` builds it if there is
-    none. Raises NotBuilt."""
+    """Return the interpreter of a stack with these versions, which `make stack` builds if needed.
+    Raises NotBuilt."""
     done = subprocess.run(
         ["make", "--no-print-directory", "stack", f"TF={tensorflow}", f"HOROVOD={horovod}"],
         cwd=ROOT,

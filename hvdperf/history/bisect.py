@@ -1,4 +1,4 @@
-"""Finds the release that changed a figure, by halving: over new comparisons, not stored figures.
+"""Finds the release that changed a figure by bisection over new comparisons, not stored figures.
 
 Pure: the caller compares two releases (hvdperf/history/side_by_side.py).
 """

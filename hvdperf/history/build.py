@@ -52,7 +52,7 @@ _GLOO = Quirk(
 QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
 # The directory to which pip unpacks Horovod; it differs in every build.
 _PLACE = re.compile(r"\S*/pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?")
-_ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<said>.+)|CMake Error.*")
+_ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<message>.+)|CMake Error.*")
 
 
 def main() -> None:
@@ -68,7 +68,7 @@ def main() -> None:
     if tensorflow is None:
         sys.exit(f"build: {options.python} has no TensorFlow to compile Horovod against")
     if Path(options.python).absolute() == Path(sys.executable).absolute():
-        install_what_it_needs(options.python, tensorflow)
+        install_requirements(options.python, tensorflow)
     log = LOGS / f"horovod-{version}-tensorflow-{tensorflow}.log"
     record = NOT_BUILT / f"horovod-{version}-tensorflow-{tensorflow}.json"
     status = compile_wheel(options.python, version, options.wheels, log)
@@ -102,7 +102,7 @@ def installed(python: str, package: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def install_what_it_needs(python: str, tensorflow: str) -> None:
+def install_requirements(python: str, tensorflow: str) -> None:
     """Install the packages that pyproject.toml pins for this TensorFlow, and those that compiling
     and running Horovod takes. The environment is one of asv's, which has TensorFlow and whatever
     pip brought along."""

@@ -18,8 +18,8 @@ from hvdperf.history.lines import Line
 from hvdperf.history.otava import ChangePoint
 from hvdperf.history.releases import Axis
 
-# Within this distance of a made-up step of 5 % lie 85 % of its change points at a noise of 3 %, and
-# 94 % at a noise of 2 %; of a step of 10 %, all.
+# For a simulated step of 5 %, 85 % of the change points lie within this distance at a noise of 3 %,
+# and 94 % at a noise of 2 %. For a step of 10 % all do.
 NEAR_LAUNCHES = 3
 NAMES = {Axis.HOROVOD: "Horovod", Axis.TENSORFLOW: "TensorFlow"}
 _TABLE = Columns(
@@ -50,7 +50,7 @@ class Change:
 
     @property
     def is_of_release(self) -> bool:
-        """Return whether a release can have made the change. If not, the machine made it."""
+        """Return whether a release may have caused the change. If not, the machine caused it."""
         return self.before != self.since
 
     @property
@@ -97,14 +97,14 @@ def report(lines: Sequence[Line], found: Sequence[Sequence[ChangePoint]]) -> lis
         for line, points in zip(lines, found, strict=True)
         for point in points
     ]
-    told: list[str] = []
+    text: list[str] = []
     for heading, alike in groupby(sorted(changes, key=_heading), key=_heading):
-        told += [*wrapped(heading), _TABLE.header, *map(_row, alike), ""]
-    told += wrapped(_summary(len(lines), changes))
+        text += [*wrapped(heading), _TABLE.header, *map(_row, alike), ""]
+    text += wrapped(_summary(len(lines), changes))
     of_releases = [change for change in changes if change.is_of_release]
     if of_releases:
-        told += _advice(max(of_releases, key=lambda change: abs(change.size)))
-    return told
+        text += _advice(max(of_releases, key=lambda change: abs(change.size)))
+    return text
 
 
 def _heading(change: Change) -> str:

@@ -86,15 +86,15 @@ def import_sessions(arguments: argparse.Namespace) -> int:
         raise UserError(f"--sessions {sessions}: no such directory; give one such as results/runs")
     for line in keep_sessions(sessions, places.RAW):
         print(line)
-    return _tell_trees(*make_trees())
+    return _print_trees(*make_trees())
 
 
-def _tell_trees(results: Sequence[RawResult], refused: Sequence[str]) -> int:
+def _print_trees(results: Sequence[RawResult], refused: Sequence[str]) -> int:
     for line in refused:
         complain(line)
     machines = {result.machine for result in results}
-    told = ", ".join(shown(path) for path in places.RESULTS.values())
-    print(f"{len(results)} raw results of {len(machines)} machines in {told}")
+    trees = ", ".join(shown(path) for path in places.RESULTS.values())
+    print(f"{len(results)} raw results of {len(machines)} machines in {trees}")
     return REFUSED if refused else 0
 
 
@@ -134,7 +134,7 @@ def fill_matrix(arguments: argparse.Namespace) -> int:
     status = 0
     if not arguments.list:
         wanted = backfill.fill(wanted, lambda line: print(line, flush=True), again=arguments.again)
-        status = _tell_trees(*make_trees())
+        status = _print_trees(*make_trees())
     for line in backfill.table(wanted):
         print(line)
     return status

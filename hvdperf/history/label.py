@@ -14,8 +14,8 @@ from typing import Any
 
 from hvdperf.plan.arms import Workload
 
-# Fields that a release of Horovod or TensorFlow brings along, or decides by itself. packages_sha256
-# and python belong to the stack, too; both are in every raw result.
+# Fields that a release of Horovod or TensorFlow changes. packages_sha256 and python belong to the
+# stack, too; both are in every raw result.
 STACK = (
     "python",
     "tensorflow",
@@ -38,13 +38,13 @@ _DIGITS = 6
 def machine_label(fingerprint: Mapping[str, Any]) -> str:
     """Return a label such as `amd-epyc-2-cores-24-gib-3fa9c1`: words for people, and six
     hexadecimal digits of a hash of all fields, also of those that the words leave out."""
-    told = {name: value for name, value in fingerprint.items() if name not in (*STACK, *_OF_SERIES)}
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:_DIGITS]
+    fields = {k: value for k, value in fingerprint.items() if k not in (*STACK, *_OF_SERIES)}
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:_DIGITS]
     gpus = fingerprint["gpus"]
     models = "-".join(fingerprint.get("gpu_model") or ["gpu"])
     cpu = "{cpu_model} {cores} cores {memory_gib} gib".format_map(fingerprint)
-    what = f"{gpus} {models}" if gpus else cpu
-    words = re.sub(r"[^a-z0-9]+", "-", what.lower()).strip("-")
+    device = f"{gpus} {models}" if gpus else cpu
+    words = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
     return f"{words}-{digest}"
 
 
@@ -65,13 +65,13 @@ def replica_label(identity: str, cores: int, on_gpu: bool, workload: Workload) -
 
 
 def replica_of(fingerprint: Mapping[str, Any], workload: Workload) -> str:
-    """Return the same label from the fingerprint of a session."""
-    told = dict(line.split(": ", 1) for line in fingerprint["data_sets"])
+    """Return the replica_label of a workload, from the fingerprint of a session."""
+    identities = dict(line.split(": ", 1) for line in fingerprint["data_sets"])
     # The cores of rank 0, since every rank has as many: "0: 0-1,8" are three.
     ranges = fingerprint["rank_cores"][0].partition(": ")[2]
     cores = 0
     for text in ranges.split(","):
         first, _, last = text.partition("-")
         cores += int(last or first) - int(first) + 1
-    identity = told.get(workload.dataset, "")
+    identity = identities.get(workload.dataset, "")
     return replica_label(identity, cores, fingerprint["gpus"] > 0, workload)

@@ -21,15 +21,14 @@ from hvdperf.results.fingerprint import fingerprint
 
 PROFILE = "history"
 CASES = "perf/"
-# Exit statuses of pytest: interrupted, broken, bad input. Any other status is a verdict, on which
-# neither a throughput nor the log of detections depends, or says that no case was judged: the
-# session's documents say why.
+# Exit statuses of pytest after an interruption, an internal error and bad input. After any other
+# status the session has ended, and its documents can be used, whatever the verdict.
 NO_SESSION = (2, 3, 4)
 
 
 def parameters() -> tuple[list[str], list[str], list[int]]:
     """Return the values of asv's parameters: the networks, replicas and world sizes that the
-    profile measures on this machine. Raises UserError if it cannot be measured here."""
+    profile measures on this machine. Raises UserError if this machine cannot measure it."""
     machine = local_machine()
     session_plan = plan_session(Options(profile=PROFILE), machine, local_offers(machine))
     slots = session_plan.slots
@@ -65,8 +64,8 @@ def is_without_session(status: int) -> bool:
 def run_session(arguments: Sequence[str], results: Path, lost: str, quiet: bool = False) -> Path:
     """Run one session, and return the directory of its documents.
 
-    arguments: of pytest. results: the directory for --results. lost: what there is not without the
-    session, for the message. quiet: pytest's output goes to stderr, and not to the caller's stdout.
+    arguments: of pytest. results: the directory for --results. lost: beginning of the error
+    message: the loss without a session. quiet: send pytest's output to stderr instead of stdout.
     Raises UserError if there was no session.
     """
     before = set(results.glob("runs/*"))

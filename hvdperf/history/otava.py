@@ -26,15 +26,15 @@ COMMAND = places.GENERATED / "otava" / "bin" / "otava"
 # As in ci/otava.txt: this module reads the output of this version.
 VERSION = "0.8.0"
 _DEADLINE_S = 600.0
-# Otava does not sort by time, and leaves out points before --since, so points get made-up times,
-# one second apart. Otava takes a number of ten digits for seconds since 1970.
+# Otava keeps the order of points, but leaves out those before --since, so points get artificial
+# times, one second apart. It reads a number of ten digits as seconds since 1970.
 _FIRST_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits for a change point to be kept. largest_p: of the t-test. smallest_size: relative. What
-    these two find, and how often they err, is in docs/changes.md."""
+    """Limits for a change point to be kept. largest_p: of the t-test. smallest_size: relative.
+    docs/changes.md has their error rates."""
 
     largest_p: float = 0.001
     smallest_size: float = 0.03
@@ -74,12 +74,12 @@ def change_points(
         directory = Path(name)
         tests = {f"line{number}": line for number, line in enumerate(lines)}
         printed = _run(command, _arguments(tests, settings, directory), directory)
-    told = _read(printed)
-    if told.keys() != tests.keys():
-        raise _unexpected(f"it printed results of {len(told)} lines instead of {len(tests)}")
+    found = _read(printed)
+    if found.keys() != tests.keys():
+        raise _unexpected(f"it printed results of {len(found)} lines instead of {len(tests)}")
     try:
         return [
-            tuple(_change_point(line, each) for each in told[test]) for test, line in tests.items()
+            tuple(_change_point(line, each) for each in found[test]) for test, line in tests.items()
         ]
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise _unexpected(f"a change point: {type(error).__name__}: {error}") from None
@@ -101,7 +101,8 @@ def _arguments(tests: Mapping[str, Line], settings: Settings, directory: Path) -
     config = directory / "otava.yaml"
     # JSON is YAML, too.
     config.write_text(json.dumps({"tests": described}))
-    # A window that holds each whole line: several windows are analysed apart, and find less.
+    # One window holds each whole line, because Otava analyses windows separately and then finds
+    # less.
     window = 2 * max(len(line.points) for line in tests.values()) + 2
     return [
         *("analyze", *tests),
@@ -120,7 +121,7 @@ def _run(command: Path, arguments: Sequence[str], directory: Path) -> str:
         done = subprocess.run(
             [command, *arguments],
             cwd=directory,
-            # No variable of the user's: some, such as BRANCH in a CI, are settings of Otava.
+            # Without the user's variables, some of which, such as BRANCH in a CI, Otava reads.
             env={"HOME": str(directory), "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -1,5 +1,5 @@
-"""The places of the history's files. Everything in .asv/ can be made again. In results/ everything
-of the history is tracked, but not the sessions in results/runs/."""
+"""The places of the history's files. Everything in .asv/ can be generated again. The history's
+files in results/ are tracked by git, except the sessions in results/runs/."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Raw results: the throughput of Horovod with its defaults, one small document a session.
 
-They are in results/history/<machine>/<session>.json, are tracked, and never change. Everything else
-of the history is made from them.
+The files results/history/<machine>/<session>.json are tracked by git and never change. All other
+files of the history are generated from them.
 """
 
 from __future__ import annotations

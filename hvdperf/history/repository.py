@@ -1,8 +1,8 @@
 """Writes a git repository with one commit and one tag a release, from which asv takes its x-axis.
 
 The date, author and content of a commit follow from releases.toml alone, so its hash is the same on
-every machine, and results that name it can be shared. Releases are only appended; a changed release
-would change every later hash, and is refused.
+every machine, and results that name it can be shared. Releases are only appended. A changed release
+would change every later hash, so it is refused.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def write_repository(directory: Path, releases: Sequence[Release]) -> dict[str, 
     if not (directory / "HEAD").exists():
         _git(directory, "init", "--quiet", "--bare", f"--initial-branch={BRANCH}")
     try:
-        # Every time from the first commit on: git keeps what it has, and refuses what differs.
+        # Import all commits every time: git keeps those that it has, and refuses different ones.
         _git(directory, "fast-import", "--quiet", "--date-format=raw", given=_stream(releases))
     except UserError as error:
         raise UserError(
             f"{error}. The repository is append only, and was made from other releases than "
-            f"those of hvdperf/history/releases.toml: remove {shown(directory)}, and it is made "
-            "again"
+            f"those of hvdperf/history/releases.toml: remove {shown(directory)}, and it will be "
+            "written again"
         ) from None
     commits = dict(
         line.split(" ")

@@ -33,10 +33,10 @@ from hvdperf.verdict import Verdict
 # The profile that measures longest before it reports INCONCLUSIVE.
 PROFILE = "nightly"
 CASE = "perf/test_scaling.py::test_weak_scaling"
-# A session reports FAIL if a release is more than 2 % slower with 97.5 % confidence, and PASS if it
-# is less than 5 % slower with 97.5 % confidence. These are the same limits in the other direction:
-# a release is faster if the lower bound is above the first, and not if the upper bound does not
-# exceed the second.
+# A session reports FAIL if a release is more than 2 % slower, and PASS if it is less than 5 %
+# slower, each with 97.5 % confidence. These are the limits in the other direction: a release is
+# faster if the lower bound is above FASTER_FROM, and not faster if the upper bound does not exceed
+# SAME_UP_TO.
 FASTER_FROM = 1.02
 SAME_UP_TO = 1 / 0.95
 
@@ -76,7 +76,7 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
     releases = between(asked.along, first, last)
     check(asked)
     directory = places.GENERATED / "bisect" / session_name()
-    told: list[str] = []
+    results: list[str] = []
 
     def built(release: str) -> Path:
         stack = asked.stack(release)
@@ -92,14 +92,14 @@ def bisect_command(first: str, last: str, asked: Asked) -> int:
             result = measure(asked, candidate, reference, directory / f"{older}-{newer}")
         figure = f" {figure_text(result.figure).strip()}" if result.figure else ""
         reason = f" ({result.reason})" if result.reason else ""
-        told.append(f"{older} -> {newer}:{figure} {result.answer.value}{reason}")
-        _tell(f"bisect: {told[-1]}")
+        results.append(f"{older} -> {newer}:{figure} {result.answer.value}{reason}")
+        _print(f"bisect: {results[-1]}")
         return result.answer
 
     found = bisect(releases, compare)
     print(f"\nsessions are in {shown(directory)}")
-    for text in (*told, conclusion(found)):
-        _tell(text)
+    for text in (*results, conclusion(found)):
+        _print(text)
     return 0 if found.answer.is_known else 1
 
 
@@ -171,9 +171,9 @@ def result_of(archive: Archive, asked: Asked) -> Result:
 
 
 def answer_of(case: Case) -> Answer:
-    """Return the answer of a case that compares two stacks, in both directions. A figure that
-    differs from 1 with 97.5 % confidence, but by less than the verdict's limits, may be a part of
-    the change that is looked for: it is undecided."""
+    """Return the answer of a case that compares two stacks, in both directions. It is UNDECIDED for
+    a figure that differs from 1 with 97.5 % confidence but by less than the verdict's limits,
+    because this may be a part of the change."""
     if case.figure is None or not case.is_sound:
         return Answer.UNDECIDED
     if case.verdict is Verdict.FAIL:
@@ -185,6 +185,6 @@ def answer_of(case: Case) -> Answer:
     return Answer.SAME if same else Answer.UNDECIDED
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     for line in wrapped(text):
         print(line, flush=True)
