@@ -1,4 +1,4 @@
-"""`python -m bench [PART ...]`: what the suite costs, on this machine, now."""
+"""`python -m bench [PART ...]`: measures the suite's own cost on this machine."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`python -m bench.change_points`: how often Apache Otava reports a change in made-up lines without
-one, and how often it finds a step: the table of docs/changes.md.
+"""`python -m bench.change_points`: simulates how often Apache Otava reports a change in lines
+without one, and how often it finds a step. It prints the table of docs/changes.md.
 
 A launch's throughput is that of its release, times a factor of its session, times a factor of the
 launch. The session's factor is uniform, so that two sessions differ by no more than `shift`; the
@@ -50,8 +50,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class Rates:
-    """Shares of lines. found: the step is reported, with its release and direction. called:
-    something else is reported as a change of a release."""
+    """Shares of lines. found: share in which the step is reported, with its release and direction.
+    called: share in which another change of a release is reported."""
 
     found: float
     called: float
@@ -80,18 +80,18 @@ def row(machine: Machine, settings: Settings, count: int) -> str:
     unchanged = rates(machine, 0.0, settings, count)
     slower, much_slower, faster = (rates(machine, step, settings, count) for step in STEPS)
     shares = (unchanged.called, slower.found, slower.called, much_slower.found, faster.found)
-    told = (
+    conditions = (
         f"{machine.sessions} | {machine.launches} | {100 * machine.noise:g} % | "
         f"{100 * machine.shift:g} %"
     )
-    return f"| {told} | {' | '.join(f'{100 * share:.0f} %' for share in shares)} |"
+    return f"| {conditions} | {' | '.join(f'{100 * share:.0f} %' for share in shares)} |"
 
 
 def rates(machine: Machine, step: float, settings: Settings, count: int) -> Rates:
     """Return the rates over `count` lines. step: the relative step at STEP_AT; 0 for none."""
     steps = {STEP_AT: 1 + step} if step else {}
     lines = [made_line(machine, steps, _SEED + number) for number in range(count)]
-    told = [
+    reported = [
         [change for change in (change_of(line, point) for point in points) if change.is_of_release]
         for line, points in zip(lines, change_points(lines, settings), strict=True)
     ]
@@ -100,8 +100,8 @@ def rates(machine: Machine, step: float, settings: Settings, count: int) -> Rate
         return change.since == STEP_AT and change.size * step > 0
 
     return Rates(
-        found=sum(any(map(is_step, changes)) for changes in told) / count,
-        called=sum(not all(map(is_step, changes)) for changes in told) / count,
+        found=sum(any(map(is_step, changes)) for changes in reported) / count,
+        called=sum(not all(map(is_step, changes)) for changes in reported) / count,
     )
 
 

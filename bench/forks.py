@@ -59,7 +59,8 @@ def _round(arm_launcher: ArmLauncher, arm: Arm, number: int) -> Blocks:
 
 
 def _spread(kind: str, rounds: Sequence[Blocks]) -> str:
-    """Return how far two launches of one kind are apart, and what of it their turns explain."""
+    """Return a line with the difference of two launches of one kind, and the part of it that the
+    scatter of turns explains."""
     twins = [
         [a - b for a, b in zip(blocks[kind, 0], blocks[kind, 1], strict=True)] for blocks in rounds
     ]

@@ -59,16 +59,16 @@ def launched(ports: Iterable[int]) -> dict[int, str]:
         with suppress(OSError):
             process = Path("/proc", entry)
             name, _, state = (process / "stat").read_text().partition("(")[2].rpartition(")")
-            if state.split()[:2] == ["Z", str(os.getpid())] or _is_told(process, ends):
+            if state.split()[:2] == ["Z", str(os.getpid())] or _is_directed_to(process, ends):
                 found[int(entry)] = name
     return found
 
 
-def _is_told(process: Path, ends: Iterable[str]) -> bool:
+def _is_directed_to(process: Path, ends: Iterable[str]) -> bool:
     """Return whether a process's environment says to connect to one of the ends."""
     variables = (process / "environ").read_text(errors="replace").split("\0")
-    told = [text for text in variables if text.startswith(f"{DRIVER_VARIABLE}=")]
-    return any(end in text for text in told for end in ends)
+    addresses = [text for text in variables if text.startswith(f"{DRIVER_VARIABLE}=")]
+    return any(end in text for text in addresses for end in ends)
 
 
 def descriptors(pid: int) -> Names:

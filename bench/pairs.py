@@ -1,4 +1,4 @@
-"""Two ways of training that take turns, launch by launch: what the parts of the benchmark share."""
+"""Functions of the parts of the benchmark: groups that take turns, and their ratios."""
 
 from __future__ import annotations
 

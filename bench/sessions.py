@@ -1,9 +1,9 @@
 """Whole sessions with made-up noise, drawn arm by arm, judged by the real rule.
 
 Arms of a workload are launched once a round and take turns, and comparisons share arms, as in the
-default profile on two cores. hvdperf.interim judges a comparison after the rounds at which a
-session looks, by the correlation of turns pooled over the session and by the record that earlier
-sessions of the same machine have left.
+default profile on two cores. hvdperf.interim judges each comparison at every look. The noise that
+it assumes comes from the turns of the whole session and from the noise record of earlier sessions
+of the same machine.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ class Session:
     """A made-up session, which takes rounds until every case is decided, or until the last look.
 
     drawn: by case, the ln ratios of all possible turns, [rounds, turns]. looks: the full ones.
-    known: the known noise of the machine, by load. ends: after how many rounds the clock ends the
-    session; 0 for the last look. parts: after how many rounds the clock ends a part of the session,
-    whose undecided cases are resumed.
+    known: the known noise of the machine, by load. ends: number of rounds after which the clock
+    ends the session; 0 for the last look. parts: numbers of rounds after which the clock ends a
+    part of the session; undecided cases are then resumed.
     """
 
     drawn: Mapping[Case, Array]
@@ -241,7 +241,7 @@ def _draw(
         ratios = (launches[ours.arm] - launches[theirs.arm])[:, :, None]
         ratios = ratios + blocks[ours] - blocks[theirs]
         if setting.noise.bursts:
-            # With skewed noise, the median of rounds is the true figure, so it is moved to 0.
+            # With skewed noise, the true figure is the median of rounds, which is shifted to 0.
             ratios -= np.median(np.median(ratios[:, :, :FEWEST_TURNS], axis=2))
         drawn[case.comparison] = ratios
     return drawn

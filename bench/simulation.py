@@ -54,8 +54,9 @@ PARTS: Mapping[str, tuple[int, ...]] = {
 }
 NEVER = 0
 ENDS = ((3,), (4,), (5, 6), (8,), (12,), (NEVER,))
-# The assumed standard deviation between launches, by what is known: nothing, in a fresh clone;
-# earlier sessions with this noise; and earlier quiet sessions of a machine that is no longer quiet.
+# The assumed standard deviation between launches, by the contents of the noise record: nothing, in
+# a fresh clone; earlier sessions with this noise; and earlier quiet sessions of a machine that is
+# no longer quiet.
 KNOWN: Mapping[str, float | None] = {
     "nothing: 5 %": UNKNOWN_LAUNCH_SD,
     "20 such sessions": None,

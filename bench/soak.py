@@ -1,4 +1,5 @@
-"""`python -m bench.soak [N]`: start and end N launches, good and bad ones, and see what is left.
+"""`python -m bench.soak [N]`: starts and ends N launches, good and bad ones, and reports what they
+leave behind.
 
 Exit status 1 if anything was left behind, or a launch did not end as it should.
 """
@@ -39,7 +40,7 @@ from hvdperf.worker.strategies.table import Strategy
 LAUNCHES = 200
 RANKS = 2
 DEADLINE_S = 60.0
-# Seconds that the kernel may take over what was killed last.
+# Seconds for the kernel to remove what was killed last.
 SETTLE_S = 10.0
 BARE, HOROVOD = (Arm(SWEEP, strategy, RANKS) for strategy in (Strategy.BARE, Strategy.HOROVOD))
 
@@ -61,7 +62,7 @@ def killed_while_stopped(group: Group) -> None:
 def server_killed(group: Group) -> None:
     assert group.server is not None
     os.kill(group.server.pid, signal.SIGKILL)
-    while True:  # until the ranks have died of it
+    while True:  # until the ranks have died, too
         group.ask("evidence", DEADLINE_S)
 
 

@@ -10,7 +10,8 @@ from hvdperf.plan.arms import Arm
 from hvdperf.worker.protocol import STARTUP, Phase
 
 LAUNCHES = 5
-# The phases of the suite's own work; in the others, TensorFlow, Keras and Horovod work.
+# Phases whose cost depends on the suite: launcher, init and input. The others depend on TensorFlow,
+# Keras and Horovod.
 OWN = (Phase.LAUNCH, Phase.INIT, Phase.INPUT)
 
 
@@ -28,6 +29,6 @@ def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     )
     return [
         f"{arm.name}: start-up of a launch, seconds, median of {len(launches)}",
-        f"  launcher, init, pipe and input: {median(own):.2f} (max {max(own):.2f})",
+        f"  launch, init and input: {median(own):.2f} (max {max(own):.2f})",
         f"  by phase: {phases}",
     ]

@@ -1,9 +1,10 @@
 """`python -m bench.trust`: how often an injected fault is detected, and how often a false alarm is
 raised.
 
-Repeats whole sessions of perf/test_trust.py, as a user starts them. Counts the results of these and
-of all earlier sessions of this machine, stack, suite and profile (results/trust/sessions.jsonl) in
-docs/trust.md and README.md. It can be ended and begun again at any time: sessions add up.
+It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
+those of all earlier sessions of this machine, stack, suite and profile
+(results/trust/sessions.jsonl), in docs/trust.md and README.md. It can be stopped and restarted at
+any time, because sessions add up.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def main() -> None:
 
 
 def check_log() -> None:
-    """Raise UserError if no session could be noted in the log."""
+    """Raise UserError if the log cannot be written."""
     try:
         LOG.parent.mkdir(parents=True, exist_ok=True)
         LOG.open("a").close()
@@ -81,7 +82,7 @@ def write_pages() -> int:
 
 def add_session(selected: str) -> None:
     """Run a session as a user starts it, and note its results. Raises UserError if the session did
-    not come to its end or injected no fault."""
+    not end properly, or injected no fault."""
     before = set(RUNS.glob("*"))
     command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "--profile=trust", "-q"]
     command += ["-k", selected, f"--results={RUNS.parent}"]

@@ -112,8 +112,8 @@ def _summary(entries: Sequence[Entry]) -> list[str]:
 def _mention(before: Sequence[Sequence[Entry]]) -> list[str]:
     """Return lines that say where the older series are."""
     sessions = sum(map(len, before))
-    told = f"docs/trust.md also shows {plural(sessions, 'session')} under other conditions."
-    return ["", told] if sessions else []
+    mention = f"docs/trust.md also shows {plural(sessions, 'session')} under other conditions."
+    return ["", mention] if sessions else []
 
 
 def _where(entries: Sequence[Entry]) -> list[str]:
@@ -135,8 +135,12 @@ def _estimate(figures: Sequence[float]) -> str:
     if not figures:
         return "-"
     whole = as_ratio(hodges_lehmann([math.log(figure) for figure in figures], 0.025))
-    told = f"{whole.estimate:.3f}"
-    return told if math.isinf(whole.upper) else f"{told} [{whole.lower:.3f}, {whole.upper:.3f}]"
+    estimate = f"{whole.estimate:.3f}"
+    return (
+        estimate
+        if math.isinf(whole.upper)
+        else f"{estimate} [{whole.lower:.3f}, {whole.upper:.3f}]"
+    )
 
 
 def _range(figures: Sequence[float]) -> str:

@@ -1,9 +1,9 @@
 """A report that compares two sessions: A is named first, and B is compared with A.
 
-Nothing is judged, so the report has no verdict. Its counts are B's. In the board, column "verdict"
-is B's, and None for a case that only A has; column "verdict_a" is A's. Figures of different
-fingerprints belong to different series: the report still shows them, and lists the differences as
-warnings.
+Nothing is judged, so the report has no verdict. It counts B's cases. In the board, column "verdict"
+has B's verdicts, and None for a case that only A has; column "verdict_a" has A's. Figures of
+different fingerprints belong to different series: the report still shows them, and lists the
+differences as warnings.
 """
 
 from __future__ import annotations
@@ -181,20 +181,20 @@ def _says_cases(found: Sequence[Pair]) -> str:
 
 
 def _says(what: str, changes: Mapping[str, Changed]) -> str:
-    """Return how many changes there are of each kind, and the largest change to a higher or lower
-    figure, as text. changes: by the name of a case or a training."""
+    """Return a sentence with the number of changes of each kind, and the largest change to a higher
+    or lower figure. what: the singular of the compared things. changes: by name."""
     kinds = Counter(changed.kind for changed in changes.values())
-    told = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
-    said = f"Of {plural(len(changes), what)}, B's figure is: {told or 'none'}."
-    sure = {
+    numbers = ", ".join(f"{kinds[kind]} {kind.value}" for kind in Kind if kinds[kind])
+    summary = f"Of {plural(len(changes), what)}, B's figure is: {numbers or 'none'}."
+    clear = {
         name: changed.ratio
         for name, changed in changes.items()
         if changed.kind in (Kind.HIGHER, Kind.LOWER) and changed.ratio is not None
     }
-    if not sure:
-        return said
-    name, most = max(sure.items(), key=lambda item: abs(math.log(item[1].estimate)))
-    return f"{said} The largest change is that of {name}: B / A = {shown(most)}."
+    if not clear:
+        return summary
+    name, most = max(clear.items(), key=lambda item: abs(math.log(item[1].estimate)))
+    return f"{summary} The largest change is that of {name}: B / A = {shown(most)}."
 
 
 def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
@@ -203,13 +203,13 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
     for pair in found:
         if pair.b is None:
             continue
-        told = [f"{pair.changed.word}."] if pair.changed.why else []
+        paragraphs = [f"{pair.changed.word}."] if pair.changed.why else []
         for name, case in (("A", pair.a), ("B", pair.b)):
             if case is not None and case.reason:
-                told.append(f"{name}, {case.verdict.value}: {case.reason}")
+                paragraphs.append(f"{name}, {case.verdict.value}: {case.reason}")
         output = () if pair.b.outcome.failure is None else pair.b.outcome.failure.tail
-        if told or output:
-            yield CaseNote(pair.b.name, pair.b.verdict, tuple(told), tuple(output))
+        if paragraphs or output:
+            yield CaseNote(pair.b.name, pair.b.verdict, tuple(paragraphs), tuple(output))
 
 
 def _ratios(found: Sequence[Pair]) -> Section:

@@ -1,4 +1,4 @@
-"""The launches behind cases, each once, because the cases of one workload share launches."""
+"""The launches of cases, each only once, because the cases of one workload share launches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hvdperf.results.documents import Case
 from hvdperf.verdict import Verdict
 
 # Verdicts of cases whose evidence is unsound, or that could not be run.
-_NOT_TO_BE_USED = (Verdict.INVALID, Verdict.NOT_RUN)
+_UNTRUSTED = (Verdict.INVALID, Verdict.NOT_RUN)
 
 
 @dataclass(frozen=True)
 class Started:
-    """A launch of a case. case: the first case that rests on the launch. alone: whether no other
-    launch started beside it."""
+    """A launch with its case. case: the first case that uses the launch. alone: whether it started
+    with no other launch beside it."""
 
     case: Case
     alone: bool
@@ -52,9 +52,7 @@ class Started:
 def trusted(cases: Iterable[Case]) -> list[Case]:
     """Return the cases without those that are INVALID or NOT RUN, unless only a threshold line was
     missing."""
-    return [
-        case for case in cases if case.verdict not in _NOT_TO_BE_USED or case.outcome.threshold_line
-    ]
+    return [case for case in cases if case.verdict not in _UNTRUSTED or case.outcome.threshold_line]
 
 
 def launches(cases: Iterable[Case]) -> list[Started]:

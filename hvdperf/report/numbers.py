@@ -33,8 +33,8 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Return the quantiles of the values, of which there is one at least, at these shares, from 0
-    to 1. Interpolates between values (Hyndman and Fan's seventh definition)."""
+    """Return the quantiles of at least one value at these shares (0 to 1), interpolated between
+    values (Hyndman and Fan's seventh definition)."""
     import numpy as np  # imported here, because the import is slow
 
     return [float(cut) for cut in np.quantile(values, shares)]

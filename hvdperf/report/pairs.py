@@ -86,8 +86,8 @@ def pairs(a: Archive, b: Archive) -> list[Pair]:
 
 
 def asked_otherwise(a: Archive, b: Archive, work: LaunchMode) -> list[str]:
-    """Return the differences of two sessions' settings that change the meaning of figures from such
-    launches; [] if the settings of a session are not known."""
+    """Return the differences of two sessions' settings that make figures of this launch mode
+    incomparable; [] if the settings of a session are not known."""
     if a.session is None or b.session is None:
         return []
     ours, theirs = (settings_of(asked_of(each), work) for each in (a, b))
@@ -116,8 +116,8 @@ def _of_cases(
     unsound = {name: _unsound(case) for name, case in (("A", a), ("B", b)) if not case.is_sound}
     if unsound:
         alike = len(unsound) == 2 and unsound["A"] == unsound["B"]
-        told = {"both": unsound["A"]} if alike else unsound
-        why = "; ".join(f"{name}: {reason}" for name, reason in told.items())
+        reasons = {"both": unsound["A"]} if alike else unsound
+        why = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         return Changed(Kind.NOT_COMPARABLE, why=why)
     return of_logarithms(a.outcome.observations, b.outcome.observations)
 

@@ -36,7 +36,7 @@ def row_names(key: str, limit: int | None = None, **more: Any) -> dict[str, Any]
 
 
 def layer(mark: str | Mapping[str, Any], *transform: Mapping[str, Any], **encoding: Any) -> Layer:
-    """Return a layer. mark: its kind, or its properties. transform: what its rows go through.
+    """Return a layer. mark: its kind, or its properties. transform: transforms of its rows.
     encoding: its channels by name; the others are inherited from the plot."""
     steps = {"transform": list(transform)} if transform else {}
     return {**steps, "mark": mark, "encoding": encoding}
@@ -117,7 +117,7 @@ def side_by_side(names: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-def told_apart(names: Iterable[str]) -> dict[str, Any]:
+def distinguished(names: Iterable[str]) -> dict[str, Any]:
     """Return the channel that distinguishes columns side by side. All kinds of channel share one
     legend."""
     return field("called", "nominal", scale={"domain": list(names)}, legend=LEGEND)

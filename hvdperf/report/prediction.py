@@ -1,7 +1,8 @@
-"""Efficiencies of weak scaling at twice and four times the nodes: a model, and no measurement.
+"""Predicts efficiencies of weak scaling at twice and four times the nodes, by a model.
 
-The model is a clipped trend: the last decline goes on. If the last doubling of the nodes lost more
-than 6 to 8 %, the excess was the step over a border, such as that out of a node, and no trend.
+The model is a clipped trend: the last decline continues. A loss of more than 6 to 8 % at the last
+doubling of the nodes is clipped, because it comes from crossing a border, such as that between
+nodes.
 
     E(2N) = E(N) exp(-0.9 d),  d = min(max(ln E(N / 2) - ln E(N), 0), 0.06)
     E(4N) = E(N) exp(-1.5 d),  the same d, but no more than 0.08
@@ -23,16 +24,16 @@ PLAUSIBLE = (1e-3, 10.0)
 
 
 class NotPredictable(UserError):
-    """The error of points that allow no prediction. One line says why, and what to do."""
+    """The points allow no prediction. The message, one line, says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Point:
     """A measured efficiency of weak scaling.
 
-    nodes: a known number, never inferred from replicas. replicas: on all nodes together, the same
-    number on each. efficiency: S_n / (n S_1). Raises ValueError if the replicas are not spread
-    evenly, or if the efficiency is not plausible.
+    nodes: as measured, not inferred from replicas. replicas: on all nodes together, the same number
+    on each. efficiency: S_n / (n S_1). Raises ValueError if the replicas are not spread evenly, or
+    if the efficiency is not plausible.
     """
 
     nodes: int
@@ -112,10 +113,11 @@ def _estimate(last: Point, decline: float, reach: Reach) -> Estimate:
 
 
 def trend(points: Sequence[Point]) -> tuple[Point, Point]:
-    """Return the points of N / 2 and N nodes that are equally full.
+    """Return the points at N / 2 and N nodes with as many replicas per node.
 
-    N is more than half of the most nodes measured at that fullness. Of several pairs, take that of
-    the fullest nodes, and then of the largest N. Raises as predict does.
+    N is more than half of the largest number of nodes with as many replicas per node. Of several
+    pairs, the one with the most replicas per node and then the largest N is taken. Raises as
+    predict does.
     """
     by_size = {(point.replicas_per_node, point.nodes): point for point in points}
     if len(by_size) < len(points):
@@ -125,7 +127,7 @@ def trend(points: Sequence[Point]) -> tuple[Point, Point]:
             "all cases ran on one node, and replicas on one node do not predict nodes; "
             "measure on 1 and 2 nodes"
         )
-    # The largest number of nodes at each fullness: dict keeps the last one of ascending sizes.
+    # The largest number of nodes by replicas per node: dict keeps the last one of ascending sizes.
     furthest = dict(sorted(by_size))
     pairs = [
         (by_size[per_node, nodes // 2], by_size[per_node, nodes])

@@ -1,4 +1,4 @@
-"""Explanation of published scaling tables: why their two speedups differ, and what is misprinted.
+"""Explains why the two speedups of a published scaling table differ, and finds misprints.
 
 A table has, for each number of replicas, the wall time of one amount of work and the samples per
 second of an average replica. Printed times are rounded, so results derived from them are known only
@@ -17,8 +17,8 @@ from hvdperf.errors import UserError
 from hvdperf.judge.speedup import FixedCost, fit_fixed_cost
 
 REQUIRED = ("gpus", "train_seconds", "examples_per_second_per_gpu")
-# In any unit, the figures of a table lie between SMALLEST and LARGEST, and within a factor FARTHEST
-# of each other; arithmetic breaks down beyond that.
+# The figures of a table must lie between SMALLEST and LARGEST, and within a factor FARTHEST of each
+# other, because the arithmetic breaks down beyond that.
 SMALLEST, LARGEST, FARTHEST = 1e-6, 1e12, 1e6
 PRINTED = ("speedup_time_printed", "speedup_speed_printed")
 # Half a unit of the last digit of the times and speeds, and of a printed speedup.
@@ -173,8 +173,8 @@ def _row(table: Table, a: float, index: int) -> Row:
 
 
 def _rounded(over: float, under: float, index: int, factor: float = 1.0) -> tuple[float, float]:
-    """Return the range of factor * over / under, which are rounded. index: 0 for a figure divided
-    by itself."""
+    """Return the range of factor * over / under for rounded `over` and `under`. index: 0 for a
+    figure divided by itself."""
     if index == 0:
         return factor, factor
     half = _HALF_UNIT
@@ -195,10 +195,10 @@ def _misprints(table: Table) -> list[str]:
         ("time", by_time, table.printed_by_time),
         ("speed", by_speed, table.printed_by_speed),
     ):
-        for n, (low, high), told in zip(sizes, ranges, printed, strict=False):
-            if not low - _LAST_DIGIT <= told <= high + _LAST_DIGIT:
+        for n, (low, high), figure in zip(sizes, ranges, printed, strict=False):
+            if not low - _LAST_DIGIT <= figure <= high + _LAST_DIGIT:
                 found.append(
-                    f"a speedup by {what} of {told:g} at {n}; the {what}s give "
+                    f"a speedup by {what} of {figure:g} at {n}; the {what}s give "
                     f"{max(low, 0.0):.3f} to {high:.3f}"
                 )
     return found

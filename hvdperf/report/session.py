@@ -29,8 +29,7 @@ from hvdperf.verdict import Verdict, worst
 
 
 def session_report(sources: Sources) -> Report:
-    """Return the report of a session of which a document could be read. If nothing was measured,
-    the report says so."""
+    """Return the report of a session. sources: have at least one document of the session."""
     archive = sources.archive
     cases, session = archive.cases, archive.session
     profile = "" if session is None else f"profile {session.profile}, "
@@ -87,12 +86,12 @@ def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
 
 def _facts(sources: Sources) -> dict[str, str]:
     """Return facts about the session in a few words each, by name."""
-    told, session = sources.archive.fingerprint, sources.archive.session
-    cpu = f"{plural(told['cores'], 'core')} of {told['cpu_model']}, {told['memory_gib']} GiB"
-    gpus = f"{told['gpus']} x {', '.join(told['gpu_model'])}; " if told["gpus"] else ""
-    stack = [f"TensorFlow {told['tensorflow']}", f"Horovod {told['horovod']}"]
+    known, session = sources.archive.fingerprint, sources.archive.session
+    cpu = f"{plural(known['cores'], 'core')} of {known['cpu_model']}, {known['memory_gib']} GiB"
+    gpus = f"{known['gpus']} x {', '.join(known['gpu_model'])}; " if known["gpus"] else ""
+    stack = [f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}"]
     # mpi_library is None if Horovod was built without MPI.
-    stack += filter(None, [told["mpi_library"]])
+    stack += filter(None, [known["mpi_library"]])
     facts = {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
     if session is not None:
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))

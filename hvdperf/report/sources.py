@@ -26,9 +26,10 @@ RESULTS = ROOT / "results"
 class Sources:
     """The data of a report.
 
-    archive: the session. earlier: session.json of the last session before it that was asked the
-    same; None if there is none. trust: entries of all sessions of `make trust`. history: all raw
-    results. left_out: a line for each file, of the session or elsewhere, that could not be read.
+    archive: the session. earlier: session.json of the last session before it with the same profile
+    and settings; None if there is none. trust: entries of all sessions of `make trust`. history:
+    all raw results. left_out: a line for each file, of the session or elsewhere, that could not be
+    read.
     """
 
     archive: Archive
@@ -74,8 +75,8 @@ def read_sources(directory: Path, results: Path) -> Sources:
 
 
 def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
-    """Return the last session before this one that was asked the same and decided something, and a
-    line for each session that could not be read on the way there."""
+    """Return the last session before this one with the same profile and settings and at least one
+    verdict, and a line for each later session that could not be read."""
     session = archive.session
     if session is None:
         return None, []
@@ -88,13 +89,12 @@ def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
                 continue
             document = read_document(path, SessionDocument)
         except OfEarlierFormat:
-            break  # and so are those before it
+            break  # all earlier sessions have an earlier format, too
         except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue
-        # The profile alone is not enough: with other workloads, world sizes or thresholds, an
-        # injected fault, or another stack to compare with, the same name of a case stands for
-        # another question.
+        # Compare the settings, too: with other workloads, world sizes, thresholds, faults or
+        # stacks, a case of the same name asks another question.
         asks_the_same = (document.profile, document.asked) == (session.profile, session.asked)
         if asks_the_same and document.verdicts:
             return document, unreadable

@@ -85,9 +85,8 @@ class Extent:
 def extent(name: str, files: Any, size: int) -> Extent:
     """Return the size of a data set without reading the data again.
 
-    files: what `locate` has found, ImageNet's as imagenet_check returns them; None for the
-    synthetic input, which has no end, and nothing to validate with. size: length of a sequence, in
-    words.
+    files: the result of `locate`, for ImageNet that of imagenet_check; None for the synthetic
+    input, which has neither an end nor validation data. size: length of a sequence, in words.
 
     Raises UnknownInput, and DataError if the training text holds less than a sequence.
     """
@@ -132,13 +131,13 @@ def open_train(
 
         make = synthetic.images if form is Form.IMAGES else synthetic.words
         return make(classes or source.classes, shard=shard, batch=batch, size=size, seed=seed)
-    module, what = _opened(source, data_dir, form, size, classes)
+    module, arguments = _module_of(source, data_dir, form, size, classes)
     if form is Form.IMAGES:
-        what["augment"] = augment
+        arguments["augment"] = augment
     if name.startswith("cifar"):
-        what["symmetric"] = symmetric  # ImageNet's pixels always are in -1..1
+        arguments["symmetric"] = symmetric  # ImageNet's pixels always are in -1..1
     return module.train_dataset(
-        **what, shard=shard, batch=batch, seed=seed, shuffle=shuffle, threads=threads
+        **arguments, shard=shard, batch=batch, seed=seed, shuffle=shuffle, threads=threads
     )
 
 
@@ -166,8 +165,8 @@ def open_validation(
     if not source.needs_data:
         with_data = ", ".join(each.name for each in INPUTS.values() if each.needs_data)
         raise UnknownInput(f"{name} has nothing to validate with: use one of {with_data}")
-    module, what = _opened(source, data_dir, form, size, classes)
-    return module.validation_dataset(**what, shard=shard, batch=batch, threads=threads)
+    module, arguments = _module_of(source, data_dir, form, size, classes)
+    return module.validation_dataset(**arguments, shard=shard, batch=batch, threads=threads)
 
 
 def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str:
@@ -185,7 +184,7 @@ def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str
     return imagenet_faults.explain(data_dir, error)
 
 
-def _opened(
+def _module_of(
     source: Input, data_dir: str | Path | None, form: Form, size: int, classes: int
 ) -> tuple[Any, dict[str, Any]]:
     """Return the module that makes datasets of a data set, and its arguments (files, sizes)."""
@@ -196,14 +195,14 @@ def _opened(
         from models.inputs import tokens
 
         return tokens, {"files": files, "length": size, "vocabulary": classes}
-    what = {"files": files, "image_size": size}
+    arguments: dict[str, Any] = {"files": files, "image_size": size}
     if source.name == "imagenet":
         from models.inputs import imagenet
 
-        return imagenet, what
+        return imagenet, arguments
     from models.inputs import cifar
 
-    return cifar, what
+    return cifar, arguments
 
 
 def _directory(name: str, data_dir: str | Path | None) -> str | Path:

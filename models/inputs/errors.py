@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 class DataError(ValueError):
-    """A data set that cannot be used: one line with the file, the fault and what to do."""
+    """A data set cannot be used. The message, one line, names the file, the fault and the
+    remedy."""
 
 
 def faulty(path: Path, fault: str, remedy: str) -> DataError:

@@ -194,8 +194,7 @@ def _batches(
 
     dataset = records.enumerate().batch(batch, drop_remainder=drop_remainder)
     # Two batches at a time, in turn. TensorFlow keeps the function `decode` as long as one of them
-    # lives; else it would have to prepare the function anew for each batch, which takes
-    # milliseconds.
+    # lives. Preparing the function again for each batch would take milliseconds.
     decode_batches = pipeline.as_written(decode_batch)
     dataset = dataset.interleave(decode_batches, cycle_length=2, block_length=1)
     dataset = dataset.map(pipeline.as_written(check))

@@ -44,8 +44,8 @@ def _unescaped(text: str) -> str:
 
 
 def _read_at(files: ImagenetFiles, offset: int) -> None:
-    """Read the record that starts at the offset, or whose data does, in every shard with such a
-    record. Raises DataError for a damaged record.
+    """Read the record that starts at the offset, or whose data starts there, in every shard that
+    has one. Raises DataError for a damaged record.
 
     TensorFlow gives the offset of the data if only that is damaged.
     """

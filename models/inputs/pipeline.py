@@ -43,7 +43,8 @@ def streams(seed: int, index: int, number: int) -> tf.Tensor:
 def prepared(
     dataset: tf.data.Dataset, prepare: Callable[..., Any], threads: int
 ) -> tf.data.Dataset:
-    """Return what `prepare` makes of every batch, on `threads` threads, as `ready` returns it."""
+    """Return the dataset with `prepare` applied to every batch on `threads` threads, then
+    `ready`."""
     parallel = threads if threads > 1 else None  # None: one call after the other
     return ready(dataset.map(as_written(prepare), num_parallel_calls=parallel), threads)
 

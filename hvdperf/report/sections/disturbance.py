@@ -75,8 +75,8 @@ def _over_time(whole: Disturbance, rounds: Sequence[Disturbance]) -> Figure:
 def _plot() -> Plot:
     y = plots.percent("value", "share of the cores")
     x = plots.field("minute", "quantitative", "minutes since the session began")
-    told = plots.told_apart(SHARES.values())
-    lines = plots.curves(y, told)
+    channel = plots.distinguished(SHARES.values())
+    lines = plots.curves(y, channel)
     return plots.layered(*lines, transform=plots.side_by_side(SHARES), encoding={"x": x})
 
 

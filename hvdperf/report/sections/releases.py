@@ -40,7 +40,7 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
         f"Median throughput of all replicas by release, from the raw results of {machine}; "
         "asv's pages (make history) show more.",
         tuple(
-            _figure(alike, told_apart=len(replicas[model]) > 1)
+            _figure(alike, several_replicas=len(replicas[model]) > 1)
             for (model, _, _), alike in groups.items()
         ),
         f"The history has no results of this machine, {machine}; make backfill measures "
@@ -48,11 +48,11 @@ def section(fingerprint: Mapping[str, Any], history: Sequence[RawResult]) -> Sec
     )
 
 
-def _figure(alike: Sequence[Line], told_apart: bool) -> Figure:
-    """Return the figure of one network, replica and world size. told_apart: whether the network was
-    also measured with other replicas, so that names have to distinguish them."""
+def _figure(alike: Sequence[Line], several_replicas: bool) -> Figure:
+    """Return the figure of one network, replica and world size. several_replicas: whether the
+    network was also measured with other replicas, which names must distinguish."""
     model, world_size = alike[0].model, alike[0].world_size
-    apart = (alike[0].replica,) if told_apart else ()
+    apart = (alike[0].replica,) if several_replicas else ()
     named = ", each: ".join((f"{model} on {plural(world_size, 'replica')}", *apart))
     rows = tuple(_row(line, version) for line in alike for version in line.versions)
     newest = rows[-1]

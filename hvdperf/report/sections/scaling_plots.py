@@ -51,7 +51,7 @@ def _by_way(what: str, ways: Ways, sizes: Sequence[int], ideal: plots.Layer, **y
         plots.interval("value_low", "value_high"),
         *plots.curves(
             plots.field("value", "quantitative", what, **y),
-            plots.told_apart(ways.values()),
+            plots.distinguished(ways.values()),
             tooltip=tip,
         ),
         encoding={"x": x},

@@ -72,7 +72,7 @@ def gradients(cases: Sequence[Case], labels: Labels) -> list[Figure]:
 
 
 def _plot(rows: int) -> Plot:
-    apart = plots.told_apart(SIDES.values())
+    apart = plots.distinguished(SIDES.values())
     tip = plots.tooltip((WHOSE[0], *WHOSE[3:], *plots.BOUNDED, *_TIMES, *OVERHEAD[:1]))
     return plots.estimates(
         {"y": plots.row_names("network", 260)},

@@ -68,7 +68,7 @@ def _plot(sizes: Sequence[int]) -> Plot:
     """Return a plot with a line per side."""
     lines = plots.curves(
         plots.field("value", "quantitative", "bus bandwidth in GB/s", scale={"type": "log"}),
-        plots.told_apart(SIDES.values()),
+        plots.distinguished(SIDES.values()),
         50,
         tooltip=plots.tooltip((_SIZE[1], *plots.BOUNDED, *OVERHEAD[:1])),
     )

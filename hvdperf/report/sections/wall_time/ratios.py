@@ -144,7 +144,7 @@ def _plot(names: Sequence[str], title: str, rows: Sequence[Row], *, ideal: bool 
     """Return a plot with a row per training and, in it, a line for each of these columns, which
     differ in shape and colour. ideal: whether to mark the number of replicas."""
     called = {name: name.replace("_", " ") for name in names}
-    apart = plots.told_apart(called.values())
+    apart = plots.distinguished(called.values())
     at = {
         "y": plots.row_names("what", 260, sort=[str(row["what"]) for row in rows]),
         "yOffset": plots.field("called", "nominal", sort=list(called.values())),
