@@ -15,7 +15,7 @@ from hvdperf.report.content import Column, Row, Table, Value
 
 # Shown where there is no figure.
 NONE = "\N{EN DASH}"
-# From here on, a number with a given number of digits is shown as 1.235e+16.
+# Numbers from here on are shown in the form 1.235e+16.
 _LARGE = 1e15
 # Parts of the keys of a lower and of an upper bound.
 _BOUNDS = (("lower", "upper"), ("_low", "_high"))
@@ -88,10 +88,10 @@ def number_text(value: float, digits: int | None) -> str:
 def is_numeric(table: Table, column: Column) -> bool:
     """Return whether the column is flush right: it holds only numbers, or is empty and has
     digits."""
-    told = [row[column.key] for row in table.rows if row[column.key] is not None]
-    if not told:
+    values = [row[column.key] for row in table.rows if row[column.key] is not None]
+    if not values:
         return column.digits is not None
-    return not any(isinstance(value, str) for value in told)
+    return not any(isinstance(value, str) for value in values)
 
 
 def one_line(text: str) -> str:

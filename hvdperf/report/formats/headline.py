@@ -1,4 +1,4 @@
-"""The summary of a report that takes ten seconds to read: a headline, and what did not pass."""
+"""The summary of a report, readable in ten seconds: a headline, and the cases that did not PASS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.PASS: "within the limit",
     Verdict.NOT_JUDGED: "shown without a limit",
 }
-# The verdicts that a person has to know of.
+# The verdicts that need a person's attention.
 _NOT_PASSED = (Verdict.FAIL, Verdict.INVALID, Verdict.NOT_RUN, Verdict.INCONCLUSIVE)
 
 
@@ -42,8 +42,8 @@ def headline(report: Report) -> str:
 def others(report: Report) -> str:
     """Return the counts that the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; return ""
     if there are none."""
-    told = () if report.verdict is Verdict.NOT_JUDGED else (report.verdict,)
-    return counted({verdict: n for verdict, n in report.counts.items() if verdict not in told})
+    shown = () if report.verdict is Verdict.NOT_JUDGED else (report.verdict,)
+    return counted({verdict: n for verdict, n in report.counts.items() if verdict not in shown})
 
 
 def blames(report: Report) -> dict[Verdict, list[CaseNote]]:

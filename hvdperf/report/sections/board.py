@@ -14,7 +14,7 @@ from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_
 
 # A plot shows at most this many rows: those that are nearest to their threshold.
 ROWS = 40
-# A case with such a verdict neither keeps nor misses its threshold, whatever its figure.
+# A case with such a verdict neither reaches nor misses its threshold, whatever its figure.
 _NOT_BY_THE_FIGURE = (
     Verdict.INVALID.value,
     Verdict.NOT_RUN.value,
@@ -85,7 +85,8 @@ def margin(figure: Interval, rule: Rule) -> tuple[float, float, float]:
 
 
 def note(case: Case) -> CaseNote | None:
-    """Return the information on a case that its row lacks; return None if the row has it all."""
+    """Return a note with the information that the case's row lacks; return None if it lacks
+    none."""
     outcome = case.outcome
     failure, line = outcome.failure, outcome.threshold_line
     paragraphs = [case.reason] if case.reason else []

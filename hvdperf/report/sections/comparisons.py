@@ -45,8 +45,8 @@ def parity(cases: Sequence[Case]) -> Section:
 
 
 def others(cases: Sequence[Case]) -> Section:
-    """Return the section on the other ratios: the cost of communication, other exchanges, and what
-    was learnt."""
+    """Return the section on the other ratios: the cost of communication, gradient reduction
+    options, and convergence."""
     figures = _figures(
         [
             case

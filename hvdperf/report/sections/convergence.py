@@ -68,8 +68,8 @@ class _Group:
 
 
 def section(cases: Sequence[Case]) -> Section:
-    """Return the section on trainings to an end, or, if there are none, on timed blocks that did
-    nothing but train."""
+    """Return the section on training runs, or else on timed blocks without other work between
+    them."""
     sound = trusted(cases)
     trained = _groups([case for case in sound if case.question.mode in TRAINED])
     figures = [figure for group in trained for figure in (*_curves(group), *_validations(group))]
@@ -198,8 +198,8 @@ def _of_arm(arm: str, group: Sequence[Started]) -> list[Row]:
 
 
 def _curve(started: Started) -> list[_Point]:
-    """Return the loss curve of a launch. A run gives the curve that it kept, or its end. Timed
-    blocks give a point each, if nothing else was done between them."""
+    """Return the loss curve of a launch. A run gives its recorded curve, or only its end. Each
+    timed block gives a point, if there was no other work between the blocks."""
     launch = started.launch
     if launch.run:
         return _curve_of_run(launch.run)

@@ -13,8 +13,8 @@ from hvdperf.results.fingerprint import Fingerprint, differences, readable
 def section(
     fingerprint: Fingerprint, session: SessionDocument | None, earlier: SessionDocument | None
 ) -> Section:
-    """Return the section. fingerprint: of the session. session, earlier: session.json of it, and
-    of the last one before it that was asked the same; None if there is none."""
+    """Return the section. fingerprint: of the session. session: its session.json. earlier: that of
+    the last session before it with the same profile and settings. Both are None if missing."""
     figures = [_fingerprint(fingerprint, earlier)]
     if session is not None and session.changed:
         figures.append(_stacks(session.changed))

@@ -82,7 +82,8 @@ def _of_case(case: Case, label: str) -> list[Figure]:
 
 
 def _readings(started: Sequence[Started]) -> dict[int, Readings]:
-    """Return steps and bytes of each rank, medians over the launches that read at that step."""
+    """Return steps and bytes of each rank: medians over the launches with a reading at that
+    step."""
     found: dict[int, dict[int, list[float]]] = {}
     for each in started:
         for rank, run in enumerate(each.launch.run):

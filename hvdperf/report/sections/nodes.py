@@ -1,4 +1,4 @@
-"""Tables of nodes x GPUs, as in publications: what each shape of a group reached."""
+"""Tables of nodes x GPUs, as in publications: the result of each shape of a group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def section(cases: Sequence[Case]) -> Section | None:
     speeds = throughputs(cases)
     figures = []
     for workload in dict.fromkeys(case.workload for case in scaled):
-        # The last of several groups of one shape stays: the even one, or else the largest.
+        # Of several groups of one shape keep the last: the even one, or else the largest.
         own = sorted(
             (case for case in scaled if case.workload == workload),
             key=lambda case: (_is_even(case), case.world_size),

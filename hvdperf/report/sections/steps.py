@@ -24,7 +24,7 @@ _QUANTILES = (
     Column("steps", "steps"),
 )
 _MEDIAN = plots.field("q50_ms", "quantitative", "step time in ms", scale={"zero": False})
-# With more rows than this, a rank's row has no room for a number beside it.
+# With more rows than this, a rank's row is too low for a number beside it.
 MANY_RANKS = 32
 
 

@@ -1,4 +1,5 @@
-"""Evidence for trust in the suite: the change it would see tonight, and the faults it caught."""
+"""Evidence for trust in the suite: the minimum detectable effect of this session, and the detection
+of injected faults."""
 
 from __future__ import annotations
 

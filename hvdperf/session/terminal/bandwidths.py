@@ -1,4 +1,4 @@
-"""The results of a sweep, size by size, below the verdicts: a table of 80 columns a world size."""
+"""The results of a sweep by size, below the verdicts: one table of 80 columns per world size."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _of_world_size(sweeps: Sequence[Outcome], world_size: int) -> list[str]:
 
 
 def _measured(outcome: Outcome) -> dict[Transfer, list[Pair]]:
-    """Return by size the pairs of series that were taken in the same turns, of all rounds."""
+    """Return the pairs of series of the same turns, over all rounds, by size."""
     found: dict[Transfer, list[Pair]] = {}
     for measured in outcome.rounds:
         horovod, bare = (measured.of(arm).series for arm in outcome.comparison.arms)

@@ -1,4 +1,4 @@
-"""Shows a session's figures beside those of an earlier one, as far as the two can be compared.
+"""Shows a session's figures beside those of an earlier session, if the two can be compared.
 
 There is no verdict, because the difference includes what changed on the machine between the two
 sessions. A change of the stack is judged by --against, in one session.
@@ -32,8 +32,8 @@ _CHANGE = Columns(
     ("direction", 0),
 )
 _LENGTH_OF_BLOCKS = ("sampling.min_block_seconds", "sampling.min_block_steps")
-# Settings (hvdperf.session.resume.asked) that change the meaning of a figure, by the work of the
-# launches that it comes from. How long a run may take does not change its meaning.
+# Settings (hvdperf.session.resume.asked) that change the meaning of a figure, by launch mode. The
+# deadline of a run does not change it.
 _SETTINGS: Mapping[LaunchMode, Sequence[str]] = {
     LaunchMode.BLOCKS: ("schedule", *_LENGTH_OF_BLOCKS),
     LaunchMode.STARTUP: (),
@@ -64,8 +64,8 @@ class Change:
 
 
 def baseline_session(archive: Archive, asked_by: str = "--baseline ") -> Archive:
-    """Return the archive itself. Raises UserError if it has no case to compare with. asked_by: the
-    option that gave its directory, for the message."""
+    """Return the archive. Raises UserError if it has no case. asked_by: the option that gave its
+    directory, for the message."""
     if not archive.cases:
         why = f": {archive.left_out[0]}" if archive.left_out else ""
         raise UserError(f"{asked_by}{shown(archive.directory)}: there is no case in it{why}")
@@ -91,8 +91,8 @@ def direction(of: Interval) -> str:
 
 
 def new_series(archive: Archive, fingerprint: Fingerprint, asked: Mapping[str, str]) -> list[str]:
-    """Return what differs from an earlier session and begins a new series, one line each; [] if
-    nothing does. asked: this session's settings, from hvdperf.session.resume.asked."""
+    """Return the differences from an earlier session that begin a new series, one line each; [] if
+    there are none. asked: this session's settings, from hvdperf.session.resume.asked."""
     changed = differences(archive.fingerprint, fingerprint)
     return changed + differences(_another(asked_of(archive)), _another(asked))
 
@@ -107,8 +107,8 @@ def _another(asked: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings_of(asked: Mapping[str, str], work: LaunchMode) -> dict[str, str]:
-    """Return those of a session's settings that change the meaning of figures from such launches.
-    asked: all of its settings."""
+    """Return the settings that change the meaning of figures of this launch mode. asked: all
+    settings of a session."""
     return {name: asked[name] for name in _SETTINGS[work] if name in asked}
 
 
@@ -153,7 +153,7 @@ def compared(
 
 
 def lines(directory: Path, series: Sequence[str], found: Sequence[Change]) -> list[str]:
-    """Return lines of at most 80 columns for people: the changes, or why there are none."""
+    """Return lines of at most 80 columns: the changes, or why there are none."""
     name = shown(directory)
     if series:
         why = "a new series begins, because these differ:"

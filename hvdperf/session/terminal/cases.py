@@ -57,8 +57,8 @@ _STATUSES = {
 
 
 def exit_status(verdicts: Sequence[Verdict], inconclusive_is_ok: bool = False) -> int:
-    """Return the exit status of the worst verdict; 0 only if something was judged and all of it
-    passed, or is undecided where that is allowed. Cases that are NOT JUDGED do not count."""
+    """Return the exit status of the worst verdict. It is 0 only if at least one case was judged and
+    all judged cases PASS, or are INCONCLUSIVE where that is allowed."""
     for verdict, status in EXIT_STATUS.items():
         if verdict in verdicts:
             return 0 if inconclusive_is_ok and verdict is Verdict.INCONCLUSIVE else status
@@ -116,8 +116,8 @@ def label(comparison: Comparison) -> str:
 
 
 def explanation(outcome: Outcome) -> str:
-    """Return what a person should know of a case that did not pass: the cause, and the end of the
-    rank's stderr if a launch failed."""
+    """Return the explanation of a case that did not pass: its reason, and the end of the rank's
+    stderr if a launch failed."""
     judgement, failure = outcome.judgement, outcome.failure
     parts = [f"{judgement.verdict.value}  {outcome.comparison.name}"]
     if judgement.figure is not None:
@@ -136,8 +136,8 @@ def explanation(outcome: Outcome) -> str:
 
 
 def against(interpreter: str, changed: Sequence[str]) -> list[str]:
-    """Return lines on what every figure is compared with, and what differs here; [] without
-    --against."""
+    """Return lines with the other stack and the differences of the session's own stack from it; []
+    without --against."""
     if not interpreter:
         return []
     heading = (
@@ -170,8 +170,8 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def detectable_effects(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a sentence on how small a change the PASSes could have seen; [] if there are none.
-    Fault cases are left out, because they pass when their fault is seen."""
+    """Return lines with the minimum detectable effects of the cases that PASS; [] if there are
+    none. Fault cases are left out, because their PASS means a detection."""
     seen = {
         visible: outcome.comparison.name
         for outcome in outcomes
@@ -191,7 +191,8 @@ def _percent(share: float) -> str:
 
 
 def ending(status: int, verdicts: Sequence[Verdict]) -> str:
-    """Return what the session's exit status means, in one line. verdicts: on all of its cases."""
+    """Return the meaning of the session's exit status, in one line. verdicts: on all of its
+    cases."""
     count = Counter(verdicts)
     word = next((word for word, each in EXIT_STATUS.items() if each == status), None)
     told = _STATUSES.get(status, "pytest itself failed")
@@ -206,8 +207,8 @@ def ending(status: int, verdicts: Sequence[Verdict]) -> str:
 
 
 def _breakdowns(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return where the time of trainings went: everything for the first case that rests on a
-    launch, and only what is their own for the others."""
+    """Return the time breakdowns of trainings. The first case of a launch shows all of it; further
+    cases show only what differs."""
     lines: list[str] = []
     told = set()
     for outcome in outcomes:

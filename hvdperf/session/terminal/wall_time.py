@@ -1,4 +1,5 @@
-"""The scaling breakdown of a case in words: its speedups, and where the time between them went."""
+"""The scaling breakdown of a case in words: its speedups, and the terms that explain their
+difference."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ BALANCED = 0.97
 
 
 def lines(comparison: Comparison, breakdown: ScalingBreakdown, briefly: bool = False) -> list[str]:
-    """Return lines of at most 80 columns. briefly: leave out what another length of the same run
-    has, too."""
+    """Return lines of at most 80 columns. briefly: leave out the parts that are the same for
+    another length of the same run."""
     ours, n = breakdown.candidate, breakdown.world_size
     weak = not comparison.question.spec.divides_steps
     how = f"{ours.steps} steps on each" if weak else f"{breakdown.reference.steps} steps divided"

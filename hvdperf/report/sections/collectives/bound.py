@@ -59,7 +59,7 @@ def bounds(cases: Sequence[Case], labels: Labels) -> list[Figure]:
 
 
 def _step_times(case: Case) -> list[StepTimes]:
-    """Return the times of every turn of all rounds, as the case's figure rests on them."""
+    """Return the times of every turn of all rounds, from which the case's figure is computed."""
     return [
         times
         for measured in case.rounds

@@ -57,7 +57,7 @@ class Pair:
 
 
 def collective_of(case: Case) -> Collective:
-    """Return the operation that the case asks about; of a bound, that which exchanges gradients."""
+    """Return the operation of the case; for a bound of a step, the one that exchanges gradients."""
     return case.comparison.collective or Collective.ALLREDUCE
 
 

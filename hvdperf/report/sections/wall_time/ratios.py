@@ -94,13 +94,13 @@ _ALSO = (
 def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     """Return the figure of the factors of the efficiency by speed, with related values. Weak and
     strong scaling use the same launches and have the same factors."""
-    told: dict[tuple[Workload, int], Case] = {}
+    first_cases: dict[tuple[Workload, int], Case] = {}
     for case in cases:
-        told.setdefault((case.workload, case.world_size), case)
+        first_cases.setdefault((case.workload, case.world_size), case)
     columns = (*_WHOSE, *_of_ratios(FACTORS), *_ALSO)
     rows: list[Row] = [
         {**_whose(case, labels), **_ratios(breakdown_of(case), FACTORS), **_also(case)}
-        for case in told.values()
+        for case in first_cases.values()
     ]
     said = several(
         [

@@ -18,5 +18,5 @@ def way_of(case: Case) -> str:
 
 
 def named(case: Case, *parts: str) -> str:
-    """Return the name of a training from its parts; it says so if its replicas shared cores."""
+    """Return the name of a training from its parts, with a note if its replicas shared cores."""
     return ", ".join((*parts, *(["not judged"] if case.verdict is Verdict.NOT_JUDGED else [])))

@@ -32,7 +32,7 @@ _OF_A_TERM = (
 
 
 def waterfall(case: Case, label: str) -> Figure:
-    """Return a plot with a bar per term: how much longer or shorter than ideal it took."""
+    """Return a plot with a bar per term: its time minus the ideal time."""
     breakdown = breakdown_of(case)
     ours, n = breakdown.candidate, case.world_size
     rows = _steps_down(case.question, breakdown)
