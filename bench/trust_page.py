@@ -135,12 +135,8 @@ def _estimate(figures: Sequence[float]) -> str:
     if not figures:
         return "-"
     whole = as_ratio(hodges_lehmann([math.log(figure) for figure in figures], 0.025))
-    estimate = f"{whole.estimate:.3f}"
-    return (
-        estimate
-        if math.isinf(whole.upper)
-        else f"{estimate} [{whole.lower:.3f}, {whole.upper:.3f}]"
-    )
+    bounds = "" if math.isinf(whole.upper) else f" [{whole.lower:.3f}, {whole.upper:.3f}]"
+    return f"{whole.estimate:.3f}{bounds}"
 
 
 def _range(figures: Sequence[float]) -> str:

@@ -19,8 +19,8 @@ from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from models.registry import UnknownNetwork, network
 
 PROFILES = ROOT / "ci" / "profiles"
-# The fewest rounds of a full look. Below seven no case could FAIL, and a profile would never find a
-# regression.
+# The fewest rounds of a full look. With five or fewer, no case could FAIL: the profile would never
+# find a regression.
 FEWEST_TO_FAIL = 8
 
 Above0 = Annotated[float, Meta(gt=0)]

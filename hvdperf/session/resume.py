@@ -36,7 +36,7 @@ class Earlier:
 
     directory: of the documents. document: the session's own. cases: those with a document, by name.
     outcomes: of selected cases that are decided. undecided: outcomes of selected cases to which
-    rounds are added. told: lines for the terminal.
+    rounds are added. messages: lines of progress.
     """
 
     directory: Path | None = None
@@ -44,7 +44,7 @@ class Earlier:
     cases: Mapping[str, Case] = field(default_factory=dict)
     outcomes: Mapping[Comparison, Outcome] = field(default_factory=dict)
     undecided: Mapping[Comparison, Outcome] = field(default_factory=dict)
-    told: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def resumable(directory: Path) -> Archive:
@@ -121,7 +121,10 @@ def earlier_parts(
         cases=cases,
         outcomes=decided,
         undecided={c: o for c, o in recalled.items() if c not in decided},
-        told=(*archive.left_out, f"{len(decided)} of {len(selected)} cases are already decided"),
+        messages=(
+            *archive.left_out,
+            f"{len(decided)} of {len(selected)} cases are already decided",
+        ),
     )
 
 

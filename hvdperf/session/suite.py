@@ -150,7 +150,7 @@ class Suite:
             self.resumed = resumable(Path(self.config.option.resume))
         earlier = earlier_parts(self.resumed, facts, self.session_plan, self.changed, self.selected)
         self.outcomes.update(earlier.outcomes)
-        for text in earlier.told:
+        for text in earlier.messages:
             self._progress.say(text)
         arm_launcher = make_arm_launcher(self.session_plan, stacks, self.slots)
         self._record = read_record(Path(self.options.results), self.machine)

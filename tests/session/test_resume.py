@@ -90,7 +90,7 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
     assert document.disturbances == DISTURBANCES
     assert document.budget_spent_seconds > 0
     assert len(document.resumed_at) == 1
-    assert earlier.told == ("1 of 2 cases are already decided",)
+    assert earlier.messages == ("1 of 2 cases are already decided",)
 
 
 def test_a_case_that_is_not_selected_keeps_its_verdict(interrupted, plan):
@@ -119,7 +119,7 @@ def test_a_half_written_case_is_measured_again(interrupted, plan):
     archive = resumable(interrupted.directory)
     earlier = earlier_parts(archive, facts(), plan(), (), [WEAK, PARITY])
     assert earlier.outcomes == {}
-    assert "half-written" in earlier.told[0]
+    assert "half-written" in earlier.messages[0]
 
 
 def refused(archive: Archive, session_plan: SessionPlan, stack=STACK, comparison=WEAK) -> str:
@@ -179,7 +179,7 @@ def test_a_case_with_a_launch_too_few_is_measured_again(interrupted, plan):
     earlier = earlier_parts(archive, facts(), plan(), (), [WEAK, PARITY])
     assert earlier.outcomes == {}
     assert earlier.cases == {}
-    assert "round 0 has not one launch of each side" in earlier.told[0]
+    assert "round 0 has not one launch of each side" in earlier.messages[0]
 
 
 def test_of_many_differences_the_first_are_told(interrupted, plan):
