@@ -213,7 +213,7 @@ MALFORMED: list[Any] = [
     {"phase": ["block"], "at": 0.0, "clock": 0.0},
     {"phase": "block"},
     {"phase": "block", "at": "now", "clock": 0.0},
-    {"phase": "block", "at": 0.0, "clock": 0.0, "facts": 3},
+    {"phase": "block", "at": 0.0, "clock": 0.0, "metadata": 3},
     {"reply": 3},
     {"error": "bad"},
     {"error": {"phase": "block", "kind": "E"}},

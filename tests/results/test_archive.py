@@ -222,7 +222,7 @@ def test_the_summary_is_not_read(directory):
 
 
 def test_a_broken_session_document_leaves_the_cases(directory):
-    (directory / "session.json").write_text('{"format": 3}')
+    (directory / "session.json").write_text('{"format": 4}')
     archive = read_session(directory)
     assert archive.session is None
     assert len(archive.cases) == 2
@@ -237,7 +237,7 @@ def test_a_session_of_an_earlier_version_is_refused_in_one_line(directory, name,
         read_session(directory)
     assert str(caught.value).endswith(
         f"of format {json.loads(text)['format']}, which an earlier version of the suite wrote; "
-        "this version reads format 3: measure again, or use that version"
+        "this version reads format 4: measure again, or use that version"
     )
 
 
