@@ -41,7 +41,7 @@ A/A pairs at two replicas have low figures, because
 [their reference has trained longer](measurement.md#new-memory-in-the-first-hundred-steps).
 """
 TABLE = """\
-| case: fault | network, replicas | expected | reported | right attribution | undecided | figure | range |
+| case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
 |---|---|---|---|---|---|---|---|
 """
 _SHORT = """\
