@@ -21,25 +21,27 @@ BEGINS, ENDS = "<!-- written by make trust -->", "<!-- end -->"
 HEAD = """\
 # Which injected faults the suite detects
 
-`make trust` writes this page. Each of its sessions injects every fault into one of two arms that
-live side by side, and judges the two arms as `--against` judges two stacks. The verdict is FAIL if
-the faulty arm is more than 2 % slower, and PASS if it is at most 5 % slower, each with 97.5 %
-confidence or more. A FAIL needs 8 or 12 rounds. Memory is compared with its ceiling instead, and an
-INVALID launch is found in the first round. A fault strikes one rank among others, or the exchange
-between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
+`make trust` writes this page. Each of its sessions has an arm for every fault, and the same arm
+without the fault beside it. It judges the two as `--against` judges two stacks: the verdict is FAIL
+if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with 97.5 %
+confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
+ceiling, and an INVALID launch is found in the first round. Faults affect one rank among several, or
+the exchange between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
 
-**Reported** is the share of sessions that reported the expected verdict, with its 95 % interval
-(Clopper and Pearson 1934). Undecided sessions, which came to no verdict, are included. **Right
-attribution** is the share of the reported ones that also named the expected rank and term, or the
-expected reason of INVALID. **Figure** is the estimate of Hodges and Lehmann over the sessions, with
-its exact 95 % interval. **Range** is from the smallest to the largest figure of a session. Every
-session is counted by the verdicts that it reported itself.
+- **Reported**: the share of sessions that reported the expected verdict, with its 95 % interval
+  (Clopper and Pearson 1934). Undecided sessions count as not reported. A session's verdicts are
+  those that it reported at its time.
+- **Right attribution**: the share of the reported ones that also named the expected rank and term,
+  or the expected reason of INVALID.
+- **Undecided**: the number of sessions that came to no verdict.
+- **Figure**: the estimate of Hodges and Lehmann over the sessions, with its exact 95 % interval.
+- **Range**: the smallest and the largest figure of a session.
 
 A/A pairs at two replicas have low figures, because
 [their reference has trained longer](measurement.md#new-memory-in-the-first-hundred-steps).
 """
 TABLE = """\
-| case: fault | into | expected | reported | right attribution | undecided | figure | range |
+| case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
 |---|---|---|---|---|---|---|---|
 """
 _SHORT = """\
@@ -62,7 +64,7 @@ def page(entries: Sequence[Entry], before: Sequence[Sequence[Entry]] = ()) -> li
     lines = [*HEAD.splitlines(), "", *_where(entries), "", *_table(entries)]
     for older in before:
         lines += ["", "## Sessions under other conditions, not counted above"]
-        lines += ["", *_where(older), ""]
+        lines += ["", *_where(older), "Changes from these sessions to the newest ones:", ""]
         lines += [f"- {change}" for change in changes(older[-1], entries[-1])]
         lines += ["", *_table(older)]
     return lines

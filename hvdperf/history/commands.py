@@ -31,13 +31,13 @@ def add_to(commands: Commands) -> None:
 
     command("releases", write_releases, "write the git repositories that asv reads")
     add = command(
-        "import", import_sessions, "convert sessions into raw results, and raw results into asv's"
+        "import", import_sessions, "convert sessions into raw results, and those into asv's form"
     )
     add.add_argument("--sessions", type=Path, default=places.SESSIONS, metavar="DIR")
-    command("publish", publish, "write both sites, which open without a network")
+    command("publish", publish, "write the sites by Horovod and by TensorFlow release")
     add = command("preview", preview, "serve the sites on this machine")
     add.add_argument("--port", type=int, default=8080)
-    add = command("backfill", fill_matrix, "build and measure the version matrix")
+    add = command("backfill", fill_matrix, "build and measure the missing combinations of releases")
     add.add_argument("--horovod", default=",".join(backfill.HOROVOD), metavar="V,V")
     add.add_argument("--tensorflow", default=",".join(backfill.TENSORFLOW), metavar="V,V")
     add.add_argument(
@@ -46,24 +46,24 @@ def add_to(commands: Commands) -> None:
     add.add_argument("--list", action="store_true", help="only show the state of each combination")
     command("changes", list_changes, "find releases that changed the throughput, in stored results")
     # For hvdperf/history/benchmarks: JSON on stdout.
-    command("params", print_parameters, "print the cases of the profile `history` here, as JSON")
+    command("params", print_parameters, "print the cases of the profile history, as JSON")
     add = command("measure", measure_stack, "measure one installed stack, as JSON")
     add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
     command("machine", print_machine, "print this machine's label")
 
     add = commands.add_parser(
         "bisect",
-        help="find the release that changed the throughput, by runs side by side",
-        description="Build releases and compare each with the first one, in sessions of some "
+        help="find the release that changed the throughput, by measuring",
+        description="Build releases and compare each with the first one, in sessions of a few "
         "minutes, until the release that changed the throughput is found.",
     )
     add.add_argument("--along", choices=[axis.value for axis in Axis], default="tensorflow")
     add.add_argument("--from", dest="first", required=True, metavar="V", help="the older release")
-    add.add_argument("--to", dest="last", required=True, metavar="V", help="the newer one")
-    add.add_argument("--at", required=True, metavar="V", help="release of the other package")
+    add.add_argument("--to", dest="last", required=True, metavar="V", help="the newer release")
+    add.add_argument("--at", required=True, metavar="V", help="the release of the other package")
     add.add_argument("--model", required=True, metavar="NAME", help="network, such as vgg_16_s")
     add.add_argument("--np", type=int, required=True, metavar="N", help="replicas")
-    add.add_argument("--budget", type=float, metavar="MIN", help="of each session")
+    add.add_argument("--budget", type=float, metavar="MIN", help="minutes of each session")
     add.set_defaults(command=bisect)
 
 

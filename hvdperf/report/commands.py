@@ -21,7 +21,7 @@ from hvdperf.results.archive import read_session
 
 def add_to(commands: Commands) -> None:
     """Add the commands report, compare, predict and explain."""
-    add = commands.add_parser("report", help="write a session as one page, or as tables")
+    add = commands.add_parser("report", help="write a session's report, as a page or as tables")
     which = add.add_mutually_exclusive_group()
     which.add_argument(
         "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
@@ -31,7 +31,7 @@ def add_to(commands: Commands) -> None:
         type=Path,
         default=RESULTS,
         metavar="DIR",
-        help="directory of the newest session; default: results",
+        help="results directory; the newest session in it is used; default: results",
     )
     _add_output(add)
     add.set_defaults(command=report_session)
@@ -44,17 +44,17 @@ def add_to(commands: Commands) -> None:
 
     add = commands.add_parser(
         "predict",
-        help="predict the efficiency at more nodes by a model",
-        description="Predict the efficiency of weak scaling at twice and four times the nodes "
-        "by a model: the trend between half of the largest size and the largest "
-        "size. The session must have used several nodes.",
+        help="predict the efficiency at more nodes, with a model",
+        description="Predict the efficiency of weak scaling at twice and four times the largest "
+        "number of nodes, by continuing the trend of its last doubling. The session must have "
+        "used several nodes.",
     )
     add.add_argument("session", type=Path, metavar="SESSION", help="such as results/runs/...")
     add.set_defaults(command=predict)
 
     add = commands.add_parser(
         "explain",
-        help="explain why the two speedups of a published table differ",
+        help="explain why the speedups by speed and by time of a published table differ",
         description="Explain why the speedups by speed and by time of a published table "
         f"differ. FILE: a JSON object with the lists {', '.join(REQUIRED)}, and "
         f"with {' and '.join(PRINTED)} if the table prints them.",

@@ -65,20 +65,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     def text(name: str, metavar: str | None, help: str, default: str = "") -> None:
         add(name, default=default, metavar=metavar, help=help)
 
-    text(
-        "--profile", None, "cases and durations: smoke, default, nightly, or a TOML file", "default"
-    )
-    add("--np", type=int, metavar="N", help="slots to use without mpirun (default: all)")
-    add("--oversubscribe", action="store_true", help="allow --np above the cores or devices")
+    text("--profile", "NAME", "smoke, default, nightly, trust, history, or a TOML file", "default")
+    add("--np", type=int, metavar="N", help="number of slots, without mpirun (default: all)")
+    add("--oversubscribe", action="store_true", help="allow more slots than cores or devices")
     text("--world-sizes", "1,2,4", "numbers of replicas (default: powers of two, and all slots)")
     several: Mapping[str, Any] = {"action": "append", "default": []}
     add("--models", **several, metavar="A,B", help="networks (default: the profile's)")
     add("--dataset", default="", choices=["", *INPUTS], help="data set (default: the profile's)")
     data = os.environ.get("HVDPERF_DATA_DIR", "")
-    text("--data-dir", None, "files of the data set; of several: ptb=DIR,imagenet=DIR", data)
+    text("--data-dir", "DIR", "directory of the data set; of several: ptb=DIR,imagenet=DIR", data)
     add("--batch-size", type=int, metavar="N", help="samples per replica and step")
     add("--image-size", type=int, metavar="PX", help="size of images (default: the network's own)")
-    add("--precision", default="float32", choices=PRECISIONS, help="Keras's precision policy")
+    add("--precision", default="float32", choices=PRECISIONS, help="precision policy of Keras")
     add("--launcher", default="mpirun", choices=LAUNCHERS, help="program that starts the ranks")
     schedules = ["", *(schedule.value for schedule in Schedule)]
     add("--schedule", default="", choices=schedules, help="order of the arms within a round")
@@ -87,20 +85,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         dest="budget_minutes",
         metavar="MIN",
-        help="begin no round that would end after that many minutes",
+        help="begin no round that would end later (default: the profile's)",
     )
-    text("--thresholds", "FILE", "file of thresholds (default: the one for this machine)")
+    text("--thresholds", "FILE", "file of thresholds (default: that of the machine's class)")
     add(
         "--inconclusive",
         default="fail",
         choices=("fail", "ok"),
-        help="ok: INCONCLUSIVE does not stop -x, and the exit status can be 0",
+        help="ok: INCONCLUSIVE cases neither stop -x nor change the exit status",
     )
     text("--results", "DIR", "directory of the results (default: results)", "results")
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
-    text("--stack", "PYTHON", "measure the stack of this interpreter (default: pytest's own)")
-    text("--against", "PYTHON", "compare every case with the stack of this interpreter")
-    text("--baseline", "DIR", "show the figures of an earlier session beside this one's")
+    text("--stack", "PYTHON", "measure the stack of that interpreter (default: pytest's own)")
+    text("--against", "PYTHON", "compare every case with the same case under another stack")
+    text("--baseline", "DIR", "show the figures of an earlier session beside those of this one")
     text("--resume", "DIR", "continue a session that was interrupted, or left cases undecided")
     add("--inject", **several, metavar="FAULT", help="inject a fault, such as slow:rank=1,factor=2")
 

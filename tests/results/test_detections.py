@@ -224,7 +224,7 @@ def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
     ]
     lines = page(newest, before)
     assert lines[: len(page(newest))] == page(newest)
-    assert [line for line in lines if line.startswith("- ")] == [
+    assert [line for line in lines if line.startswith("- sampling")] == [
         "- sampling.looks: [4] -> [8, 12]",
         "- sampling.looks: [6] -> [8, 12]",
     ]
