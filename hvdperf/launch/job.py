@@ -69,15 +69,12 @@ class LaunchError(Exception):
 
 
 class SlotGone(OSError):
-    """A slot does not do what it is asked to: it is stopped, or dead. rank: its rank under the
-    outer mpirun."""
+    """A slot cannot be used any more. rank: its rank under the outer mpirun. reason: in words, of
+    what `it` does."""
 
-    def __init__(self, rank: int, asked: str, seconds: float) -> None:
+    def __init__(self, rank: int, reason: str) -> None:
         self.rank = rank
-        super().__init__(
-            f"the slot of rank {rank} did not answer {asked!r} within {seconds:.0f} s: its process "
-            "is stopped, or its host is gone"
-        )
+        super().__init__(f"the slot of rank {rank} is gone: {reason}")
 
 
 def is_of_a_slot(error: BaseException) -> bool:
