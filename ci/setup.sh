@@ -166,6 +166,21 @@ add_setting() {
     mv "$SETTINGS.new" "$SETTINGS"
 }
 
+# The daemon that mpirun starts on every other host, by ssh or srun, where no shell was activated. Its
+# ranks inherit its environment, so they find this environment's programs and libraries, too.
+install_daemon() {
+    cat >"$VENV/bin/orted_here" <<'END'
+#!/bin/sh
+bin=$(dirname "$(readlink -f "$0")")
+OPAL_PREFIX=$(dirname "$bin")
+PATH=$bin:$PATH
+LD_LIBRARY_PATH=$OPAL_PREFIX/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export OPAL_PREFIX PATH LD_LIBRARY_PATH
+exec "$bin/orted" "$@"
+END
+    chmod +x "$VENV/bin/orted_here"
+}
+
 configure_open_mpi() {
     if [[ ! -e $SETTINGS ]]; then
         say "no packaged Open MPI in $VENV: the system's settings hold"
@@ -176,6 +191,12 @@ configure_open_mpi() {
         grep -q 'rmaps_base_oversubscribe:value:true' ||
         fail "Open MPI does not read rmaps_base_oversubscribe from $SETTINGS"
     say "Open MPI may start more ranks than cores ($SETTINGS)"
+    install_daemon
+    if [[ $PWD == *[[:space:]]* ]]; then
+        say "mpirun starts ranks on this machine only, because there is a blank in the path $PWD"
+    else
+        add_setting orte_launch_agent "$PWD/$VENV/bin/orted_here" "On other hosts the daemon starts in this environment."
+    fi
     if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
         # Without a way to other machines Open MPI refuses to start even on its own.
         add_setting plm_rsh_agent "ssh : rsh : false" "Without ssh, ranks start on this machine only."

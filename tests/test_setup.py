@@ -219,6 +219,22 @@ def test_open_mpi_reads_its_settings_from_the_environment() -> None:
 
 
 @packaged_mpi
+def test_ranks_on_another_host_find_this_environment(tmp_path: Path) -> None:
+    """The remote shell is a stand-in, which runs the command here with a newcomer's environment."""
+    remote_shell = script(
+        tmp_path / "remote_shell", 'shift; exec env -i PATH=/usr/bin:/bin sh -c "$*"'
+    )
+    show = "mpirun --host elsewhere -np 1 sh -c 'command -v pytest; echo $OPAL_PREFIX'"
+    result = activated(
+        "sh",
+        ROOT,
+        f"OMPI_MCA_plm_rsh_agent={remote_shell} {show}",
+        HVDPERF_VENV=str(ENVIRONMENT),
+    )
+    assert result.stdout.splitlines() == [f"{ENVIRONMENT}/bin/pytest", str(ENVIRONMENT)]
+
+
+@packaged_mpi
 def test_mpi_starts_without_mpirun() -> None:
     show = 'python -c "from mpi4py import MPI; print(MPI.COMM_WORLD.size)"'
     result = activated("sh", ROOT, show, HVDPERF_VENV=str(ENVIRONMENT))

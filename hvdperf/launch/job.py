@@ -69,15 +69,12 @@ class LaunchError(Exception):
 
 
 class SlotGone(OSError):
-    """A slot does not answer: its process is stopped, or has ended. rank: its rank under the outer
-    mpirun."""
+    """A slot cannot be used any more. rank: its rank under the outer mpirun. reason: a sentence
+    about the slot without its full stop."""
 
-    def __init__(self, rank: int, method: str, seconds: float) -> None:
+    def __init__(self, rank: int, reason: str) -> None:
         self.rank = rank
-        super().__init__(
-            f"the slot of rank {rank} did not answer {method!r} within {seconds:.0f} s: its "
-            "process is stopped, or its host is gone"
-        )
+        super().__init__(f"the slot of rank {rank} is gone: {reason}")
 
 
 def is_slot_gone(error: BaseException) -> bool:

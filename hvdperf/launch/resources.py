@@ -3,12 +3,9 @@ directory."""
 
 from __future__ import annotations
 
-import ipaddress
-import os
 import shutil
-import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -19,13 +16,8 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.launch.slots import RemoteAgent, Slots
-from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import SessionPlan
-from hvdperf.worker.protocol import address_towards
-
-# The user may set this variable to the address that ranks on other hosts connect to.
-ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 
 
 def make_launcher(
@@ -46,36 +38,12 @@ def make_launcher(
     return makers[name]()
 
 
-def reachable_address(slots: Sequence[Slot]) -> str:
-    """Return the address at which ranks on other hosts reach this one: the value of
-    ADDRESS_VARIABLE, or else this host's address on its route to one of them, or to its own name.
-    Raises UserError if only loopback is found."""
-    if named := os.environ.get(ADDRESS_VARIABLE):
-        return named
-    this = socket.gethostname()
-    others = [host for host in dict.fromkeys(slot.host for slot in slots) if host != this]
-    for host in [*others, this]:
-        try:
-            # Any port will do, because nothing is sent.
-            address = address_towards(host, 9)
-        except OSError:
-            continue
-        if not ipaddress.ip_address(address).is_loopback:
-            return address
-    raise UserError(
-        f"no address is known at which {others[0]} can reach {this}: set {ADDRESS_VARIABLE} to "
-        f"such an address, or give the name {this} a routable address in /etc/hosts"
-    )
-
-
 def make_arm_launcher(
     session_plan: SessionPlan, stacks: Mapping[str, Stack], slots: Slots | None
 ) -> ArmLauncher:
     """Open a listening socket and a scratch directory, and return an ArmLauncher that uses them.
-    stacks: by Arm.stack. Raises UserError if temporary files or a socket cannot be made, or if
-    other hosts cannot reach this one."""
+    stacks: by Arm.stack. Raises UserError if temporary files or a socket cannot be made."""
     one_host = len({slot.host for slot in session_plan.slots}) == 1
-    address = "" if one_host else reachable_address(session_plan.slots)
     sampling = session_plan.profile.sampling
     with ExitStack() as undo:
         try:
@@ -84,7 +52,7 @@ def make_arm_launcher(
             raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
         undo.callback(shutil.rmtree, scratch, ignore_errors=True)
         try:
-            hub = Hub() if one_host else Hub("0.0.0.0", advertised=address)
+            hub = Hub() if one_host or slots is None else Hub("0.0.0.0", slots.address)
         except OSError as error:
             raise UserError(
                 f"no socket can be opened for ranks to connect to: {error.strerror}; see whether "

@@ -1,34 +1,49 @@
 """The ranks of the outer mpirun: rank 0 is the pytest session, the others lend their slots.
 
-A slot polls for messages and sleeps between two polls, because a rank that waits in an MPI call
-keeps a whole core busy.
+A slot connects to rank 0 over TCP and starts processes on its host when rank 0 tells it to. MPI is
+not used, because its ranks poll while they wait, and none can leave without all others.
 """
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import json
 import os
+import select
 import signal
+import socket
+import struct
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.errors import UserError
+from hvdperf.launch import pmix
 from hvdperf.launch.agents import LocalAgent
+from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import SlotGone
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import Offer
 from hvdperf.worker import process
+from hvdperf.worker.protocol import Connection, Message, tune
 
-# Seconds between two polls. While a worker runs, orders such as "stop" must take effect quickly.
-IDLE_SLEEP_S = 0.05
-BUSY_SLEEP_S = 0.005
-# Seconds that a slot has to answer, and to leave.
+# The user may set this variable to the address at which other hosts reach rank 0's.
+ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
+# Seconds after which a slot that has running processes looks whether one has ended.
+NEWS_S = 0.1
+# Seconds that a slot has to connect, to answer, and to leave.
+CONNECT_S = 60.0
 ANSWER_S = 30.0
 LEAVE_S = 10.0
+# Seconds that an address of rank 0 has to answer before the slot tries the next one.
+TRY_S = 3.0
+_SIOCGIFADDR = 0x8915
 
 
 def outer_rank() -> int:
@@ -57,96 +72,135 @@ def shown_by() -> int:
 
 
 class Slots:
-    """Rank 0's view of all ranks, over mpi4py; only made under an outer mpirun of two or more."""
+    """Rank 0's view of all ranks; only made under an outer mpirun of two or more."""
 
     def __init__(self) -> None:
-        from mpi4py import MPI
-
-        self._comm = MPI.COMM_WORLD
+        """Publish where the other ranks reach this one. Raises UserError."""
+        one_host = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(outer_size())
+        self._hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
+        told = {
+            "host": socket.gethostname(),
+            "addresses": [] if one_host else addresses_of_this_host(),
+            "port": self._hub.port,
+            "token": self._hub.expect(self).rsplit(":", 1)[1],
+        }
+        pmix.publish(json.dumps(told))
         self._calls = itertools.count()
+        self._connections: dict[int, Connection] = {}
+        self._answers: dict[int, Message] = {}
         self._exits: dict[tuple[int, str], int] = {}
+        # Slots that are asked nothing any more, and of these the ones that closed their connection.
         self._gone: dict[int, SlotGone] = {}
-        # Messages that slots have not received yet; MPI reads them from here.
-        self._unreceived: list[Any] = []
+        self._ended: set[int] = set()
 
     @property
-    def size(self) -> int:
-        return int(self._comm.Get_size())
+    def address(self) -> str:
+        """The address at which another host reaches this one; "" if there is no other host."""
+        for connection in self._connections.values():
+            with suppress(OSError):
+                here, there = connection.socket.getsockname(), connection.socket.getpeername()
+                if here[0] != there[0]:
+                    return str(here[0])
+        return ""
 
     def offers(self) -> list[Offer]:
         """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
         if a rank cannot determine its offer; the message names the slot."""
+        self._hub.pump_until(self._all_joined, time.monotonic() + CONNECT_S)
         try:
-            return [own_offer(), *(self.call(rank, "offer") for rank in self._others)]
+            return [own_offer(), *(self._offer(rank) for rank in self._others)]
         except SlotGone as gone:
             raise UserError(f"{gone}; start the session again without that slot") from None
         except OSError as error:
             raise UserError(str(error)) from None
 
+    def _offer(self, rank: int) -> Offer:
+        told = self.call(rank, "offer")
+        return Offer(rank, told["host"], tuple(told["cores"]), tuple(told["gpus"]))
+
     @property
     def _others(self) -> range:
-        return range(1, self.size)
+        return range(1, outer_size())
+
+    def _all_joined(self) -> bool:
+        return len(self._connections) + len(self._ended) == len(self._others)
+
+    def joined(self, rank: int, connection: Connection, hello: Message) -> None:
+        if rank not in self._others or rank in self._connections:
+            self._hub.drop(connection)
+            return
+        self._connections[rank] = connection
+
+    def received(self, rank: int, message: Message) -> None:
+        if isinstance(message.get("exited"), dict):
+            for launch, status in message["exited"].items():
+                self._exits[rank, launch] = int(status)
+        elif type(message.get("answers")) is int:
+            self._answers[message["answers"]] = message
+        else:
+            raise ValueError(f"no slot says {json.dumps(message)[:100]}")
+
+    def left(self, rank: int, reason: str = "") -> None:
+        self._connections.pop(rank, None)
+        self._ended.add(rank)
+        self._gone.setdefault(rank, SlotGone(rank, reason or "it has closed its connection"))
 
     def call(self, rank: int, method: str, *arguments: Any) -> Any:
         """Have a slot run a method of its agent, and return the method's result. Raises OSError if
         the method fails. Raises SlotGone if the slot does not answer within ANSWER_S, and from then
         on at once."""
-        if rank in self._gone:
-            raise self._gone[rank]
         number = next(self._calls)
-        self._send(rank, ("call", number, method, arguments))
-        deadline = time.monotonic() + ANSWER_S
-        while time.monotonic() < deadline:
-            answer = self._next_from(rank)
-            # The answer to an earlier call, which Ctrl-C has interrupted, may come first.
-            if answer is not None and answer[1] == number:
-                kind, _, value = answer
-                if kind == "error":
-                    raise OSError(f"slot of rank {rank}: {value}")
-                return value
-            time.sleep(0.0005)
-        self._gone[rank] = SlotGone(rank, method, ANSWER_S)
-        raise self._gone[rank]
+        if rank not in self._gone and self._send(
+            rank, {"order": method, "number": number, "arguments": arguments}
+        ):
+            self._hub.pump_until(
+                lambda: number in self._answers or rank in self._gone,
+                time.monotonic() + ANSWER_S,
+            )
+        answer = self._answers.pop(number, None)
+        if answer is None:
+            raise self._gone.setdefault(rank, _silent(rank, method, ANSWER_S))
+        if "error" in answer:
+            raise OSError(f"slot of rank {rank}: {answer['error']}")
+        return answer["value"]
 
-    def _send(self, rank: int, message: tuple[Any, ...]) -> None:
-        """Send a message without waiting for its receipt, because a stopped slot never receives
-        it."""
-        self._unreceived = [request for request in self._unreceived if not request.Test()]
-        self._unreceived.append(self._comm.isend(message, dest=rank))
+    def _send(self, rank: int, message: Message) -> bool:
+        """Return whether the message could be sent."""
+        try:
+            self._connections[rank].send(message)
+        except (KeyError, OSError):
+            return False
+        return True
 
     def status(self, rank: int, launch: str) -> int | None:
         """Return the exit status that the slot has reported for the launch; None before it has."""
-        while self._comm.iprobe(source=rank):
-            self._next_from(rank)
+        self._hub.pump(0.0)
         return self._exits.get((rank, launch))
 
-    def _next_from(self, rank: int) -> tuple[str, int, Any] | None:
-        if not self._comm.iprobe(source=rank):
-            return None
-        kind, number, value = self._comm.recv(source=rank)
-        if kind == "exited":
-            for launch, status in value.items():
-                self._exits[rank, launch] = status
-            return None
-        return kind, number, value
-
     def release(self, exit_status: int) -> None:
-        """Let every slot leave. MPI cannot be left without all of its ranks: if a slot does not
-        leave, end all processes with exit_status, or with 1 if that is 0."""
-        for rank in self._others:
-            self._send(rank, ("leave", 0, "", ()))
-        staying = set(self._others)
+        """Let every slot leave. If one does not, end this process with exit_status, or with 1 if
+        that is 0: mpirun then ends the slot."""
         deadline = time.monotonic() + LEAVE_S
-        while staying and time.monotonic() < deadline:
-            for rank in list(staying):
-                answer = self._next_from(rank)
-                if answer is not None and answer[0] == "left":
-                    staying.remove(rank)
-            time.sleep(0.0005)
-        for rank in sorted(staying):
-            print(f"ERROR: {SlotGone(rank, 'leave', LEAVE_S)}", file=sys.stderr, flush=True)
+        # A session that has measured nothing may not have taken notice of its slots yet.
+        self._hub.pump_until(self._all_joined, deadline)
+        for rank in self._others:
+            self._send(rank, {"order": "leave"})
+        self._hub.pump_until(lambda: len(self._ended) == len(self._others), deadline)
+        staying = [rank for rank in self._others if rank not in self._ended]
+        self._hub.close()
+        for rank in staying:
+            print(f"ERROR: {_silent(rank, 'leave', LEAVE_S)}", file=sys.stderr, flush=True)
         if staying:
-            self._comm.Abort(exit_status or 1)
+            sys.stdout.flush()
+            os._exit(exit_status or 1)
+
+
+def _silent(rank: int, order: str, seconds: float) -> SlotGone:
+    return SlotGone(
+        rank,
+        f"it did not answer {order!r} within {seconds:.0f} s: its process is stopped, or its host "
+        "is gone",
+    )
 
 
 class RemoteAgent:
@@ -179,43 +233,94 @@ def own_offer() -> Offer:
     return Offer(outer_rank(), machine.host, machine.cores, gpus)
 
 
+def addresses_of_this_host() -> list[str]:
+    """Return the addresses at which other hosts may reach this one: the one in ADDRESS_VARIABLE, or
+    those of all interfaces but loopback. Raises UserError if there is none."""
+    if named := os.environ.get(ADDRESS_VARIABLE):
+        return [named]
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode())
+            with suppress(OSError):  # an interface without an address
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+                found.append(socket.inet_ntoa(answer[20:24]))
+    found = [address for address in found if not address.startswith("127.")]
+    if not found:
+        raise UserError(
+            f"{socket.gethostname()} has no address at which other hosts can reach it: set up a "
+            f"network interface, or set {ADDRESS_VARIABLE}"
+        )
+    return found
+
+
 def lend_slot() -> NoReturn:
     """Serve rank 0 instead of running pytest, on a rank above 0; end the process."""
     # mpirun passes Ctrl-C on as SIGTERM. The slot stays until rank 0 has written its results.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process.take_name(f"hvd-slot-{outer_rank()}")
+    try:
+        connection = _connect(**json.loads(pmix.look_up()))
+    except UserError as error:
+        sys.exit(f"ERROR: the slot of rank {outer_rank()}: {error}")
     with tempfile.TemporaryDirectory(prefix="hvdperf-slot-") as scratch:
         agent = LocalAgent(Path(scratch))
-        _serve(agent)
+        with suppress(OSError):  # as if rank 0 had ended the connection
+            _serve(agent, connection)
         agent.end_all()
     sys.exit(0)
 
 
-def _serve(agent: LocalAgent) -> None:
-    """Carry out the orders of rank 0 until it lets this slot leave."""
-    from mpi4py import MPI
+def _connect(host: str, addresses: Sequence[str], port: int, token: str) -> Connection:
+    """Return a connection to rank 0 on that host, at the first of its addresses that answers.
+    Raises UserError."""
+    here = socket.gethostname()
+    if host == here:
+        addresses = ["127.0.0.1"]
+    else:
+        # Bridges of containers have the same address on every host.
+        addresses = [address for address in addresses if address not in addresses_of_this_host()]
+    problems = []
+    for address in addresses:
+        try:
+            connection = Connection(socket.create_connection((address, port), timeout=TRY_S))
+        except OSError as error:
+            problems.append(f"{address}: {error.strerror or error}")
+            continue
+        connection.socket.settimeout(None)
+        tune(connection.socket)
+        hello = {"hello": outer_rank(), "token": token, "pid": os.getpid(), "host": here}
+        connection.send(hello)
+        return connection
+    raise UserError(
+        f"{here} cannot reach {host}, the host of rank 0, at port {port} ({'; '.join(problems)}): "
+        f"open that route in the firewall, or set {ADDRESS_VARIABLE} to another address of {host}"
+    )
 
-    comm = MPI.COMM_WORLD
+
+def _serve(agent: LocalAgent, connection: Connection) -> None:
+    """Carry out the orders of rank 0 until it lets this slot leave, or is gone. Raises OSError."""
     reported: set[str] = set()
     while True:
-        while not comm.iprobe(source=0):
-            time.sleep(BUSY_SLEEP_S if agent.busy else IDLE_SLEEP_S)
-            news = {k: v for k, v in agent.statuses().items() if k not in reported}
-            if news:
-                reported.update(news)
-                comm.send(("exited", 0, news), dest=0)
-        kind, number, method, arguments = comm.recv(source=0)
-        if kind == "leave":
-            comm.send(("left", number, None), dest=0)
-            return
-        kind, value = _carry_out(agent, method, arguments)
-        comm.send((kind, number, value), dest=0)
+        ready, _, _ = select.select([connection.socket], [], [], NEWS_S if agent.busy else None)
+        news = {k: v for k, v in agent.statuses().items() if k not in reported}
+        if news:
+            reported.update(news)
+            connection.send({"exited": news})
+        if not ready:
+            continue
+        messages = connection.receive()
+        for message in messages or [{"order": "leave"}]:
+            if message["order"] == "leave":
+                return
+            answer = _carry_out(agent, message["order"], message["arguments"])
+            connection.send({"answers": message["number"], **answer})
 
 
 # The orders that rank 0 may give a slot, each with the function that carries it out.
 _ORDERS: Mapping[str, Callable[..., Any]] = {
-    "offer": lambda agent: own_offer(),
+    "offer": lambda agent: asdict(own_offer()),
     "start": LocalAgent.start,
     "signal": LocalAgent.signal,
     "tail": LocalAgent.tail,
@@ -223,10 +328,10 @@ _ORDERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def _carry_out(agent: LocalAgent, method: str, arguments: Any) -> tuple[str, Any]:
-    if method not in _ORDERS:
-        return "error", f"a slot does not know the order {method!r}"
+def _carry_out(agent: LocalAgent, order: str, arguments: Sequence[Any]) -> Message:
+    if order not in _ORDERS:
+        return {"error": f"a slot does not know the order {order!r}"}
     try:
-        return "value", _ORDERS[method](agent, *arguments)
+        return {"value": _ORDERS[order](agent, *arguments)}
     except (OSError, UserError) as error:
-        return "error", str(error)
+        return {"error": str(error)}

@@ -38,7 +38,6 @@ offers = slots.offers()
 os.kill(process_of(1), signal.SIGSTOP)
 others = [RemoteAgent(slots, rank) for rank in (1, 2)]
 agents: list[Agent] = [LocalAgent(scratch / "agent-0"), *others]
-# More than MPI takes on trust: it is sent only once it is received.
 environment = {"LARGE": "x" * 100_000}
 began = time.monotonic()
 order = Order(3, place(offers), sys.executable, environment, scratch / "launch-0", 60.0)
@@ -51,5 +50,5 @@ try:
     slots.offers()
 except UserError as error:
     print(f"{time.monotonic() - began:.1f} UserError: {error}", flush=True)
-print(f"rank 2 still answers: {slots.call(2, 'offer').rank == 2}", flush=True)
+print(f"rank 2 still answers: {slots.call(2, 'offer')['rank'] == 2}", flush=True)
 slots.release(0)

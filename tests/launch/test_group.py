@@ -645,13 +645,13 @@ def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what
         group.pause()
 
     def gone(signum: int, pids: Mapping[int, int]) -> None:
-        raise SlotGone(1, "signal", 30.0)
+        raise SlotGone(1, "it is stopped")
 
     launcher.job.signal = gone
     with pytest.raises(GroupFailed) as failed:
         getattr(group, what)()
     assert failed.value.failure.rank == 1
-    assert "the slot of rank 1 did not answer 'signal' within 30 s" in failed.value.failure.cause
+    assert "the slot of rank 1 is gone: it is stopped" in failed.value.failure.cause
     assert launcher.job.ends == 1
     group.kill()
     group.end()

@@ -1,9 +1,12 @@
-"""What the ranks of an outer mpirun have to lend, over an MPI that only pretends."""
+"""What slots offer and carry out: rank 0 and a slot of one process, over a real connection."""
 
 from __future__ import annotations
 
+import json
 import re
-import sys
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,47 +16,127 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.launch import slots as slots_module
 from hvdperf.launch.agents import LocalAgent
-from hvdperf.launch.slots import Slots, own_offer, tasks_without_mpirun
+from hvdperf.launch.job import SlotGone
+from hvdperf.launch.slots import ADDRESS_VARIABLE, Slots, own_offer, tasks_without_mpirun
 
 
-class Comm:
-    """Of rank 0; the other rank answers every call with the same."""
-
-    def __init__(self, kind: str, value: Any) -> None:
-        self._answer = kind, value
-        self._answers: list[tuple[str, int, Any]] = []
-
-    def Get_size(self) -> int:  # noqa: N802 - as mpi4py calls it
-        return 2
-
-    def isend(self, message: tuple[Any, ...], dest: int) -> SimpleNamespace:
-        kind, value = self._answer
-        self._answers.append((kind, message[1], value))
-        return SimpleNamespace(Test=lambda: True)
-
-    def iprobe(self, source: int) -> bool:
-        return bool(self._answers)
-
-    def recv(self, source: int) -> tuple[str, int, Any]:
-        return self._answers.pop(0)
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What rank 0 of two ranks on this host publishes."""
+    published: list[dict[str, Any]] = []
+    publish = SimpleNamespace(publish=lambda text: published.append(json.loads(text)))
+    monkeypatch.setattr(slots_module, "pmix", publish)
+    for name in ("SIZE", "LOCAL_SIZE"):
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")
+    monkeypatch.setattr(slots_module, "LEAVE_S", 5.0)
+    return published
 
 
-def slots(monkeypatch: pytest.MonkeyPatch, kind: str, value: Any) -> Slots:
-    mpi = SimpleNamespace(COMM_WORLD=Comm(kind, value))
-    monkeypatch.setitem(sys.modules, "mpi4py", SimpleNamespace(MPI=mpi))
-    return Slots()
+@pytest.fixture
+def lend(told, tmp_path, monkeypatch) -> Iterator[Callable[[], Slots]]:
+    """Return a function that makes rank 0's slots, with a slot of rank 1 on a thread."""
+    made: list[Slots] = []
+    threads: list[threading.Thread] = []
+
+    def lent() -> Slots:
+        made.append(Slots())
+        monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
+        connection = slots_module._connect(**told[-1])
+        monkeypatch.delenv("OMPI_COMM_WORLD_RANK")
+        serve = threading.Thread(
+            target=slots_module._serve, args=(LocalAgent(tmp_path), connection)
+        )
+        serve.start()
+        threads.append(serve)
+        return made[-1]
+
+    yield lent
+    for slots in made:
+        slots.release(0)
+    for thread in threads:
+        thread.join(5.0)
+        assert not thread.is_alive()
 
 
-def test_every_rank_offers_what_it_has(monkeypatch):
-    theirs = own_offer()
-    assert slots(monkeypatch, "value", theirs).offers() == [own_offer(), theirs]
+def test_every_rank_offers_what_it_has(lend):
+    ours, theirs = lend().offers()
+    assert ours == own_offer()
+    assert (theirs.rank, theirs.host, theirs.cores) == (1, ours.host, ours.cores)
 
 
-def test_a_rank_that_cannot_tell_what_it_has_is_named_in_one_line(monkeypatch):
+def test_a_rank_that_cannot_tell_what_it_has_is_named_in_one_line(lend, monkeypatch):
     complaint = "nvidia-smi did not answer in 30 s: a GPU or its driver hangs; reset it"
+
+    def fail(agent: LocalAgent) -> None:
+        raise UserError(complaint)
+
+    monkeypatch.setattr(slots_module, "_ORDERS", {"offer": fail})
     with pytest.raises(UserError) as refused:
-        slots(monkeypatch, "error", complaint).offers()
+        lend().offers()
     assert str(refused.value) == f"slot of rank 1: {complaint}"
+
+
+def test_a_process_of_a_slot_is_started_and_its_end_reported(lend):
+    slots = lend()
+    agent = slots_module.RemoteAgent(slots, 1)
+    slots.offers()
+    agent.start("launch-0", {"WORD": "\u4e2d"}, ["/bin/sh", "-c", "echo $WORD >&2; exit 5"])
+    while (status := agent.status("launch-0")) is None:
+        pass
+    assert (status, agent.tail("launch-0")) == (5, ["\u4e2d"])
+    agent.end("launch-0")
+    with pytest.raises(OSError, match=r"slot of rank 1: .*/no/such"):
+        agent.start("launch-1", {}, ["/no/such"])
+
+
+def test_a_slot_that_does_not_connect_is_named(told, monkeypatch):
+    monkeypatch.setattr(slots_module, "CONNECT_S", 0.1)
+    slots = Slots()
+    with pytest.raises(UserError, match=r"the slot of rank 1 is gone: it did not answer 'offer'"):
+        slots.offers()
+    with pytest.raises(SlotGone):
+        slots.call(1, "offer")
+
+
+@pytest.mark.parametrize("hello", [{"token": "wrong"}, {"hello": 2}, {"hello": 0}, {"pid": 0}])
+def test_a_stranger_is_no_slot(told, monkeypatch, hello):
+    monkeypatch.setattr(slots_module, "CONNECT_S", 0.3)
+    slots = Slots()
+    with socket.create_connection(("127.0.0.1", told[0]["port"])) as stranger:
+        said = {"hello": 1, "token": told[0]["token"], "pid": 1, "host": "here", **hello}
+        stranger.sendall(json.dumps(said).encode() + b"\n")
+        with pytest.raises(UserError, match=r"rank 1 is gone"):
+            slots.offers()
+        assert stranger.recv(1) == b"", "its connection is closed"
+
+
+def test_a_host_that_cannot_reach_rank_0_is_told_what_to_do(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setattr(slots_module, "addresses_of_this_host", lambda: ["10.0.0.9"])
+    with pytest.raises(UserError) as refused:
+        slots_module._connect("first", ["10.0.0.9", "127.0.0.1"], port, "token")
+    message = str(refused.value)
+    assert f"cannot reach first, the host of rank 0, at port {port} (127.0.0.1: " in message
+    assert f"or set {ADDRESS_VARIABLE} to another address of first" in message
+    assert "10.0.0.9" not in message, "an address of this host is not another host's"
+
+
+def test_other_hosts_are_given_every_address_but_loopback(told, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
+    Slots()
+    assert told[-1]["addresses"]
+    assert not any(address.startswith("127.") for address in told[-1]["addresses"])
+    monkeypatch.setenv(ADDRESS_VARIABLE, "192.168.7.1")
+    Slots()
+    assert told[-1]["addresses"] == ["192.168.7.1"]
+
+
+def test_a_host_without_a_network_says_so(monkeypatch):
+    monkeypatch.delenv(ADDRESS_VARIABLE, raising=False)
+    monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "lo")])
+    with pytest.raises(UserError, match=f"has no address .* or set {ADDRESS_VARIABLE}"):
+        slots_module.addresses_of_this_host()
 
 
 @pytest.mark.parametrize(
@@ -75,8 +158,8 @@ def test_what_srun_has_started_by_itself_is_no_slot(monkeypatch, environment, ta
 
 @pytest.mark.parametrize("order", ["end_all", "_directory", "__init__", "no such thing"])
 def test_a_slot_carries_out_no_order_that_is_not_listed(order, tmp_path):
-    kind, problem = slots_module._carry_out(LocalAgent(tmp_path), order, ())
-    assert (kind, problem) == ("error", f"a slot does not know the order {order!r}")
+    answer = slots_module._carry_out(LocalAgent(tmp_path), order, ())
+    assert answer == {"error": f"a slot does not know the order {order!r}"}
 
 
 def test_every_order_that_a_slot_is_given_is_listed():

@@ -40,7 +40,7 @@ def test_a_stopped_slot_is_named_and_hangs_nothing() -> None:
     began = time.monotonic()
     mpirun = outer(3, sys.executable, str(Path(__file__).with_name("stop_a_slot.py")))
     output, _ = mpirun.communicate(timeout=50)
-    gone = "the slot of rank 1 did not answer"
+    gone = "the slot of rank 1 is gone: it did not answer"
     assert f"LaunchError: rank 1 could not be started: {gone} 'start' within 1 s" in output
     assert output.count("LaunchError: ") == 2
     assert f"UserError: {gone} 'start'" in output, "a slot that is gone is not asked again"
@@ -103,7 +103,7 @@ def test_a_session_ends_although_a_slot_is_stopped(session, report, over) -> Non
     output, _ = mpirun.communicate(timeout=50)
     assert "1 passed" in output, "the report comes first"
     assert report.exists()
-    assert "ERROR: the slot of rank 1 did not answer 'leave'" in output
+    assert "ERROR: the slot of rank 1 is gone: it did not answer 'leave'" in output
     assert mpirun.returncode == 1
     assert ended(ranks)
 
