@@ -71,4 +71,4 @@ def assert_read_or_refused(text: str, kind: type[object]) -> None:
     except Unreadable as error:
         assert "\n" not in str(error)
     else:
-        assert repr(decode(encode(read), kind)) == repr(read)
+        assert encode(decode(encode(read), kind)) == encode(read)
