@@ -108,16 +108,29 @@ def ended(command: Sequence[str]) -> int:
     Ctrl-C reaches the command by itself, and SIGTERM is passed on to it. The command then gets the
     time that it needs to end its ranks and to clean up.
     """
-    process = subprocess.Popen(command, cwd=ROOT)
-    before = signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+    running: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def pass_on(number: int, _: object) -> None:
+        if running:
+            running[0].send_signal(number)
+        else:
+            early.append(number)
+
+    # Before the command starts, since a signal may come as soon as it runs.
+    before = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+    }
     try:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue
+        process = subprocess.Popen(command, cwd=ROOT)
+        running.append(process)
+        for number in early:
+            process.send_signal(number)
+        return process.wait()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def _note(entry: Entry) -> None:
