@@ -47,8 +47,8 @@ def _round(arm_launcher: ArmLauncher, arm: Arm, number: int) -> Blocks:
     with forker.forking(print), ExitStack() as end:
         groups = {}
         for name in names:
-            groups[name] = started(forker if name[0] == FORKED else arm_launcher, arm)
-            end.callback(groups[name].end)
+            launcher = forker if name[0] == FORKED else arm_launcher
+            groups[name] = end.enter_context(started(launcher, arm))
             groups[name].pause()
         for turn in range(-WARM_UP_BLOCKS, TURNS):
             for name in names if turn % 2 else names[::-1]:

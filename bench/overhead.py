@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 
 from bench.bare import BareLoop
 from bench.pairs import block_seconds, report, started
@@ -21,30 +22,21 @@ def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     Both groups live side by side, one stopped while the other runs, and take turns A B, B A.
     """
     workload = arm.workload
+    interpreter = arm_launcher.stacks[arm.stack].interpreter
+    data = arm_launcher.data[workload.dataset].directory
+    arguments = [workload.model, str(workload.input_size), str(workload.batch), data]
+    cores = [slot.cores[0] for slot in arm_launcher.slots[: arm.world_size]]
     logs = []
     for launch in range(LAUNCHES):
-        group = started(arm_launcher, arm)
-        group.pause()
-        bare = BareLoop(
-            arm_launcher.stacks[arm.stack].interpreter,
-            [
-                workload.model,
-                str(workload.input_size),
-                str(workload.batch),
-                arm_launcher.data[workload.dataset].directory,
-            ],
-            [slot.cores[0] for slot in arm_launcher.slots[: arm.world_size]],
-        )
-        bare.pause()
-        try:
-            pairs = [
-                _pair(arm_launcher, group, bare, bare_first=(launch + pair) % 2)
-                for pair in range(-3, PAIRS_PER_LAUNCH)
-            ]
-            logs.append(pairs[3:])  # the first three are warm-up
-        finally:
-            bare.close()
-            group.close()
+        with started(arm_launcher, arm) as group:
+            group.pause()
+            with closing(BareLoop(interpreter, arguments, cores)) as bare:
+                bare.pause()
+                pairs = [
+                    _pair(arm_launcher, group, bare, bare_first=(launch + pair) % 2)
+                    for pair in range(-3, PAIRS_PER_LAUNCH)
+                ]
+                logs.append(pairs[3:])  # the first three are warm-up
     return report(f"{arm.name}: throughput under the suite / bare Horovod loop", logs)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
@@ -13,11 +14,15 @@ from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
 
 
-def started(arm_launcher: ArmLauncher, arm: Arm) -> Group:
-    """Return a group of the arm that is ready for blocks."""
+@contextmanager
+def started(arm_launcher: ArmLauncher, arm: Arm) -> Iterator[Group]:
+    """Start a group of the arm, and yield it when it is ready for blocks; end it at the end."""
     group = arm_launcher.start(arm, {BlockKind.FULL}, data_seed=1, share_startup=False)
-    group.wait_ready(arm_launcher.startup_deadline_s)
-    return group
+    try:
+        group.wait_ready(arm_launcher.startup_deadline_s)
+        yield group
+    finally:
+        group.end()
 
 
 def slowest(replies: Sequence[Mapping[str, Any]]) -> float:

@@ -80,8 +80,7 @@ def line_from_disk(directory: Path, cases: int, path: Path, browser: Browser, ti
 
 def line(name: str, report: Report, path: Path, browser: Browser, times: int) -> str:
     """Return a line with the median costs of a page."""
-    seconds = _seconds(lambda: page(report), times)
-    path.write_text(page(report), encoding="utf-8")
+    seconds = _seconds(lambda: path.write_text(page(report), encoding="utf-8"), times)
     return (
         f"{name}, {len(report.figures)} figures: {seconds:.2f} s to write, "
         f"{_size_and_speed(path, browser, times)}"

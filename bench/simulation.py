@@ -164,10 +164,10 @@ def parts_table(sessions: int) -> list[str]:
 def machines_table(
     what: str, passing: str, settings: Mapping[str, Sequence[Setting]], sessions: int
 ) -> list[str]:
-    """Return a table of figures at their floor, and of another stack as fast. what: the settings
-    differ in. passing: heading of the first figure. settings: by name, one for each machine."""
-    told = (passing, "FAIL", "as fast: FAIL")
-    rows = heading(what, *(f"{machine.name}, {each}" for machine in MACHINES for each in told))
+    """Return a table of figures at their floor, and of another stack as fast. what: heading of the
+    first column. passing: heading of the first figure. settings: by name, one for each machine."""
+    figures = (passing, "FAIL", "as fast: FAIL")
+    rows = heading(what, *(f"{machine.name}, {each}" for machine in MACHINES for each in figures))
     for name, of_machines in settings.items():
         cells = []
         for setting in of_machines:
@@ -189,7 +189,7 @@ def kinds() -> dict[str, Callable[[Setting], Setting]]:
 def band_table(sessions: int) -> list[str]:
     """Return the table of arms that are alike, and of arms exactly at the edge of their band."""
     bands = ("alike, in 0.75: PASS", "at 0.75: PASS", "alike, in 0.95: PASS")
-    rows = heading("noise", *(told for band in bands for told in (band, "FAIL")), "A/A INVALID")
+    rows = heading("noise", *(figure for band in bands for figure in (band, "FAIL")), "A/A INVALID")
     for machine in MACHINES:
         setting = Setting(machine)
         cells: list[str] = []

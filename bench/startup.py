@@ -19,10 +19,9 @@ def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     """Measure the seconds of the slowest rank by phase, of launches alone on the machine."""
     launches = []
     for _ in range(LAUNCHES):
-        group = started(arm_launcher, arm)
-        ranks = group.startup_seconds()
+        with started(arm_launcher, arm) as group:
+            ranks = group.startup_seconds()
         launches.append({phase: max(rank[phase.value] for rank in ranks) for phase in STARTUP})
-        group.close()
     own = [sum(launch[phase] for phase in OWN) for launch in launches]
     phases = ", ".join(
         f"{phase.value} {median(launch[phase] for launch in launches):.2f}" for phase in STARTUP

@@ -19,12 +19,9 @@ def run(arm_launcher: ArmLauncher, arm: Arm) -> list[str]:
     processes."""
     logs = []
     for _ in range(LAUNCHES):
-        group = started(arm_launcher, arm)
-        try:
+        with started(arm_launcher, arm) as group:
             pairs = [_pair(arm_launcher, group, pair % 2) for pair in range(-2, PAIRS_PER_LAUNCH)]
             logs.append(pairs[2:])  # the first two are warm-up
-        finally:
-            group.close()
     return report(f"{arm.name}: throughput of a run with timestamps / of one without", logs)
 
 

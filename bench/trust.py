@@ -10,16 +10,13 @@ any time, because sessions add up.
 from __future__ import annotations
 
 import argparse
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 
 from bench.trust_page import PAGE, README, page, readme
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.history.measure import is_without_session
+from hvdperf.history.measure import ended, is_without_session
 from hvdperf.paths import ROOT, shown
 from hvdperf.results import detections
 from hvdperf.results.archive import read_session
@@ -100,37 +97,6 @@ def add_session(selected: str) -> None:
     for entry in entries:
         if entry is not None:
             _note(entry)
-
-
-def ended(command: Sequence[str]) -> int:
-    """Run a command to its end and return its exit status.
-
-    Ctrl-C reaches the command by itself, and SIGTERM is passed on to it. The command then gets the
-    time that it needs to end its ranks and to clean up.
-    """
-    running: list[subprocess.Popen[bytes]] = []
-    early: list[int] = []
-
-    def pass_on(number: int, _: object) -> None:
-        if running:
-            running[0].send_signal(number)
-        else:
-            early.append(number)
-
-    # Before the command starts, since a signal may come as soon as it runs.
-    before = {
-        signal.SIGTERM: signal.signal(signal.SIGTERM, pass_on),
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-    }
-    try:
-        process = subprocess.Popen(command, cwd=ROOT)
-        running.append(process)
-        for number in early:
-            process.send_signal(number)
-        return process.wait()
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 def _note(entry: Entry) -> None:

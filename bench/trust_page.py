@@ -21,21 +21,21 @@ BEGINS, ENDS = "<!-- written by make trust -->", "<!-- end -->"
 HEAD = """\
 # Which injected faults the suite detects
 
-`make trust` writes this page. Each of its sessions has an arm for every fault, and the same arm
-without the fault beside it. It judges the two as `--against` judges two stacks: the verdict is FAIL
-if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with 97.5 %
-confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
+`make trust` writes this page. In each of its sessions, every fault has an arm, which is compared
+with the same arm without the fault. It judges the two as `--against` judges two stacks: the verdict
+is FAIL if the faulty arm is more than 2 % slower, and PASS if it is less than 5 % slower, each with
+97.5 % confidence. A FAIL needs 8 or 12 rounds. Two kinds of cases differ: memory is compared with a
 ceiling, and an INVALID launch is found in the first round. Faults affect one rank among several, or
 the exchange between ranks. One replica therefore has only the A/A pair `aa`, which has no fault.
 
 - **Reported**: the share of sessions that reported the expected verdict, with its 95 % interval
-  (Clopper and Pearson 1934). Undecided sessions count as not reported. A session's verdicts are
-  those that it reported at its time.
+  (Clopper and Pearson 1934). Undecided sessions count as not reported. The verdicts
+  are those of the sessions themselves: none is judged again.
 - **Right attribution**: the share of the reported ones that also named the expected rank and term,
   or the expected reason of INVALID.
 - **Undecided**: the number of sessions that came to no verdict.
 - **Figure**: the estimate of Hodges and Lehmann over the sessions, with its exact 95 % interval.
-- **Range**: the smallest and the largest figure of a session.
+- **Range**: the smallest and the largest figure over the sessions.
 
 A/A pairs at two replicas have low figures, because
 [their reference has trained longer](measurement.md#new-memory-in-the-first-hundred-steps).

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from hvdperf.errors import UserError
 from hvdperf.history import places
@@ -61,17 +63,40 @@ def is_without_session(status: int) -> bool:
     return status < 0 or status in NO_SESSION
 
 
+def ended(command: Sequence[str], output: TextIO | None = None) -> int:
+    """Run a command to its end and return its exit status. output: takes its stdout; None for this
+    process's.
+
+    Ctrl-C reaches the command by itself, and SIGTERM is passed on to it. The command then gets the
+    time that it needs to end its ranks and to clean up.
+    """
+    early: list[int] = []
+    # Before the command starts, since a signal may come as soon as it runs.
+    before = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: early.append(number)),
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+    }
+    try:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=output)
+        signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
+        for number in early:
+            process.send_signal(number)
+        return process.wait()
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
 def run_session(arguments: Sequence[str], results: Path, lost: str, quiet: bool = False) -> Path:
     """Run one session, and return the directory of its documents.
 
-    arguments: of pytest. results: the directory for --results. lost: beginning of the error
-    message: the loss without a session. quiet: send pytest's output to stderr instead of stdout.
-    Raises UserError if there was no session.
+    arguments: of pytest. results: the directory for --results. lost: text that begins the error
+    message, such as `nothing was measured of X`. quiet: send pytest's output to stderr instead of
+    stdout. Raises UserError if there was no session.
     """
     before = set(results.glob("runs/*"))
     command = [sys.executable, "-m", "pytest", *arguments, f"--results={results}"]
-    output = sys.stderr if quiet else None
-    status = subprocess.run(command, cwd=ROOT, stdout=output, check=False).returncode
+    status = ended(command, sys.stderr if quiet else None)
     new = sorted(set(results.glob("runs/*")) - before)
     if is_without_session(status) or not new:
         raise UserError(f"{lost}: pytest ended with status {status}; see its output above")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -26,12 +24,12 @@ def ends(tmp_path, monkeypatch):
     monkeypatch.setattr(places, "MEASURED", tmp_path)
 
     def ended(status: int, verdict: Verdict) -> None:
-        def run(*_: object, **__: object) -> SimpleNamespace:
+        def run(*_: object) -> int:
             made = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6, verdict=verdict)
             session_of(tmp_path / "stack", made)
-            return SimpleNamespace(returncode=status)
+            return status
 
-        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr("hvdperf.history.measure.ended", run)
 
     return ended
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import math
 import signal
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -209,11 +207,11 @@ def ends(tmp_path, monkeypatch):
         made = measured(1.0)
         judgement = replace(made.judgement, verdict=Verdict.NOT_JUDGED, reason="too many replicas")
 
-        def run(*_: object, **__: object) -> SimpleNamespace:
+        def run(*_: object) -> int:
             session(tmp_path / "runs", replace(made, judgement=judgement))
-            return SimpleNamespace(returncode=status)
+            return status
 
-        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr("hvdperf.history.measure.ended", run)
 
     return ended
 
