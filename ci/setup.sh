@@ -166,8 +166,8 @@ add_setting() {
     mv "$SETTINGS.new" "$SETTINGS"
 }
 
-# The daemon that mpirun starts on every other host, by ssh or srun, where no shell was activated. Its
-# ranks inherit its environment, so they find this environment's programs and libraries, too.
+# The daemon that mpirun starts on every other host, where `activate` was not sourced. Its ranks inherit
+# its variables, so they find the programs and libraries of this environment, too.
 install_daemon() {
     cat >"$VENV/bin/orted_here" <<'END'
 #!/bin/sh
@@ -191,10 +191,10 @@ configure_open_mpi() {
         grep -q 'rmaps_base_oversubscribe:value:true' ||
         fail "Open MPI does not read rmaps_base_oversubscribe from $SETTINGS"
     say "Open MPI may start more ranks than cores ($SETTINGS)"
-    install_daemon
-    if [[ $PWD == *[[:space:]]* ]]; then
-        say "mpirun starts ranks on this machine only, because there is a blank in the path $PWD"
+    if [[ $PWD == *[^A-Za-z0-9_./+:@-]* ]]; then
+        say "mpirun starts ranks on this machine only, because a shell changes the path $PWD"
     else
+        install_daemon
         add_setting orte_launch_agent "$PWD/$VENV/bin/orted_here" "On other hosts the daemon starts in this environment."
     fi
     if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from hvdperf.errors import UserError
 from hvdperf.worker.protocol import Connection, Message, tune
 
 # Limits on connections without a valid greeting: its bytes, seconds until it is complete, and the
@@ -46,11 +47,18 @@ class Hub:
 
     It passes the ranks' messages on to the listener of their launch. It closes a connection that
     does not open with the token of an expected launch. host: address to listen on; loopback unless
-    ranks come from other hosts. advertised: address that ranks connect to; host if None.
+    ranks come from other hosts. advertised: address that ranks connect to; host if None. Raises
+    UserError if no socket can be opened.
     """
 
     def __init__(self, host: str = "127.0.0.1", advertised: str | None = None) -> None:
-        self._server = socket.create_server((host, 0), backlog=1024)
+        try:
+            self._server = socket.create_server((host, 0), backlog=1024)
+        except OSError as error:
+            raise UserError(
+                f"no socket can be opened for ranks to connect to: {error.strerror}; see whether "
+                "the loopback interface is up, and whether too many files are open (ulimit -n)"
+            ) from None
         self._server.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._server, selectors.EVENT_READ, self._accept)

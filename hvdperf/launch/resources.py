@@ -51,13 +51,7 @@ def make_arm_launcher(
         except OSError as error:
             raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
         undo.callback(shutil.rmtree, scratch, ignore_errors=True)
-        try:
-            hub = Hub() if one_host or slots is None else Hub("0.0.0.0", slots.address)
-        except OSError as error:
-            raise UserError(
-                f"no socket can be opened for ranks to connect to: {error.strerror}; see whether "
-                "the loopback interface is up, and whether too many files are open (ulimit -n)"
-            ) from None
+        hub = Hub() if one_host or slots is None else Hub("0.0.0.0", slots.address)
         undo.callback(hub.close)
         processes, launcher = len(session_plan.slots), session_plan.options.launcher
         installed = {

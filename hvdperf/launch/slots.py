@@ -37,8 +37,7 @@ from hvdperf.worker.protocol import Connection, Message, tune
 ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 # Seconds after which a slot that has running processes looks whether one has ended.
 NEWS_S = 0.1
-# Seconds that a slot has to connect, to answer, and to leave.
-CONNECT_S = 60.0
+# Seconds that a slot has to connect and to answer, and to leave.
 ANSWER_S = 30.0
 LEAVE_S = 10.0
 # Seconds that an address of rank 0 has to answer before the slot tries the next one.
@@ -75,16 +74,16 @@ class Slots:
     """Rank 0's view of all ranks; only made under an outer mpirun of two or more."""
 
     def __init__(self) -> None:
-        """Publish where the other ranks reach this one. Raises UserError."""
+        """Publish the addresses of this rank, at which the others connect. Raises UserError."""
         one_host = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(outer_size())
         self._hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
-        told = {
+        session = {
             "host": socket.gethostname(),
             "addresses": [] if one_host else addresses_of_this_host(),
             "port": self._hub.port,
             "token": self._hub.expect(self).rsplit(":", 1)[1],
         }
-        pmix.publish(json.dumps(told))
+        pmix.publish(json.dumps(session))
         self._calls = itertools.count()
         self._connections: dict[int, Connection] = {}
         self._answers: dict[int, Message] = {}
@@ -106,7 +105,7 @@ class Slots:
     def offers(self) -> list[Offer]:
         """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
         if a rank cannot determine its offer; the message names the slot."""
-        self._hub.pump_until(self._all_joined, time.monotonic() + CONNECT_S)
+        self._hub.pump_until(self._all_joined, time.monotonic() + ANSWER_S)
         try:
             return [own_offer(), *(self._offer(rank) for rank in self._others)]
         except SlotGone as gone:
@@ -126,17 +125,17 @@ class Slots:
         return len(self._connections) + len(self._ended) == len(self._others)
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
-        if rank not in self._others or rank in self._connections:
+        if rank not in self._others or rank in self._connections or rank in self._ended:
             self._hub.drop(connection)
             return
         self._connections[rank] = connection
 
     def received(self, rank: int, message: Message) -> None:
-        if isinstance(message.get("exited"), dict):
-            for launch, status in message["exited"].items():
-                self._exits[rank, launch] = int(status)
-        elif type(message.get("answers")) is int:
-            self._answers[message["answers"]] = message
+        exited, number = message.get("exited"), message.get("answers")
+        if isinstance(exited, dict) and all(type(status) is int for status in exited.values()):
+            self._exits |= {(rank, launch): status for launch, status in exited.items()}
+        elif type(number) is int and ("value" in message or "error" in message):
+            self._answers[number] = message
         else:
             raise ValueError(f"no slot says {json.dumps(message)[:100]}")
 

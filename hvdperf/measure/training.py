@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,9 +19,10 @@ TIMELINE_STEPS = 20
 
 
 @dataclass
-class Training(Mode):
-    """Training that is as long as `length` says."""
+class Training(Mode, ABC):
+    """Training for the steps or the seconds that `length` returns."""
 
+    forks = True
     draws_seeds = True
 
     def measure(self, live: LiveGroups, request: RoundRequest) -> None:
@@ -30,9 +32,9 @@ class Training(Mode):
         self.settings.progress(f"train {launch.arm.label}")
         launch.run = self.run(group, validate=self.validates, **self.length(launch.arm))
 
+    @abstractmethod
     def length(self, arm: Arm) -> dict[str, float]:
-        """Return the steps or the seconds of a run."""
-        raise NotImplementedError
+        """Return the steps or the seconds of a run, as an argument of the order."""
 
     def run(self, group: Group, **wanted: object) -> list[RunReport]:
         """Return the reports of a run. wanted: arguments of the order."""
@@ -43,7 +45,6 @@ class Training(Mode):
 class TrainEpochs(Training):
     """Training from new weights for a number of epochs, then a validation."""
 
-    forks = True
     validates = True
 
     def length(self, arm: Arm) -> dict[str, float]:
@@ -57,8 +58,6 @@ class TrainEpochs(Training):
 class TrainSeconds(Training):
     """Training for a number of seconds."""
 
-    forks = True
-
     def length(self, arm: Arm) -> dict[str, float]:
         return {"seconds": self.settings.runs.seconds}
 
@@ -66,8 +65,6 @@ class TrainSeconds(Training):
 @dataclass
 class TrainLong(Training):
     """Training for enough steps to detect a growing resident set."""
-
-    forks = True
 
     def length(self, arm: Arm) -> dict[str, float]:
         return {"steps": self.settings.runs.endurance_steps}
@@ -78,6 +75,7 @@ class TrainWithTimestamps(Training):
     """Training for a number of steps with the time of every part. Blocks without a part of the step
     follow, and another launch in which Horovod records its timeline."""
 
+    forks = False
     stamps = True
     records = True
 

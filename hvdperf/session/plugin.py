@@ -139,8 +139,11 @@ def pytest_configure(config: pytest.Config) -> None:
         if not config.option.collectonly:
             check_files_of_others(config)
     if outer_size() > 1:
-        # Do this at once in every session, because ranks that wait in MPI_Init keep cores busy.
-        config.stash[_slots] = Slots()
+        # In every session, because the other ranks wait until this one publishes its address.
+        try:
+            config.stash[_slots] = Slots()
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def check_files_of_others(config: pytest.Config) -> None:

@@ -38,9 +38,8 @@ offers = slots.offers()
 os.kill(process_of(1), signal.SIGSTOP)
 others = [RemoteAgent(slots, rank) for rank in (1, 2)]
 agents: list[Agent] = [LocalAgent(scratch / "agent-0"), *others]
-environment = {"LARGE": "x" * 100_000}
 began = time.monotonic()
-order = Order(3, place(offers), sys.executable, environment, scratch / "launch-0", 60.0)
+order = Order(3, place(offers), sys.executable, {}, scratch / "launch-0", 60.0)
 for _ in range(2):
     try:
         AgentsLauncher(agents).start(order)

@@ -157,5 +157,6 @@ def test_without_mpi4py_there_is_one_line_and_no_figure(
     group = start("mpirun", BARE, kinds=(), last_phase=Phase.INIT)
     taken = exchange(group, Transfer(Collective.ALLREDUCE, (SIZE,)))
     first = validity.invalid_reasons(launched(BARE, group, taken))[0]
-    assert "the ranks' interpreter has no working mpi4py (no such package): install" in first
+    problem = "the ranks' interpreter has no working mpi4py (no such package)"
+    assert f"{problem}: install an mpi4py there" in first
     assert taken.repeats == []

@@ -45,7 +45,7 @@ class FakeJob:
     def end(self, pids: Mapping[int, int]) -> None:
         self.ends += 1
 
-    def tail(self, rank: int, lines: int = 20) -> list[str]:
+    def tail(self, rank: int) -> list[str]:
         return [f"last words of {rank}"]
 
 

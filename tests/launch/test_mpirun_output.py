@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hvdperf.launch.mpirun import MpirunJob
+from hvdperf.launch.processes import TAIL_LINES
 
 
 def job(scratch: Path, stderr: str) -> MpirunJob:
@@ -41,6 +42,14 @@ def test_a_rank_that_has_written_nothing_has_mpiruns_last_words(tmp_path):
     found = job(tmp_path, "[1,1]<stderr>:no such luck\n-----\nterminated\n")
     assert found.tail(1) == ["no such luck"]
     assert found.tail(0) == ["[1,1]<stderr>:no such luck", "-----", "terminated"]
+
+
+def test_only_the_last_lines_are_shown(tmp_path):
+    numbers = [str(number) for number in range(TAIL_LINES + 1)]
+    of_rank = job(tmp_path, "".join(f"[1,0]<stderr>:{number}\n" for number in numbers))
+    assert of_rank.tail(0) == numbers[1:]
+    of_mpirun = job(tmp_path, "".join(f"{number}\n" for number in numbers))
+    assert of_mpirun.tail(0) == numbers[1:]
 
 
 class Ended:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +31,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     monkeypatch.setattr(slots_module, "pmix", publish)
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")
+    monkeypatch.delenv(ADDRESS_VARIABLE, raising=False)
     monkeypatch.setattr(slots_module, "LEAVE_S", 5.0)
+    exits = SimpleNamespace(**{**vars(os), "_exit": lambda status: pytest.fail("a slot stays")})
+    monkeypatch.setattr(slots_module, "os", exits)
     return published
 
 
@@ -39,10 +45,11 @@ def lend(told, tmp_path, monkeypatch) -> Iterator[Callable[[], Slots]]:
     threads: list[threading.Thread] = []
 
     def lent() -> Slots:
-        made.append(Slots())
+        slots = Slots()
         monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
         connection = slots_module._connect(**told[-1])
         monkeypatch.delenv("OMPI_COMM_WORLD_RANK")
+        made.append(slots)
         serve = threading.Thread(
             target=slots_module._serve, args=(LocalAgent(tmp_path), connection)
         )
@@ -81,8 +88,9 @@ def test_a_process_of_a_slot_is_started_and_its_end_reported(lend):
     agent = slots_module.RemoteAgent(slots, 1)
     slots.offers()
     agent.start("launch-0", {"WORD": "\u4e2d"}, ["/bin/sh", "-c", "echo $WORD >&2; exit 5"])
-    while (status := agent.status("launch-0")) is None:
-        pass
+    deadline = time.monotonic() + 10
+    while (status := agent.status("launch-0")) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert (status, agent.tail("launch-0")) == (5, ["\u4e2d"])
     agent.end("launch-0")
     with pytest.raises(OSError, match=r"slot of rank 1: .*/no/such"):
@@ -90,7 +98,7 @@ def test_a_process_of_a_slot_is_started_and_its_end_reported(lend):
 
 
 def test_a_slot_that_does_not_connect_is_named(told, monkeypatch):
-    monkeypatch.setattr(slots_module, "CONNECT_S", 0.1)
+    monkeypatch.setattr(slots_module, "ANSWER_S", 0.1)
     slots = Slots()
     with pytest.raises(UserError, match=r"the slot of rank 1 is gone: it did not answer 'offer'"):
         slots.offers()
@@ -100,9 +108,9 @@ def test_a_slot_that_does_not_connect_is_named(told, monkeypatch):
 
 @pytest.mark.parametrize("hello", [{"token": "wrong"}, {"hello": 2}, {"hello": 0}, {"pid": 0}])
 def test_a_stranger_is_no_slot(told, monkeypatch, hello):
-    monkeypatch.setattr(slots_module, "CONNECT_S", 0.3)
+    monkeypatch.setattr(slots_module, "ANSWER_S", 0.3)
     slots = Slots()
-    with socket.create_connection(("127.0.0.1", told[0]["port"])) as stranger:
+    with socket.create_connection(("127.0.0.1", told[0]["port"]), timeout=10) as stranger:
         said = {"hello": 1, "token": told[0]["token"], "pid": 1, "host": "here", **hello}
         stranger.sendall(json.dumps(said).encode() + b"\n")
         with pytest.raises(UserError, match=r"rank 1 is gone"):
@@ -123,13 +131,51 @@ def test_a_host_that_cannot_reach_rank_0_is_told_what_to_do(monkeypatch):
 
 
 def test_other_hosts_are_given_every_address_but_loopback(told, monkeypatch):
+    known = {"lo": "127.0.0.1", "eth0": "10.0.0.5", "ib0": "10.1.0.5"}
+
+    def answer(descriptor: int, request: int, name: bytes) -> bytes:
+        interface = name.rstrip(b"\0").decode()
+        if interface not in known:
+            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+        return bytes(20) + socket.inet_aton(known[interface]) + bytes(232)
+
+    names = list(enumerate([*known, "down0"], 1))
+    monkeypatch.setattr(socket, "if_nameindex", lambda: names)
+    monkeypatch.setattr(slots_module, "fcntl", SimpleNamespace(ioctl=answer))
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
     Slots()
-    assert told[-1]["addresses"]
-    assert not any(address.startswith("127.") for address in told[-1]["addresses"])
+    assert told[-1]["addresses"] == ["10.0.0.5", "10.1.0.5"]
     monkeypatch.setenv(ADDRESS_VARIABLE, "192.168.7.1")
     Slots()
     assert told[-1]["addresses"] == ["192.168.7.1"]
+
+
+class Connected:
+    """A connection from a slot's address to one of this host's."""
+
+    def __init__(self, here: str, there: str) -> None:
+        self.socket = SimpleNamespace(
+            getsockname=lambda: (here, 1), getpeername=lambda: (there, 2), fileno=lambda: -1
+        )
+
+
+@pytest.mark.parametrize(
+    ("slots_from", "address"),
+    [
+        ([], ""),
+        ([("127.0.0.1", "127.0.0.1")], ""),
+        ([("127.0.0.1", "127.0.0.1"), ("10.0.0.5", "10.0.0.6")], "10.0.0.5"),
+    ],
+)
+def test_ranks_of_other_hosts_connect_where_a_slot_of_theirs_did(
+    told, monkeypatch, slots_from, address
+):
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
+    slots = Slots()
+    for rank, ends in enumerate(slots_from, 1):
+        joined: Any = Connected(*ends)
+        slots.joined(rank, joined, {})
+    assert slots.address == address
 
 
 def test_a_host_without_a_network_says_so(monkeypatch):

@@ -12,7 +12,9 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.launch import resources
+from hvdperf.launch.agents import AgentsLauncher
 from hvdperf.launch.hub import Hub
+from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.launch.resources import make_arm_launcher, make_launcher
 from hvdperf.machine.placement import Offer, place
 from hvdperf.plan.options import LAUNCHERS, Options
@@ -62,6 +64,6 @@ def test_no_socket_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
-def test_every_launcher_that_can_be_asked_for_can_be_made(tmp_path, name):
-    assert make_launcher(name, "mpirun", 2, tmp_path, None) is not None
+def test_every_launcher_that_can_be_asked_for_can_be_made(tmp_path):
+    made = {name: type(make_launcher(name, "mpirun", 2, tmp_path, None)) for name in LAUNCHERS}
+    assert made == {"mpirun": MpirunLauncher, "agents": AgentsLauncher}
