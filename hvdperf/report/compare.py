@@ -67,6 +67,7 @@ def comparison(a: Archive, b: Archive) -> Report:
     for archive in (a, b):
         baseline_session(archive, asked_by="")
     found = pairs(a, b)
+    rows = _rows(found)
     changed = differences(a.fingerprint, b.fingerprint)
     return Report(
         title=f"{a.name} (A) and {b.name} (B)",
@@ -74,9 +75,9 @@ def comparison(a: Archive, b: Archive) -> Report:
         counts=Counter(case.verdict for case in b.cases),
         facts=_facts(a, b, found, changed),
         warnings=tuple(_warnings(a, b, changed)),
-        board=_board(found),
+        board=_board(found, rows),
         notes=tuple(_notes(found)),
-        sections=(_ratios(found), _throughputs(a, b)),
+        sections=(_ratios(found, rows), _throughputs(a, b)),
         left_out=(*a.left_out, *b.left_out),
     )
 
@@ -155,7 +156,7 @@ def _rows(found: Sequence[Pair]) -> tuple[Row, ...]:
     )
 
 
-def _board(found: Sequence[Pair]) -> Figure:
+def _board(found: Sequence[Pair], rows: tuple[Row, ...]) -> Figure:
     columns = (
         Column("verdict_a", "verdict A"),
         Column("verdict", "verdict B"),
@@ -165,7 +166,7 @@ def _board(found: Sequence[Pair]) -> Figure:
         *_RATIO,
         _CASE[0],
     )
-    return Figure("board", "All cases", _says_cases(found), Table(columns, _rows(found)))
+    return Figure("board", "All cases", _says_cases(found), Table(columns, rows))
 
 
 def _figure_columns(side: str) -> tuple[Column, ...]:
@@ -212,14 +213,15 @@ def _notes(found: Sequence[Pair]) -> Iterator[CaseNote]:
             yield CaseNote(pair.b.name, pair.b.verdict, tuple(paragraphs), tuple(output))
 
 
-def _ratios(found: Sequence[Pair]) -> Section:
-    """Return the section of all cases with a ratio of both sessions' figures."""
+def _ratios(found: Sequence[Pair], rows: Sequence[Row]) -> Section:
+    """Return the section of all cases with a ratio of both sessions' figures. rows: as in
+    `_rows`."""
     compared = [pair for pair in found if pair.changed.ratio is not None]
     figure = Figure(
         "ratios",
         "B's figures / A's",
         _says_cases(compared),
-        Table((*_CASE, *_RATIO), _rows(compared)),
+        Table((*_CASE, *_RATIO), tuple(row for row in rows if row["ratio"] is not None)),
         _forest("case", "figure of B / figure of A", len(compared)),
     )
     return Section(

@@ -23,9 +23,9 @@ def field(key: str, kind: str, title: str = "", **more: Any) -> dict[str, Any]:
     return {"field": key, "type": kind, **({"title": title} if title else {}), **more}
 
 
-def percent(key: str, title: str, **more: Any) -> dict[str, Any]:
+def percent(key: str, title: str) -> dict[str, Any]:
     """Return a channel for a share of 1, shown in %."""
-    return field(key, "quantitative", title, axis={"format": ".0%"}, **more)
+    return field(key, "quantitative", title, axis={"format": ".0%"})
 
 
 def row_names(key: str, limit: int | None = None, **more: Any) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def estimates(
     """Return a plot with a row per figure: its interval, and a point at its estimate.
 
     at: channels for the place of the row. bounds: keys of the lower and upper bound. behind: layers
-    behind the intervals. rows: how many there are. each: pixels of a row. size, point: size and
-    further channels of the points.
+    behind the intervals. rows: how many there are. each: pixels of a row. size: of a
+    point. point: its other channels, such as the tooltip.
     """
     return layered(
         *behind,

@@ -113,11 +113,11 @@ def _estimate(last: Point, decline: float, reach: Reach) -> Estimate:
 
 
 def trend(points: Sequence[Point]) -> tuple[Point, Point]:
-    """Return the points at N / 2 and N nodes with as many replicas per node.
+    """Return the points at N / 2 and N nodes with the same number of replicas per node.
 
-    N is more than half of the largest number of nodes with as many replicas per node. Of several
-    pairs, the one with the most replicas per node and then the largest N is taken. Raises as
-    predict does.
+    N is more than half of the largest number of nodes with that number of replicas per node. Of
+    several pairs, the one with the most replicas per node and then the largest N is taken. Raises
+    as predict does.
     """
     by_size = {(point.replicas_per_node, point.nodes): point for point in points}
     if len(by_size) < len(points):

@@ -54,7 +54,8 @@ class Archive:
     @property
     def why_no_session(self) -> str:
         """Return why the session's own document is missing, in words."""
-        lines = (line for line in self.left_out if SESSION_FILE in line)
+        start = _line(self.directory / SESSION_FILE, "")
+        lines = (line for line in self.left_out if line.startswith(start))
         return next(lines, f"there is no {SESSION_FILE} in it")
 
     @property

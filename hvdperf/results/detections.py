@@ -125,7 +125,7 @@ def _problem(entry: Entry) -> str:
         return f"its fingerprint lacks {missing[0]}"
     for tried in entry.tried:
         if tried.trial not in TRIALS:
-            return f"unknown trial {tried.trial!r}"
+            return f"unknown fault case {tried.trial!r}"
         # The figure is a ratio, of which readers take the logarithm.
         if tried.figure is not None and not 0.0 < tried.figure < math.inf:
             return f"no figure: {tried.figure}"
@@ -189,9 +189,7 @@ def changes(old: Entry, new: Entry) -> list[str]:
 
 
 def _circumstances(entry: Entry) -> Mapping[str, object]:
-    """Return the fingerprint and the settings, without the digest of all packages.
-
-    Ranks do not use many of these packages; the packages that they use have fields of their own."""
+    """Return the fingerprint and the settings, without the digest of all packages."""
     fields = {**entry.fingerprint, **entry.settings}
     return {name: value for name, value in fields.items() if name != "packages_sha256"}
 

@@ -159,6 +159,7 @@ def test_a_section_without_a_figure_says_what_is_missing():
     told = lines(markdown(report("x")))
     # A sentence of its own, with nothing before it.
     assert "M x" in told
+    assert "N x" not in told, "this section has figures"
 
 
 # The limit -------------------------------------------------------------------------------------

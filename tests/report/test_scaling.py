@@ -65,7 +65,7 @@ def test_the_wall_time_stands_beside_the_speed(tmp_path):
     assert two["efficiency_job"] == pytest.approx(told.by_job.estimate / 2)
 
 
-def test_of_wall_time_alone_the_account_tells_the_speed(tmp_path):
+def test_of_wall_time_alone_the_breakdown_tells_the_speed(tmp_path):
     asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
     rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
     told = scaling_breakdown(asked, rounds)
@@ -96,9 +96,9 @@ def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
     assert "1.20 by speed of a divided batch (60 %)" in figure.says
     assert f"{told.by_speed.estimate:.2f} by speed of divided steps" in figure.says
     # Each alone fills its own columns, and none of the other's.
-    problems_of = figures_of(by_time)["speedup-strong-resnet_50_s"].table
-    assert not any("split" in column.key for column in problems_of.columns)
-    assert problems_of.rows[1]["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+    of_time = figures_of(by_time)["speedup-strong-resnet_50_s"].table
+    assert not any("split" in column.key for column in of_time.columns)
+    assert of_time.rows[1]["speedup_speed"] == pytest.approx(told.by_speed.estimate)
     of_batch = figures_of(batch)["speedup-strong-resnet_50_s"].table
     assert not any("_speed" in column.key for column in of_batch.columns)
 

@@ -19,7 +19,7 @@ from hvdperf.report.sections.steps import section
 from hvdperf.results.documents import Case
 from hvdperf.verdict import Verdict
 from tests.report.cases import RECORDED, case_with, changed, of_every_name, recorded
-from tests.report.checks import assert_told, told
+from tests.report.checks import assert_told, parts, told
 from tests.support.rounds import WORKLOAD, outcome
 
 WEAK, PARITY = "weak_scaling-resnet_50_s-np2", "parity-resnet_50_s-np2"
@@ -104,7 +104,9 @@ def test_a_rank_that_is_always_slowest_is_named():
     assert [row["named"] for row in figure.table.rows] == ["no", "no", "yes", "no"]
     assert [row["slowest"] for row in figure.table.rows] == [0, 0, 100, 0]
     assert "Slowest in more blocks than chance explains: rank 2 in 100 %." in figure.says
-    assert "'style': 'named'" in str(figure.plot)
+    assert figure.plot is not None
+    (named,) = [each for each in parts(figure.plot) if "'style': 'named'" in str(each.get("mark"))]
+    assert named["transform"] == [{"filter": "datum.named === 'yes'"}]
 
 
 def test_a_rank_that_is_slowest_in_as_many_blocks_as_chance_allows_is_not():

@@ -209,5 +209,5 @@ def test_where_replicas_share_cores_every_name_says_so():
     assert "not judged" not in found["wall_time-waterfall-strong-resnet_50_s-np2"].title
 
 
-def test_evidence_that_is_not_to_be_trusted_is_no_account():
+def test_evidence_that_is_not_to_be_trusted_is_no_breakdown():
     assert section([called(audited(WEAK), Verdict.INVALID)]).missing

@@ -229,7 +229,9 @@ def test_a_broken_session_document_leaves_the_cases(directory):
     assert "session.json: left out: " in archive.left_out[0]
 
 
-@pytest.mark.parametrize("text", ['{"format": 1}', '{"format": 2, "plan": {"question": "parity"}}'])
+@pytest.mark.parametrize(
+    "text", ['{"format": 1}', '{"format": 2, "plan": {"question": "parity"}}', '{"format": 3}']
+)
 @pytest.mark.parametrize("name", ["session.json", WEAK_FILE])
 def test_a_session_of_an_earlier_version_is_refused_in_one_line(directory, name, text):
     (directory / name).write_text(text)

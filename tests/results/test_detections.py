@@ -166,7 +166,7 @@ def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
     assert "No session has been measured yet." in readme(told, [])
 
 
-def test_sessions_that_planted_a_part_are_told(entries, tmp_path):
+def test_sessions_that_injected_a_part_are_told(entries, tmp_path):
     told = "Not all of them injected every fault."
     assert not any(told in line for line in [*page(entries), *page([])])
     alone = entry(tmp_path, "alone", CAUGHT)
@@ -224,7 +224,7 @@ def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
     ]
     lines = page(newest, before)
     assert lines[: len(page(newest))] == page(newest)
-    assert [line for line in lines if line.startswith("- sampling")] == [
+    assert [line for line in lines if line.startswith("- ") and " -> " in line] == [
         "- sampling.looks: [4] -> [8, 12]",
         "- sampling.looks: [6] -> [8, 12]",
     ]

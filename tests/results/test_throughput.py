@@ -37,7 +37,7 @@ def test_launches_of_other_rounds_with_the_same_numbers_do_not_take_their_place(
     assert found[WORKLOAD, 2] == pytest.approx([1820, 1840, 1860, *[1000] * 4])
 
 
-def test_what_is_planted_or_unsound_does_not_count(tmp_path):
+def test_an_injected_fault_or_an_unsound_case_does_not_count(tmp_path):
     injected = [each for each in trials(WORKLOAD, 2) if each.variant == "slow10"]
     unsound = outcome(aa(WORKLOAD, 2), RATIOS, verdict=Verdict.INVALID)
     found = throughputs(cases_of(tmp_path, outcome(injected[0], RATIOS), unsound))

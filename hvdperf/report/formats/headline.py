@@ -42,8 +42,13 @@ def headline(report: Report) -> str:
 def others(report: Report) -> str:
     """Return the counts that the headline leaves out, such as "3 INCONCLUSIVE, 23 PASS"; return ""
     if there are none."""
-    shown = () if report.verdict is Verdict.NOT_JUDGED else (report.verdict,)
-    return counted({verdict: n for verdict, n in report.counts.items() if verdict not in shown})
+    return counted(
+        {
+            verdict: n
+            for verdict, n in report.counts.items()
+            if verdict is not report.verdict or verdict is Verdict.NOT_JUDGED
+        }
+    )
 
 
 def blames(report: Report) -> dict[Verdict, list[CaseNote]]:

@@ -112,7 +112,7 @@ def _row(case: Case) -> Row:
     if figure is not None and rule is not None and bounded and not case.comparison.is_trial:
         margins = tuple(100 * share for share in margin(figure, rule))
     judgement = case.outcome.judgement
-    visible = judgement.detectable_effect
+    effect = judgement.detectable_effect
     covered = None if figure is None else confidence(figure, rule, judgement.fail_alpha)
     return {
         "verdict": case.verdict.value,
@@ -126,7 +126,7 @@ def _row(case: Case) -> Row:
         "margin_lower": margins[1],
         "margin_upper": margins[2],
         "rounds": judgement.rounds,
-        "minimum_detectable_effect": None if visible is None else 100 * visible,
+        "minimum_detectable_effect": None if effect is None else 100 * effect,
         "nodes": len(case.replicas_per_node),
         "case": case.name,
     }

@@ -61,7 +61,7 @@ def others(cases: Sequence[Case]) -> Section:
         "Comparisons",
         "Each figure is a ratio with its interval, beside the band or floor of its case.",
         figures,
-        "Not measured; the nightly profile does: make perf PROFILE=nightly.",
+        "Not measured; to measure: make perf PROFILE=nightly.",
     )
 
 

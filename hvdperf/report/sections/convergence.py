@@ -266,11 +266,14 @@ def _validations(group: _Group) -> list[Figure]:
             if run[0].validation is not None:
                 found.setdefault(arm, []).append(run[0].validation)
     figures = (_validation(group, metric, found) for metric in ("loss", "accuracy"))
-    return [figure for figure in figures if figure.table.rows]
+    return [figure for figure in figures if figure is not None]
 
 
-def _validation(group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]) -> Figure:
-    """Return the values at the end of the trainings, with those of random guesses."""
+def _validation(
+    group: _Group, metric: str, found: Mapping[str, Sequence[Validation]]
+) -> Figure | None:
+    """Return the values at the end of the trainings, with those of random guesses; None if there
+    are none."""
     rows: list[Row] = []
     for arm, ends in found.items():
         values = finite(getattr(end, metric) for end in ends)
@@ -289,6 +292,8 @@ def _validation(group: _Group, metric: str, found: Mapping[str, Sequence[Validat
                     "samples": ends[0].samples,
                 }
             )
+    if not rows:
+        return None
     digits = 4 if metric == "loss" else 3
     columns = (
         Column("arm", "strategy"),
@@ -307,11 +312,10 @@ def _validation(group: _Group, metric: str, found: Mapping[str, Sequence[Validat
     middle = plots.field("middle", "quantitative", f"validation {metric}", scale={"zero": False})
     chance = plots.field("chance", "quantitative")
     guess = plots.layer({"type": "tick", "style": "quiet"}, x=chance)
-    level = number(rows[0]["chance"]) if rows else 0.0
     return Figure(
         name=group.named(metric),
         title=f"{group.title}: validation {metric}",
-        says=f"At the end: {said}; the chance level is {level:.3f}.",
+        says=f"At the end: {said}; the chance level is {number(rows[0]['chance']):.3f}.",
         table=Table(columns, tuple(rows)),
         plot=_by_arm(columns, middle, len(rows), guess),
         tags=group.tags,

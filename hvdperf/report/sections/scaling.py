@@ -35,7 +35,10 @@ ASKED = (
 )
 # The efficiency of one replica, by definition.
 _ALONE = Interval(1.0, 1.0, 1.0, alpha=0.0, observations=0)
-MISSING = "Not measured; pytest perf/test_scaling.py does, and perf/test_wall_time.py by wall time."
+MISSING = (
+    "Not measured; to measure: pytest perf/test_scaling.py, or by wall time pytest "
+    "perf/test_wall_time.py."
+)
 
 
 @dataclass
@@ -217,13 +220,12 @@ def _says(what: str, points: Sequence[_Point], ways: Ways) -> str:
     last = max(points, key=lambda point: (point.sound, point.world_size))
     if last.world_size == 1:
         return f"{what}: no speedup is valid.{not_drawn}"
-    told = ", ".join(
+    shares = {name: last.ways[way].estimate for way, name in ways.items() if way in last.ways}
+    speedups = ", ".join(
         f"{share * last.world_size:.2f} {name} ({100 * share:.0f} %)"
-        for way, name in ways.items()
-        if way in last.ways
-        for share in [last.ways[way].estimate]
+        for name, share in shares.items()
     )
-    return f"{what}: on {_replicas(last)} the speedup is {told}.{not_drawn}"
+    return f"{what}: on {_replicas(last)} the speedup is {speedups}.{not_drawn}"
 
 
 def _replicas(point: _Point) -> str:

@@ -72,12 +72,12 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
     )
     rows: list[Row] = []
     for case in alike:
-        visible = case.outcome.judgement.detectable_effect
+        effect = case.outcome.judgement.detectable_effect
         rows.append(
             {
                 "case": case.name,
                 **cells_of(case.figure, "ratio", "lower", "upper"),
-                "minimum_detectable_effect": None if visible is None else 100 * visible,
+                "minimum_detectable_effect": None if effect is None else 100 * effect,
                 "verdict": case.verdict.value,
             }
         )

@@ -1,4 +1,4 @@
-"""The exchange of all gradients of a step, through Horovod and over the bare transport."""
+"""The exchange of all gradients of a step, through Horovod and over bare MPI."""
 
 from __future__ import annotations
 

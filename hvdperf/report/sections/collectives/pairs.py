@@ -1,4 +1,4 @@
-"""Times of Horovod and of the bare transport in the same turn, and the columns for these times."""
+"""Times of Horovod and of bare MPI in the same turn, and the columns for these times."""
 
 from __future__ import annotations
 

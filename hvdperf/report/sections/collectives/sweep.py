@@ -40,7 +40,7 @@ def swept(case: Case, pairs: Sequence[Pair]) -> Figure:
         title=f"{collective} on {n} ranks: bus bandwidth by size",
         says=(
             f"Through Horovod {number(best['horovod']):.2f} GB/s at most, at {best['size']}, where "
-            f"the bare transport reaches {number(best['bare']):.2f}. Horovod takes longest in "
+            f"bare MPI reaches {number(best['bare']):.2f}. Horovod takes longest in "
             f"proportion at {worst['size']}: {number(worst['overhead']):.2f} times the bare "
             "transport's time."
         ),
