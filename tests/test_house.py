@@ -90,7 +90,7 @@ MODULES_OF_A_ROOM = 20
 # The module that starts the program.
 MAIN = "hvdperf.__main__"
 WORKERS_OWN = ("hvdperf/worker", "models")
-# The bare transport, which needs no framework.
+# Bare MPI, which needs no framework.
 BARE = Path("hvdperf/worker/strategies/bare_mpi.py")
 # A training script as a user writes it, with which the suite is compared.
 A_USERS_SCRIPT = Path("bench/bare_loop.py")

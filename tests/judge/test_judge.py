@@ -235,7 +235,7 @@ def test_on_gpus_host_memory_is_no_transport_to_judge_by(stage):
     stage.script.spoil = exchanged(GRADIENTS_OF, 3.0)
     (outcome,) = stage.measure(GRADIENTS_OF).values()
     assert outcome.judgement.verdict is Verdict.NOT_JUDGED
-    assert outcome.judgement.reason.endswith("the bare transport exchanges host memory")
+    assert outcome.judgement.reason.endswith("bare MPI exchanges host memory")
     assert outcome.judgement.figure.estimate == pytest.approx(3.0)
 
 
@@ -342,7 +342,7 @@ def accounted_for(**of_two: Any) -> Callable[[Launch], None]:
     return spoil
 
 
-def test_a_case_on_wall_time_has_its_account(stage):
+def test_a_case_on_wall_time_has_its_breakdown(stage):
     stage.script.spoil, stage.lines = accounted_for(exchange=0.001), WALL_LINES
     outcome = stage.measure(WALL_TIME_WEAK)[WALL_TIME_WEAK]
     assert outcome.judgement.verdict is Verdict.PASS

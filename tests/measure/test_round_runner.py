@@ -703,7 +703,7 @@ def test_of_wall_time_a_marked_run_comes_first_then_its_parts_then_a_timeline(st
 
 
 @pytest.mark.parametrize("work", [each for each in LaunchMode if each is not LaunchMode.WALL_TIME])
-def test_only_a_launch_on_wall_time_leaves_its_group_and_has_marks(stage, work):
+def test_only_a_launch_on_wall_time_leaves_its_group_and_has_timestamps(stage, work):
     launch = make_runner(stage, work=work).take(0, [HOROVOD_2]).of(HOROVOD_2)
     assert launch.timestamps is None
     assert stage.of("close") == [(HOROVOD_2, {"leave_group": False})]

@@ -86,7 +86,7 @@ def report(text: str = "x", figures: int = 2, rows: int = 2) -> Report:
         board=board(text, rows),
         notes=(CaseNote(f"{text}0", Verdict.FAIL, (f"R {text}", f"S {text}"), (text, "end")),),
         sections=(
-            Section("one", f"One {text}", f"I {text}", of_section),
+            Section("one", f"One {text}", f"I {text}", of_section, missing=f"N {text}"),
             Section("two", f"Two {text}", text, missing=f"M {text}"),
         ),
         left_out=(f"L {text}",),

@@ -65,7 +65,7 @@ def damaged_json(data: st.DataObject, text: str) -> str:
 
 def assert_read_or_refused(text: str, kind: type[object]) -> None:
     """Assert that a record is read from the text and encoded as it was read, or that the text is
-    refused in one line."""
+    refused in one line. Encodings are compared, since a default is a tuple, and a list is read."""
     try:
         read = decode(text.encode(errors="surrogatepass"), kind)
     except Unreadable as error:

@@ -210,7 +210,7 @@ def launch_without_model(arm: Arm, number: int = 0) -> Launch:
 def exchanging_round(comparison: Comparison, ratio: float, number: int = 0) -> Round:
     """Return a round of collective operations in which the comparison's figure is `ratio`.
 
-    The bare transport takes 10 ms for everything, and a step without exchange 30 ms.
+    Bare MPI takes 10 ms for everything, and a step without exchange 30 ms.
     """
     bare_seconds, local_seconds = 0.010, 0.030
     ours, theirs = comparison.candidate.arm, comparison.reference.arm
