@@ -27,8 +27,8 @@ def parser() -> argparse.ArgumentParser:
         description="Report, compare and publish the results of sessions. To measure: pytest perf/",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for room in (report, session, history):
-        room.add_to(commands)
+    for package in (report, session, history):
+        package.add_to(commands)
     return top
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from hvdperf.errors import UserError
 
 REFUSED = 2
-# The object that argparse's add_subparsers returns; the rooms add their commands to it.
+# The object that argparse's add_subparsers returns; the packages add their commands to it.
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 # The exit status of a process that SIGPIPE ended: the reader of its output has gone.
 PIPE_CLOSED = 141

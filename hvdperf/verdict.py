@@ -147,8 +147,8 @@ class Judgement:
     @property
     def detectable_effect(self) -> float | None:
         """Return the minimum detectable effect; None if the rounds give no finite interval."""
-        visible = math.inf if self.figure is None else smallest_detectable_effect(self.figure)
-        return visible if math.isfinite(visible) else None
+        effect = math.inf if self.figure is None else smallest_detectable_effect(self.figure)
+        return effect if math.isfinite(effect) else None
 
 
 def must_be(judgement: Judgement) -> str:

@@ -93,9 +93,10 @@ def describe_benchmarks(lines: Sequence[Line]) -> dict[str, dict[str, Any]]:
     values = [
         list(map(repr, sorted({line.parameters[place] for line in lines}))) for place in range(3)
     ]
+    code = (Path(__file__).parent / "benchmarks" / "throughput.py").read_text()
     return {
         BENCHMARK.format(unit): {
-            "code": (Path(__file__).parent / "benchmarks" / "throughput.py").read_text(),
+            "code": code,
             "name": BENCHMARK.format(unit),
             "param_names": list(PARAMETERS),
             "params": values,

@@ -121,7 +121,7 @@ def _run(command: Path, arguments: Sequence[str], directory: Path) -> str:
         done = subprocess.run(
             [command, *arguments],
             cwd=directory,
-            # Without the user's variables, some of which, such as BRANCH in a CI, Otava reads.
+            # The user's variables are left out, because Otava reads some, such as BRANCH in a CI.
             env={"HOME": str(directory), "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -52,7 +52,7 @@ def order(package: Axis) -> dict[str, int]:
 
 
 def check_known(package: Axis, option: str, version: str) -> None:
-    """Raise UserError for a release that is not known. option: gave the version."""
+    """Raise UserError for a release that is not known. option: the one that gave the version."""
     if version not in order(package):
         raise UserError(
             f"{option} {version}: known releases of {package.value} are "

@@ -1,7 +1,7 @@
 """Writes results/schema/*.schema.json, the JSON schemas of all documents, from their records.
 
-Run by `make schemas`, or `python -m hvdperf.history.schemas`. It is in this room because only this
-room knows raw results.
+Run by `make schemas`, or `python -m hvdperf.history.schemas`. It is in this package because only
+this package knows raw results.
 """
 
 from __future__ import annotations

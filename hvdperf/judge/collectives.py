@@ -1,4 +1,4 @@
-"""Collective operations compared, through Horovod and through the bare transport, and the physical
+"""Collective operations compared, through Horovod and through bare MPI, and the physical
 bounds of a step.
 
 Plain arithmetic on what was measured. No I/O.
@@ -32,7 +32,7 @@ def paired(
 def collective_overhead(
     horovod: Iterable[Series], bare: Iterable[Series], collective: Collective | None
 ) -> float:
-    """Return the time through Horovod over the time through the bare transport.
+    """Return the time through Horovod over the time through bare MPI.
 
     It is the median over the turns of a transfer, and the geometric mean over several transfers.
     Raises ValueError if there is no pair.
@@ -95,7 +95,7 @@ def _is_time(seconds: float) -> bool:
 
 
 def library_mismatch(horovod: Iterable[Series], bare: Iterable[Series]) -> str:
-    """Return an error message if Horovod and the bare transport used different MPI libraries.
+    """Return an error message if Horovod and bare MPI used different MPI libraries.
     Return "" if not, or if one library is unknown."""
     ours, theirs = (
         {rank.library for each in series for rank in each.ranks} for series in (horovod, bare)

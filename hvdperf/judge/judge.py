@@ -216,7 +216,7 @@ class Judge:
         return found
 
     def _transport_problems(self, outcome: Outcome, at_look: bool) -> list[str]:
-        """Return the problems of the transports: Horovod and the bare transport use different
+        """Return the problems of the transports: Horovod and bare MPI use different
         libraries, or a step is faster than the transport allows. Speeds are not checked if replicas
         share cores."""
         comparison, arms = outcome.comparison, outcome.comparison.arms

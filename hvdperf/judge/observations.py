@@ -108,7 +108,7 @@ def _of_collectives(comparison: Comparison, horovod: Launch, bare: Launch) -> fl
 
 def step_times(horovod: Launch, bare: Launch) -> list[StepTimes]:
     """Return the step times of every turn in which a step was timed with its exchange and without
-    it, and the exchange alone through the bare transport."""
+    it, and the exchange alone through bare MPI."""
     exchange = {series.turn: series.seconds for series in bare.series if series.repeats}
     return [
         StepTimes(full.seconds / full.steps, local.seconds / local.steps, exchange[full.turn])

@@ -34,7 +34,7 @@ class Rules:
         if comparison.is_trial and on_device:
             return "on GPUs a fault within a step shows only where the processor waits for the step"
         if comparison.question.mode is LaunchMode.COLLECTIVES and on_device:
-            return "Horovod exchanges tensors on GPUs, the bare transport exchanges host memory"
+            return "Horovod exchanges tensors on GPUs, bare MPI exchanges host memory"
         if not is_oversubscribed(self.slots, comparison.world_size):
             return ""
         models = self.profile.oversubscribed or self.profile.models

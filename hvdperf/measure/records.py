@@ -72,7 +72,7 @@ class Block:
 class Series:
     """Several repeats of a transfer in a row, as timed by every rank's own clock.
 
-    turn: number of the turn. A series of Horovod is paired with the bare transport's of the same
+    turn: number of the turn. A series of Horovod is paired with bare MPI's of the same
     turn, because the two are taken back to back. ranks: by rank.
     """
 

@@ -39,8 +39,8 @@ class Comparison:
     convergence: the ratio of the validation's losses or accuracies.
     fixed time: the ratio of the numbers of samples, over ideal_ratio.
     wall time: the efficiency by the wall time of the training (hvdperf.judge.speedup).
-    collective overhead: the time of a collective operation through Horovod over that through the
-        bare transport.
+    collective overhead: the time of a collective operation through Horovod over that through bare
+        MPI.
     overlap: the time of a step over that of a step that hides nothing of its exchange
         (hvdperf.judge.collectives).
     """

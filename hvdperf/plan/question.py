@@ -206,7 +206,7 @@ class Question(Enum):
     )
     COLLECTIVE_OVERHEAD = QuestionSpec(
         "collective_overhead",
-        "time of a collective operation through Horovod / through the bare transport",
+        "time of a collective operation through Horovod / through bare MPI",
         mode=LaunchMode.COLLECTIVES,
         rule=Ceiling,
         has_variants=True,

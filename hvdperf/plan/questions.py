@@ -156,13 +156,13 @@ def startup(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
 
 def sweep(workload: Workload, world_size: int) -> tuple[Comparison, ...]:
     """Compare every collective operation from 64 KB to 128 MB: time through Horovod / time through
-    the bare transport. The comparisons do not depend on the workload."""
+    bare MPI. The comparisons do not depend on the workload."""
     return tuple(_collective_overhead(SWEEP, world_size, collective) for collective in Collective)
 
 
 def at_gradient_sizes(workload: Workload, world_size: int) -> Comparison:
     """Compare the times to reduce all gradients of a step: through Horovod / in one buffer through
-    the bare transport."""
+    bare MPI."""
     return _collective_overhead(workload, world_size, Collective.ALLREDUCE)
 
 
@@ -172,8 +172,8 @@ def _collective_overhead(workload: Workload, world_size: int, collective: Collec
 
 
 def overlap(workload: Workload, world_size: int) -> Comparison:
-    """Compare a step with its bound by physics: step time / (time without exchange + time of the
-    bare transport for the step's gradients)."""
+    """Compare a step with its bound by physics: step time / (time without exchange + time of
+    bare MPI for the step's gradients)."""
     return _against(Strategy.BARE, Question.OVERLAP, workload, world_size)
 
 

@@ -129,7 +129,7 @@ class SessionPlan:
             return size not in self.oversubscribed_sizes()
         if question.spec.times_steps:
             # A language model exchanges only the rows of its embedding that were looked up, so the
-            # bare transport would exchange more.
+            # bare MPI would exchange more.
             return registry.network(model).task is not registry.Task.LANGUAGE
         if question.mode is LaunchMode.EPOCHS:
             return self._can_validate(comparison.workload, size)

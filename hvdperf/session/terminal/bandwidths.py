@@ -12,7 +12,7 @@ from hvdperf.measure.records import Series
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.collectives import KIB, MIB, Collective, Transfer, busbw
 
-# Columns of each collective operation: busbw through Horovod, busbw through the bare transport, and
+# Columns of each collective operation: busbw through Horovod, busbw through bare MPI, and
 # the ratio of times.
 _GROUP = 17
 _CELLS = Columns(("", 5), ("", 5), ("", 5))

@@ -1,4 +1,4 @@
-"""The summary at the end of a session: one line a case, aligned at 80 columns."""
+"""The summary at the end of a session: one line per case, aligned at 80 columns."""
 
 from __future__ import annotations
 
@@ -173,11 +173,11 @@ def detectable_effects(outcomes: Sequence[Outcome]) -> list[str]:
     """Return lines with the minimum detectable effects of the cases that PASS; [] if there are
     none. Fault cases are left out, because their PASS means a detection."""
     seen = {
-        visible: outcome.comparison.name
+        effect: outcome.comparison.name
         for outcome in outcomes
         if outcome.judgement.verdict is Verdict.PASS
         and not outcome.comparison.is_trial
-        and (visible := outcome.judgement.detectable_effect) is not None
+        and (effect := outcome.judgement.detectable_effect) is not None
     }
     ends = dict.fromkeys((min(seen), max(seen))) if seen else {}
     told = " to ".join(f"{_percent(change)} ({seen[change]})" for change in ends)
