@@ -4,7 +4,8 @@ The other ranks leave here, before they parse an option, so that every event, a 
 is reported once. The fixtures that the cases in perf/ use are in the plugin.
 """
 
-from hvdperf.launch.slots import lend_slot, outer_rank
+from hvdperf.launch.outer import outer_rank
+from hvdperf.launch.slots import lend_slot
 
 if outer_rank() > 0:
     lend_slot()

@@ -181,11 +181,35 @@ END
     chmod +x "$VENV/bin/orted_here"
 }
 
+# The mpirun of a session outlives the loss of a host. It is a copy of orterun, which stays as it is.
+install_mpirun() {
+    rm "$VENV/bin/mpirun"
+    cat >"$VENV/bin/mpirun" <<'END'
+#!/bin/sh
+bin=$(dirname "$(readlink -f "$0")")
+before=
+for word; do
+    case $before,$word in
+    -m,*) ;; # python -m pytest
+    *,pytest | *,*/pytest)
+        script=$(dirname "$(dirname "$bin")")/hvdperf/launch/outer_mpirun.py
+        exec "$bin/python" -I -S "$script" "$bin/orterun" "$@"
+        ;;
+    esac
+    before=$word
+done
+exec "$bin/orterun" "$@"
+END
+    chmod +x "$VENV/bin/mpirun"
+    ln -sf mpirun "$VENV/bin/mpiexec"
+}
+
 configure_open_mpi() {
     if [[ ! -e $SETTINGS ]]; then
         say "no packaged Open MPI in $VENV: the system's settings hold"
         return
     fi
+    install_mpirun
     add_setting rmaps_base_oversubscribe 1 "More ranks than cores are allowed: the suite marks such runs."
     OPAL_PREFIX=$PWD/$VENV "$VENV/bin/ompi_info" --param rmaps base --level 9 --parsable |
         grep -q 'rmaps_base_oversubscribe:value:true' ||
@@ -279,14 +303,19 @@ named() {
     fi
 }
 
-# `hvdperf`, from anywhere: the modules are this checkout's, the interpreter is the one beside it.
-install_command() {
-    cat >"$VENV/bin/hvdperf" <<'END'
+# `hvdperf` and `pytest`, from anywhere: the modules are this checkout's, the interpreter is the one beside
+# them.
+install_commands() {
+    local command
+    for command in hvdperf:hvdperf pytest:hvdperf.launch.pytest_command; do
+        rm -f "$VENV/bin/${command%%:*}"
+        cat >"$VENV/bin/${command%%:*}" <<END
 #!/bin/sh
-bin=$(dirname "$(readlink -f "$0")")
-PYTHONPATH=$(dirname "$(dirname "$bin")")${PYTHONPATH:+:$PYTHONPATH} exec "$bin/python" -m hvdperf "$@"
+bin=\$(dirname "\$(readlink -f "\$0")")
+PYTHONPATH=\$(dirname "\$(dirname "\$bin")")\${PYTHONPATH:+:\$PYTHONPATH} exec "\$bin/python" -P -m ${command#*:} "\$@"
 END
-    chmod +x "$VENV/bin/hvdperf"
+        chmod +x "$VENV/bin/${command%%:*}"
+    done
 }
 
 main() {
@@ -304,7 +333,7 @@ main() {
     fi
     configure_open_mpi
     check_horovod
-    install_command
+    install_commands
     touch "$READY"
     say "ready after $(elapsed); to use it: $(named). ./activate"
 }

@@ -46,10 +46,11 @@ class Agent(Protocol):
 
 class LocalAgent:
     """An agent whose worker processes are children of this process. scratch: directory for their
-    output."""
+    output. settings: variables that they get unless the launch has others."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, settings: Mapping[str, str] = {}) -> None:
         self._scratch = scratch
+        self._settings = settings
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -59,7 +60,7 @@ class LocalAgent:
     def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
         # The worker asks the kernel to kill it when this process ends (see hvdperf.worker.process).
         self._processes[launch] = start_process(
-            command, command[0], environment, self._scratch / launch
+            command, command[0], {**self._settings, **environment}, self._scratch / launch
         )
 
     def status(self, launch: str) -> int | None:

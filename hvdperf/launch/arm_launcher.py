@@ -13,8 +13,8 @@ from typing import Any
 from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.group import Group
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.job import Launcher, Order
-from hvdperf.machine.placement import Slot, cores_of, place_group
+from hvdperf.launch.job import Launcher, Order, SlotGone
+from hvdperf.machine.placement import Slot, cores_of, place_group, replicas_per_node
 from hvdperf.machine.rank_environment import user_settings
 from hvdperf.plan.arms import AA, SWEEP, Arm, BlockKind
 from hvdperf.plan.data import DataSource, other_data
@@ -82,7 +82,7 @@ class ArmLauncher:
 
     stacks: by Arm.stack. data: by the name of the data set. scratch: directory in which every
     launch gets a directory. startup_deadline_s, order_deadline_s: seconds. fault: injected by the
-    session.
+    session. gone: returns the slots that cannot be used any more, by rank.
     """
 
     stacks: Mapping[str, Installed]
@@ -93,7 +93,9 @@ class ArmLauncher:
     startup_deadline_s: float
     order_deadline_s: float
     fault: Fault | None = None
+    gone: Callable[[], Mapping[int, SlotGone]] = dict
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    _placed: dict[Arm, tuple[Slot, ...]] = field(default_factory=dict, init=False)
     # By Arm.stack; None while ranks are fresh processes.
     _servers: dict[str, ForkServer] | None = field(default=None, init=False)
 
@@ -125,7 +127,7 @@ class ArmLauncher:
         DataError or OSError if the group cannot be started.
         """
         launcher = self.stacks[arm.stack].launcher
-        placed = place_group(self.slots, arm.world_size)
+        placed = self._place(arm)
         fault = self._fault_of(arm)
         injected = fault.kind if fault is not None else ""
         exchange = replace(EXCHANGES[arm.exchange], **FAULT_SETTINGS.get(injected, {}))
@@ -202,6 +204,23 @@ class ArmLauncher:
             )
             self._servers[arm.stack] = server
         return server
+
+    def _place(self, arm: Arm) -> tuple[Slot, ...]:
+        """Return the arm's slots, the same in every round: the first ones that are not gone. Raises
+        SlotGone if it had one that is gone now, or if too few are left on hosts like the first
+        ones."""
+        gone = self.gone()
+        if arm not in self._placed:
+            left = [slot for slot in self.slots if slot.rank not in gone]
+            fits = len(left) >= arm.world_size and replicas_per_node(
+                left, arm.world_size
+            ) == replicas_per_node(self.slots, arm.world_size)
+            self._placed[arm] = place_group(left if fits else self.slots, arm.world_size)
+        placed = self._placed[arm]
+        for slot in placed:
+            if slot.rank in gone:
+                raise gone[slot.rank]
+        return placed
 
     def _fault_of(self, arm: Arm) -> Fault | None:
         """Return the fault that the arm's fault case or the session injects into it, or None."""

@@ -44,9 +44,9 @@ DEADLINES = {
 
 @dataclass(frozen=True)
 class Failure:
-    """A launch that failed. rank: None if no single rank can be named. tail: the end of its stderr,
-    by lines. started: False if a slot was gone, so that nothing was started; this is no fault of
-    the stack."""
+    """A launch that failed. rank: None if no single rank can be named. host: the rank's; "" if it
+    is that of the session. tail: the end of its stderr, by lines. started: False if a slot was
+    gone, so that nothing was started; this is no fault of the stack."""
 
     arm: str
     rank: int | None
@@ -54,11 +54,13 @@ class Failure:
     cause: str
     tail: Sequence[str] = ()
     started: bool = True
+    host: str = ""
 
     def __str__(self) -> str:
         if not self.started:
             return f"{self.arm}: not started: {self.cause}"
         who = f"rank {self.rank}" if self.rank is not None else "the launch"
+        who += f" on {self.host}" if self.host else ""
         return f"{self.arm}: {who} failed in phase '{self.phase}': {self.cause}"
 
 
@@ -474,4 +476,6 @@ class Group:
                 tail += [f"[rank {i}] {line}" for line in self._job.tail(i)]
                 if self.server is not None and self.ranks[i].pid == 0:
                     tail += [f"[hvd-server] {line}" for line in self.server.tail()]
-        return GroupFailed(Failure(self.arm, rank, where, cause, tail))
+        host = self.ranks[rank].host if rank is not None else ""
+        elsewhere = host if host != socket.gethostname() else ""
+        return GroupFailed(Failure(self.arm, rank, where, cause, tail, host=elsewhere))

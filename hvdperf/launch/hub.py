@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import secrets
 import selectors
@@ -163,8 +164,11 @@ class Hub:
     def _deliver(self, listener: Listener, rank: int, connection: Connection) -> None:
         try:
             messages = connection.receive(limit=MESSAGE_BYTES)
-        except OSError:
-            messages = None
+        except OSError as error:
+            self.drop(connection)
+            silent = error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
+            listener.left(rank, "its host does not answer any more" if silent else "")
+            return
         except ValueError as error:
             self._give_up(listener, rank, connection, str(error))
             return

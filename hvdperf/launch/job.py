@@ -69,12 +69,13 @@ class LaunchError(Exception):
 
 
 class SlotGone(OSError):
-    """A slot cannot be used any more. rank: its rank under the outer mpirun. reason: a sentence
-    about the slot without its full stop."""
+    """A slot cannot be used any more. rank: its rank in the session. host: its host, or "" if that
+    is not known. reason: a sentence about the slot without its full stop."""
 
-    def __init__(self, rank: int, reason: str) -> None:
+    def __init__(self, rank: int, host: str, reason: str) -> None:
         self.rank = rank
-        super().__init__(f"the slot of rank {rank} is gone: {reason}")
+        where = f" on {host}" if host else ""
+        super().__init__(f"the slot of rank {rank}{where} is gone: {reason}")
 
 
 def is_slot_gone(error: BaseException) -> bool:

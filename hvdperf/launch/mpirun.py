@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.launch import guard
+from hvdperf.launch import daemon_start, guard
 from hvdperf.launch.job import LaunchError, Order
 from hvdperf.launch.processes import (
     TAIL_LINES,
@@ -25,37 +25,114 @@ from hvdperf.launch.processes import (
     tail_of,
     wait_until_ended,
 )
+from hvdperf.launch.slots import Slots
+from hvdperf.machine.networks import interface_settings
 from hvdperf.machine.placement import Slot
+from hvdperf.worker.protocol import Connection, Message
 
 
-def command(order: Order, mpirun: str) -> list[str]:
-    """Return the inner mpirun's command line."""
-    scratch = str(order.scratch)
+def command(order: Order, mpirun: str, network: str) -> list[str]:
+    """Return the inner mpirun's command line. network: the one between hosts."""
     tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", "none"]
     # The suite itself reports more ranks than cores, so mpirun must not refuse them.
     tokens += ["--map-by", "slot", "--oversubscribe"]
-    tokens += ["--mca", "mpi_yield_when_idle", "1"]
-    # Open MPI's files are removed with the launch's own directory.
-    tokens += ["--mca", "orte_tmpdir_base", scratch]
-    tokens += ["--mca", "btl_vader_backing_directory", scratch]
+    settings = {"mpi_yield_when_idle": "1"}
     per_host = Counter(slot.host for slot in order.slots[: order.processes])
     if len(per_host) > 1:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
         for name in sorted({*order.environment, "PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}):
             tokens += ["-x", name]
+        # A daemon is a child of its slot, so it must not leave it.
+        tokens += ["--leave-session-attached"]
+        start = f"{sys.executable} -I -S {daemon_start.__file__}"
+        settings |= {"plm": "rsh", "plm_rsh_agent": start, "plm_rsh_no_tree_spawn": "1"}
+        settings |= {"orte_enable_recovery": "0"}
+        settings |= {"oob_tcp_if_include": network, "btl_tcp_if_include": network}
+    else:
+        # Open MPI's files are removed with the launch's own directory.
+        scratch = str(order.scratch)
+        settings |= {"orte_tmpdir_base": scratch, "btl_vader_backing_directory": scratch}
+    for name, value in settings.items():
+        tokens += ["--mca", name, value]
     return [*tokens, *order.command]
 
 
-class MpirunJob:
-    """An mpirun process and the ranks below it. local: all ranks are on this host."""
+class Daemons:
+    """Open MPI's daemons of one launch on other hosts, which the slots there start."""
 
-    def __init__(self, process: subprocess.Popen[bytes], scratch: Path, local: bool) -> None:
+    def __init__(self, slots: Slots, order: Order) -> None:
+        self._slots, self._launch = slots, order.scratch.name
+        here = order.slots[0].host
+        # The first slot of each host starts the daemon there.
+        self._rank_on = {
+            slot.host: slot.rank for slot in reversed(order.slots) if slot.host != here
+        }
+        self._asking: dict[int, tuple[str, Connection]] = {}
+        self._asked: list[tuple[str, Connection, str]] = []
+        self._problem = ""
+        self._token = slots.hub.expect(self).rsplit(":", 1)[1]
+        self.address = f"127.0.0.1:{slots.hub.port}:{self._token}"
+
+    def joined(self, rank: int, connection: Connection, hello: Message) -> None:
+        self._asking[rank] = hello["host"], connection
+
+    def received(self, rank: int, message: Message) -> None:
+        command = message.get("command")
+        if not isinstance(command, str):
+            raise ValueError("this is not the command of a daemon")
+        # A slot cannot be called now, because its hub is delivering this message.
+        self._asked.append((*self._asking[rank], command))
+
+    def left(self, rank: int, reason: str = "") -> None:
+        self._asking.pop(rank, None)
+
+    def ended(self) -> str | None:
+        """Return which daemon has ended or could not be started, in words; None if none has."""
+        gone = self._slots.gone()
+        while self._asked:
+            self._start(*self._asked.pop())
+        if self._problem:
+            return f"ended: {self._problem}"
+        for host, rank in self._rank_on.items():
+            if rank in gone:
+                return f"ended: {gone[rank]}"
+            status = self._slots.status(rank, self._launch)
+            if status is not None:
+                return f"ended: Open MPI's daemon on {host} ended with status {status}"
+        return None
+
+    def _start(self, host: str, connection: Connection, command: str) -> None:
+        problem = ""
+        try:
+            shell = ["sh", "-c", command]
+            self._slots.call(self._rank_on[host], "start", self._launch, {}, shell)
+        except OSError as error:
+            problem = self._problem = str(error)
+        with suppress(OSError):  # mpirun has ended
+            connection.send({"problem": problem})
+
+    def end(self) -> None:
+        self._slots.hub.forget(self.address)
+        for rank in self._rank_on.values():
+            with suppress(OSError):  # the daemon ends with its slot
+                self._slots.call(rank, "end", self._launch)
+
+
+class MpirunJob:
+    """An mpirun process and the ranks below it. daemons: those on other hosts; None if all ranks
+    are on this host."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], scratch: Path, daemons: Daemons | None = None
+    ) -> None:
         self._process = process
         self._scratch = scratch
         self._stderr = scratch / "stderr"
-        self._local = local
+        self._daemons = daemons
 
     def ended(self) -> str | None:
+        if self._daemons is not None and (ended := self._daemons.ended()) is not None:
+            return ended
         status = self._process.poll()
         return None if status is None else f"ended with status {status}"
 
@@ -72,21 +149,18 @@ class MpirunJob:
         return f"(exit status {found[1]})" if found else ""
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:
-        if self._local:
+        if self._daemons is None:
             signal_processes(signum, pids.values())
             return
         # mpirun forwards signals to its ranks on all hosts; SIGTSTP reaches them as SIGSTOP.
         self._process.send_signal(signal.SIGTSTP if signum == signal.SIGSTOP else signum)
 
     def end(self, pids: Mapping[int, int]) -> None:
-        if not self._local:
-            # Terminate it first, so that it ends its daemons on the other hosts.
-            self._process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(TERM_S)
         self._process.kill()
         self._process.wait()
-        if self._local:
+        if self._daemons is not None:
+            self._daemons.end()
+        else:
             # Ranks die with mpirun (PR_SET_PDEATHSIG), even stopped ones. The fork server kills
             # forked ranks when their stubs have died.
             wait_until_ended(pids.values())
@@ -111,9 +185,10 @@ class MpirunJob:
 class MpirunLauncher:
     """A launcher that has mpirun start the ranks; see hvdperf.launch.job.Launcher."""
 
-    def __init__(self, mpirun: str) -> None:
-        """Use the mpirun executable at this path."""
-        self._mpirun = mpirun
+    def __init__(self, mpirun: str, slots: Slots | None = None) -> None:
+        """Use the mpirun executable at this path. slots: those that start its daemons on other
+        hosts."""
+        self._mpirun, self._slots = mpirun, slots
 
     def rendezvous(self, slots: Sequence[Slot]) -> None:
         """Return None, because MPI has its own rendezvous."""
@@ -121,14 +196,21 @@ class MpirunLauncher:
     def start(self, order: Order) -> MpirunJob:
         # The guard ends mpirun, and with it the ranks, when this process is killed.
         guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
+        daemons, environment, network = None, dict(order.environment), ""
+        hosts = {slot.host for slot in order.slots[: order.processes]}
+        if len(hosts) > 1 and self._slots is not None:
+            daemons = Daemons(self._slots, order)
+            interface = self._slots.interface
+            environment = {**interface_settings(interface), **environment}
+            environment[daemon_start.VARIABLE] = daemons.address
+            network = interface.network if interface is not None else ""
         try:
             process = start_process(
-                [*guarded, *command(order, self._mpirun)],
+                [*guarded, *command(order, self._mpirun, network)],
                 order.interpreter,
-                order.environment,
+                environment,
                 order.scratch,
             )
         except OSError as error:
             raise LaunchError(f"mpirun could not be started: {error}") from error
-        hosts = {slot.host for slot in order.slots[: order.processes]}
-        return MpirunJob(process, order.scratch, local=len(hosts) <= 1)
+        return MpirunJob(process, order.scratch, daemons)

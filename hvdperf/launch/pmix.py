@@ -16,7 +16,7 @@ from hvdperf.errors import UserError
 LIBRARIES = ("libopen-pal.so.40", "libpmix.so.2")
 _KEY = b"hvdperf.session"
 # Constants of pmix_common.h, which are the same in PMIx 3, 4 and 5.
-_SUCCESS, _GLOBAL, _STRING = 0, 3, 3
+_SUCCESS, _NOT_FOUND, _GLOBAL, _STRING = 0, -46, 3, 3
 
 
 class _Process(ctypes.Structure):
@@ -37,12 +37,15 @@ def publish(text: str) -> None:
 
 
 def look_up() -> str:
-    """Wait for the text that rank 0 publishes, and return it. Raises UserError."""
+    """Wait for the text that rank 0 publishes, and return it; return "" if rank 0 ends before.
+    Raises UserError."""
     with _initialized() as (pmix, process):
         first = _Process(process.namespace, 0)
         found = ctypes.POINTER(_Value)()
         no_options = None, ctypes.c_size_t(0)
         status = pmix.PMIx_Get(ctypes.byref(first), _KEY, *no_options, ctypes.byref(found))
+        if status == _NOT_FOUND:
+            return ""
         _check("PMIx_Get", status)
         return str(found.contents.text.decode())
 

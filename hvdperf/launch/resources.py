@@ -16,6 +16,7 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.launch.slots import RemoteAgent, Slots
+from hvdperf.machine.networks import interface_settings
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import SessionPlan
 
@@ -28,11 +29,12 @@ def make_launcher(
 
     def agent(rank: int) -> Agent:
         if rank == 0 or slots is None:
-            return LocalAgent(scratch / f"agent-{rank}")
+            interface = slots.interface if slots is not None else None
+            return LocalAgent(scratch / f"agent-{rank}", interface_settings(interface))
         return RemoteAgent(slots, rank)
 
     makers: Mapping[str, Callable[[], Launcher]] = {
-        "mpirun": lambda: MpirunLauncher(mpirun),
+        "mpirun": lambda: MpirunLauncher(mpirun, slots),
         "agents": lambda: AgentsLauncher([agent(rank) for rank in range(processes)]),
     }
     return makers[name]()
@@ -43,7 +45,6 @@ def make_arm_launcher(
 ) -> ArmLauncher:
     """Open a listening socket and a scratch directory, and return an ArmLauncher that uses them.
     stacks: by Arm.stack. Raises UserError if temporary files or a socket cannot be made."""
-    one_host = len({slot.host for slot in session_plan.slots}) == 1
     sampling = session_plan.profile.sampling
     with ExitStack() as undo:
         try:
@@ -51,7 +52,8 @@ def make_arm_launcher(
         except OSError as error:
             raise UserError(f"no temporary files can be made: {error}; set TMPDIR") from None
         undo.callback(shutil.rmtree, scratch, ignore_errors=True)
-        hub = Hub() if one_host or slots is None else Hub("0.0.0.0", slots.address)
+        interface = slots.interface if slots is not None else None
+        hub = Hub() if interface is None else Hub("0.0.0.0", str(interface.address.ip))
         undo.callback(hub.close)
         processes, launcher = len(session_plan.slots), session_plan.options.launcher
         installed = {
@@ -70,6 +72,7 @@ def make_arm_launcher(
             startup_deadline_s=sampling.startup_deadline_s,
             order_deadline_s=sampling.block_deadline_s,
             fault=session_plan.fault,
+            gone=slots.gone if slots is not None else dict,
         )
         undo.pop_all()
     return arm_launcher

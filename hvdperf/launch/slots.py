@@ -1,4 +1,4 @@
-"""The ranks of the outer mpirun: rank 0 is the pytest session, the others lend their slots.
+"""The ranks of the outer mpirun or srun: rank 0 is the pytest session, the others lend their slots.
 
 A slot connects to rank 0 over TCP and starts processes on its host when rank 0 tells it to. MPI is
 not used, because its ranks poll while they wait, and none can leave without all others.
@@ -6,35 +6,34 @@ not used, because its ranks poll while they wait, and none can leave without all
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import json
 import os
 import select
 import signal
 import socket
-import struct
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hvdperf.errors import UserError
-from hvdperf.launch import pmix
+from hvdperf.launch import outer
 from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import SlotGone
+from hvdperf.launch.outer import on_one_host, outer_rank, outer_size, shown_by
 from hvdperf.machine.host import local_machine
+from hvdperf.machine.networks import Interface, interface_of, interface_settings, interfaces
 from hvdperf.machine.placement import Offer
 from hvdperf.worker import process
 from hvdperf.worker.protocol import Connection, Message, tune
 
-# The user may set this variable to the address at which other hosts reach rank 0's.
-ADDRESS_VARIABLE = "HVDPERF_ADDRESS"
 # Seconds after which a slot that has running processes looks whether one has ended.
 NEWS_S = 0.1
 # Seconds that a slot has to connect and to answer, and to leave.
@@ -42,50 +41,38 @@ ANSWER_S = 30.0
 LEAVE_S = 10.0
 # Seconds that an address of rank 0 has to answer before the slot tries the next one.
 TRY_S = 3.0
-_SIOCGIFADDR = 0x8915
 
 
-def outer_rank() -> int:
-    """Rank of this process under the outer mpirun; 0 without one."""
-    return int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
-
-
-def outer_size() -> int:
-    """Number of ranks of the outer mpirun; 1 without one."""
-    return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
-
-
-def tasks_without_mpirun() -> int:
-    """Return how many copies of this process srun has started without mpirun; return 1 under mpirun
-    and without srun. These copies cannot be slots, because Open MPI gives a process its rank only
-    if mpirun started it."""
-    if "OMPI_COMM_WORLD_SIZE" in os.environ:
-        return 1
-    return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
-
-
-def shown_by() -> int:
-    """Return the id of the process that writes to the user's terminal: mpirun if it started this
-    process, which then has a terminal made by mpirun; else this process."""
-    return os.getppid() if "OMPI_COMM_WORLD_SIZE" in os.environ else os.getpid()
+def dismiss_slots() -> None:
+    """Let the slots leave if this session has ended without publishing its address."""
+    if not Slots.published:
+        with suppress(UserError):  # mpirun ends them
+            outer.publish("")
 
 
 class Slots:
-    """Rank 0's view of all ranks; only made under an outer mpirun of two or more."""
+    """Rank 0's view of all ranks; only made if there are two or more. published:
+    whether this process has published an address."""
 
-    def __init__(self) -> None:
-        """Publish the addresses of this rank, at which the others connect. Raises UserError."""
-        one_host = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") == str(outer_size())
-        self._hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
+    published = False
+
+    def __init__(self, network: str = "") -> None:
+        """Publish the addresses of this rank, at which the others connect. network: the one to use
+        between hosts, such as 10.77.0.0/24; "" if any will do. Raises UserError."""
+        one_host = on_one_host()
+        self.hub = Hub("127.0.0.1") if one_host else Hub("0.0.0.0")
         session = {
             "host": socket.gethostname(),
-            "addresses": [] if one_host else addresses_of_this_host(),
-            "port": self._hub.port,
-            "token": self._hub.expect(self).rsplit(":", 1)[1],
+            "addresses": [] if one_host else _addresses(network),
+            "port": self.hub.port,
+            "token": self.hub.expect(self).rsplit(":", 1)[1],
         }
-        pmix.publish(json.dumps(session))
+        outer.publish(json.dumps(session))
+        Slots.published = True
         self._calls = itertools.count()
         self._connections: dict[int, Connection] = {}
+        self._hosts: dict[int, str] = {}
+        self._interface: Interface | None = None
         self._answers: dict[int, Message] = {}
         self._exits: dict[tuple[int, str], int] = {}
         # Slots that are asked nothing any more, and of these the ones that closed their connection.
@@ -93,19 +80,16 @@ class Slots:
         self._ended: set[int] = set()
 
     @property
-    def address(self) -> str:
-        """The address at which another host reaches this one; "" if there is no other host."""
-        for connection in self._connections.values():
-            with suppress(OSError):
-                here, there = connection.socket.getsockname(), connection.socket.getpeername()
-                if here[0] != there[0]:
-                    return str(here[0])
-        return ""
+    def interface(self) -> Interface | None:
+        """The interface at which other hosts have reached this one; None if there is no other
+        host."""
+        return self._interface
 
     def offers(self) -> list[Offer]:
         """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
         if a rank cannot determine its offer; the message names the slot."""
-        self._hub.pump_until(self._all_joined, time.monotonic() + ANSWER_S)
+        self.hub.pump_until(self._all_joined, time.monotonic() + ANSWER_S)
+        outer.withdraw()
         try:
             return [own_offer(), *(self._offer(rank) for rank in self._others)]
         except SlotGone as gone:
@@ -126,9 +110,12 @@ class Slots:
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         if rank not in self._others or rank in self._connections or rank in self._ended:
-            self._hub.drop(connection)
+            self.hub.drop(connection)
             return
         self._connections[rank] = connection
+        self._hosts[rank] = hello["host"]
+        if hello["host"] != socket.gethostname():
+            self._interface = interface_of(connection.socket.getsockname()[0])
 
     def received(self, rank: int, message: Message) -> None:
         exited, number = message.get("exited"), message.get("answers")
@@ -142,7 +129,15 @@ class Slots:
     def left(self, rank: int, reason: str = "") -> None:
         self._connections.pop(rank, None)
         self._ended.add(rank)
-        self._gone.setdefault(rank, SlotGone(rank, reason or "it has closed its connection"))
+        self._gone.setdefault(rank, self._slot_gone(rank, reason or "it has ended"))
+
+    def _slot_gone(self, rank: int, reason: str) -> SlotGone:
+        return SlotGone(rank, self._hosts.get(rank, ""), reason)
+
+    def gone(self) -> Mapping[int, SlotGone]:
+        """Return the slots that cannot be used any more, by rank."""
+        self.hub.pump(0.0)
+        return self._gone
 
     def call(self, rank: int, method: str, *arguments: Any) -> Any:
         """Have a slot run a method of its agent, and return the method's result. Raises OSError if
@@ -152,13 +147,13 @@ class Slots:
         if rank not in self._gone and self._send(
             rank, {"order": method, "number": number, "arguments": arguments}
         ):
-            self._hub.pump_until(
+            self.hub.pump_until(
                 lambda: number in self._answers or rank in self._gone,
                 time.monotonic() + ANSWER_S,
             )
         answer = self._answers.pop(number, None)
         if answer is None:
-            raise self._gone.setdefault(rank, _silent(rank, method, ANSWER_S))
+            raise self._gone.setdefault(rank, self._slot_gone(rank, _silent(method, ANSWER_S)))
         if "error" in answer:
             raise OSError(f"slot of rank {rank}: {answer['error']}")
         return answer["value"]
@@ -173,32 +168,36 @@ class Slots:
 
     def status(self, rank: int, launch: str) -> int | None:
         """Return the exit status that the slot has reported for the launch; None before it has."""
-        self._hub.pump(0.0)
+        self.hub.pump(0.0)
         return self._exits.get((rank, launch))
 
     def release(self, exit_status: int) -> None:
-        """Let every slot leave. If one does not, end this process with exit_status, or with 1 if
-        that is 0: mpirun then ends the slot."""
+        """Let every slot leave. If one is gone or does not leave, end this process with
+        exit_status, or with 1 if that is 0: mpirun then ends the slot."""
         deadline = time.monotonic() + LEAVE_S
         # A session that has measured nothing may not have taken notice of its slots yet.
-        self._hub.pump_until(self._all_joined, deadline)
+        self.hub.pump_until(self._all_joined, deadline)
+        outer.withdraw()
+        lost = dict(self.gone())
         for rank in self._others:
             self._send(rank, {"order": "leave"})
-        self._hub.pump_until(lambda: len(self._ended) == len(self._others), deadline)
-        staying = [rank for rank in self._others if rank not in self._ended]
-        self._hub.close()
-        for rank in staying:
-            print(f"ERROR: {_silent(rank, 'leave', LEAVE_S)}", file=sys.stderr, flush=True)
-        if staying:
+        self.hub.pump_until(lambda: len(self._ended) == len(self._others), deadline)
+        for rank in self._others:
+            if rank not in self._ended:
+                lost.setdefault(rank, self._slot_gone(rank, _silent("leave", LEAVE_S)))
+        self.hub.close()
+        for rank in sorted(lost):
+            print(f"ERROR: {lost[rank]}", file=sys.stderr, flush=True)
+        if lost:
             sys.stdout.flush()
+            outer.leave_status(exit_status or 1)
             os._exit(exit_status or 1)
 
 
-def _silent(rank: int, order: str, seconds: float) -> SlotGone:
-    return SlotGone(
-        rank,
+def _silent(order: str, seconds: float) -> str:
+    return (
         f"it did not answer {order!r} within {seconds:.0f} s: its process is stopped, or its host "
-        "is gone",
+        "is gone"
     )
 
 
@@ -232,23 +231,22 @@ def own_offer() -> Offer:
     return Offer(outer_rank(), machine.host, machine.cores, gpus)
 
 
-def addresses_of_this_host() -> list[str]:
-    """Return the addresses at which other hosts may reach this one: the one in ADDRESS_VARIABLE, or
-    those of all interfaces but loopback. Raises UserError if there is none."""
-    if named := os.environ.get(ADDRESS_VARIABLE):
-        return [named]
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            request = struct.pack("256s", name.encode())
-            with suppress(OSError):  # an interface without an address
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-                found.append(socket.inet_ntoa(answer[20:24]))
-    found = [address for address in found if not address.startswith("127.")]
-    if not found:
+def _addresses(network: str) -> list[str]:
+    """Return the addresses at which other hosts may reach this one: those in the network, or those
+    of all interfaces. Raises UserError if there is none."""
+    try:
+        within = ip_network(network or "0.0.0.0/0", strict=False)
+    except ValueError:
         raise UserError(
-            f"{socket.gethostname()} has no address at which other hosts can reach it: set up a "
-            f"network interface, or set {ADDRESS_VARIABLE}"
+            f"--network {network}: is not a network of IPv4 addresses such as 10.77.0.0/24"
+        ) from None
+    every = interfaces()
+    found = [str(each.address.ip) for each in every if each.address.ip in within]
+    if not found:
+        has = ", ".join(f"{each.network} ({each.name})" for each in every) or "no network at all"
+        raise UserError(
+            f"{socket.gethostname()}, the host of rank 0, has no address in the network "
+            f"{within}: it has {has}; name one of these by --network"
         )
     return found
 
@@ -260,14 +258,24 @@ def lend_slot() -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     process.take_name(f"hvd-slot-{outer_rank()}")
     try:
-        connection = _connect(**json.loads(pmix.look_up()))
+        session = outer.look_up()
+        if not session:
+            sys.exit(0)
+        connection = _connect(**json.loads(session))
     except UserError as error:
         sys.exit(f"ERROR: the slot of rank {outer_rank()}: {error}")
     with tempfile.TemporaryDirectory(prefix="hvdperf-slot-") as scratch:
-        agent = LocalAgent(Path(scratch))
-        with suppress(OSError):  # as if rank 0 had ended the connection
+        interface = interface_of(connection.socket.getsockname()[0])
+        agent = LocalAgent(Path(scratch), interface_settings(interface))
+        lost = False
+        try:
             _serve(agent, connection)
+        except OSError:
+            lost = True
         agent.end_all()
+    if lost and shown_by() != os.getpid():
+        # Open MPI's daemon would wait for 15 minutes for the host of rank 0.
+        os.kill(shown_by(), signal.SIGKILL)
     sys.exit(0)
 
 
@@ -279,7 +287,8 @@ def _connect(host: str, addresses: Sequence[str], port: int, token: str) -> Conn
         addresses = ["127.0.0.1"]
     else:
         # Bridges of containers have the same address on every host.
-        addresses = [address for address in addresses if address not in addresses_of_this_host()]
+        own = {str(each.address.ip) for each in interfaces()}
+        addresses = [address for address in addresses if address not in own]
     problems = []
     for address in addresses:
         try:
@@ -294,7 +303,7 @@ def _connect(host: str, addresses: Sequence[str], port: int, token: str) -> Conn
         return connection
     raise UserError(
         f"{here} cannot reach {host}, the host of rank 0, at port {port} ({'; '.join(problems)}): "
-        f"open that route in the firewall, or set {ADDRESS_VARIABLE} to another address of {host}"
+        f"open that route in the firewall, or name a network of both by --network"
     )
 
 

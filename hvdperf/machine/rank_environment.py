@@ -8,9 +8,9 @@ from pathlib import Path
 
 from hvdperf.paths import ROOT
 
-# Prefixes of the variables by which Open MPI talks to its own children. An inner mpirun that finds
-# such variables takes itself for a rank of the outer one.
-_OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_")
+# Prefixes of the variables by which Open MPI and Slurm talk to their own children. An inner mpirun
+# that finds such variables takes itself for a rank of the outer one, or calls srun.
+_OUTER = ("OMPI_", "PMIX_", "PMI_", "HFI_", "IPATH_", "SLURM_")
 _KEPT = ("OMPI_ALLOW_RUN_AS_ROOT",)
 # MCA settings are kept, since they are the user's, except those that mpirun makes for its children.
 _MCA = "OMPI_MCA_"

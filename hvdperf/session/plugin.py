@@ -13,7 +13,8 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.slots import Slots, outer_size, shown_by, tasks_without_mpirun
+from hvdperf.launch.outer import outer_size, shown_by
+from hvdperf.launch.slots import Slots
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
@@ -68,6 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     text("--profile", "NAME", "smoke, default, nightly, trust, history, or a TOML file", "default")
     add("--np", type=int, metavar="N", help="number of slots, without mpirun (default: all)")
     add("--oversubscribe", action="store_true", help="allow more slots than cores or devices")
+    text("--network", "CIDR", "network between the hosts, such as 10.77.0.0/24")
     text("--world-sizes", "1,2,4", "numbers of replicas (default: powers of two, and all slots)")
     several: Mapping[str, Any] = {"action": "append", "default": []}
     add("--models", **several, metavar="A,B", help="networks (default: the profile's)")
@@ -129,19 +131,12 @@ def pytest_configure(config: pytest.Config) -> None:
         # Hypothesis's plugin imports all of hypothesis for the summary. That takes a second, and
         # after Ctrl-C mpirun leaves the session no more than one second for everything.
         config.pluginmanager.set_blocked("hypothesispytest")
-        tasks = tasks_without_mpirun()
-        if tasks > 1:
-            raise pytest.UsageError(
-                f"srun has started {tasks} sessions, which would all measure at the same time; "
-                "leave out srun, and start one session in the allocation with mpirun -np "
-                f"{tasks}"
-            )
         if not config.option.collectonly:
             check_files_of_others(config)
     if outer_size() > 1:
         # In every session, because the other ranks wait until this one publishes its address.
         try:
-            config.stash[_slots] = Slots()
+            config.stash[_slots] = Slots(config.option.network)
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from hvdperf.launch.slots import shown_by
+from hvdperf.launch.outer import shown_by
 from hvdperf.session import live_line
 from hvdperf.session.workload_run import Doing
 

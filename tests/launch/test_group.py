@@ -423,7 +423,8 @@ def test_an_error_is_told_with_rank_phase_and_cause(start, launcher):
     assert (failed.rank, failed.phase) == (1, "first step")
     assert failed.cause == "ValueError: bad shape"
     assert failed.tail == ["[rank 1] last words of 1"]
-    assert str(failed).startswith("resnet_50_s horovod@2: rank 1 failed in phase 'first step'")
+    said = "resnet_50_s horovod@2: rank 1 on host failed in phase 'first step'"
+    assert str(failed).startswith(said)
     assert launcher.job.ends == 1
 
 
@@ -645,7 +646,7 @@ def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what
         group.pause()
 
     def gone(signum: int, pids: Mapping[int, int]) -> None:
-        raise SlotGone(1, "it is stopped")
+        raise SlotGone(1, "node2", "it is stopped")
 
     launcher.job.signal = gone
     with pytest.raises(GroupFailed) as failed:

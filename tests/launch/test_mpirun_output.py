@@ -14,7 +14,7 @@ from hvdperf.launch.processes import TAIL_LINES
 def job(scratch: Path, stderr: str) -> MpirunJob:
     process: Any = None  # is not asked
     (scratch / "stderr").write_text(stderr)
-    return MpirunJob(process, scratch, local=True)
+    return MpirunJob(process, scratch)
 
 
 def test_lines_that_were_tagged_in_pieces_are_whole_again(tmp_path):
@@ -66,6 +66,6 @@ def test_the_signal_that_mpirun_reports_is_told(tmp_path, signum, name):
     process: Any = Ended()
     told = f"mpirun noticed that process rank 1 with PID 4711 on node x exited on signal {signum}"
     (tmp_path / "stderr").write_text(told)
-    found = MpirunJob(process, tmp_path, local=True)
+    found = MpirunJob(process, tmp_path)
     assert found.fate(1) == f"(killed by signal {signum}, {name})"
     assert found.fate(0) == ""

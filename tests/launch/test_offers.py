@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -10,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from ipaddress import IPv4Interface
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,21 +17,22 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.launch import outer
 from hvdperf.launch import slots as slots_module
 from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.job import SlotGone
-from hvdperf.launch.slots import ADDRESS_VARIABLE, Slots, own_offer, tasks_without_mpirun
+from hvdperf.launch.slots import Slots, own_offer
+from hvdperf.machine import networks
+from hvdperf.machine.networks import Interface, interface_settings
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What rank 0 of two ranks on this host publishes."""
     published: list[dict[str, Any]] = []
-    publish = SimpleNamespace(publish=lambda text: published.append(json.loads(text)))
-    monkeypatch.setattr(slots_module, "pmix", publish)
+    monkeypatch.setattr(outer, "publish", lambda text: published.append(json.loads(text)))
     for name in ("SIZE", "LOCAL_SIZE"):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", "2")
-    monkeypatch.delenv(ADDRESS_VARIABLE, raising=False)
     monkeypatch.setattr(slots_module, "LEAVE_S", 5.0)
     exits = SimpleNamespace(**{**vars(os), "_exit": lambda status: pytest.fail("a slot stays")})
     monkeypatch.setattr(slots_module, "os", exits)
@@ -118,88 +119,78 @@ def test_a_stranger_is_no_slot(told, monkeypatch, hello):
         assert stranger.recv(1) == b"", "its connection is closed"
 
 
-def test_a_host_that_cannot_reach_rank_0_is_told_what_to_do(monkeypatch):
+ETH0, IB0 = (
+    Interface(name, IPv4Interface(address))
+    for name, address in (("eth0", "10.0.0.5/24"), ("ib0", "10.1.0.5/16"))
+)
+
+
+@pytest.fixture
+def two_networks(told, monkeypatch) -> None:
+    """This host has two interfaces, and the ranks are on several hosts."""
+    monkeypatch.setattr(slots_module, "interfaces", lambda: [ETH0, IB0])
+    monkeypatch.setattr(networks, "interfaces", lambda: [ETH0, IB0])
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
+
+
+def test_a_host_that_cannot_reach_rank_0_is_told_what_to_do(two_networks):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    monkeypatch.setattr(slots_module, "addresses_of_this_host", lambda: ["10.0.0.9"])
     with pytest.raises(UserError) as refused:
-        slots_module._connect("first", ["10.0.0.9", "127.0.0.1"], port, "token")
+        slots_module._connect("first", ["10.0.0.5", "127.0.0.1"], port, "token")
     message = str(refused.value)
     assert f"cannot reach first, the host of rank 0, at port {port} (127.0.0.1: " in message
-    assert f"or set {ADDRESS_VARIABLE} to another address of first" in message
-    assert "10.0.0.9" not in message, "an address of this host is not another host's"
+    assert "or name a network of both by --network" in message
+    assert "10.0.0.5" not in message, "an address of this host is not another host's"
 
 
-def test_other_hosts_are_given_every_address_but_loopback(told, monkeypatch):
-    known = {"lo": "127.0.0.1", "eth0": "10.0.0.5", "ib0": "10.1.0.5"}
+@pytest.mark.parametrize(
+    ("network", "addresses"),
+    [("", ["10.0.0.5", "10.1.0.5"]), ("10.1.0.0/16", ["10.1.0.5"])],
+)
+def test_other_hosts_are_given_the_addresses_in_the_network(two_networks, told, network, addresses):
+    Slots(network)
+    assert told[-1]["addresses"] == addresses
 
-    def answer(descriptor: int, request: int, name: bytes) -> bytes:
-        interface = name.rstrip(b"\0").decode()
-        if interface not in known:
-            raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
-        return bytes(20) + socket.inet_aton(known[interface]) + bytes(232)
 
-    names = list(enumerate([*known, "down0"], 1))
-    monkeypatch.setattr(socket, "if_nameindex", lambda: names)
-    monkeypatch.setattr(slots_module, "fcntl", SimpleNamespace(ioctl=answer))
-    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
-    Slots()
-    assert told[-1]["addresses"] == ["10.0.0.5", "10.1.0.5"]
-    monkeypatch.setenv(ADDRESS_VARIABLE, "192.168.7.1")
-    Slots()
-    assert told[-1]["addresses"] == ["192.168.7.1"]
+@pytest.mark.parametrize(
+    ("network", "problem"),
+    [
+        ("eth0", r"--network eth0: is not a network of IPv4 addresses such as 10.77.0.0/24"),
+        ("10.9.0.0/16", r"has no address .* it has 10.0.0.0/24 \(eth0\), 10.1.0.0/16 \(ib0\)"),
+    ],
+)
+def test_a_network_that_rank_0_is_not_in_is_refused(two_networks, network, problem):
+    with pytest.raises(UserError, match=problem):
+        Slots(network)
+
+
+def test_a_host_without_a_network_says_so(two_networks, monkeypatch):
+    monkeypatch.setattr(slots_module, "interfaces", list)
+    with pytest.raises(UserError, match="it has no network at all"):
+        Slots()
 
 
 class Connected:
-    """A connection from a slot's address to one of this host's."""
+    """A connection of a slot to an address of this host."""
 
-    def __init__(self, here: str, there: str) -> None:
-        self.socket = SimpleNamespace(
-            getsockname=lambda: (here, 1), getpeername=lambda: (there, 2), fileno=lambda: -1
-        )
+    def __init__(self, here: str) -> None:
+        self.socket = SimpleNamespace(getsockname=lambda: (here, 1), fileno=lambda: -1)
 
 
-@pytest.mark.parametrize(
-    ("slots_from", "address"),
-    [
-        ([], ""),
-        ([("127.0.0.1", "127.0.0.1")], ""),
-        ([("127.0.0.1", "127.0.0.1"), ("10.0.0.5", "10.0.0.6")], "10.0.0.5"),
-    ],
-)
-def test_ranks_of_other_hosts_connect_where_a_slot_of_theirs_did(
-    told, monkeypatch, slots_from, address
-):
+def test_the_interface_is_the_one_that_another_host_has_reached(two_networks, monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "3")
     slots = Slots()
-    for rank, ends in enumerate(slots_from, 1):
-        joined: Any = Connected(*ends)
-        slots.joined(rank, joined, {})
-    assert slots.address == address
-
-
-def test_a_host_without_a_network_says_so(monkeypatch):
-    monkeypatch.delenv(ADDRESS_VARIABLE, raising=False)
-    monkeypatch.setattr(socket, "if_nameindex", lambda: [(1, "lo")])
-    with pytest.raises(UserError, match=f"has no address .* or set {ADDRESS_VARIABLE}"):
-        slots_module.addresses_of_this_host()
-
-
-@pytest.mark.parametrize(
-    ("environment", "tasks"),
-    [
-        ({}, 1),
-        ({"SLURM_STEP_NUM_TASKS": "1"}, 1),
-        ({"SLURM_STEP_NUM_TASKS": "4"}, 4),
-        ({"SLURM_STEP_NUM_TASKS": "4", "OMPI_COMM_WORLD_SIZE": "2"}, 1),
-    ],
-)
-def test_what_srun_has_started_by_itself_is_no_slot(monkeypatch, environment, tasks):
-    for name in ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert tasks_without_mpirun() == tasks
+    here: Any = Connected("127.0.0.1")
+    slots.joined(1, here, {"host": socket.gethostname()})
+    assert interface_settings(slots.interface) == {}
+    there: Any = Connected("10.1.0.5")
+    slots.joined(2, there, {"host": "another"})
+    assert slots.interface == IB0
+    assert interface_settings(slots.interface) == {
+        "HOROVOD_GLOO_IFACE": "ib0",
+        "NCCL_SOCKET_IFNAME": "ib0",
+    }
 
 
 @pytest.mark.parametrize("order", ["end_all", "_directory", "__init__", "no such thing"])

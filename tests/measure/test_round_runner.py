@@ -582,7 +582,7 @@ def test_an_arm_that_cannot_be_started_fails_and_says_why(stage):
 
 def test_a_slot_that_is_gone_is_no_failure_of_the_launch(stage):
     error = LaunchError("rank 1 could not be started")
-    error.__cause__ = SlotGone(1, "it is stopped")
+    error.__cause__ = SlotGone(1, "node2", "it is stopped")
     stage.raises[MIRRORED_2, "start"] = error
     runner = make_runner(stage)
     runner.take(0, ARMS)

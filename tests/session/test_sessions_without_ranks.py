@@ -139,13 +139,6 @@ def test_bad_input_is_one_line_before_anything_is_launched(
     assert_refused_in_a_line(plan(*arguments), told, tmp_path)
 
 
-def test_sessions_that_srun_starts_side_by_side_are_refused(plan: Run) -> None:
-    done = plan("--collect-only", SLURM_STEP_NUM_TASKS="4")
-    assert done.returncode == 4
-    (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
-    assert line.endswith("start one session in the allocation with mpirun -np 4")
-
-
 def test_more_slots_than_cores_must_be_asked_for(warm_pytest: WarmPytest) -> None:
     done = warm_pytest.run(["perf/", "--np=999"], {})
     assert done.returncode == 4

@@ -1,0 +1,52 @@
+"""The networks of this host's interfaces."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Interface
+
+_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface of this host. address: with the length of its network's prefix."""
+
+    name: str
+    address: IPv4Interface
+
+    @property
+    def network(self) -> str:
+        """The interface's network, such as 10.77.0.0/24."""
+        return str(self.address.network)
+
+
+def interfaces() -> list[Interface]:
+    """Return the interfaces of this host that have an IPv4 address, but loopback."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode())
+            with suppress(OSError):  # an interface without an address
+                address, mask = (
+                    socket.inet_ntoa(fcntl.ioctl(probe.fileno(), asked, request)[20:24])
+                    for asked in (_SIOCGIFADDR, _SIOCGIFNETMASK)
+                )
+                found.append(Interface(name, IPv4Interface(f"{address}/{mask}")))
+    return [each for each in found if not each.address.is_loopback]
+
+
+def interface_of(address: str) -> Interface | None:
+    """Return the interface of this host that has the address; None for loopback."""
+    return next((each for each in interfaces() if str(each.address.ip) == address), None)
+
+
+def interface_settings(interface: Interface | None) -> dict[str, str]:
+    """Return the variables by which Horovod over Gloo and NCCL take this interface."""
+    if interface is None:
+        return {}
+    return {"HOROVOD_GLOO_IFACE": interface.name, "NCCL_SOCKET_IFNAME": interface.name}

@@ -1,0 +1,102 @@
+"""What this process knows of the mpirun or srun that has started it."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.launch import outer
+
+VARIABLES = (
+    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    *("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
+    *("SLURM_JOB_ID", "SLURM_STEP_ID"),
+)
+# A shell of sbatch or salloc, a task of srun, a rank of mpirun in an allocation.
+BATCH = {"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
+TASK = {
+    "SLURM_PROCID": "3",
+    "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "1",
+}
+RANK = {
+    "SLURM_PROCID": "1",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NUM_NODES": "2",
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "8",
+}
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The directory of the file."""
+    monkeypatch.setattr(outer, "CACHE", tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def started_with(monkeypatch, cache):
+    """Return a function that sets the variables of a launcher, and no others of theirs."""
+
+    def set_all(environment: dict[str, str]) -> None:
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+    return set_all
+
+
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({}, (0, 1, True)),
+        (BATCH, (0, 1, True)),
+        ({**BATCH, "SLURM_STEP_NUM_TASKS": "1"}, (0, 1, True)),
+        (TASK, (3, 4, False)),
+        ({**TASK, "SLURM_STEP_NUM_NODES": "1"}, (3, 4, True)),
+        (RANK, (5, 8, True)),
+        ({**RANK, "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, (5, 8, False)),
+    ],
+)
+def test_the_place_among_the_ranks_is_known(started_with, environment, place):
+    started_with(environment)
+    assert (outer.outer_rank(), outer.outer_size(), outer.on_one_host()) == place
+
+
+def test_tasks_of_srun_find_what_rank_0_publishes_in_a_file_of_its_owner(started_with, cache):
+    started_with(TASK)
+    found: list[str] = []
+    waiting = threading.Thread(target=lambda: found.append(outer.look_up()))
+    waiting.start()
+    outer.publish("where rank 0 is")
+    waiting.join(5.0)
+    assert found == ["where rank 0 is"]
+    (file,) = cache.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    outer.withdraw()
+    assert not list(cache.iterdir())
+
+
+def test_another_step_of_the_job_has_a_file_of_its_own(started_with, monkeypatch):
+    monkeypatch.setattr(outer, "FILE_S", 0.05)
+    started_with(TASK)
+    outer.publish("where rank 0 is")
+    started_with({**TASK, "SLURM_STEP_ID": "2"})
+    with pytest.raises(UserError, match=r"rank 0 has not written .*srun-7\.2\.json within"):
+        outer.look_up()
+
+
+def test_a_checkout_that_cannot_be_written_is_one_line(started_with, monkeypatch):
+    started_with(TASK)
+    monkeypatch.setattr(outer, "CACHE", Path("/proc/nowhere"))
+    with pytest.raises(UserError, match=r"srun-7\.1\.json cannot be written"):
+        outer.publish("where rank 0 is")
