@@ -183,7 +183,7 @@ END
 
 # The mpirun of a session outlives the loss of a host. It is a copy of orterun, which stays as it is.
 install_mpirun() {
-    rm "$VENV/bin/mpirun"
+    rm -f "$VENV/bin/mpirun"
     cat >"$VENV/bin/mpirun" <<'END'
 #!/bin/sh
 bin=$(dirname "$(readlink -f "$0")")
@@ -201,7 +201,6 @@ done
 exec "$bin/orterun" "$@"
 END
     chmod +x "$VENV/bin/mpirun"
-    ln -sf mpirun "$VENV/bin/mpiexec"
 }
 
 configure_open_mpi() {

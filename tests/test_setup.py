@@ -532,7 +532,7 @@ def stand_ins(checkout: Path, machine: Path) -> Path:
     script(checkout / ".uv/bin/uv", uv)
     script(checkout / ".uv/bin/python", "exit 1")
     script(checkout / ".venv/bin/python", f'exec "{sys.executable}" "$@"')
-    script(checkout / ".venv/bin/mpirun", 'echo "$OPAL_PREFIX: 2 ranks"; exit ${MPI_STATUS:-0}')
+    script(checkout / ".venv/bin/orterun", 'echo "$OPAL_PREFIX: 2 ranks"; exit ${MPI_STATUS:-0}')
     read = 'sed -n "s/^\\(rmaps_base_oversubscribe\\) = 1/mca:\\1:value:true/p"'
     settings = checkout / ".venv/etc/openmpi-mca-params.conf"
     script(checkout / ".venv/bin/ompi_info", f'{read} "$OPAL_PREFIX/etc/{settings.name}"')

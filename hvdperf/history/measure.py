@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -63,6 +64,10 @@ def is_without_session(status: int) -> bool:
     return status < 0 or status in NO_SESSION
 
 
+# Seconds for which a signal may go unnoticed.
+WAIT_S = 1.0
+
+
 def ended(command: Sequence[str], output: TextIO | None = None) -> int:
     """Run a command to its end and return its exit status. output: takes its stdout; None for this
     process's.
@@ -81,7 +86,10 @@ def ended(command: Sequence[str], output: TextIO | None = None) -> int:
         signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number))
         for number in early:
             process.send_signal(number)
-        return process.wait()
+        # A signal that arrives just before this waits would be handled only at the end of the wait.
+        while True:
+            with suppress(subprocess.TimeoutExpired):
+                return process.wait(WAIT_S)
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)

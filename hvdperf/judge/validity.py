@@ -27,8 +27,9 @@ def invalid_reasons(launch: Launch) -> list[str]:
 
     Checked: the world size that the framework saw, a report from every process, finite times and
     losses, the sample counts that the plan implies, one learning rate, bit-equal weights on all
-    replicas, and the session's own copy of the data on all ranks; if there are any, the collective
-    operations and the run; of a launch with timestamps, that its time breakdown closes.
+    replicas, and the session's own copy of the data and the same settings on all ranks; if there
+    are any, the collective operations and the run; of a launch with timestamps, that its time
+    breakdown closes.
     """
     arm = launch.arm
     # The transport comes first, because a missing transport also makes the world size wrong.
@@ -47,7 +48,7 @@ def invalid_reasons(launch: Launch) -> list[str]:
         )
     if len(set(digests)) > 1:
         found.append(f"{arm.name}: replicas differ: {_odd_ones(digests)}")
-    found += _data_problems(launch)
+    found += _data_problems(launch) + _setting_problems(launch)
     for block in launch.blocks:
         found += _block_problems(launch, block)
     if launch.run:
@@ -78,6 +79,20 @@ def _data_problems(launch: Launch) -> list[str]:
         for number, rank in enumerate(launch.evidence)
         if rank.data != rank.data_wanted
     ]
+
+
+def _setting_problems(launch: Launch) -> list[str]:
+    """Return a line for every setting that does not have one value on all ranks."""
+    found = []
+    for name in sorted({name for rank in launch.evidence for name in rank.settings}):
+        values = [rank.settings.get(name, "(not set)") for rank in launch.evidence]
+        odd = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+        if odd is not None:
+            found.append(
+                f"{launch.arm.name}: {name} is {values[odd]} on rank {odd} and {values[0]} on "
+                "rank 0"
+            )
+    return found
 
 
 def _block_problems(launch: Launch, block: Block) -> list[str]:

@@ -194,7 +194,7 @@ class AgentsLauncher:
     """A launcher that has agents start the ranks; see hvdperf.launch.job.Launcher."""
 
     def __init__(self, agents: Sequence[Agent]) -> None:
-        """Use these agents: one per slot, in the order of the slots."""
+        """Use these agents: one per slot, by its rank."""
         self._agents = agents
 
     def rendezvous(self, slots: Sequence[Slot]) -> list[dict[str, Any]]:
@@ -203,7 +203,7 @@ class AgentsLauncher:
     def start(self, order: Order) -> AgentsJob:
         launch = order.scratch.name
         slots = order.slots[: order.processes]
-        started = self._agents[: order.processes]
+        started = [self._agents[slot.rank] for slot in slots]
         job = AgentsJob(launch, started, forked=bool(order.stub))
         one_host = len({slot.host for slot in slots}) == 1
         plan = rendezvous_plan(slots[: order.processes])

@@ -51,6 +51,22 @@ def shown_by() -> int:
     return os.getppid() if by_mpirun() else os.getpid()
 
 
+def words_before_pytest() -> list[str]:
+    """Return the words that the user typed before pytest, such as `mpirun -np 4`."""
+    if outer_size() == 1:
+        return []
+    if not by_mpirun():
+        return ["srun", "-N", os.environ["SLURM_STEP_NUM_NODES"], "-n", str(outer_size())]
+    try:
+        words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
+    except OSError:
+        words = []
+    names = [Path(word).name for word in words]
+    if "pytest" not in names or "-m" in names:
+        return ["mpirun", "-np", str(outer_size())]
+    return ["mpirun", *words[1 : names.index("pytest")]]
+
+
 def publish(text: str) -> None:
     """Give the text to the other ranks. Only rank 0 does. Raises UserError."""
     if by_mpirun():

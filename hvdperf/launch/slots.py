@@ -30,7 +30,8 @@ from hvdperf.launch.job import SlotGone
 from hvdperf.launch.outer import on_one_host, outer_rank, outer_size, shown_by
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.networks import Interface, interface_of, interface_settings, interfaces
-from hvdperf.machine.placement import Offer
+from hvdperf.machine.placement import Offer, model_of
+from hvdperf.machine.stack import Stack, probe
 from hvdperf.worker import process
 from hvdperf.worker.protocol import Connection, Message, tune
 
@@ -38,6 +39,8 @@ from hvdperf.worker.protocol import Connection, Message, tune
 NEWS_S = 0.1
 # Seconds that a slot has to connect and to answer, and to leave.
 ANSWER_S = 30.0
+# Seconds that a slot has to import TensorFlow and Horovod once.
+PROBE_S = 150.0
 LEAVE_S = 10.0
 # Seconds that an address of rank 0 has to answer before the slot tries the next one.
 TRY_S = 3.0
@@ -99,7 +102,25 @@ class Slots:
 
     def _offer(self, rank: int) -> Offer:
         told = self.call(rank, "offer")
-        return Offer(rank, told["host"], tuple(told["cores"]), tuple(told["gpus"]))
+        return Offer(rank, told["host"], tuple(told["cores"]), tuple(told["gpus"]), told["model"])
+
+    def stacks(self, interpreter: str) -> dict[str, Stack]:
+        """Return the stack of the interpreter on every other host, by host. Raises UserError if
+        one has none that works; the message names the host."""
+        here = socket.gethostname()
+        first = {host: rank for rank, host in sorted(self._hosts.items(), reverse=True)}
+        found = {}
+        for host, rank in sorted(first.items()):
+            if host == here:
+                continue
+            try:
+                told = self.call(rank, "stack", interpreter, deadline_s=PROBE_S)
+            except OSError as error:
+                raise UserError(f"{host}: {error}") from None
+            found[host] = Stack(
+                **told | {name: tuple(told[name]) for name in ("packages", "horovod_flags")}
+            )
+        return found
 
     @property
     def _others(self) -> range:
@@ -139,21 +160,22 @@ class Slots:
         self.hub.pump(0.0)
         return self._gone
 
-    def call(self, rank: int, method: str, *arguments: Any) -> Any:
+    def call(self, rank: int, method: str, *arguments: Any, deadline_s: float = 0.0) -> Any:
         """Have a slot run a method of its agent, and return the method's result. Raises OSError if
-        the method fails. Raises SlotGone if the slot does not answer within ANSWER_S, and from then
-        on at once."""
+        the method fails. Raises SlotGone if the slot does not answer within deadline_s (ANSWER_S by
+        default), and from then on at once."""
+        deadline_s = deadline_s or ANSWER_S
         number = next(self._calls)
         if rank not in self._gone and self._send(
             rank, {"order": method, "number": number, "arguments": arguments}
         ):
             self.hub.pump_until(
                 lambda: number in self._answers or rank in self._gone,
-                time.monotonic() + ANSWER_S,
+                time.monotonic() + deadline_s,
             )
         answer = self._answers.pop(number, None)
         if answer is None:
-            raise self._gone.setdefault(rank, self._slot_gone(rank, _silent(method, ANSWER_S)))
+            raise self._gone.setdefault(rank, self._slot_gone(rank, _silent(method, deadline_s)))
         if "error" in answer:
             raise OSError(f"slot of rank {rank}: {answer['error']}")
         return answer["value"]
@@ -228,7 +250,14 @@ def own_offer() -> Offer:
     """Return the resources that this rank can lend."""
     machine = local_machine()
     gpus = tuple(gpu.uuid for gpu in machine.gpus)
-    return Offer(outer_rank(), machine.host, machine.cores, gpus)
+    return Offer(outer_rank(), machine.host, machine.cores, gpus, model_of(machine))
+
+
+def _own_stack(interpreter: str) -> dict[str, Any]:
+    """Return the fields of this host's stack. Raises UserError."""
+    # The cache of the checkout may be another host's.
+    with tempfile.TemporaryDirectory() as cache:
+        return asdict(probe(interpreter, Path(cache)))
 
 
 def _addresses(network: str) -> list[str]:
@@ -329,6 +358,7 @@ def _serve(agent: LocalAgent, connection: Connection) -> None:
 # The orders that rank 0 may give a slot, each with the function that carries it out.
 _ORDERS: Mapping[str, Callable[..., Any]] = {
     "offer": lambda agent: asdict(own_offer()),
+    "stack": lambda agent, interpreter: _own_stack(interpreter),
     "start": LocalAgent.start,
     "signal": LocalAgent.signal,
     "tail": LocalAgent.tail,

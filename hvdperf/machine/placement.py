@@ -7,24 +7,35 @@ world size, a replica has the share of one slot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
+
+# Policies by which a group of fewer replicas than slots is spread over hosts.
+PACKED, SPREAD = PLACEMENTS = ("packed", "spread")
 
 
 @dataclass(frozen=True)
 class Offer:
     """The resources of one rank: its host, with all cores and GPUs that the host has for a session.
 
-    Ranks on one host share them. gpus: names that CUDA_VISIBLE_DEVICES takes.
+    Ranks on one host share them. gpus: names that CUDA_VISIBLE_DEVICES takes. model: of the GPUs,
+    or else of the CPU.
     """
 
     rank: int
     host: str
     cores: tuple[int, ...]
     gpus: tuple[str, ...] = ()
+    model: str = ""
+
+
+def model_of(machine: Machine) -> str:
+    """Return the models of a host's GPUs, or else that of its CPU."""
+    return " / ".join(sorted({gpu.name for gpu in machine.gpus})) or machine.cpu_model
 
 
 @dataclass(frozen=True)
@@ -38,20 +49,27 @@ class Slot:
     oversubscribed: bool = False
 
 
-def place(offers: Sequence[Offer]) -> tuple[Slot, ...]:
-    """Return one slot an offer, in the order of ranks.
+def place(offers: Sequence[Offer], placement: str = PACKED) -> tuple[Slot, ...]:
+    """Return one slot an offer, in the order in which groups take them.
 
-    The slots of a host get equal contiguous shares of its cores, one core at least, and slot i
-    gets GPU i. More slots than cores (or than GPUs) wrap around and are marked oversubscribed.
-    Raises UserError if only some of the hosts have GPUs.
+    placement: PACKED fills a host before it takes the next one; SPREAD takes one slot of each host
+    in turn. Every slot gets an equal contiguous share of its host's cores, one core at least, and
+    slot i of a host gets GPU i. More slots than cores (or than GPUs) wrap around and are marked
+    oversubscribed. Raises UserError if the slots of two hosts would differ, since a figure must not
+    be a mean over unlike replicas.
     """
-    offers = sorted(offers, key=lambda offer: offer.rank)
     by_host: dict[str, list[Offer]] = {}
-    for offer in offers:
+    for offer in sorted(offers, key=lambda offer: offer.rank):
         by_host.setdefault(offer.host, []).append(offer)
     _refuse_mixed(by_host)
-    placed = [slot for mates in by_host.values() for slot in _place_on_host(mates)]
-    return _mark_shared(sorted(placed, key=lambda slot: slot.rank))
+    share = _share(by_host)
+    hosts = [_place_on_host(mates, share) for mates in by_host.values()]
+    if placement == SPREAD:
+        turns = zip_longest(*hosts)
+        placed = [slot for turn in turns for slot in turn if slot is not None]
+    else:
+        placed = [slot for of_host in hosts for slot in of_host]
+    return _mark_shared(placed)
 
 
 def _refuse_mixed(by_host: dict[str, list[Offer]]) -> None:
@@ -62,12 +80,40 @@ def _refuse_mixed(by_host: dict[str, list[Offer]]) -> None:
             "or set CUDA_VISIBLE_DEVICES= (empty) everywhere to measure on the CPUs"
         )
 
+    models = {host: mates[0].model for host, mates in by_host.items()}
+    first, *others = models
+    for host in others:
+        if models[host] != models[first]:
+            raise UserError(
+                f"host {host} has {models[host]}, while {first} has {models[first]}: measure "
+                "them in sessions of their own"
+            )
 
-def _place_on_host(mates: list[Offer]) -> list[Slot]:
-    # A union, because a scheduler may have given every rank cores and GPUs of its own.
-    cores = tuple(dict.fromkeys(core for mate in mates for core in mate.cores))
+
+def _share(by_host: Mapping[str, list[Offer]]) -> int:
+    """Return the number of cores of a slot: the smallest share on any host, if hosts of equal size
+    have unequal numbers of slots. Raises UserError for hosts of unequal size."""
+    cores = {host: len(_cores(mates)) for host, mates in by_host.items()}
+    shares = {host: max(1, cores[host] // len(mates)) for host, mates in by_host.items()}
+    first, *others = by_host
+    for host in others:
+        if cores[host] != cores[first] and shares[host] != shares[first]:
+            raise UserError(
+                f"host {host} has {cores[host]} cores for {len(by_host[host])} slots, and {first} "
+                f"has {cores[first]} for {len(by_host[first])}: leave {host} out, or give each "
+                "host slots in proportion to its cores"
+            )
+    return min(shares.values())
+
+
+def _cores(mates: Sequence[Offer]) -> tuple[int, ...]:
+    """Return the cores of a host. A scheduler may have given every rank cores of its own."""
+    return tuple(dict.fromkeys(core for mate in mates for core in mate.cores))
+
+
+def _place_on_host(mates: Sequence[Offer], share: int) -> list[Slot]:
+    cores = _cores(mates)
     gpus = tuple(dict.fromkeys(gpu for mate in mates for gpu in mate.gpus))
-    share = max(1, len(cores) // len(mates))
     return [
         Slot(
             rank=mate.rank,
@@ -94,7 +140,7 @@ def _mark_shared(slots: Sequence[Slot]) -> tuple[Slot, ...]:
 
 
 def place_group(slots: Sequence[Slot], world_size: int) -> tuple[Slot, ...]:
-    """Return the first world_size slots, each with its own share.
+    """Return the first world_size slots, each with its own share, those of a host side by side.
 
     A slot is marked oversubscribed if it shares with another slot of this group. Raises UserError
     if there are fewer slots, or if world_size is below 1.
@@ -104,7 +150,10 @@ def place_group(slots: Sequence[Slot], world_size: int) -> tuple[Slot, ...]:
             f"world size {world_size} needs {world_size} slots, but this session has "
             f"{len(slots)}: start it with mpirun -np {world_size} or --np {world_size}"
         )
-    return _mark_shared(slots[:world_size])
+    by_host: dict[str, list[Slot]] = {}
+    for slot in slots[:world_size]:
+        by_host.setdefault(slot.host, []).append(slot)
+    return _mark_shared([slot for of_host in by_host.values() for slot in of_host])
 
 
 def is_oversubscribed(slots: Sequence[Slot], world_size: int) -> bool:
@@ -140,7 +189,8 @@ def local_offers(
             f"or add --oversubscribe to let replicas share a {unit}"
         )
     gpus = tuple(gpu.uuid for gpu in machine.gpus)
-    return tuple(Offer(rank, machine.host, machine.cores, gpus) for rank in range(wanted))
+    model = model_of(machine)
+    return tuple(Offer(rank, machine.host, machine.cores, gpus, model) for rank in range(wanted))
 
 
 def cores_of(slots: Sequence[Slot]) -> tuple[int, ...]:

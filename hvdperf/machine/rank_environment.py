@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hvdperf.paths import ROOT
+from hvdperf.worker.settings import PREFIXES
 
 # Prefixes of the variables by which Open MPI and Slurm talk to their own children. An inner mpirun
 # that finds such variables takes itself for a rank of the outer one, or calls srun.
@@ -24,13 +25,9 @@ _OUTER_MCA = (
 )
 
 
-# Prefixes of the settings of Horovod, NCCL, TensorFlow, OpenMP and XLA.
-_SETTINGS = ("HOROVOD_", "NCCL_", "TF_", "OMP_", "XLA_")
-
-
 def user_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the user's settings, which every rank gets on every host."""
-    return {name: value for name, value in environment.items() if name.startswith(_SETTINGS)}
+    return {name: value for name, value in environment.items() if name.startswith(PREFIXES)}
 
 
 def rank_environment(

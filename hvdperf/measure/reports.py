@@ -6,7 +6,7 @@ Ranks send plain JSON; `Group.reports` decodes it (hvdperf/launch/group.py).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
@@ -113,7 +113,8 @@ class Evidence(Figures):
     world_size: number of replicas that the framework reports. learning_rate: at the end. digests:
     SHA-256 of the weights, one a replica of this process. data, data_wanted: id of the training
     data that the process has read, and of the session's (hvdperf/worker/dataset_id.py); "" if it
-    reads none.
+    reads none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
+    (hvdperf/worker/settings.py).
     """
 
     world_size: Positive
@@ -121,6 +122,7 @@ class Evidence(Figures):
     digests: Sequence[str]
     data: str
     data_wanted: str
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

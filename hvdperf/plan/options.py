@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hvdperf.errors import UserError
+from hvdperf.machine.placement import PACKED
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Profile, load_profile
@@ -52,6 +53,7 @@ class Options:
     image_size: int | None = None
     precision: str = "float32"
     launcher: str = "mpirun"
+    placement: str = PACKED
     schedule: str = ""
     budget_minutes: float | None = None
     thresholds: str = ""

@@ -6,6 +6,7 @@ All errors of the input are found here, before anything is launched.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,6 +187,11 @@ class SessionPlan:
     def oversubscribed_sizes(self) -> list[int]:
         return [size for size in self.world_sizes if is_oversubscribed(self.slots, size)]
 
+    def slots_of_hosts(self) -> list[str]:
+        """Return the number of slots of every host, in words."""
+        per_host = Counter(slot.host for slot in self.slots)
+        return [f"{host} ({count} slot{'s' * (count > 1)})" for host, count in per_host.items()]
+
     def describe(self) -> list[str]:
         """Return lines that describe the plan: workloads, slots, looks, budget and thresholds."""
         sizes = [
@@ -210,7 +216,7 @@ class SessionPlan:
 def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
     """Check all input and return the plan. Raises UserError, with one line."""
     profile = resolve_profile(options)
-    slots = place(offers)
+    slots = place(offers, options.placement)
     sizes = profile.world_sizes or default_world_sizes(len(slots))
     too_large = [size for size in sizes if size > len(slots)]
     if too_large and options.world_sizes:

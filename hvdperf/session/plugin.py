@@ -13,8 +13,9 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.outer import outer_size, shown_by
+from hvdperf.launch.outer import outer_size, shown_by, words_before_pytest
 from hvdperf.launch.slots import Slots
+from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
@@ -69,6 +70,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     text("--profile", "NAME", "smoke, default, nightly, trust, history, or a TOML file", "default")
     add("--np", type=int, metavar="N", help="number of slots, without mpirun (default: all)")
     add("--oversubscribe", action="store_true", help="allow more slots than cores or devices")
+    placements = {"default": PACKED, "choices": PLACEMENTS}
+    add("--placement", **placements, help="packed: fill a host first; spread: hosts in turn")
     text("--network", "CIDR", "network between the hosts, such as 10.77.0.0/24")
     text("--world-sizes", "1,2,4", "numbers of replicas (default: powers of two, and all slots)")
     several: Mapping[str, Any] = {"action": "append", "default": []}
@@ -271,6 +274,12 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     suite = config.stash[_suite]
     arms = list(dict.fromkeys(arm.name for c in suite.selected for arm in c.arms))
     lines = suite.session_plan.describe()
+    slots = config.stash.get(_slots, None)
+    if slots is not None and (interface := slots.interface) is not None:
+        lines.append(
+            f"hosts: {', '.join(suite.session_plan.slots_of_hosts())}; network "
+            f"{interface.network} ({interface.name} on {suite.machine.host})"
+        )
     if config.option.collectonly:
         lines.append(f"arms: {', '.join(arms)}")
     return lines
@@ -390,8 +399,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         *cases.detectable_effects(decided),
     ]
     markup = config.get_terminal_writer().markup
-    before = ["mpirun", "-np", str(outer_size())] if outer_size() > 1 else []
-    command = CommandLine(config.invocation_params.args, config.args, before)
+    command = CommandLine(config.invocation_params.args, config.args, words_before_pytest())
     steps = suite.next_steps(command, config.stash[_nodes].__getitem__)
     for text in [*tables, *suite.lines(), *steps]:
         terminalreporter.write_line(cases.painted(text, markup))

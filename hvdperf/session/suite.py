@@ -22,7 +22,7 @@ from hvdperf.machine.disturbance import together
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers
-from hvdperf.machine.stack import probe, stack_differences
+from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.comparisons import Comparison
@@ -134,6 +134,8 @@ class Suite:
         if self.options.against:
             stacks[AGAINST] = probe(self.options.against, CACHE)
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
+        for name, stack in stacks.items():
+            self._refuse_other_stacks(name, stack)
         facts = fingerprint(
             self.machine,
             stacks[""],
@@ -183,6 +185,18 @@ class Suite:
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         return session
+
+    def _refuse_other_stacks(self, name: str, stack: Stack) -> None:
+        """Raise UserError if another host has another stack. name: "" or AGAINST."""
+        others = self.slots.stacks(stack.interpreter) if self.slots is not None else {}
+        for host, other in others.items():
+            different = stack_differences(stack, other)
+            if different:
+                shown_ = "; ".join(different[:3]) + ("; ..." if len(different) > 3 else "")
+                raise UserError(
+                    f"{host} has another stack in {stack.interpreter} than {self.machine.host}: "
+                    f"{shown_}; run `make env` in the checkout of {host}"
+                )
 
     @property
     def verdicts(self) -> list[Verdict]:

@@ -16,6 +16,7 @@ from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.faults import Fault
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.session_link import Driver, message_of
+from hvdperf.worker.settings import settings
 from hvdperf.worker.strategies.table import Strategy
 from models import inputs
 
@@ -90,7 +91,9 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     driver.enter(phase)
     fault.strike(phase)
     found: dict[str, Any] = getattr(trainer, phase.value)(**arguments)
-    return {**found, **data_read(trainer.config)} if phase is Phase.EVIDENCE else found
+    if phase is Phase.EVIDENCE:
+        found |= {**data_read(trainer.config), "settings": settings()}
+    return found
 
 
 def data_read(config: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,17 @@ def test_a_rank_that_reads_other_data_is_named():
     assert "rank 0 reads other data: none instead of 6 files" in invalid_reasons(sound)[0]
 
 
+def test_a_setting_that_ranks_have_differently_is_named():
+    sound = launch(HOROVOD_2, SPEEDS)
+    sound.evidence = [
+        evidence_report(settings={"HOROVOD_CYCLE_TIME": "3", "OMP_NUM_THREADS": "1"}),
+        evidence_report(settings={"HOROVOD_CYCLE_TIME": "3"}),
+    ]
+    assert invalid_reasons(sound) == [
+        "resnet_50_s horovod@2: OMP_NUM_THREADS is (not set) on rank 1 and 1 on rank 0"
+    ]
+
+
 def test_a_mirrored_launch_is_one_process_with_a_digest_a_replica():
     sound = launch(MIRRORED_2, SPEEDS)
     assert len(sound.blocks[0].ranks) == 1

@@ -652,7 +652,7 @@ def test_a_slot_that_is_gone_fails_the_launch_and_is_named(start, launcher, what
     with pytest.raises(GroupFailed) as failed:
         getattr(group, what)()
     assert failed.value.failure.rank == 1
-    assert "the slot of rank 1 is gone: it is stopped" in failed.value.failure.cause
+    assert "the slot of rank 1 on node2 is gone: it is stopped" in failed.value.failure.cause
     assert launcher.job.ends == 1
     group.kill()
     group.end()

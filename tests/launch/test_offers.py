@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from hvdperf.launch.job import SlotGone
 from hvdperf.launch.slots import Slots, own_offer
 from hvdperf.machine import networks
 from hvdperf.machine.networks import Interface, interface_settings
+from hvdperf.machine.stack import probe, stack_differences
+from hvdperf.paths import CACHE
 
 
 @pytest.fixture
@@ -70,6 +73,18 @@ def test_every_rank_offers_what_it_has(lend):
     ours, theirs = lend().offers()
     assert ours == own_offer()
     assert (theirs.rank, theirs.host, theirs.cores) == (1, ours.host, ours.cores)
+
+
+def test_every_other_host_shows_its_stack(lend):
+    slots = lend()
+    slots.offers()
+    assert slots.stacks(sys.executable) == {}, "this host's own is known"
+    slots._hosts[1] = "node2"
+    (theirs,) = slots.stacks(sys.executable).items()
+    assert theirs[0] == "node2"
+    assert stack_differences(probe(sys.executable, CACHE), theirs[1]) == []
+    with pytest.raises(UserError, match=r"^node2: slot of rank 1: there is no Python .* /nowhere/none"):
+        slots.stacks("/nowhere/none")
 
 
 def test_a_rank_that_cannot_tell_what_it_has_is_named_in_one_line(lend, monkeypatch):

@@ -5,6 +5,8 @@ from hvdperf.launch.arm_launcher import Threads, threads
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import (
+    PACKED,
+    SPREAD,
     Offer,
     Slot,
     cores_of,
@@ -86,8 +88,8 @@ class TestGpuHosts:
         slots = place(dealt)
         assert [(slot.host, slot.device) for slot in slots] == [
             ("a", "GPU-0"),
-            ("b", "GPU-0"),
             ("a", "GPU-1"),
+            ("b", "GPU-0"),
             ("b", "GPU-1"),
         ]
 
@@ -102,7 +104,7 @@ class TestGpuHosts:
     def test_uneven_hosts(self):
         slots = place(offers(("a", 4, 16, gpus(0, 1, 2, 3)), ("b", 2, 16, gpus(8, 9))))
         assert [slot.device for slot in slots] == gpus(0, 1, 2, 3, 8, 9)
-        assert [len(slot.cores) for slot in slots] == [4, 4, 4, 4, 8, 8]
+        assert [len(slot.cores) for slot in slots] == [4] * 6, "all slots are alike"
 
     def test_more_slots_than_gpus_share_them(self):
         slots = place(offers(("a", 3, 12, gpus(0, 1))))
@@ -120,6 +122,18 @@ class TestGpuHosts:
     def test_a_host_without_gpus_among_others_is_refused(self):
         with pytest.raises(UserError, match="host b has no GPU while others have"):
             place(offers(("a", 2, 4, gpus(0, 1)), ("b", 2, 4, [])))
+
+    def test_a_host_with_another_model_is_refused(self):
+        fast, slow = (
+            Offer(0, "a", (0,), ("GPU-0",), "H100"),
+            Offer(1, "b", (0,), ("GPU-0",), "V100"),
+        )
+        with pytest.raises(UserError, match="host b has V100, while a has H100"):
+            place([fast, slow])
+
+    def test_a_host_of_another_size_is_refused(self):
+        with pytest.raises(UserError, match="host b has 4 cores for 2 slots, and a has 8 for 2"):
+            place(offers(("a", 2, 8, []), ("b", 2, 4, [])))
 
 
 class TestGroups:
@@ -155,6 +169,21 @@ class TestGroups:
         slots = place([Offer(rank, "ab"[rank % 2], (0, 1)) for rank in range(3)])
         assert replicas_per_node(slots, 3) == (2, 1)
 
+    @pytest.mark.parametrize(
+        ("placement", "hosts", "ranks"),
+        [
+            (PACKED, {1: (1,), 2: (2,), 3: (2, 1), 4: (2, 2)}, [0, 2, 1, 3]),
+            (SPREAD, {1: (1,), 2: (1, 1), 3: (2, 1), 4: (2, 2)}, [0, 2, 1, 3]),
+        ],
+    )
+    def test_a_group_fills_a_host_first_or_takes_them_in_turn(self, placement, hosts, ranks):
+        """The outer mpirun has dealt the ranks out in turn: 0 and 2 are on a."""
+        slots = place([Offer(rank, "ab"[rank % 2], (0, 1)) for rank in range(4)], placement)
+        assert {n: replicas_per_node(slots, n) for n in hosts} == hosts
+        # The inner mpirun fills a host before the next one, so its ranks are in that order.
+        assert [slot.rank for slot in place_group(slots, 4)] == ranks
+        assert place_group(slots, 1)[0].rank == 0
+
     @pytest.mark.parametrize("world_size", [0, 3])
     def test_a_size_that_the_session_does_not_have_is_refused(self, world_size):
         with pytest.raises(UserError, match=f"world size {world_size} .* this session has 2"):
@@ -164,8 +193,8 @@ class TestGroups:
 class TestLocalOffers:
     def test_one_slot_a_core_by_default(self):
         assert local_offers(CPU_2) == (
-            Offer(0, "small", (0, 1)),
-            Offer(1, "small", (0, 1)),
+            Offer(0, "small", (0, 1), model="unknown"),
+            Offer(1, "small", (0, 1), model="unknown"),
         )
 
     def test_one_slot_a_gpu_by_default(self):

@@ -2,32 +2,138 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
+from collections.abc import Callable
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
-from tests.support.hosts import two_hosts
+from tests.support.hosts import Hosts, two_hosts
 from tests.support.leftovers import ended
 from tests.support.whole_sessions import BIN, MPIRUN, documents, environment_of_sessions
 
 pytestmark = pytest.mark.mpirun
+long = pytest.mark.long
+LAUNCHERS = ["mpirun", pytest.param("agents", marks=long)]
+# Seconds that a command has to end after its report.
+END_S = 15
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", pytest.param("agents", marks=pytest.mark.long)])
-def test_a_session_measures_on_two_hosts(options: list[str], tmp_path: Path, launcher: str) -> None:
+def start(hosts: Hosts, arguments: list[str], **variables: str) -> subprocess.Popen[str]:
+    """Start a session on a slot of each host."""
     slots = [MPIRUN, "--host", "node1:1,node2:1", "-np", "2"]
-    asked = ["perf/", *options, f"--launcher={launcher}", "-k", "weak_scaling"]
+    shell = {"OMPI_MCA_plm_rsh_agent": str(hosts.remote_shell)}
+    command = [*slots, str(BIN / "pytest"), "perf/", *arguments]
+    return hosts.start("node1", command, {**environment_of_sessions(), **shell, **variables})
+
+
+def verdicts(results: Path) -> list[str]:
+    found = [each for each in documents(results).values() if "outcome" in each]
+    return sorted(each["outcome"]["judgement"]["verdict"] for each in found)
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_session_measures_on_two_hosts(options: list[str], tmp_path: Path, launcher: str) -> None:
+    asked = [*options, f"--launcher={launcher}", "-k", "weak_scaling"]
     with two_hosts(tmp_path) as hosts:
-        session = hosts.start(
-            "node1",
-            [*slots, str(BIN / "pytest"), *asked],
-            {**environment_of_sessions(), "OMPI_MCA_plm_rsh_agent": str(hosts.remote_shell)},
-        )
+        session = start(hosts, asked, HOROVOD_CYCLE_TIME="2")
         output, _ = session.communicate(timeout=120)
         assert session.returncode == 6, output
         assert ended(hosts.processes())
+    assert "hosts: node1 (1 slot), node2 (1 slot); network 10.77.0.0/24 (eth0 on node1)" in output
+    assert "mpirun --host node1:1,node2:1 -np 2 pytest" in output, "the command to go on"
     (case,) = [found for found in documents(tmp_path).values() if "outcome" in found]
     assert case["replicas_per_node"] == [1, 1]
     (measured,) = case["outcome"]["rounds"]
     assert {len(launch["evidence"]) for launch in measured["launches"]} == {1, 2}
-    assert case["outcome"]["judgement"]["verdict"] == "INCONCLUSIVE"
+    for launch in measured["launches"]:
+        for rank in launch["evidence"]:
+            assert rank["settings"]["HOROVOD_CYCLE_TIME"] == "2"
+    assert verdicts(tmp_path) == ["INCONCLUSIVE"]
+
+
+@pytest.mark.parametrize(
+    ("lose", "reason"),
+    [
+        (lambda hosts: hosts.kill("node2"), "the process ended without a report"),
+        pytest.param(
+            lambda hosts: hosts.cut(),
+            "ConnectionError: its host does not answer any more",
+            marks=long,
+        ),
+    ],
+    ids=["dead", "cut"],
+)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_session_outlives_a_host(
+    options: list[str],
+    tmp_path: Path,
+    launcher: str,
+    lose: Callable[[Hosts], None],
+    reason: str,
+) -> None:
+    two = ["--models=alexnet_s,vgg_16_s", "--budget=1"]
+    asked = [*options, *two, f"--launcher={launcher}", "-k", "weak_scaling"]
+    with two_hosts(tmp_path) as hosts:
+        session = start(hosts, asked)
+        hosts.wait_for("node2", "hvd-rank-1")
+        lose(hosts)
+        output = ""
+        assert session.stdout is not None
+        while "exit status" not in output:
+            line = session.stdout.readline()
+            assert line, output
+            output += line
+        reported = time.monotonic()
+        more, _ = session.communicate(timeout=60)
+        assert time.monotonic() - reported < END_S
+        assert session.returncode == 1, output + more
+        assert ended(hosts.processes()), "nothing is left, on the lost host neither"
+    told = " ".join(output.split())
+    assert "horovod@2: rank 1 on node2 failed in phase" in told
+    assert reason in told
+    assert "horovod@2: not started: the slot of rank 1 on node2 is gone" in told
+    assert "report: " in output
+    assert verdicts(tmp_path) == ["FAIL", "NOT RUN"]
+
+
+@long
+def test_a_cut_that_heals_in_time_costs_nothing(options: list[str], tmp_path: Path) -> None:
+    with two_hosts(tmp_path) as hosts:
+        session = start(hosts, [*options, "-k", "weak_scaling"])
+        hosts.wait_for("node2", "hvd-rank-1")
+        hosts.cut()
+        time.sleep(5)
+        hosts.heal()
+        output, _ = session.communicate(timeout=120)
+        assert session.returncode == 6, output
+    assert verdicts(tmp_path) == ["INCONCLUSIVE"]
+
+
+def test_a_host_with_another_stack_is_refused(options: list[str], tmp_path: Path) -> None:
+    package = distribution("pluggy")
+    metadata = Path(str(package.locate_file(f"pluggy-{package.version}.dist-info/METADATA")))
+    other = tmp_path / "METADATA"
+    other.write_text(metadata.read_text().replace(f"Version: {package.version}", "Version: 0.1"))
+    with two_hosts(tmp_path) as hosts:
+        hosts.replace("node2", metadata, other)
+        session = start(hosts, [*options, "-k", "weak_scaling"])
+        output, _ = session.communicate(timeout=120)
+        assert session.returncode == 4, output
+        assert ended(hosts.processes())
+    (line,) = [each for each in output.splitlines() if "ERROR" in each]
+    assert "node2 has another stack" in line
+    assert f"pluggy: {package.version} -> 0.1; run `make env` in the checkout of node2" in line
+    assert documents(tmp_path) == {}
+
+
+def test_a_wrong_network_is_one_line(options: list[str], tmp_path: Path) -> None:
+    with two_hosts(tmp_path) as hosts:
+        session = start(hosts, [*options, "--network=10.9.0.0/16"])
+        output, _ = session.communicate(timeout=60)
+        assert session.returncode == 4, output
+        assert ended(hosts.processes())
+    (line,) = [each for each in output.splitlines() if "ERROR" in each]
+    assert "no address in the network 10.9.0.0/16: it has 10.77.0.0/24 (eth0)" in line

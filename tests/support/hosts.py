@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +51,49 @@ class Hosts:
             env=env,
         )
 
+    def cut(self) -> None:
+        """Have all packets between the hosts vanish silently: no host takes a frame with this
+        address."""
+        for other in NODES:
+            self._neighbour(other, "replace", "lladdr 02:00:00:00:00:01 nud permanent")
+
+    def heal(self) -> None:
+        """Undo `cut`."""
+        for other in NODES:
+            self._neighbour(other, "del", "")
+
+    def _neighbour(self, other: str, act: str, how: str) -> None:
+        (here,) = NODES.keys() - {other}
+        command = f"ip neigh {act} {NODES[other]} {how} dev eth0"
+        _run([*_enter(self.first[here]), *command.split()])
+
+    def replace(self, node: str, file: Path, by: Path) -> None:
+        """Have a file appear as another one on a host."""
+        _run([*_enter(self.first[node]), "mount", "--bind", str(by), str(file)])
+
+    def kill(self, node: str) -> None:
+        """Kill every process of a host but its first one."""
+        for pid in self._processes({node}):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def wait_for(self, node: str, name: str) -> None:
+        """Wait until a process of a host has this name."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            for pid in self._processes({node}):
+                with suppress(OSError):  # the process has ended
+                    if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                        return
+            time.sleep(0.05)
+        raise TimeoutError(f"there is no {name} on {node}")
+
     def processes(self) -> list[int]:
         """Return the ids of the hosts' processes but their first ones."""
-        networks = {_network(pid) for pid in self.first.values()}
+        return self._processes(set(NODES))
+
+    def _processes(self, nodes: Set[str]) -> list[int]:
+        networks = {_network(self.first[node]) for node in nodes}
         found = []
         for entry in Path("/proc").iterdir():
             with suppress(OSError):  # the process has ended
