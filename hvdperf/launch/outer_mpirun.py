@@ -55,9 +55,12 @@ def main(mpirun: str, arguments: list[str]) -> int:
         )
         status = _until_rank_0_ends(process, status_file, awaited)
         own = process.returncode if process.returncode is not None else _end(process)
+        if status is None:
+            _show_problems(status_file)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(status_file)
+        for file in (status_file, f"{status_file}.problems"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file)
     if status is not None:
         return status
     return own if own > 0 else 128 - own if own < 0 else 1
@@ -69,7 +72,8 @@ def _environment() -> "dict[str, str]":
     shell = environment.get(_SHELL) or ("ssh" if shutil.which("ssh") else "")
     if shell:
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "remote_shell.py")
-        environment[_SHELL] = f"{sys.executable} -I -S {script} {shell}"
+        words = len(shell.split())
+        environment[_SHELL] = f"{sys.executable} -I -S {script} {words} {shell}"
     return environment
 
 
@@ -106,6 +110,12 @@ def _read(status_file: str) -> "int | None":
             return int(written.read())
     except (OSError, ValueError):
         return None
+
+
+def _show_problems(status_file: str) -> None:
+    """Show, below all that Open MPI says, which hosts could not be reached (remote_shell.py)."""
+    with contextlib.suppress(FileNotFoundError), open(f"{status_file}.problems") as problems:
+        sys.stderr.write(problems.read())
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:

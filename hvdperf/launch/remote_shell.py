@@ -1,4 +1,6 @@
-"""Start Open MPI's daemon on another host: `remote_shell.py SSH ... HOST COMMAND ...`.
+"""Start Open MPI's daemon on another host: `remote_shell.py WORDS SSH ... HOST COMMAND ...`.
+
+WORDS: the number of words before HOST.
 
 If ssh fails, mpirun ends all ranks, even when the daemon has long been running and its host is
 lost. After rank 0 has started, this script therefore reports no failure to mpirun. It uses the
@@ -14,15 +16,26 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def main(command: "list[str]") -> int:
+def main(words: int, command: "list[str]") -> int:
     """Run the command, which ends with this process; return what mpirun is to know."""
     process = subprocess.Popen(
         command, preexec_fn=lambda: ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     )
     status = process.wait()
-    with open(os.environ["HVDPERF_STATUS_FILE"]) as written_by_rank_0:
-        return 0 if written_by_rank_0.read() else status
+    status_file = os.environ["HVDPERF_STATUS_FILE"]
+    with open(status_file) as written_by_rank_0:
+        if written_by_rank_0.read():
+            return 0
+    if status:
+        host = next(word for word in command[words:] if not word.startswith("-"))
+        with open(f"{status_file}.problems", "a") as problems:
+            problems.write(
+                f"ERROR: {host}: Open MPI's daemon does not start: {command[0]} returned {status}; "
+                f"see whether `{' '.join(command[:words])} {host} true` works, and whether the "
+                "checkout there has the same path, with an environment (`make env`)\n"
+            )
+    return status
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))

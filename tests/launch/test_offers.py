@@ -83,7 +83,9 @@ def test_every_other_host_shows_its_stack(lend):
     (theirs,) = slots.stacks(sys.executable).items()
     assert theirs[0] == "node2"
     assert stack_differences(probe(sys.executable, CACHE), theirs[1]) == []
-    with pytest.raises(UserError, match=r"^node2: slot of rank 1: there is no Python .* /nowhere/none"):
+    with pytest.raises(
+        UserError, match=r"^node2: slot of rank 1: there is no Python .* /nowhere/none"
+    ):
         slots.stacks("/nowhere/none")
 
 
