@@ -46,7 +46,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes schemas test test-all lint bench soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes schemas test test-all lint bench slots ranks soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -88,7 +88,9 @@ TESTS = $(ACTIVATE); bash ci/browser.sh || true; pytest tests/ -n 2
 test: env $(if $(TF),,lint) ## check the suite itself: lint (not with TF=), then tests/ without the long ones
 	@$(TESTS) -m 'not long' $(ARGS)
 
+# Some of the long tests start a Slurm of their own; without one they are skipped.
 test-all: env $(if $(TF),,lint) ## the same with the long tests
+	@bash ci/slurm.sh || true
 	@$(TESTS) $(ARGS)
 
 # Another stack for pytest perf/ --against.
@@ -104,6 +106,12 @@ lint: env ## ruff and mypy
 
 bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)
+
+slots: env ## measure the control plane with many slots: ARGS="64 256 --times 3"
+	@$(ACTIVATE); python -m bench.slots $(ARGS)
+
+ranks: env ## measure the page of a simulated session of 256 ranks
+	@$(ACTIVATE); python -m bench.many_ranks $(ARGS)
 
 soak: env ## start and end launches, some of which fail, and report leftovers: ARGS=200
 	@$(ACTIVATE); python -m bench.soak $(ARGS)

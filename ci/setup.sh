@@ -310,8 +310,12 @@ install_commands() {
         rm -f "$VENV/bin/${command%%:*}"
         cat >"$VENV/bin/${command%%:*}" <<END
 #!/bin/sh
-bin=\$(dirname "\$(readlink -f "\$0")")
-PYTHONPATH=\$(dirname "\$(dirname "\$bin")")\${PYTHONPATH:+:\$PYTHONPATH} exec "\$bin/python" -P -m ${command#*:} "\$@"
+# Without a further process in the usual case, since hundreds of slots may start at once.
+bin=\${0%/*}
+if [ -L "\$0" ] || [ "\${0#/}" = "\$0" ]; then bin=\$(dirname "\$(readlink -f "\$0")"); fi
+root=\${bin%/*}
+export PYTHONPATH="\${root%/*}\${PYTHONPATH:+:\$PYTHONPATH}"
+exec "\$bin/python" -P -m ${command#*:} "\$@"
 END
         chmod +x "$VENV/bin/${command%%:*}"
     done

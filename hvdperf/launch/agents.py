@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -52,16 +52,20 @@ class LocalAgent:
         self._scratch = scratch
         self._settings = settings
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        # Descriptors that become readable when the processes end.
+        self._ends: dict[str, int] = {}
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._processes)
+    def ends(self, known: Collection[str]) -> list[int]:
+        """Return descriptors that become readable when a process ends, without those of the
+        launches whose end is known."""
+        return [end for launch, end in self._ends.items() if launch not in known]
 
     def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
         # The worker asks the kernel to kill it when this process ends (see hvdperf.worker.process).
         self._processes[launch] = start_process(
             command, command[0], {**self._settings, **environment}, self._scratch / launch
         )
+        self._ends[launch] = os.pidfd_open(self._processes[launch].pid)
 
     def status(self, launch: str) -> int | None:
         return self._processes[launch].poll()
@@ -85,6 +89,7 @@ class LocalAgent:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            os.close(self._ends.pop(launch))
         shutil.rmtree(self._scratch / launch, ignore_errors=True)
 
     def end_all(self) -> None:

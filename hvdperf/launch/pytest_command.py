@@ -7,7 +7,6 @@ to hvdperf.launch.outer_mpirun, even if pytest ends before it has loaded a plugi
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
 
 from hvdperf.launch.outer import leave_status, outer_rank, outer_size
 from hvdperf.launch.outer_mpirun import RUNNING
@@ -19,7 +18,9 @@ def main() -> int:
     if outer_rank() > 0:
         lend_slot()
     leave_status(RUNNING)
-    # A slot needs a fraction of the time and memory that importing pytest takes.
+    # A slot needs a fraction of the time and memory that importing pytest, or even this, takes.
+    from importlib.metadata import entry_points
+
     (command,) = entry_points(group="console_scripts", name="pytest")
     sys.argv[0] = "pytest"
     status = int(command.load()())

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hvdperf.errors import UserError
 from hvdperf.launch import outer
@@ -31,12 +31,12 @@ from hvdperf.launch.outer import on_one_host, outer_rank, outer_size, shown_by
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.networks import Interface, interface_of, interface_settings, interfaces
 from hvdperf.machine.placement import Offer, model_of
-from hvdperf.machine.stack import Stack, probe
 from hvdperf.worker import process
 from hvdperf.worker.protocol import Connection, Message, tune
 
-# Seconds after which a slot that has running processes looks whether one has ended.
-NEWS_S = 0.1
+if TYPE_CHECKING:
+    from hvdperf.machine.stack import Stack
+
 # Seconds that a slot has to connect and to answer, and to leave.
 ANSWER_S = 30.0
 # Seconds that a slot has to import TensorFlow and Horovod once.
@@ -107,6 +107,9 @@ class Slots:
     def stacks(self, interpreter: str) -> dict[str, Stack]:
         """Return the stack of the interpreter on every other host, by host. Raises UserError if
         one has none that works; the message names the host."""
+        # Imported only here, because a slot that is asked nothing starts faster without it.
+        from hvdperf.machine.stack import Stack
+
         here = socket.gethostname()
         first = {host: rank for rank, host in sorted(self._hosts.items(), reverse=True)}
         found = {}
@@ -196,9 +199,10 @@ class Slots:
     def release(self, exit_status: int) -> None:
         """Let every slot leave. If one is gone or does not leave, end this process with
         exit_status, or with 1 if that is 0: mpirun then ends the slot."""
-        deadline = time.monotonic() + LEAVE_S
         # A session that has measured nothing may not have taken notice of its slots yet.
-        self.hub.pump_until(self._all_joined, deadline)
+        self.hub.pump_until(self._all_joined, time.monotonic() + LEAVE_S)
+        # Slots that never joined must not use up the time in which the others leave.
+        deadline = time.monotonic() + LEAVE_S
         outer.withdraw()
         lost = dict(self.gone())
         for rank in self._others:
@@ -255,6 +259,8 @@ def own_offer() -> Offer:
 
 def _own_stack(interpreter: str) -> dict[str, Any]:
     """Return the fields of this host's stack. Raises UserError."""
+    from hvdperf.machine.stack import probe
+
     # The cache of the checkout may be another host's.
     with tempfile.TemporaryDirectory() as cache:
         return asdict(probe(interpreter, Path(cache)))
@@ -332,7 +338,7 @@ def _connect(host: str, addresses: Sequence[str], port: int, token: str) -> Conn
         return connection
     raise UserError(
         f"{here} cannot reach {host}, the host of rank 0, at port {port} ({'; '.join(problems)}): "
-        f"open that route in the firewall, or name a network of both by --network"
+        "open that route in the firewall, or name a network of both by --network"
     )
 
 
@@ -340,12 +346,14 @@ def _serve(agent: LocalAgent, connection: Connection) -> None:
     """Carry out the orders of rank 0 until it lets this slot leave, or is gone. Raises OSError."""
     reported: set[str] = set()
     while True:
-        ready, _, _ = select.select([connection.socket], [], [], NEWS_S if agent.busy else None)
+        # Each ended process is reported once, and from then on its end must not wake this process.
+        watched: list[Any] = [connection.socket, *agent.ends(reported)]
+        ready, _, _ = select.select(watched, [], [])
         news = {k: v for k, v in agent.statuses().items() if k not in reported}
         if news:
             reported.update(news)
             connection.send({"exited": news})
-        if not ready:
+        if connection.socket not in ready:
             continue
         messages = connection.receive()
         for message in messages or [{"order": "leave"}]:

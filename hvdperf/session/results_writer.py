@@ -190,7 +190,8 @@ class ResultsWriter:
         number of cases without an outcome."""
         found = [f"NOT WRITTEN {name}: {why}" for name, why in self.problems.items()]
         if left:
-            found.append(f"{left} cases are left; to continue: --resume {shown(self.directory)}")
+            cases = "1 case is left" if left == 1 else f"{left} cases are left"
+            found.append(f"{cases}; to continue: --resume {shown(self.directory)}")
         return found
 
     def close(self) -> None:

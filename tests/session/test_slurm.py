@@ -1,0 +1,228 @@
+"""Sessions on two hosts under a real Slurm, and the batch script of ci/slurm/."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.leftovers import ended
+from tests.support.slurm import Cluster, slurm_cluster
+from tests.support.whole_sessions import (
+    PROFILE,
+    ROOT,
+    documents,
+    environment_of_sessions,
+    summary,
+)
+
+mpirun, long = pytest.mark.mpirun, pytest.mark.long
+SCRIPT = "ci/slurm/nightly.sbatch"
+# Two networks and time for many rounds. The first one fails at once, and so is decided early.
+TWO_NETWORKS = PROFILE.replace('["alexnet_s"]', '["alexnet_s", "vgg_16_s"]').replace(
+    "budget_s = 1\n", "budget_s = 600\n"
+)
+FIRST, SECOND = "weak_scaling-alexnet_s-np2", "weak_scaling-vgg_16_s-np2"
+FIRST_FAILS = "--inject=exit:rank=1,model=alexnet_s"
+# Seconds that a condition may take, on a machine that others use, too.
+PATIENCE_S = 120.0
+UNFINISHED = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+OPTIONS = {
+    "--job-name=hvdperf",
+    "--output=hvdperf-%j.log",
+    "--open-mode=append",
+    "--time=04:30:00",
+    "--exclusive",
+    "--mem=0",
+    "--no-requeue",
+    "--no-kill",
+    "--signal=B:TERM@300",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of the batch script."""
+
+    cluster: Cluster
+    number: str
+    log: Path
+
+    def wait_for_ranks_of(self, network: str) -> None:
+        """Wait until the session has begun a round of the network and runs a rank on node2."""
+        begun = rf"\b{network}\b.*round \d+ of \d+: start"
+
+        def measures() -> bool:
+            assert self._field("JobState") in UNFINISHED, self.tell()
+            ranks = [name for name in names(self.cluster.processes()) if name == "hvd-rank-1"]
+            return bool(ranks and re.search(begun, self.output))
+
+        wait_until(measures, self.tell)
+
+    def end(self) -> str:
+        """Wait for the end of the job, and return its exit code as Slurm shows it."""
+        wait_until(lambda: self._field("JobState") not in UNFINISHED, self.tell)
+        return self._field("ExitCode")
+
+    def tell(self) -> str:
+        return f"{self.cluster.run('scontrol', 'show', 'job', self.number)}\n{self.output}"
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def _field(self, name: str) -> str:
+        shown = self.cluster.run("scontrol", "show", "job", self.number)
+        (value,) = re.findall(rf"\b{name}=(\S+)", shown)
+        return str(value)
+
+
+def wait_until(condition: Callable[[], bool], tell: Callable[[], str]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, tell()
+        time.sleep(0.2)
+
+
+def names(pids: list[int]) -> list[str]:
+    found = []
+    for pid in pids:
+        with suppress(OSError):  # the process has ended
+            found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+    return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    directory = tmp_path / "slurm"
+    directory.mkdir()
+    with slurm_cluster(directory, environment_of_sessions()) as made:
+        yield made
+
+
+@pytest.fixture
+def submit(cluster: Cluster, options: list[str], tmp_path: Path) -> Callable[..., Job]:
+    """Return a function that submits the batch script with a profile of two networks."""
+
+    def submitted(*arguments: str) -> Job:
+        (tmp_path / "tiny.toml").write_text(TWO_NETWORKS)
+        log = tmp_path / "job.log"
+        asked = ["--parsable", "-N2", "--ntasks-per-node=1", f"--output={log}"]
+        number = cluster.run("sbatch", *asked, SCRIPT, *options, "-k", "weak_scaling", *arguments)
+        return Job(cluster, number, log)
+
+    return submitted
+
+
+def test_the_options_of_the_batch_script() -> None:
+    lines = (ROOT / SCRIPT).read_text().splitlines()
+    assert {
+        line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")
+    } == OPTIONS
+    # sbatch reads options up to the first command.
+    commands = [at for at, line in enumerate(lines) if line and not line.startswith("#")]
+    assert max(at for at, line in enumerate(lines) if line.startswith("#SBATCH")) < commands[0]
+
+
+@pytest.mark.parametrize("script", [SCRIPT, "ci/slurm.sh"])
+def test_scripts_have_no_errors(script: str) -> None:
+    subprocess.run(["bash", "-n", script], cwd=ROOT, check=True)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", "--exclude=SC1091", script], cwd=ROOT, check=True)
+
+
+@mpirun
+@long
+@pytest.mark.parametrize(
+    ("launcher", "start"),
+    [
+        ("mpirun", ["srun", "-N2", "-n2", "--mpi=none"]),
+        ("mpirun", ["salloc", "-N2", "-n2", "mpirun"]),
+        ("agents", ["salloc", "-N2", "-n2", "mpirun"]),
+    ],
+    ids=["srun", "salloc", "salloc-agents"],
+)
+def test_one_session_on_two_hosts(
+    cluster: Cluster, options: list[str], tmp_path: Path, launcher: str, start: list[str]
+) -> None:
+    asked = ["perf/", *options, f"--launcher={launcher}", "-k", "weak_scaling"]
+    with cluster.start(*start, "pytest", *asked) as session:
+        output, _ = session.communicate(timeout=PATIENCE_S)
+    assert session.returncode == 6, output
+    assert output.count("test session starts") == 1
+    assert ended(cluster.processes())
+    (case,) = [found for found in documents(tmp_path).values() if "outcome" in found]
+    assert case["replicas_per_node"] == [1, 1]
+    (measured,) = case["outcome"]["rounds"]
+    assert {len(launch["evidence"]) for launch in measured["launches"]} == {1, 2}
+    assert case["outcome"]["judgement"]["verdict"] == "INCONCLUSIVE"
+
+
+@mpirun
+@long
+def test_a_cancelled_job_leaves_no_process_and_the_next_one_resumes_it(
+    submit: Callable[..., Job], tmp_path: Path
+) -> None:
+    job = submit(FIRST_FAILS)
+    job.wait_for_ranks_of("vgg_16_s")
+    assert verdicts(tmp_path) == {FIRST: "FAIL"}
+    job.cluster.run("scancel", job.number)
+    job.end()
+    assert ended(job.cluster.processes())
+    assert "exit status 2: interrupted" in job.output
+    assert verdicts(tmp_path) == {FIRST: "FAIL"}
+    assert documents(tmp_path)["session.json"]["exit_status"] == 2
+    (session,) = (tmp_path / "results" / "runs").iterdir()
+    job = submit(FIRST_FAILS, "--resume", str(session), "--budget=0.1")
+    assert job.end() == "1:0", job.output
+    assert verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "INCONCLUSIVE"}
+
+
+@mpirun
+@long
+def test_a_warning_before_the_time_limit_ends_the_session_in_order(
+    submit: Callable[..., Job], tmp_path: Path
+) -> None:
+    job = submit(FIRST_FAILS)
+    job.wait_for_ranks_of("vgg_16_s")
+    # The signal that --signal=B:TERM@300 sends to the script's shell.
+    job.cluster.run("scancel", "--batch", "--signal=TERM", job.number)
+    assert job.end() == "2:0", job.output
+    assert ended(job.cluster.processes())
+    assert "exit status 2: interrupted" in job.output
+    assert "hvdperf: 1 FAIL" in job.output
+    assert documents(tmp_path)["session.json"]["exit_status"] == 2
+
+
+@mpirun
+@long
+def test_a_lost_node_fails_the_case_that_runs_on_it(
+    submit: Callable[..., Job], tmp_path: Path
+) -> None:
+    job = submit()
+    job.wait_for_ranks_of("alexnet_s")
+    job.cluster.run("scontrol", "update", "nodename=node2", "state=down", "reason=test")
+    assert job.end() == "1:0", job.output
+    assert ended(job.cluster.processes())
+    assert verdicts(tmp_path) == {FIRST: "FAIL", SECOND: "NOT RUN"}
+    failed, not_run = (row.reason for row in summary(tmp_path).cases)
+    assert "rank 1 on node2 failed" in failed
+    assert "the slot of rank 1 on node2 is gone" in not_run
+    assert "exit status 1: FAIL" in job.output
+    assert list((tmp_path / "results" / "report").glob("*.html"))
+
+
+def verdicts(tmp_path: Path) -> dict[str, str]:
+    """Return the verdict of each case whose document has been written."""
+    return {
+        name.removesuffix(".json"): found["outcome"]["judgement"]["verdict"]
+        for name, found in documents(tmp_path).items()
+        if "outcome" in found
+    }
