@@ -364,6 +364,7 @@ def test_an_environment_that_cannot_be_built_leaves_no_status_of_before(checkout
 def test_make_test_checks_before_it_tests(checkout: Path) -> None:
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
+    script(checkout / "ci/slurm.sh", "")
     lint = ["ruff check", "ruff format --check", "mypy"]
     quick, everything = "pytest tests/ -n 2 -m not long", "pytest tests/ -n 2"
     assert make(checkout, "test").stdout.splitlines() == [*lint, quick]
