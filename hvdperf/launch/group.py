@@ -18,7 +18,7 @@ from hvdperf.json_records import Unreadable, convert
 from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
 from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
-from hvdperf.launch.timestamps import Asked, Timestamp, Timestamps
+from hvdperf.launch.timestamps import Asked, ClockOffset, Timestamp, Timestamps
 from hvdperf.worker.protocol import DRIVER_VARIABLE, Connection, Message, Phase, kind_of
 
 Report = TypeVar("Report")
@@ -31,6 +31,9 @@ ECHO = re.compile(
     r"Socket closed|Broken pipe|gloo",
     re.IGNORECASE,
 )
+# Times that a rank on another host is asked for its time of day. The shortest round trip counts,
+# because the rank is busy importing.
+TIMES_ASKED = 16
 # Length at which an error message is cut, to fit a line.
 MESSAGE_CHARACTERS = 300
 # The profile's setting that limits each order; startup_deadline_s limits all others.
@@ -76,7 +79,8 @@ class GroupFailed(Exception):
 class Rank:
     """The driver's knowledge of one rank. standing: its last answer to `status`. lost_at: time of
     its error or of the end of its connection, the earlier one, by the monotonic clock. left:
-    whether its connection has closed."""
+    whether its connection has closed. time_asked: times of day at which the rank was asked for its
+    own. offset: of its clock, so far."""
 
     connection: Connection | None = None
     pid: int = 0
@@ -89,6 +93,8 @@ class Rank:
     error: dict[str, str] | None = None
     lost_at: float = math.inf
     left: bool = False
+    time_asked: list[float] = field(default_factory=list)
+    offset: ClockOffset = field(default_factory=ClockOffset)
 
     @property
     def finished(self) -> bool:
@@ -154,6 +160,8 @@ class Group:
         for other, value in self._shared:
             if other != rank:
                 self._tell(rank, {"shared": value})
+        if state.host != socket.gethostname():
+            self._ask_time(rank)
 
     def received(self, rank: int, message: Message) -> None:
         state = self.ranks[rank]
@@ -168,6 +176,8 @@ class Group:
             state.fail(message["error"])
         elif kind == "status":
             state.standing = message["status"]
+        elif kind == "time":
+            self._take_time(rank, message["time"])
         elif kind == "share":
             self._shared.append((rank, message["share"]))
             for other in range(len(self.ranks)):
@@ -180,6 +190,21 @@ class Group:
         state.lost_at = min(state.lost_at, time.monotonic())
         if reason and state.error is None:
             state.fail({"phase": state.phase, "kind": "ConnectionError", "message": reason})
+
+    def _ask_time(self, rank: int) -> None:
+        self.ranks[rank].time_asked.append(time.time())
+        self._tell(rank, {"op": "time"})
+
+    def _take_time(self, rank: int, told: float) -> None:
+        """Take a rank's time of day as that of the middle of the round trip."""
+        state, now = self.ranks[rank], time.time()
+        if not state.time_asked:
+            raise ValueError("it was not asked for the time")
+        trip = now - state.time_asked[-1]
+        if len(state.time_asked) == 1 or trip / 2 < state.offset.uncertainty:
+            state.offset = ClockOffset(told - (now - trip / 2), trip / 2)
+        if len(state.time_asked) < TIMES_ASKED:
+            self._ask_time(rank)
 
     def _tell(self, rank: int, message: Message) -> None:
         connection = self.ranks[rank].connection
@@ -231,17 +256,21 @@ class Group:
 
     def _launch_seconds(self, rank: Rank) -> float:
         """Return the seconds from the launch to the rank's first timestamp: by the monotonic clock,
-        which all processes of a host share. A rank on another host is timed by the time of day, so
-        this is as good as the hosts' clocks agree."""
+        which all processes of a host share. A rank on another host is timed by the time of day,
+        corrected by its offset."""
         first = rank.timestamps[0]
         if rank.host == socket.gethostname():
             return first.clock - self._began
-        return max(0.0, first.at - self.launched_at)
+        return max(0.0, first.at - rank.offset.seconds - self.launched_at)
 
     def timestamps(self) -> Timestamps:
         """Return the times of the launch. Call it after `close`."""
-        ranks = [tuple(rank.timestamps) for rank in self.ranks]
-        return Timestamps(self.launched_at, self._ended_at, ranks, tuple(self._asked))
+        ranks = [
+            tuple(each._replace(at=each.at - rank.offset.seconds) for each in rank.timestamps)
+            for rank in self.ranks
+        ]
+        offsets = [rank.offset for rank in self.ranks]
+        return Timestamps(self.launched_at, self._ended_at, ranks, tuple(self._asked), offsets)
 
     def _since_launch(self) -> float:
         return time.monotonic() - self._began

@@ -79,6 +79,7 @@ _CHECKS: dict[str, Callable[[Message], bool]] = {
         _is(message["status"], phase=str, steps_begun=int, where=str, waits=bool)
         and message["status"]["phase"] in _PHASES
     ),
+    "time": lambda message: _is(message, time=float),
     "share": lambda message: isinstance(message["share"], str),
 }
 

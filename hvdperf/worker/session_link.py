@@ -58,6 +58,8 @@ class Driver:
                 for message in messages:
                     if message.get("op") == "status":
                         self._send({"status": self.standing()})
+                    elif message.get("op") == "time":
+                        self._send({"time": time.time()})
                     else:
                         self._orders.put(message)
         except OSError:

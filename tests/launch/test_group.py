@@ -68,7 +68,10 @@ Answer = Callable[["FakeRank", Message], None]
 
 
 class FakeRank:
-    """A rank on a thread: says hello, starts up, and then answers each order as it is told to."""
+    """A rank on another host, which is a thread: says hello, starts up, and then answers each order
+    as it is told to. ahead: by how many seconds its clock is ahead of this host's."""
+
+    ahead = 0.0
 
     def __init__(self, address: str, rank: int, answer: Answer, start_up: bool = True) -> None:
         self.rank = rank
@@ -94,6 +97,9 @@ class FakeRank:
             self.say(hello=self.rank, token=self._token, pid=1000 + self.rank, host="host")
             while True:
                 for order in self.connection.receive() or self._closed():
+                    if order.get("op") == "time":
+                        self.say(time=time.time() + self.ahead)
+                        continue
                     self.orders.append(order)
                     if "op" in order:
                         self._answer(self, order)
@@ -208,7 +214,22 @@ def test_a_launch_that_does_not_start_is_expected_no_longer(hub, launcher, start
     assert hub._listener(address.rsplit(":", 1)[1]) is None
 
 
+def test_the_clock_of_another_host_is_corrected(start, monkeypatch):
+    monkeypatch.setattr(FakeRank, "ahead", 3600.0)
+    group, _ = start(obedient, obedient)
+    group.wait_ready(SOON)
+    group.ask("block", SOON)
+    group.close()
+    timestamps = group.timestamps()
+    for rank, offset in zip(timestamps.ranks, timestamps.offsets, strict=True):
+        assert 0.0 < offset.uncertainty < 1.0
+        assert abs(offset.seconds - 3600.0) <= offset.uncertainty
+        ready = next(each for each in rank if each.phase == "ready")
+        assert ready.at == 1e9 + len(STARTUP) - 1 - offset.seconds
+
+
 MALFORMED: list[Any] = [
+    {"time": "noon"},
     {"phase": "nowhere", "at": 0.0, "clock": 0.0},
     {"phase": ["block"], "at": 0.0, "clock": 0.0},
     {"phase": "block"},
@@ -268,7 +289,7 @@ def test_the_start_up_is_told_phase_by_phase(start):
     group.wait_ready(SOON)
     (seconds,) = group.startup_seconds()
     assert list(seconds) == [phase.value for phase in STARTUP]
-    assert seconds["launch"] == 3.5
+    assert seconds["launch"] == pytest.approx(3.5 - group.ranks[0].offset.seconds)
     assert seconds["broadcast"] == 1.0
     group.end()
 
