@@ -35,7 +35,8 @@ class Agent(Protocol):
         """Start a worker process. command: begins with the interpreter. Raises OSError."""
 
     def status(self, launch: str) -> int | None:
-        """Return the exit status, negative for a signal; return None while the process runs."""
+        """Return the exit status, negative for a signal; return None while the process runs. Raises
+        SlotGone if nobody can know."""
 
     def signal(self, launch: str, signum: int) -> None: ...
 
@@ -158,7 +159,10 @@ class AgentsJob:
         self._forked = forked
 
     def ended(self) -> str | None:
-        statuses = [agent.status(self._launch) for agent in self._agents]
+        try:
+            statuses = [agent.status(self._launch) for agent in self._agents]
+        except SlotGone as gone:
+            return f"ended: {gone}"
         if any(status is None for status in statuses):
             return None
         return f"ended with status {statuses}"
@@ -166,10 +170,13 @@ class AgentsJob:
     def fate(self, rank: int) -> str:
         # A slot reports the end of its process with a delay.
         deadline = time.monotonic() + END_REPORT_S
-        while (status := self._agents[rank].status(self._launch)) is None:
-            if time.monotonic() > deadline:
-                return ""
-            time.sleep(0.01)
+        try:
+            while (status := self._agents[rank].status(self._launch)) is None:
+                if time.monotonic() > deadline:
+                    return ""
+                time.sleep(0.01)
+        except SlotGone as gone:
+            return f"({gone})"
         return fate_of(status)
 
     def signal(self, signum: int, pids: Mapping[int, int]) -> None:

@@ -390,7 +390,9 @@ class Group:
         )
         if not self._lost():
             ended = self._job.ended() if self._job is not None else None
-            cause = f"it {ended or 'ended'} before the ranks connected"
+            cause = f"it {ended or 'ended'}"
+            if not all(rank.pid for rank in self.ranks):
+                cause += " before the ranks connected"
             return self._failure(None, self._with_fate_of_server(cause))
         # If the first error is an echo, Horovod gave up waiting for a rank that has not failed.
         return self._first_failure() or self._hang()

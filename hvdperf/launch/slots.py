@@ -238,7 +238,11 @@ class RemoteAgent:
         self._slots.call(self._rank, "start", launch, dict(environment), list(command))
 
     def status(self, launch: str) -> int | None:
-        return self._slots.status(self._rank, launch)
+        status = self._slots.status(self._rank, launch)
+        gone = self._slots.gone()
+        if status is None and self._rank in gone:
+            raise gone[self._rank]
+        return status
 
     def signal(self, launch: str, signum: int) -> None:
         self._slots.call(self._rank, "signal", launch, signum)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -57,10 +58,17 @@ def test_a_session_measures_on_two_hosts(options: list[str], tmp_path: Path, lau
 @pytest.mark.parametrize(
     ("lose", "reason"),
     [
-        (lambda hosts: hosts.kill("node2"), "the process ended without a report"),
+        # Some of the ranks may not have connected yet.
+        (
+            lambda hosts: hosts.kill("node2"),
+            r"(rank 1 on node2 failed in phase '\w+': the process ended without a report|"
+            r"the launch failed in phase '\w+': it ended: the slot of rank 1 on node2 is gone)",
+        ),
         pytest.param(
             lambda hosts: hosts.cut(),
-            "ConnectionError: its host does not answer any more",
+            r"(rank 1 on node2 failed in phase '\w+': ConnectionError: its|the launch failed in "
+            r"phase '\w+': it ended: the slot of rank 1 on node2 is gone: its) host does not "
+            "answer any more",
             marks=long,
         ),
     ],
@@ -92,8 +100,7 @@ def test_a_session_outlives_a_host(
         assert session.returncode == 1, output + more
         assert ended(hosts.processes()), "nothing is left, on the lost host neither"
     told = " ".join(output.split())
-    assert "horovod@2: rank 1 on node2 failed in phase" in told
-    assert reason in told
+    assert re.search(f"horovod@2: {reason}", told), told
     assert "horovod@2: not started: the slot of rank 1 on node2 is gone" in told
     assert "report: " in output
     assert verdicts(tmp_path) == ["FAIL", "NOT RUN"]
