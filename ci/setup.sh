@@ -181,7 +181,8 @@ END
     chmod +x "$VENV/bin/orted_here"
 }
 
-# The mpirun of a session outlives the loss of a host. It is a copy of orterun, which stays as it is.
+# A session outlives the loss of a host if its mpirun was started by outer_mpirun.py. This script takes the
+# place of the packaged mpirun, which does the same as orterun beside it.
 install_mpirun() {
     rm -f "$VENV/bin/mpirun"
     cat >"$VENV/bin/mpirun" <<'END'

@@ -1,35 +1,27 @@
 #!/usr/bin/env bash
-# Installs what the tests under Slurm need, Debian's Slurm and the tools that make hosts of
+# Installs what the tests on several hosts need, Debian's Slurm and the tools that make hosts of
 # namespaces, where it is missing and we are root. Running it again changes nothing.
 set -euo pipefail
+# shellcheck source=ci/debian.sh
+. "$(dirname "${BASH_SOURCE[0]}")/debian.sh"
 
-fail() {
-    printf 'slurm: %s\n' "$*" >&2
-    exit 1
-}
-
-# Debian's package of each program.
-declare -A package=(
-    [slurmctld]=slurm-wlm [slurmd]=slurm-wlm [srun]=slurm-wlm [munged]=munge
-    [ip]=iproute2 [unshare]=util-linux [nsenter]=util-linux [taskset]=util-linux
-)
-declare -A missing=()
 # A user's path may lack the daemons.
 PATH=$PATH:/usr/sbin:/sbin
-for program in "${!package[@]}"; do
-    command -v "$program" >/dev/null || missing[${package[$program]}]=$program
-done
-if ((${#missing[@]} == 0)); then exit 0; fi
-if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
-    fail "${missing[*]} missing, which the tests under Slurm need; as root: apt-get install ${!missing[*]}"
+missing=()
+need() { # PACKAGE PROGRAM...
+    local package=$1 program
+    shift
+    for program; do
+        if ! command -v "$program" >/dev/null; then
+            missing+=("$package")
+            return
+        fi
+    done
+}
+need slurm-wlm slurmctld slurmd srun
+need munge munged
+need iproute2 ip
+need util-linux unshare nsenter taskset
+if ((${#missing[@]})); then
+    install_packages slurm "which the tests on several hosts need" "${missing[*]}"
 fi
-
-echo "slurm: installing Debian's ${!missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-install() {
-    apt-get update && apt-get install --yes --no-install-recommends "$@"
-}
-output=$(install "${!missing[@]}" 2>&1 </dev/null) || {
-    tail -n 5 <<<"$output" >&2
-    fail "they could not be installed; see above, then: apt-get install ${!missing[*]}"
-}

@@ -70,7 +70,8 @@ def run(
 def checkout(tmp_path: Path) -> Path:
     """A copy of the files that set up, with a stand-in environment that counts as built."""
     root = tmp_path / "check out"
-    for name in (*SETTING_UP, "ci/browser.sh", "hvdperf/history/releases.toml"):
+    of_tests = ("ci/browser.sh", "ci/slurm.sh", "ci/debian.sh")
+    for name in (*SETTING_UP, *of_tests, "hvdperf/history/releases.toml"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
     shutil.copytree(ROOT / ".ci", root / ".ci")
@@ -511,6 +512,33 @@ def test_an_installation_that_fails_shows_why(checkout: Path, machine: Path) -> 
     assert "E: no room" in result.stdout
     assert result.stdout.endswith("then: apt-get install chromium\n")
     assert result.returncode == 1
+
+
+@pytest.mark.parametrize("user", [1000, 0])
+def test_what_several_hosts_need_is_named_or_installed(
+    checkout: Path, machine: Path, user: int
+) -> None:
+    (machine / "id").unlink()
+    script(machine / "id", f"echo {user}")
+    for name in ("slurmctld", "slurmd", "munged", "unshare", "nsenter", "taskset"):
+        script(machine / name, "")
+    script(machine / "apt-get", 'echo "$*" >>asked')
+    # Its own additions to the path are the real machine's.
+    text = (checkout / "ci/slurm.sh").read_text().replace("PATH=$PATH:/usr/sbin:/sbin\n", "")
+    (checkout / "ci/slurm.sh").write_text(text)
+    result = run(["bash", "ci/slurm.sh"], checkout, {"PATH": str(machine)})
+    if user:
+        assert result.returncode == 1
+        assert result.stdout == (
+            "slurm: slurm-wlm iproute2 are missing, which the tests on several hosts need; as "
+            "root: apt-get install slurm-wlm iproute2\n"
+        )
+        return
+    assert result.returncode == 0, result.stdout
+    assert (checkout / "asked").read_text().splitlines() == [
+        "update",
+        "install --yes --no-install-recommends slurm-wlm iproute2",
+    ]
 
 
 # --- ci/setup.sh: what it does
