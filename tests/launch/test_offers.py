@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from hvdperf.errors import UserError
+from hvdperf.launch import interfaces as interfaces_module
 from hvdperf.launch import outer
 from hvdperf.launch import slots as slots_module
 from hvdperf.launch.agents import LocalAgent
+from hvdperf.launch.interfaces import Interface, interface_settings
 from hvdperf.launch.job import SlotGone
 from hvdperf.launch.slots import Slots, own_offer
-from hvdperf.machine import networks
-from hvdperf.machine.networks import Interface, interface_settings
 from hvdperf.machine.stack import probe, stack_differences
 from hvdperf.paths import CACHE
 
@@ -146,7 +146,7 @@ ETH0, IB0 = (
 def two_networks(told, monkeypatch) -> None:
     """This host has two interfaces, and the ranks are on several hosts."""
     monkeypatch.setattr(slots_module, "interfaces", lambda: [ETH0, IB0])
-    monkeypatch.setattr(networks, "interfaces", lambda: [ETH0, IB0])
+    monkeypatch.setattr(interfaces_module, "interfaces", lambda: [ETH0, IB0])
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
 
 
@@ -218,6 +218,6 @@ def test_a_slot_carries_out_no_order_that_is_not_listed(order, tmp_path):
 
 def test_every_order_that_a_slot_is_given_is_listed():
     given = re.findall(
-        r'\.call\((?:self\._)?rank, "(\w+)"', Path(slots_module.__file__).read_text()
+        r'\.(?:call|_order)\((?:self\._)?rank, "(\w+)"', Path(slots_module.__file__).read_text()
     )
     assert set(given) == set(slots_module._ORDERS)

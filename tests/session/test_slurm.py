@@ -18,9 +18,11 @@ from tests.support.slurm import Cluster, slurm_cluster
 from tests.support.whole_sessions import (
     PROFILE,
     ROOT,
+    case_on_two_hosts,
     documents,
     environment_of_sessions,
     summary,
+    verdicts,
 )
 
 mpirun, long = pytest.mark.mpirun, pytest.mark.long
@@ -158,11 +160,7 @@ def test_one_session_on_two_hosts(
     assert session.returncode == 6, output
     assert output.count("test session starts") == 1
     assert ended(cluster.processes())
-    (case,) = [found for found in documents(tmp_path).values() if "outcome" in found]
-    assert case["replicas_per_node"] == [1, 1]
-    (measured,) = case["outcome"]["rounds"]
-    assert {len(launch["evidence"]) for launch in measured["launches"]} == {1, 2}
-    assert case["outcome"]["judgement"]["verdict"] == "INCONCLUSIVE"
+    case_on_two_hosts(tmp_path)
 
 
 @mpirun
@@ -217,12 +215,3 @@ def test_a_lost_node_fails_the_case_that_runs_on_it(
     assert "the slot of rank 1 on node2 is gone" in not_run
     assert "exit status 1: FAIL" in job.output
     assert list((tmp_path / "results" / "report").glob("*.html"))
-
-
-def verdicts(tmp_path: Path) -> dict[str, str]:
-    """Return the verdict of each case whose document has been written."""
-    return {
-        name.removesuffix(".json"): found["outcome"]["judgement"]["verdict"]
-        for name, found in documents(tmp_path).items()
-        if "outcome" in found
-    }

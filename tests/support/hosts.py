@@ -6,6 +6,7 @@ mpirun reaches another host by a stand-in for ssh, which enters its namespaces.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +19,8 @@ import pytest
 
 from tests.support.whole_sessions import ROOT
 
+PROGRAMS = ("ip", "mount", "nsenter", "unshare")
+UNSHARE = ("unshare", "-n", "-u", "-m", "-i")
 NODES = {"node1": "10.77.0.1", "node2": "10.77.0.2"}
 # A host's first process, which keeps its namespaces, says when its names are set.
 FIRST = "hostname {node} && mount --bind {names} /etc/hosts && echo ready && exec sleep 3600"
@@ -67,9 +70,9 @@ class Hosts:
         command = f"ip neigh {act} {NODES[other]} {how} dev eth0"
         _run([*_enter(self.first[here]), *command.split()])
 
-    def replace(self, node: str, file: Path, by: Path) -> None:
-        """Have a file appear as another one on a host."""
-        _run([*_enter(self.first[node]), "mount", "--bind", str(by), str(file)])
+    def replace(self, node: str, path: Path, by: Path) -> None:
+        """Have a file or directory appear as another one on a host."""
+        _run([*_enter(self.first[node]), "mount", "--bind", str(by), str(path)])
 
     def kill(self, node: str) -> None:
         """Kill every process of a host but its first one."""
@@ -105,7 +108,8 @@ class Hosts:
 @contextmanager
 def two_hosts(directory: Path) -> Iterator[Hosts]:
     """Yield two hosts, and end everything that runs on them at the end. directory: for their files.
-    The test is skipped if this machine permits no namespaces."""
+    The test is skipped if this machine lacks a program or permits no namespaces."""
+    _refuse_a_machine_without_hosts()
     names, remote_shell = directory / "hosts", directory / "remote_shell"
     addresses = "".join(f"{address} {node}\n" for node, address in NODES.items())
     names.write_text(f"127.0.0.1 localhost\n{addresses}")
@@ -134,18 +138,15 @@ def two_hosts(directory: Path) -> Iterator[Hosts]:
 def _host(first: str) -> Iterator[int]:
     """Yield the id of the first process of a host, which runs this shell command."""
     process = subprocess.Popen(
-        ["unshare", "-n", "-u", "-m", "-i", "sh", "-c", first],
+        [*UNSHARE, "sh", "-c", first],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     with process:
         try:
             assert process.stdout is not None
-            assert process.stderr is not None
-            if process.stdout.readline() != "ready\n":
-                pytest.skip(f"no host can be made here: {process.stderr.read().strip()}")
+            assert process.stdout.readline() == "ready\n"
             # A host with this machine's network would change it, and end this machine's processes.
             assert _network(process.pid) != _network(os.getpid())
             yield process.pid
@@ -166,6 +167,19 @@ def _run(command: Sequence[str]) -> None:
 
 
 def _kill(hosts: Hosts) -> None:
-    for pid in hosts.processes():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """Kill all processes of the hosts, those too that they start meanwhile."""
+    while found := hosts.processes():
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _refuse_a_machine_without_hosts() -> None:
+    """Skip the test if this machine lacks a program or permits no namespaces."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} is not installed; as root: bash ci/slurm.sh")
+    tried = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no namespaces are permitted: {tried.stderr.strip()}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +91,7 @@ def slurm_cluster(directory: Path, environment: Mapping[str, str]) -> Iterator[C
     environment = {**environment, "PATH": path, "SLURM_CONF": str(directory / "slurm.conf")}
     _configure(directory)
     # The hosts' processes are killed before they are waited for.
-    with ExitStack() as waiting, two_hosts(directory) as hosts, ExitStack() as end:
-        end.callback(_kill, hosts)
+    with ExitStack() as waiting, two_hosts(directory) as hosts:
 
         def daemon(node: str, *command: str) -> None:
             log = directory / f"{node}.{command[0]}.out"
@@ -153,13 +151,4 @@ def _wait_until(condition: Callable[[], bool], directory: Path) -> None:
             logs = sorted(directory.rglob("*.out")) + sorted(directory.rglob("*.log"))
             said = "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in logs)
             raise RuntimeError(f"Slurm does not start within {UP_S:.0f} s\n{said}")
-        time.sleep(_POLL_S)
-
-
-def _kill(hosts: Hosts) -> None:
-    """Kill all processes of the hosts, those too that they start meanwhile."""
-    while found := hosts.processes():
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         time.sleep(_POLL_S)

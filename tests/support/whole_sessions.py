@@ -103,6 +103,26 @@ def documents(tmp_path: Path) -> dict[str, dict]:
     return {p.name: json.loads(p.read_text()) for p in paths if p.name != "summary.json"}
 
 
+def verdicts(tmp_path: Path) -> dict[str, str]:
+    """Return the verdict of each case whose document has been written, by its name."""
+    return {
+        name.removesuffix(".json"): found["outcome"]["judgement"]["verdict"]
+        for name, found in documents(tmp_path).items()
+        if "outcome" in found
+    }
+
+
+def case_on_two_hosts(tmp_path: Path) -> dict:
+    """Return the document of the only case of a session of one round on a slot of two hosts each,
+    after a check of it."""
+    (case,) = [found for found in documents(tmp_path).values() if "outcome" in found]
+    assert case["replicas_per_node"] == [1, 1]
+    (measured,) = case["outcome"]["rounds"]
+    assert {len(launch["evidence"]) for launch in measured["launches"]} == {1, 2}
+    assert case["outcome"]["judgement"]["verdict"] == "INCONCLUSIVE"
+    return case
+
+
 def wait_for_workers(pid: int) -> list[int]:
     """Wait until there are two ranks below a process, and return them."""
     deadline, found = time.monotonic() + 60, list[int]()
