@@ -8,11 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> Path:
+def write_whole(path: Path, text: str, mode: int = 0o666) -> Path:
     """Write a file in one piece: readers see the whole text or the earlier file.
 
-    Line ends are written as they are. After an OSError the earlier file remains. Raises OSError
-    also if the path is a device, a pipe or the like, which a file would replace.
+    mode: permissions of a new file, before the umask. Line ends are written as they are. After an
+    OSError the earlier file remains. Raises OSError also if the path is a device, a pipe or the
+    like, which a file would replace.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -20,7 +21,11 @@ def write_whole(path: Path, text: str) -> Path:
         raise OSError(errno.EINVAL, "exists and is not a regular file", str(path))
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with open(partial, "w", encoding="utf-8", newline="") as stream:
+
+        def opened(name: str, flags: int) -> int:
+            return os.open(name, flags, mode)
+
+        with open(partial, "w", encoding="utf-8", newline="", opener=opened) as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())

@@ -53,7 +53,8 @@ class LocalAgent:
         self._scratch = scratch
         self._settings = settings
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        # Descriptors that become readable when the processes end.
+        # Ends of pipes that only a process and its own children hold: they become readable when
+        # these have ended. Kernels before 5.3 have no pidfd.
         self._ends: dict[str, int] = {}
 
     def ends(self, known: Collection[str]) -> list[int]:
@@ -63,10 +64,21 @@ class LocalAgent:
 
     def start(self, launch: str, environment: Mapping[str, str], command: Sequence[str]) -> None:
         # The worker asks the kernel to kill it when this process ends (see hvdperf.worker.process).
-        self._processes[launch] = start_process(
-            command, command[0], {**self._settings, **environment}, self._scratch / launch
-        )
-        self._ends[launch] = os.pidfd_open(self._processes[launch].pid)
+        end, kept_open = os.pipe()
+        try:
+            self._processes[launch] = start_process(
+                command,
+                command[0],
+                {**self._settings, **environment},
+                self._scratch / launch,
+                pass_fds=(kept_open,),
+            )
+        except OSError:
+            os.close(end)
+            raise
+        finally:
+            os.close(kept_open)
+        self._ends[launch] = end
 
     def status(self, launch: str) -> int | None:
         return self._processes[launch].poll()
@@ -218,7 +230,7 @@ class AgentsLauncher:
         started = [self._agents[slot.rank] for slot in slots]
         job = AgentsJob(launch, started, forked=bool(order.stub))
         one_host = len({slot.host for slot in slots}) == 1
-        plan = rendezvous_plan(slots[: order.processes])
+        plan = rendezvous_plan(slots)
         for rank, (own, agent) in enumerate(zip(plan, started, strict=True)):
             environment = {
                 **order.environment,

@@ -80,7 +80,7 @@ class Rank:
     """The driver's knowledge of one rank. standing: its last answer to `status`. lost_at: time of
     its error or of the end of its connection, the earlier one, by the monotonic clock. left:
     whether its connection has closed. time_asked: times of day at which the rank was asked for its
-    own. offset: of its clock, so far."""
+    own. offset: that of its clock, by the shortest round trip so far."""
 
     connection: Connection | None = None
     pid: int = 0

@@ -1,4 +1,4 @@
-"""The networks of this host's interfaces."""
+"""The network interfaces of this host, and the settings by which libraries take one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface of this host. address: with the length of its network's prefix."""
+    """A network interface of this host. address: the address and the prefix length."""
 
     name: str
     address: IPv4Interface

@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hvdperf.launch import daemon_start, guard
+from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import LaunchError, Order
 from hvdperf.launch.processes import (
     TAIL_LINES,
@@ -26,7 +27,6 @@ from hvdperf.launch.processes import (
     wait_until_ended,
 )
 from hvdperf.launch.slots import Slots
-from hvdperf.machine.networks import interface_settings
 from hvdperf.machine.placement import Slot
 from hvdperf.worker.protocol import Connection, Message
 
@@ -70,8 +70,8 @@ class Daemons:
         self._asking: dict[int, tuple[str, Connection]] = {}
         self._asked: list[tuple[str, Connection, str]] = []
         self._problem = ""
-        self._token = slots.hub.expect(self).rsplit(":", 1)[1]
-        self.address = f"127.0.0.1:{slots.hub.port}:{self._token}"
+        token = slots.hub.expect(self).rsplit(":", 1)[1]
+        self.address = f"127.0.0.1:{slots.hub.port}:{token}"
 
     def joined(self, rank: int, connection: Connection, hello: Message) -> None:
         self._asking[rank] = hello["host"], connection

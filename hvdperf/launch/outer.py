@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hvdperf.errors import UserError
+from hvdperf.files import write_whole
 from hvdperf.launch import pmix
 from hvdperf.launch.outer_mpirun import STATUS_VARIABLE
 from hvdperf.paths import CACHE
@@ -62,7 +63,7 @@ def words_before_pytest() -> list[str]:
     except OSError:
         words = []
     names = [Path(word).name for word in words]
-    if "pytest" not in names or "-m" in names:
+    if "pytest" not in names or "-m" in names:  # python -m pytest
         return ["mpirun", "-np", str(outer_size())]
     return ["mpirun", *words[1 : names.index("pytest")]]
 
@@ -74,10 +75,7 @@ def publish(text: str) -> None:
         return
     try:
         CACHE.mkdir(exist_ok=True)
-        partial = _file().with_suffix(".partial")
-        partial.touch(mode=0o600)
-        partial.write_text(text)
-        partial.replace(_file())
+        write_whole(_file(), text, mode=0o600)
     except OSError as error:
         raise UserError(
             f"{_file()} cannot be written, in which the tasks of srun find rank 0: {error.strerror}"

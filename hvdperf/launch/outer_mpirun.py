@@ -9,7 +9,6 @@ library only, which `mpirun` in the environment starts if the command runs pytes
 """
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -31,8 +30,8 @@ SETTINGS = {
     "oob_tcp_keepalive_probes": "3",
 }
 _SHELL = "OMPI_MCA_plm_rsh_agent"
-_PR_SET_PDEATHSIG = 1
 _SI_USER = 0
+_HERE = os.path.dirname(os.path.abspath(__file__))
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -40,18 +39,16 @@ def main(mpirun: str, arguments: list[str]) -> int:
     """Return rank 0's exit status, or that of mpirun if rank 0 has left none."""
     descriptor, status_file = tempfile.mkstemp(prefix="hvdperf-status-")
     os.close(descriptor)
-    awaited = {signal.SIGCHLD, *(each for each in _PASSED_ON if _is_default(each))}
+    # SIGHUP is ignored under nohup, and stays so.
+    handled = {each for each in _PASSED_ON if signal.getsignal(each) is not signal.SIG_IGN}
+    awaited = {signal.SIGCHLD, *handled}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-
-    def in_mpirun() -> None:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
+    guard = [sys.executable, "-I", "-S", os.path.join(_HERE, "guard.py"), str(os.getpid())]
     try:
         process = subprocess.Popen(
-            [mpirun, *arguments],
+            [*guard, mpirun, *arguments],
             env={**_environment(), STATUS_VARIABLE: status_file},
-            preexec_fn=in_mpirun,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
         )
         status = _until_rank_0_ends(process, status_file, awaited)
         own = process.returncode if process.returncode is not None else _end(process)
@@ -71,15 +68,10 @@ def _environment() -> "dict[str, str]":
     environment = {f"OMPI_MCA_{name}": value for name, value in SETTINGS.items()} | os.environ
     shell = environment.get(_SHELL) or ("ssh" if shutil.which("ssh") else "")
     if shell:
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "remote_shell.py")
+        script = os.path.join(_HERE, "remote_shell.py")
         words = len(shell.split())
         environment[_SHELL] = f"{sys.executable} -I -S {script} {words} {shell}"
     return environment
-
-
-def _is_default(signum: int) -> bool:
-    """Return whether the signal is not ignored, as SIGHUP is under nohup."""
-    return signal.getsignal(signum) is not signal.SIG_IGN
 
 
 def _until_rank_0_ends(

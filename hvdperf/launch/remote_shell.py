@@ -7,21 +7,17 @@ lost. After rank 0 has started, this script therefore reports no failure to mpir
 standard library only (`python -I -S`).
 """
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 
-_PR_SET_PDEATHSIG = 1
+_GUARD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guard.py")
 
 
 def main(words: int, command: "list[str]") -> int:
     """Run the command, which ends with this process; return what mpirun is to know."""
-    process = subprocess.Popen(
-        command, preexec_fn=lambda: ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    )
-    status = process.wait()
+    guarded = [sys.executable, "-I", "-S", _GUARD, str(os.getpid()), *command]
+    status = subprocess.call(guarded)
     status_file = os.environ["HVDPERF_STATUS_FILE"]
     with open(status_file) as written_by_rank_0:
         if written_by_rank_0.read():

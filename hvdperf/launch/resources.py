@@ -13,10 +13,10 @@ from hvdperf.errors import UserError
 from hvdperf.launch.agents import Agent, AgentsLauncher, LocalAgent
 from hvdperf.launch.arm_launcher import ArmLauncher, Installed
 from hvdperf.launch.hub import Hub
+from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.launch.slots import RemoteAgent, Slots
-from hvdperf.machine.networks import interface_settings
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import SessionPlan
 

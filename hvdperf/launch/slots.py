@@ -26,11 +26,12 @@ from hvdperf.errors import UserError
 from hvdperf.launch import outer
 from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.hub import Hub
+from hvdperf.launch.interfaces import Interface, interface_of, interface_settings, interfaces
 from hvdperf.launch.job import SlotGone
 from hvdperf.launch.outer import on_one_host, outer_rank, outer_size, shown_by
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.networks import Interface, interface_of, interface_settings, interfaces
 from hvdperf.machine.placement import Offer, model_of
+from hvdperf.paths import CACHE
 from hvdperf.worker import process
 from hvdperf.worker.protocol import Connection, Message, tune
 
@@ -54,8 +55,11 @@ def dismiss_slots() -> None:
 
 
 class Slots:
-    """Rank 0's view of all ranks; only made if there are two or more. published:
-    whether this process has published an address."""
+    """Rank 0's view of all ranks; only made if there are two or more.
+
+    published: whether this process has published its address. interface: the one at which other
+    hosts have reached this one; None if there is no other host.
+    """
 
     published = False
 
@@ -75,18 +79,12 @@ class Slots:
         self._calls = itertools.count()
         self._connections: dict[int, Connection] = {}
         self._hosts: dict[int, str] = {}
-        self._interface: Interface | None = None
+        self.interface: Interface | None = None
         self._answers: dict[int, Message] = {}
         self._exits: dict[tuple[int, str], int] = {}
         # Slots that are asked nothing any more, and of these the ones that closed their connection.
         self._gone: dict[int, SlotGone] = {}
         self._ended: set[int] = set()
-
-    @property
-    def interface(self) -> Interface | None:
-        """The interface at which other hosts have reached this one; None if there is no other
-        host."""
-        return self._interface
 
     def offers(self) -> list[Offer]:
         """Return the offer of every rank, by rank. Raises UserError if a slot does not answer, or
@@ -110,14 +108,14 @@ class Slots:
         # Imported only here, because a slot that is asked nothing starts faster without it.
         from hvdperf.machine.stack import Stack
 
-        here = socket.gethostname()
         first = {host: rank for rank, host in sorted(self._hosts.items(), reverse=True)}
+        first.pop(socket.gethostname(), None)
+        # All hosts are asked before any has to answer, because importing TensorFlow takes long.
+        numbers = {host: self._order(rank, "stack", interpreter) for host, rank in first.items()}
         found = {}
         for host, rank in sorted(first.items()):
-            if host == here:
-                continue
             try:
-                told = self.call(rank, "stack", interpreter, deadline_s=PROBE_S)
+                told = self._answer(rank, "stack", numbers[host], PROBE_S)
             except OSError as error:
                 raise UserError(f"{host}: {error}") from None
             found[host] = Stack(
@@ -139,7 +137,7 @@ class Slots:
         self._connections[rank] = connection
         self._hosts[rank] = hello["host"]
         if hello["host"] != socket.gethostname():
-            self._interface = interface_of(connection.socket.getsockname()[0])
+            self.interface = interface_of(connection.socket.getsockname()[0])
 
     def received(self, rank: int, message: Message) -> None:
         exited, number = message.get("exited"), message.get("answers")
@@ -163,15 +161,21 @@ class Slots:
         self.hub.pump(0.0)
         return self._gone
 
-    def call(self, rank: int, method: str, *arguments: Any, deadline_s: float = 0.0) -> Any:
+    def call(self, rank: int, method: str, *arguments: Any) -> Any:
         """Have a slot run a method of its agent, and return the method's result. Raises OSError if
-        the method fails. Raises SlotGone if the slot does not answer within deadline_s (ANSWER_S by
-        default), and from then on at once."""
-        deadline_s = deadline_s or ANSWER_S
+        the method fails. Raises SlotGone if the slot does not answer within ANSWER_S, and from then
+        on at once."""
+        return self._answer(rank, method, self._order(rank, method, *arguments), ANSWER_S)
+
+    def _order(self, rank: int, method: str, *arguments: Any) -> int:
+        """Send an order without waiting for the answer; return the number of the answer, or -1 if
+        the order could not be sent."""
         number = next(self._calls)
-        if rank not in self._gone and self._send(
-            rank, {"order": method, "number": number, "arguments": arguments}
-        ):
+        message = {"order": method, "number": number, "arguments": arguments}
+        return number if rank not in self._gone and self._send(rank, message) else -1
+
+    def _answer(self, rank: int, method: str, number: int, deadline_s: float) -> Any:
+        if number >= 0:
             self.hub.pump_until(
                 lambda: number in self._answers or rank in self._gone,
                 time.monotonic() + deadline_s,
@@ -265,9 +269,8 @@ def _own_stack(interpreter: str) -> dict[str, Any]:
     """Return the fields of this host's stack. Raises UserError."""
     from hvdperf.machine.stack import probe
 
-    # The cache of the checkout may be another host's.
-    with tempfile.TemporaryDirectory() as cache:
-        return asdict(probe(interpreter, Path(cache)))
+    # Hosts may share the checkout, but not what its cache says of their files.
+    return asdict(probe(interpreter, CACHE / socket.gethostname()))
 
 
 def _addresses(network: str) -> list[str]:

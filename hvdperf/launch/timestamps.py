@@ -45,9 +45,8 @@ class Timestamps(Figures):
 
     launched_at, ended_at: time of day, in epoch seconds; ended_at is NaN before the end. ranks: by
     rank, one timestamp per phase, in their order, with the session's time of day. offsets: by rank,
-    what was subtracted. asked: the orders, in their order; the last one
-    is `close`, which is answered when all ranks have left and, if they leave the group, the
-    launcher has ended.
+    what was subtracted from it. asked: the orders, in their order; the last one is `close`, which
+    is answered when all ranks have left and, if they leave the group, the launcher has ended.
     """
 
     launched_at: float

@@ -7,9 +7,10 @@ world size, a replica has the share of one slot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import TypeVar
 
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
@@ -49,6 +50,9 @@ class Slot:
     oversubscribed: bool = False
 
 
+Item = TypeVar("Item", Offer, Slot)
+
+
 def place(offers: Sequence[Offer], placement: str = PACKED) -> tuple[Slot, ...]:
     """Return one slot an offer, in the order in which groups take them.
 
@@ -58,10 +62,8 @@ def place(offers: Sequence[Offer], placement: str = PACKED) -> tuple[Slot, ...]:
     oversubscribed. Raises UserError if the slots of two hosts would differ, since a figure must not
     be a mean over unlike replicas.
     """
-    by_host: dict[str, list[Offer]] = {}
-    for offer in sorted(offers, key=lambda offer: offer.rank):
-        by_host.setdefault(offer.host, []).append(offer)
-    _refuse_mixed(by_host)
+    by_host = _by_host(sorted(offers, key=lambda offer: offer.rank))
+    _refuse_unlike(by_host)
     share = _share(by_host)
     hosts = [_place_on_host(mates, share) for mates in by_host.values()]
     if placement == SPREAD:
@@ -72,14 +74,22 @@ def place(offers: Sequence[Offer], placement: str = PACKED) -> tuple[Slot, ...]:
     return _mark_shared(placed)
 
 
-def _refuse_mixed(by_host: dict[str, list[Offer]]) -> None:
+def _by_host(items: Iterable[Item]) -> dict[str, list[Item]]:
+    """Return the items by host, in the order of the hosts' first items."""
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        found.setdefault(item.host, []).append(item)
+    return found
+
+
+def _refuse_unlike(by_host: Mapping[str, list[Offer]]) -> None:
+    """Raise UserError if hosts have unlike devices."""
     without_gpu = [host for host, mates in by_host.items() if not any(mate.gpus for mate in mates)]
     if without_gpu and len(without_gpu) < len(by_host):
         raise UserError(
             f"host {without_gpu[0]} has no GPU while others have: leave it out of the host list, "
             "or set CUDA_VISIBLE_DEVICES= (empty) everywhere to measure on the CPUs"
         )
-
     models = {host: mates[0].model for host, mates in by_host.items()}
     first, *others = models
     for host in others:
@@ -150,10 +160,8 @@ def place_group(slots: Sequence[Slot], world_size: int) -> tuple[Slot, ...]:
             f"world size {world_size} needs {world_size} slots, but this session has "
             f"{len(slots)}: start it with mpirun -np {world_size} or --np {world_size}"
         )
-    by_host: dict[str, list[Slot]] = {}
-    for slot in slots[:world_size]:
-        by_host.setdefault(slot.host, []).append(slot)
-    return _mark_shared([slot for of_host in by_host.values() for slot in of_host])
+    hosts = _by_host(slots[:world_size]).values()
+    return _mark_shared([slot for of_host in hosts for slot in of_host])
 
 
 def is_oversubscribed(slots: Sequence[Slot], world_size: int) -> bool:
