@@ -134,8 +134,8 @@ class Suite:
         if self.options.against:
             stacks[AGAINST] = probe(self.options.against, CACHE)
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
-        for name, stack in stacks.items():
-            self._refuse_other_stacks(name, stack)
+        for stack in stacks.values():
+            self._refuse_other_stacks(stack)
         facts = fingerprint(
             self.machine,
             stacks[""],
@@ -186,16 +186,16 @@ class Suite:
             self._progress.say(problem)
         return session
 
-    def _refuse_other_stacks(self, name: str, stack: Stack) -> None:
-        """Raise UserError if another host has another stack. name: "" or AGAINST."""
+    def _refuse_other_stacks(self, stack: Stack) -> None:
+        """Raise UserError if the interpreter has another stack on another host."""
         others = self.slots.stacks(stack.interpreter) if self.slots is not None else {}
         for host, other in others.items():
             different = stack_differences(stack, other)
             if different:
-                shown_ = "; ".join(different[:3]) + ("; ..." if len(different) > 3 else "")
+                first = "; ".join(different[:3]) + ("; ..." if len(different) > 3 else "")
                 raise UserError(
                     f"{host} has another stack in {stack.interpreter} than {self.machine.host}: "
-                    f"{shown_}; run `make env` in the checkout of {host}"
+                    f"{first}; run `make env` in the checkout of {host}"
                 )
 
     @property

@@ -8,8 +8,12 @@ from collections.abc import Mapping
 
 PREFIXES = ("HOROVOD_", "NCCL_", "TF_", "OMP_", "XLA_")
 # Those that say where a rank is, and so differ between ranks.
-_PLACE = ("HOROVOD_GLOO_", "HOROVOD_HOSTNAME", "NCCL_SOCKET_IFNAME", "TF_CONFIG")
-_PLACE_ENDS = ("_RANK", "_SIZE")
+_OF_A_RANK = {
+    *(f"HOROVOD_{kind}{what}" for kind in ("", "LOCAL_", "CROSS_") for what in ("RANK", "SIZE")),
+    *("HOROVOD_HOSTNAME", "NCCL_SOCKET_IFNAME", "TF_CONFIG"),
+}
+# The rendezvous of one launch.
+_OF_A_LAUNCH = "HOROVOD_GLOO_"
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -18,6 +22,6 @@ def settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         name: value
         for name, value in sorted(environment.items())
         if name.startswith(PREFIXES)
-        and not name.startswith(_PLACE)
-        and not name.endswith(_PLACE_ENDS)
+        and not name.startswith(_OF_A_LAUNCH)
+        and name not in _OF_A_RANK
     }
