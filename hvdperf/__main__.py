@@ -9,6 +9,7 @@ from hvdperf.cli import REFUSED, complain, run
 from hvdperf.history import commands as history
 from hvdperf.report import commands as report
 from hvdperf.session import commands as session
+from hvdperf.session import doctor
 
 
 def main() -> int:
@@ -27,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
         description="Report, compare and publish the results of sessions. To measure: pytest perf/",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for package in (report, session, history):
+    for package in (report, session, doctor, history):
         package.add_to(commands)
     return top
 

@@ -204,7 +204,6 @@ class CpuMeter:
 
     def disturbance(self, usages: Sequence[Usage]) -> Disturbance:
         """Return the disturbance since begin_watch. usages: of the blocks timed meanwhile."""
-        culprits = sorted(self._spent.values(), key=lambda each: -each.cpu_seconds)
         at = self._watch_began - self.began
         seconds = self._seen_at - self._watch_began
         return Disturbance(
@@ -212,9 +211,13 @@ class CpuMeter:
             total(usages),
             sum(usage.taken_seconds for usage in usages),
             seconds,
-            tuple(culprits),
+            self.culprits(),
             self._mhz(),
         )
+
+    def culprits(self) -> tuple[Culprit, ...]:
+        """Return the other programs of the watch, the one with the most CPU time first."""
+        return tuple(sorted(self._spent.values(), key=lambda each: -each.cpu_seconds))
 
     def _charge(self, process: Process, seconds: float) -> None:
         key = (process.pid, process.started)

@@ -50,21 +50,29 @@ def local_gpus(environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S) ->
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and not visible.strip():
         return ()
-    command = shutil.which("nvidia-smi", path=environment.get("PATH", ""))
-    if command is None:
+    try:
+        output = ask_nvidia_smi(f"--query-gpu={_QUERY}", environment, timeout_s)
+    except _NoGpu:
         return ()
-    code, output, complaint = _ask(command, environment, timeout_s)
-    if code in _NO_GPU:
-        return ()
-    if code not in (0, _WARNED):
-        said = (complaint or output).strip().splitlines() or ["nothing"]
-        raise UserError(f"{command} failed with exit code {code}: {said[0]}; {_WITHOUT}")
+    except UserError as error:
+        raise UserError(f"{error}; {_WITHOUT}") from None
     return visible_gpus(parse_gpus(output), visible)
 
 
-def _ask(command: str, environment: Mapping[str, str], timeout_s: float) -> tuple[int, str, str]:
+class _NoGpu(UserError):
+    """This host has no GPU, or no nvidia-smi."""
+
+
+def ask_nvidia_smi(
+    query: str, environment: Mapping[str, str], timeout_s: float = _TIMEOUT_S
+) -> str:
+    """Return the answer of nvidia-smi to a query such as `--query-gpu=index,uuid`, without headings
+    and units. Raises UserError if it fails or hangs, or if there is no GPU."""
+    command = shutil.which("nvidia-smi", path=environment.get("PATH", ""))
+    if command is None:
+        raise _NoGpu("nvidia-smi is not installed")
     process = subprocess.Popen(
-        [command, f"--query-gpu={_QUERY}", "--format=csv,noheader,nounits"],
+        [command, query, "--format=csv,noheader,nounits"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
@@ -80,10 +88,14 @@ def _ask(command: str, environment: Mapping[str, str], timeout_s: float) -> tupl
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.communicate(timeout=1)
         raise UserError(
-            f"{command} did not answer in {timeout_s:g} s: a GPU or its driver hangs; "
-            f"reset it, or {_WITHOUT}"
+            f"{command} did not answer in {timeout_s:g} s: a GPU or its driver hangs; reset it"
         ) from None
-    return process.returncode, output, complaint
+    if process.returncode in _NO_GPU:
+        raise _NoGpu(f"{command} finds no GPU")
+    if process.returncode not in (0, _WARNED):
+        said = (complaint or output).strip().splitlines() or ["nothing"]
+        raise UserError(f"{command} failed with exit code {process.returncode}: {said[0]}")
+    return output
 
 
 def parse_gpus(output: str) -> tuple[Gpu, ...]:

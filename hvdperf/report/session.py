@@ -120,6 +120,7 @@ def _warnings(sources: Sources) -> list[str]:
                 f"At world size {sizes} there are more replicas than cores or devices: "
                 "efficiencies are shown, but not judged."
             )
+        warnings += [f"Unfit to measure: {line}." for line in session.unfit]
         if session.resumed_at:
             warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.")
     return warnings

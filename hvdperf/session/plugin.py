@@ -25,7 +25,7 @@ from hvdperf.results.summary_rows import properties
 from hvdperf.session import live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.next_steps import CommandLine
-from hvdperf.session.suite import Suite
+from hvdperf.session.suite import WITHOUT_THRESHOLD, Suite, Unfit
 from hvdperf.session.terminal import bandwidths, cases, networks
 from hvdperf.verdict import Verdict, worst
 from models.inputs import INPUTS
@@ -100,6 +100,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="ok: INCONCLUSIVE cases neither stop -x nor change the exit status",
     )
     text("--results", "DIR", "directory of the results (default: results)", "results")
+    add(
+        "--require-fit",
+        action="store_true",
+        help="measure only if nothing makes this machine unfit (hvdperf doctor); else exit with 9",
+    )
     add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
     text("--stack", "PYTHON", "measure the stack of that interpreter (default: pytest's own)")
     text("--against", "PYTHON", "compare every case with the same case under another stack")
@@ -282,6 +287,8 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
         )
     if config.option.collectonly:
         lines.append(f"arms: {', '.join(arms)}")
+        if missing := suite.without_threshold():
+            lines.append(f"{WITHOUT_THRESHOLD}: {', '.join(missing)}")
     return lines
 
 
@@ -289,15 +296,18 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Prepare measuring, with a look at the installed stack, before the first case."""
     if _suite in session.config.stash and not session.config.option.collectonly:
         suite = session.config.stash[_suite]
         if suite.selected:
             try:
                 suite.prepare()
+            except Unfit:
+                return True  # nothing is measured, and the summary says why
             except UserError as error:
                 raise pytest.UsageError(str(error)) from None
+    return None
 
 
 @pytest.fixture
@@ -370,6 +380,8 @@ def _exit_status(session: pytest.Session, suite: Suite) -> int:
         return 1  # something besides the verdicts failed
     if not suite.selected:
         return int(session.exitstatus)
+    if suite.is_refused:
+        return cases.UNFIT
     return cases.exit_status(suite.verdicts, inconclusive_is_ok(session.config))
 
 

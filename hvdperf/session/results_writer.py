@@ -70,9 +70,14 @@ def clock_problem(directory: Path) -> str:
 
 
 def session_document(
-    session_plan: SessionPlan, fingerprint: Fingerprint, changed: Sequence[str], earlier: Earlier
+    session_plan: SessionPlan,
+    fingerprint: Fingerprint,
+    changed: Sequence[str],
+    earlier: Earlier,
+    unfit: Sequence[str],
 ) -> SessionDocument:
-    """Return the session's document at the beginning of this part."""
+    """Return the session's document at the beginning of this part. unfit: why this host is not fit
+    to measure, in this part."""
     document = earlier.document
     if document is not None:
         return replace(
@@ -81,6 +86,7 @@ def session_document(
             exit_status=None,
             resumed_at=(*document.resumed_at, now()),
             taken_over=tuple(earlier.cases),
+            unfit=tuple(dict.fromkeys((*document.unfit, *unfit))),
         )
     return SessionDocument(
         format=FORMAT,
@@ -96,6 +102,7 @@ def session_document(
         against=session_plan.options.against or None,
         changed=tuple(changed),
         asked=asked(session_plan, changed),
+        unfit=tuple(unfit),
     )
 
 
@@ -184,6 +191,10 @@ class ResultsWriter:
             exit_status = exit_status or NOT_WRITTEN
         self._attempt(SESSION_FILE, lambda: self._write_session(exit_status))
         return exit_status or (NOT_WRITTEN if self.problems else 0)
+
+    def add_unfit(self, complaint: str) -> None:
+        """Note in the session's document why the host is not fit to measure."""
+        self._document = replace(self._document, unfit=(*self._document.unfit, complaint))
 
     def lines(self, left: int) -> list[str]:
         """Return lines on the documents that are not on disk, and on how to continue. left: the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -15,23 +16,26 @@ import pytest
 from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
+from hvdperf.judge.rules import Rules
 from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
+from hvdperf.machine.gpu_health import slowdowns
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST
-from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.archive import read_session
 from hvdperf.results.fingerprint import fingerprint
 from hvdperf.session import next_steps
 from hvdperf.session.next_steps import CommandLine
+from hvdperf.session.preflight import preflight
 from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.results_writer import (
     ResultsWriter,
@@ -43,6 +47,13 @@ from hvdperf.session.resume import asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Verdict
+
+# Of a line of --dry-run, which `hvdperf doctor` and `hvdperf thresholds check` read.
+WITHOUT_THRESHOLD = "cases without a threshold"
+
+
+class Unfit(Exception):
+    """This host is not fit to measure, and --require-fit was given."""
 
 
 class Suite:
@@ -67,6 +78,10 @@ class Suite:
         self.reported: list[Outcome] = []
         # Under --baseline: returns lines that compare outcomes with the earlier session's.
         self._compared: Callable[[list[Outcome]], list[str]] = lambda outcomes: []
+        # What makes this host unfit to measure, one line each.
+        self.unfit: tuple[str, ...] = ()
+        # Whether nothing is measured for that reason.
+        self.is_refused = False
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
         self.began = time.monotonic()
@@ -87,6 +102,18 @@ class Suite:
                 f"to {len(offers)}"
             )
         return offers[: self.options.np]
+
+    def without_threshold(self) -> list[str]:
+        """Return the names of the selected cases that would be INVALID for lack of a threshold."""
+        plan = self.session_plan
+        rules = Rules(plan.profile, plan.thresholds, plan.slots)
+        return [
+            comparison.name
+            for comparison in self.selected
+            if comparison.judged_as is JudgedAs.THRESHOLD
+            and rules.judged(comparison)
+            and rules.rule(comparison) is None
+        ]
 
     # Measuring -----------------------------------------------------------------------------
 
@@ -129,6 +156,7 @@ class Suite:
 
     def _prepared(self) -> Session:
         profile = self.session_plan.profile
+        self._preflight()
         self._progress.say("probe the installed stack")
         stacks = {"": probe(self.options.stack or sys.executable, CACHE)}
         if self.options.against:
@@ -158,7 +186,7 @@ class Suite:
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
-        document = session_document(self.session_plan, facts, self.changed, earlier)
+        document = session_document(self.session_plan, facts, self.changed, earlier, self.unfit)
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None
         began = time.monotonic() - (0.0 if own_budget else document.budget_spent_seconds)
@@ -185,6 +213,17 @@ class Suite:
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         return session
+
+    def _preflight(self) -> None:
+        """Note why this host is not fit to measure. Raises Unfit under --require-fit if it is not.
+        A resumed session keeps what its first part noted."""
+        checks = preflight(self.machine, self.session_plan.slots, Path(self.options.results))
+        self.unfit = tuple(check.complaint for check in checks if check.problem)
+        if self.unfit and self.config.option.require_fit:
+            self.is_refused = True
+            raise Unfit
+        for line in self.unfit:
+            self._progress.say(f"unfit: {line}")
 
     def _refuse_other_stacks(self, stack: Stack) -> None:
         """Raise UserError if the interpreter has another stack on another host."""
@@ -222,6 +261,11 @@ class Suite:
         if self._results_writer is None:
             return exit_status
         self._add_to_record()
+        after = slowdowns(self.machine.gpus, os.environ) if self.machine.gpus else None
+        if after is not None and after.problem:
+            text = f"after the last case: {after.complaint}"
+            self.unfit = (*self.unfit, text)
+            self._results_writer.add_unfit(text)
         return self._results_writer.end(exit_status)
 
     def _add_to_record(self) -> None:
@@ -239,7 +283,7 @@ class Suite:
         """Return the end of the summary: the comparison with --baseline, the time spent, and the
         directory of the results."""
         if self._results_writer is None or self._session is None:
-            return []
+            return self._unfit()
         elapsed = self._results_writer.elapsed_seconds
         share = 100 * self._session.timed_seconds / elapsed
         where = shown(self._results_writer.directory)
@@ -247,10 +291,14 @@ class Suite:
         return [
             *self._compared(self.decided),
             f"{elapsed / 60:.1f} min, {share:.0f} % of it in timed blocks",
+            *self._unfit(),
             *self._disturbance(),
             f"results: {where}",
             *self._results_writer.lines(left),
         ]
+
+    def _unfit(self) -> list[str]:
+        return [line for text in self.unfit for line in wrapped(f"Unfit to measure: {text}")]
 
     def _disturbance(self) -> list[str]:
         """Return lines on the disturbance of the whole session; [] if a case is undecided, because

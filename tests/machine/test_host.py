@@ -129,19 +129,6 @@ class TestVisibleDevices:
             visible_gpus(V100, visible)
 
 
-@pytest.fixture
-def nvidia_smi(tmp_path):
-    """Puts a program of that name on a PATH of its own and gives the environment for it."""
-
-    def install(script, **environment):
-        program = tmp_path / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        return {"PATH": f"{tmp_path}:/usr/bin:/bin", **environment}
-
-    return install
-
-
 class TestLocalGpus:
     def test_asks_for_the_fields_that_are_parsed(self, nvidia_smi, tmp_path):
         (tmp_path / "answer").write_text(FOUR_V100)

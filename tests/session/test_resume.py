@@ -61,7 +61,7 @@ def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
         disturbances=DISTURBANCES,
         arm_launcher=SimpleNamespace(slots=session_plan.slots),
     )
-    document = session_document(session_plan, facts(), (), earlier)
+    document = session_document(session_plan, facts(), (), earlier, ())
     directory = open_directory(session_plan, document.session, earlier)
     return ResultsWriter(directory, document, session, earlier.cases, began=0.0)
 
@@ -82,7 +82,7 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
     assert earlier.outcomes[WEAK].judgement == DONE.judgement
     assert earlier.cases.keys() == {WEAK.name}
     assert earlier.document == interrupted.session
-    document = session_document(plan(), facts(), (), earlier)
+    document = session_document(plan(), facts(), (), earlier, ())
     assert document.session == interrupted.directory.name
     assert interrupted.session is not None
     assert document.seed == interrupted.session.seed
@@ -205,4 +205,4 @@ def test_a_broken_session_document_is_refused_in_one_line(interrupted):
 def test_a_session_that_begins_has_a_seed_and_nothing_else(plan):
     earlier = earlier_parts(None, facts(), plan(), (), [WEAK])
     assert earlier == Earlier()
-    assert session_document(plan(), facts(), (), earlier).seed > 0
+    assert session_document(plan(), facts(), (), earlier, ()).seed > 0

@@ -39,6 +39,8 @@ EXIT_STATUS = {
     Verdict.PASS: 0,
 }
 NOTHING_MEASURED = 5
+# The machine is not fit to measure, and --require-fit was given; also that of `hvdperf doctor`.
+UNFIT = 9
 # Instead of 0, if something could not be written.
 NOT_WRITTEN = 8
 _MEANINGS = {
@@ -52,6 +54,7 @@ _STATUSES = {
     2: "interrupted; the cases decided so far are kept",
     4: "bad input (see the error)",
     NOTHING_MEASURED: "no case was judged",
+    UNFIT: "this machine is not fit to measure, so nothing was measured (--require-fit)",
     NOT_WRITTEN: "all PASS, but some results were not written (see above)",
 }
 

@@ -1,0 +1,271 @@
+"""Checks whether this host is fit to measure: what was found, what is wrong, and what mends it.
+
+Nothing here starts ranks. A check needs the counters of the kernel, or one call of nvidia-smi.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hvdperf.machine.cpu_usage import CpuMeter, used
+from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance
+from hvdperf.machine.host import Machine
+from hvdperf.paths import shown
+
+MIB = 2**20
+GIB = 2**30
+# For what a slot is known to need: resident memory of a rank that trains a small network, Open
+# MPI's shared memory (vader) with its reserve, and file descriptors of its pipes and sockets.
+MEMORY_OF_A_SLOT = 1 * GIB
+SHARED_MEMORY_OF_A_SLOT = 8 * MIB
+SHARED_MEMORY_AT_LEAST = 64 * MIB
+# NCCL's buffers between the GPUs of a node.
+SHARED_MEMORY_OF_A_GPU = 128 * MIB
+FILES_AT_LEAST, FILES_OF_A_SLOT = 256, 8
+DISK_AT_LEAST = 1 * GIB
+# The number of cores whose load is shown.
+CORES_SHOWN = 4
+# Governors that change the frequency with the load.
+_VARYING = {"powersave", "ondemand", "conservative", "schedutil"}
+# struct timex of Linux on 64-bit machines: sizes and places of the fields that are read.
+_TIMEX_BYTES, _MAX_ERROR_AT, _STATUS_AT, _UNSYNCHRONISED = 208, 24, 40, 0x40
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was found of one property of a machine. value: for people. problem: what is wrong; "" if
+    nothing is. mend: the command or the step that mends it; "" without a problem."""
+
+    name: str
+    value: str
+    problem: str = ""
+    mend: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """Return the problem and its remedy as one line, such as `governor: powersave: ...`."""
+        return f"{self.name}: {self.value}: {self.problem}; {self.mend}"
+
+
+def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("/")) -> list[Check]:
+    """Return the checks of everything but load and GPUs.
+
+    slots: number of ranks that would run here. results: the directory of the results. root: the
+    directory in which /proc, /sys and /dev are mounted.
+    """
+    return [
+        Check("cores", machine.description if not machine.gpus else f"{len(machine.cores)}"),
+        _quota(machine),
+        Check("SMT", _smt(machine)),
+        _governor(machine),
+        _frequency(machine, root),
+        _memory(slots, root),
+        _shared_memory(machine, slots, root),
+        _files(slots),
+        _locked_memory(root),
+        _disk(results),
+        Check("clock", _clock()),
+        Check("container", machine.container or "none"),
+    ]
+
+
+def _quota(machine: Machine) -> Check:
+    quota = machine.cpu_quota
+    if quota is None:
+        return Check("CPU quota", "none")
+    return Check(
+        "CPU quota",
+        f"{quota:g} cores",
+        "the kernel stops ranks that exceed it for a part of every 100 ms",
+        "give the container whole cores (docker run --cpuset-cpus=0-3 instead of --cpus=4)",
+    )
+
+
+def _smt(machine: Machine) -> str:
+    if machine.smt is None:
+        return "unknown"
+    return "on; a slot takes one thread of each core" if machine.smt else "off"
+
+
+def _governor(machine: Machine) -> Check:
+    governors = machine.governor
+    if governors is None:
+        return Check("governor", "unknown; the hypervisor or the firmware decides")
+    if not _VARYING & set(governors.split("/")):
+        return Check("governor", governors)
+    return Check(
+        "governor",
+        governors,
+        "the frequency follows the load, and so does every step time",
+        "sudo cpupower frequency-set -g performance",
+    )
+
+
+def _frequency(machine: Machine, root: Path) -> Check:
+    limits = {
+        (limit, most)
+        for core in machine.cores
+        for of_core in [root / f"sys/devices/system/cpu/cpu{core}/cpufreq"]
+        if (limit := _number(of_core / "scaling_max_freq")) is not None
+        if (most := _number(of_core / "cpuinfo_max_freq")) is not None
+    }
+    if not limits:
+        return Check("frequency", "unknown")
+    limit, most = min(limits)
+    value = f"up to {limit / 1e6:.2f} of {most / 1e6:.2f} GHz"
+    if all(limit >= most for limit, most in limits):
+        return Check("frequency", value)
+    return Check("frequency", value, "it is limited", f"sudo cpupower frequency-set -u {most}kHz")
+
+
+def _memory(slots: int, root: Path) -> Check:
+    lines = (root / "proc/meminfo").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    free = int(fields["MemAvailable"].split()[0]) * 1024
+    return _enough(
+        "memory",
+        free,
+        slots * MEMORY_OF_A_SLOT,
+        slots,
+        "end programs that use much, or give fewer slots (--np)",
+    )
+
+
+def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
+    try:
+        found = os.statvfs(root / "dev/shm")
+    except OSError as error:
+        return Check(
+            "/dev/shm",
+            "none",
+            f"{error.strerror}: ranks exchange data there",
+            "sudo mount -t tmpfs -o size=1g tmpfs /dev/shm",
+        )
+    needed = max(SHARED_MEMORY_AT_LEAST, slots * SHARED_MEMORY_OF_A_SLOT)
+    needed += len(machine.gpus) * SHARED_MEMORY_OF_A_GPU
+    return _enough(
+        "/dev/shm",
+        found.f_bavail * found.f_frsize,
+        needed,
+        slots,
+        "remove old files in it, or enlarge it: sudo mount -o remount,size=2g /dev/shm (docker run "
+        "--shm-size=2g)",
+    )
+
+
+def _enough(name: str, free: int, needed: int, slots: int, mend: str) -> Check:
+    value = f"{_size(free)} free"
+    if free >= needed:
+        return Check(name, value)
+    of = f"{slots} slot{'s' * (slots != 1)}"
+    return Check(name, value, f"{of} need {_size(needed)}", mend)
+
+
+def _size(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
+
+
+def _files(slots: int) -> Check:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = FILES_AT_LEAST + FILES_OF_A_SLOT * slots
+    value = "unlimited" if limit == resource.RLIM_INFINITY else f"{limit}"
+    if limit == resource.RLIM_INFINITY or limit >= needed:
+        return Check("open files", value)
+    return Check("open files", value, f"a session needs {needed}", f"ulimit -n {max(needed, 4096)}")
+
+
+def _locked_memory(root: Path) -> Check:
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    value = "unlimited" if limit == resource.RLIM_INFINITY else _size(limit)
+    adapters = sorted(path.name for path in (root / "sys/class/infiniband").glob("*"))
+    if not adapters or limit == resource.RLIM_INFINITY:
+        return Check("locked memory", value)
+    return Check(
+        "locked memory",
+        value,
+        f"{', '.join(adapters)} cannot register buffers for remote access",
+        "ulimit -l unlimited (for good: `* - memlock unlimited` in /etc/security/limits.conf)",
+    )
+
+
+def _disk(results: Path) -> Check:
+    where = next(path for path in (results, *results.absolute().parents) if path.exists())
+    free = shutil.disk_usage(where).free
+    value = f"{_size(free)} free for {shown(results)}"
+    if free >= DISK_AT_LEAST:
+        return Check("disk", value)
+    return Check(
+        "disk", value, f"a session needs {_size(DISK_AT_LEAST)}", "free some, or give --results DIR"
+    )
+
+
+def _clock() -> str:
+    """Return whether the kernel's clock is synchronised. Durations do not depend on it."""
+    answer = ctypes.create_string_buffer(_TIMEX_BYTES)
+    if ctypes.CDLL(None, use_errno=True).adjtimex(answer) < 0:
+        return "unknown"
+    if int.from_bytes(answer.raw[_STATUS_AT : _STATUS_AT + 4], "little") & _UNSYNCHRONISED:
+        return "not synchronised; only dates and names of sessions depend on it"
+    error = int.from_bytes(answer.raw[_MAX_ERROR_AT : _MAX_ERROR_AT + 8], "little")
+    return f"synchronised, to {error / 1000:.0f} ms"
+
+
+def load_check(meter: CpuMeter, seconds: float) -> Check:
+    """Return how much of the cores others use, watched for some seconds before any rank runs."""
+    meter.begin_watch()
+    before, by_core = meter.read([]), _busy_ticks(meter)
+    time.sleep(seconds)
+    meter.watch()
+    usage = used(before, meter.read([]), busiest=0)
+    shares = {
+        core: (ticks - by_core[core]) / os.sysconf("SC_CLK_TCK") / usage.wall_seconds
+        for core, ticks in _busy_ticks(meter).items()
+    }
+    found = meter.disturbance([usage])
+    value = _load(found, shares)
+    if found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds:
+        return Check("load", value)
+    problem, _, mend = found.reason().rpartition(": ")
+    return Check("load", value, problem.replace("during the measurement", "just now"), mend)
+
+
+def _load(found: Disturbance, shares: dict[int, float]) -> str:
+    """Return in words how busy the cores are. shares: busy share of every core."""
+    busiest = sorted(shares, key=lambda core: -shares[core])[:CORES_SHOWN]
+    told = ", ".join(f"core {core} {100 * shares[core]:.0f} %" for core in sorted(busiest))
+    which = "" if len(busiest) == len(shares) else "the busiest of them: "
+    return (
+        f"others use {100 * found.foreign_share:.0f} % of {len(shares)} cores ({which}{told}), "
+        f"steal {100 * found.steal_share:.0f} %, load average {os.getloadavg()[0]:.1f}"
+    )
+
+
+def _busy_ticks(meter: CpuMeter) -> dict[int, int]:
+    """Return user, nice, system and steal ticks of each of the meter's cores since the boot."""
+    wanted = {f"cpu{core}": core for core in meter.cores}
+    found = {}
+    for line in (meter.root / "proc/stat").read_text().splitlines():
+        name, *columns = line.split()
+        if name in wanted:
+            user, nice, system, *_ = map(int, columns)
+            found[wanted[name]] = user + nice + system + int(columns[7])
+    return found
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def complaints(checks: Iterable[Check]) -> Sequence[str]:
+    """Return a line for each check with a problem."""
+    return tuple(check.complaint for check in checks if check.problem)

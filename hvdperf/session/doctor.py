@@ -1,0 +1,171 @@
+"""The command doctor: is this machine fit to measure, and what would make it so?"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from hvdperf.cli import Commands
+from hvdperf.columns import WIDTH
+from hvdperf.errors import UserError
+from hvdperf.machine.fitness import Check
+from hvdperf.machine.host import local_machine
+from hvdperf.machine.placement import local_offers, place
+from hvdperf.machine.stack import probe
+from hvdperf.paths import CACHE, ROOT
+from hvdperf.results.archive import read_session
+from hvdperf.session.preflight import preflight
+from hvdperf.session.suite import WITHOUT_THRESHOLD
+from hvdperf.session.terminal.cases import UNFIT
+
+# Seconds for which the load is watched.
+WATCHED_S = 5.0
+# Minutes of the sessions that compare a stack with itself.
+PAIR_BUDGET_MINUTES = 0.7
+# A wider interval cannot tell the limits of ci/thresholds from the figures of a sound machine.
+WIDEST_PAIR = 0.20
+_INDENT = 24
+# The number of cases without a threshold that are named.
+_NAMED = 3
+_AGAIN = "stop what else runs here, then: pytest perf/test_trust.py -k aa"
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command doctor."""
+    add = commands.add_parser(
+        "doctor",
+        help="check whether this machine is fit to measure",
+        description="Check this machine, its GPUs, the installed stack, data and thresholds. Exit "
+        f"status: 0 if it is fit to measure, {UNFIT} if not.",
+    )
+    add.add_argument(
+        "--pair",
+        action="store_true",
+        help="also compare the stack with itself for a minute, to show which change a session sees",
+    )
+    for option, what in (
+        ("--profile", "that will be measured"),
+        ("--data-dir", "of the data sets"),
+        ("--thresholds", "instead of those of the machine's class"),
+    ):
+        add.add_argument(option, metavar=option.strip("-").upper(), help=what)
+    add.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    add.set_defaults(command=doctor)
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Print every check; return 0 if no check has a problem, else UNFIT."""
+    checks = []
+    for check in _checks(arguments):
+        checks.append(check)
+        for line in _lines(check):
+            print(line, flush=True)
+    wrong = [check.name for check in checks if check.problem]
+    print(f"unfit: {', '.join(wrong)}" if wrong else "fit to measure")
+    return UNFIT if wrong else 0
+
+
+def _lines(check: Check) -> Iterator[str]:
+    """Return the value, and below it what is wrong and what mends it."""
+    mark = "UNFIT" if check.problem else "ok"
+    texts = [check.value]
+    if check.problem:
+        texts += [f"wrong: {check.problem}", f"mend: {check.mend}"]
+    first, *more = (line for text in texts for line in _wrapped(text))
+    yield f"{mark:<6}{check.name:<{_INDENT - 6}}{first}"
+    for line in more:
+        yield f"{'':<{_INDENT}}{line}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False) or [""]
+
+
+def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
+    machine = local_machine()
+    slots = place(local_offers(machine, None, False))
+    yield from preflight(machine, slots, arguments.results, WATCHED_S)
+    stack = _stack()
+    yield stack
+    if stack.problem:
+        return
+    yield from _planned(arguments)
+    if arguments.pair:
+        yield _pair()
+
+
+def _stack() -> Check:
+    try:
+        stack = probe(sys.executable, CACHE)
+    except UserError as error:
+        return Check("stack", "broken", *_split(str(error)))
+    built = ", ".join(stack.horovod_flags)
+    versions = f"TensorFlow {stack.tensorflow}, Keras {stack.keras}, Horovod {stack.horovod}"
+    return Check("stack", f"{versions} ({built}), {stack.mpirun_version}")
+
+
+def _split(message: str) -> tuple[str, str]:
+    """Split the message of a UserError into what is wrong and what to do."""
+    problem, _, mend = message.partition("; ")
+    return problem, mend or "correct it"
+
+
+def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
+    """Return the checks of data and thresholds, from the plan of a session that is not run."""
+    options = [
+        f"--{name.replace('_', '-')}={given}"
+        for name in ("profile", "data_dir", "thresholds")
+        if (given := getattr(arguments, name)) is not None
+    ]
+    command = [sys.executable, "-m", "pytest", "perf", "--dry-run", "-q", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
+        first = next((line for line in said if line.startswith("ERROR: ")), said[0])
+        yield Check("plan", "refused", *_split(first.removeprefix("ERROR: ")))
+        return
+    told: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        name, _, text = line.partition(": ")
+        told.setdefault(name, text)
+    profile = next(line for line in done.stdout.splitlines() if line.startswith("profile "))
+    yield Check("profile", profile.removeprefix("profile "))
+    missing = told[WITHOUT_THRESHOLD].split(", ") if WITHOUT_THRESHOLD in told else []
+    more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
+    yield Check(
+        "thresholds",
+        told["thresholds"],
+        f"no limit for {', '.join(missing[:_NAMED])}{more}" if missing else "",
+        "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`"
+        if missing
+        else "",
+    )
+
+
+def _pair() -> Check:
+    """Compare the stack with itself in a session of a minute."""
+    with tempfile.TemporaryDirectory() as results:
+        command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "-q", "-k", "aa"]
+        options = ["--models=vgg_16_s", "--profile=smoke", f"--budget={PAIR_BUDGET_MINUTES}"]
+        done = subprocess.run(
+            [*command, *options, f"--results={results}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        runs = sorted(Path(results, "runs").glob("*"))
+        found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []
+    seen = [judgement for judgement in found if judgement.detectable_effect is not None]
+    if not seen:
+        said = [judgement.reason for judgement in found] or done.stdout.strip().splitlines()[-1:]
+        return Check("A/A pair", "no figure", (said or ["it printed nothing"])[0], _AGAIN)
+    (judgement,) = seen
+    effect = judgement.detectable_effect or 0.0
+    problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen" * (effect > WIDEST_PAIR)
+    return Check("A/A pair", judgement.reason, problem, _AGAIN if problem else "")
