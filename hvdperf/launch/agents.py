@@ -179,6 +179,14 @@ class AgentsJob:
             return None
         return f"ended with status {statuses}"
 
+    def lost_slot(self) -> SlotGone | None:
+        try:
+            for agent in self._agents:
+                agent.status(self._launch)
+        except SlotGone as gone:
+            return gone
+        return None
+
     def fate(self, rank: int) -> str:
         # A slot reports the end of its process with a delay.
         deadline = time.monotonic() + END_REPORT_S

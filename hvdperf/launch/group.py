@@ -408,6 +408,10 @@ class Group:
         if error is not None:
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
+        lost_slot = self._job.lost_slot() if self._job is not None else None
+        if lost_slot is not None and lost_slot.host != self.ranks[first].host:
+            # The launcher ended this rank after it had lost the other host.
+            return self._failure(None, f"it ended: {lost_slot}")
         fate = self._job.fate(first) if self._job is not None else ""
         cause = f"the process ended without a report {fate}".rstrip()
         return self._failure(first, self._with_fate_of_server(cause))

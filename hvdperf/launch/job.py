@@ -40,6 +40,9 @@ class Job(Protocol):
     def ended(self) -> str | None:
         """Return how the launch ended, in words; return None while it runs."""
 
+    def lost_slot(self) -> SlotGone | None:
+        """Return a slot of the launch that is gone, which ends its ranks and then the others."""
+
     def fate(self, rank: int) -> str:
         """Return how the rank ended, in words; return "" if that is not known."""
 
@@ -73,7 +76,7 @@ class SlotGone(OSError):
     is not known. reason: a sentence about the slot without its full stop."""
 
     def __init__(self, rank: int, host: str, reason: str) -> None:
-        self.rank = rank
+        self.rank, self.host = rank, host
         where = f" on {host}" if host else ""
         super().__init__(f"the slot of rank {rank}{where} is gone: {reason}")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hvdperf.launch import daemon_start, guard
 from hvdperf.launch.interfaces import interface_settings
-from hvdperf.launch.job import LaunchError, Order
+from hvdperf.launch.job import LaunchError, Order, SlotGone
 from hvdperf.launch.processes import (
     TAIL_LINES,
     TERM_S,
@@ -88,18 +88,22 @@ class Daemons:
 
     def ended(self) -> str | None:
         """Return which daemon has ended or could not be started, in words; None if none has."""
-        gone = self._slots.gone()
         while self._asked:
             self._start(*self._asked.pop())
         if self._problem:
             return f"ended: {self._problem}"
+        if lost := self.lost_slot():
+            return f"ended: {lost}"
         for host, rank in self._rank_on.items():
-            if rank in gone:
-                return f"ended: {gone[rank]}"
             status = self._slots.status(rank, self._launch)
             if status is not None:
                 return f"ended: Open MPI's daemon on {host} ended with status {status}"
         return None
+
+    def lost_slot(self) -> SlotGone | None:
+        """Return a slot with a daemon that is gone; None if none is."""
+        gone = self._slots.gone()
+        return next((gone[rank] for rank in self._rank_on.values() if rank in gone), None)
 
     def _start(self, host: str, connection: Connection, command: str) -> None:
         problem = ""
@@ -135,6 +139,9 @@ class MpirunJob:
             return ended
         status = self._process.poll()
         return None if status is None else f"ended with status {status}"
+
+    def lost_slot(self) -> SlotGone | None:
+        return self._daemons.lost_slot() if self._daemons is not None else None
 
     def fate(self, rank: int) -> str:
         """Return how the rank ended, in words; return "" if mpirun does not report it. mpirun

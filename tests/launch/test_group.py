@@ -30,11 +30,15 @@ class FakeJob:
 
     def __init__(self) -> None:
         self.status: str | None = None
+        self.lost: SlotGone | None = None
         self.signals: list[tuple[int, dict[int, int]]] = []
         self.ends = 0
 
     def ended(self) -> str | None:
         return self.status
+
+    def lost_slot(self) -> SlotGone | None:
+        return self.lost
 
     def fate(self, rank: int) -> str:
         return f"(killed by signal 9, as rank {rank})"
@@ -498,6 +502,14 @@ def test_a_rank_that_died_without_a_word_comes_before_echoes(start, first):
     assert failed.cause == (
         f"the process ended without a report (killed by signal 9, as rank {first})"
     )
+
+
+def test_a_rank_that_the_launcher_ended_does_not_hide_a_lost_host(start, launcher):
+    group, _ = start(leaves, leaves)
+    launcher.job.lost = SlotGone(1, "node2", "it has ended")
+    failed = failure_of(group)
+    assert failed.rank is None
+    assert failed.cause == "it ended: the slot of rank 1 on node2 is gone: it has ended"
 
 
 def test_a_rank_that_raised_comes_before_one_that_died(start):
