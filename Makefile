@@ -99,7 +99,7 @@ stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpret
 	@echo $(CURDIR)/$(VENV)/bin/python
 
 schemas: env ## write results/schema/ after a change of the records
-	@$(ACTIVATE); python -m hvdperf.history.schemas
+	@$(ACTIVATE); python -m hvdperf.nightly.schemas
 
 lint: env ## ruff and mypy
 	@$(ACTIVATE); ruff check && ruff format --check && mypy

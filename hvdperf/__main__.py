@@ -7,6 +7,7 @@ import sys
 
 from hvdperf.cli import REFUSED, complain, run
 from hvdperf.history import commands as history
+from hvdperf.nightly import commands as nightly
 from hvdperf.report import commands as report
 from hvdperf.session import commands as session
 from hvdperf.session import doctor
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
         description="Report, compare and publish the results of sessions. To measure: pytest perf/",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for package in (report, session, doctor, history):
+    for package in (report, session, doctor, nightly, history):
         package.add_to(commands)
     return top
 

@@ -84,6 +84,7 @@ ORDER = (
     "session",
     "history",
     "report",
+    "nightly",
 )
 # The most modules side by side that a person can still survey.
 MODULES_OF_A_ROOM = 20

@@ -16,9 +16,8 @@ from pathlib import Path
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
-from hvdperf.history.importing import keep
 from hvdperf.history.measure import measure
-from hvdperf.history.raw import RawResult
+from hvdperf.history.raw import RawResult, keep
 from hvdperf.history.releases import Axis, order
 from hvdperf.paths import ROOT
 

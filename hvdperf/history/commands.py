@@ -12,7 +12,7 @@ from pathlib import Path
 from hvdperf.cli import REFUSED, Commands, complain
 from hvdperf.errors import UserError
 from hvdperf.history import backfill, places
-from hvdperf.history.raw import RawResult, read_history
+from hvdperf.history.raw import RawResult, keep, read_history
 from hvdperf.history.releases import Axis, check_known
 from hvdperf.paths import shown
 
@@ -191,7 +191,6 @@ def print_parameters(_: argparse.Namespace) -> int:
 def measure_stack(arguments: argparse.Namespace) -> int:
     from statistics import median
 
-    from hvdperf.history.importing import keep
     from hvdperf.history.measure import measure
 
     result = measure(arguments.stack, quiet=True)

@@ -8,7 +8,7 @@ from hvdperf.errors import UserError
 from hvdperf.history import places
 from hvdperf.history.asv_results import write_tree
 from hvdperf.history.lines import lines
-from hvdperf.history.raw import RawResult, Refused, extract, read_history, write_raw
+from hvdperf.history.raw import RawResult, Refused, extract, keep, read_history
 from hvdperf.history.releases import Axis, releases
 from hvdperf.history.repository import write_repository
 from hvdperf.paths import shown
@@ -27,14 +27,6 @@ def keep_sessions(sessions: Path, root: Path) -> list[str]:
         if keep(result, root):
             told.append(f"{shown(directory)}: {len(result.series)} series of {result.machine}")
     return told
-
-
-def keep(result: RawResult, root: Path) -> bool:
-    """Write a raw result unless its session is there; return whether it was new."""
-    if any(root.glob(f"*/{result.session}.json")):
-        return False
-    write_raw(root, result)
-    return True
 
 
 def make_repositories() -> dict[Axis, dict[str, str]]:

@@ -112,6 +112,14 @@ def write_raw(root: Path, result: RawResult) -> Path:
         raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
 
 
+def keep(result: RawResult, root: Path) -> bool:
+    """Write a raw result unless its session is there; return whether it was new."""
+    if any(root.glob(f"*/{result.session}.json")):
+        return False
+    write_raw(root, result)
+    return True
+
+
 def read_history(root: Path) -> tuple[list[RawResult], list[str]]:
     """Return all raw results below root, by machine and session, and one line for each file that is
     refused. A document is taken whole, or not at all."""

@@ -40,6 +40,8 @@ from hvdperf.verdict import Band, Ceiling, Floor, Rule
 from models.registry import NETWORKS
 
 THRESHOLDS = ROOT / "ci" / "thresholds"
+# Begins a line of pytest's --dry-run, which `hvdperf doctor` and `hvdperf thresholds check` read.
+WITHOUT_THRESHOLD = "cases without a threshold"
 
 
 class Case(NamedTuple):
@@ -200,27 +202,31 @@ def _written(case: Case, rule: Rule) -> str:
 def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
     """Return the thresholds of the class that the machine belongs to.
 
-    The most specific matching file is taken: the one with more or longer names in [match]. If no
-    file matches, there are no thresholds, and the label says so. Raises UserError for a malformed
-    file and for two files that are equally specific.
+    Of the files that match, the most specific one comes first: the one with more or longer names in
+    [match]. Cases that it has no line for take those of the next one, so that a file with a few
+    published figures can stand before wide floors for everything. If no file matches, there are no
+    thresholds, and the label says so. Raises UserError for a malformed file and for two files that
+    are equally specific.
     """
-    matching = []
+    matching: dict[tuple[int, int], Thresholds] = {}
     for path in sorted(directory.glob("*.toml")):
         match, thresholds = _load(path)
         specificity = match.specificity(machine)
-        if specificity is not None:
-            matching.append((specificity, thresholds))
+        if specificity is None:
+            continue
+        if specificity in matching:
+            raise UserError(
+                f"{shown(matching[specificity].path)} and {shown(path)} match "
+                f"{machine.description} equally well: add a key to the [match] of one, or choose "
+                "one with --thresholds"
+            )
+        matching[specificity] = thresholds
     if not matching:
         return _no_class(machine, directory)
-    best = max(specificity for specificity, _ in matching)
-    chosen = [thresholds for specificity, thresholds in matching if specificity == best]
-    if len(chosen) > 1:
-        files = " and ".join(shown(thresholds.path) for thresholds in chosen)
-        raise UserError(
-            f"{files} match {machine.description} equally well: add a key to the [match] of "
-            "one, or choose one with --thresholds"
-        )
-    return chosen[0]
+    first, *others = (matching[specificity] for specificity in sorted(matching, reverse=True))
+    then = [f"then {other.path.name}: {other.label}" for other in others]
+    lines = (line for thresholds in (first, *others) for line in thresholds.lines)
+    return Thresholds("; ".join((first.label, *then)), first.path, tuple(lines))
 
 
 def load_thresholds(path: Path) -> Thresholds:

@@ -18,9 +18,9 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT
+from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.results.archive import read_session
 from hvdperf.session.preflight import preflight
-from hvdperf.session.suite import WITHOUT_THRESHOLD
 from hvdperf.session.terminal.cases import UNFIT
 
 # Seconds for which the load is watched.
@@ -96,7 +96,7 @@ def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
         return
     yield from _planned(arguments)
     if arguments.pair:
-        yield _pair()
+        yield pair_check()
 
 
 def _stack() -> Check:
@@ -147,8 +147,9 @@ def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
     )
 
 
-def _pair() -> Check:
-    """Compare the stack with itself in a session of a minute."""
+def pair_check() -> Check:
+    """Compare the stack with itself in a session of a minute, and return what that session could
+    see."""
     with tempfile.TemporaryDirectory() as results:
         command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "-q", "-k", "aa"]
         options = ["--models=vgg_16_s", "--profile=smoke", f"--budget={PAIR_BUDGET_MINUTES}"]

@@ -20,12 +20,13 @@ from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import LAUNCHERS
+from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.plan.variants import PRECISIONS
 from hvdperf.results.summary_rows import properties
 from hvdperf.session import live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record
 from hvdperf.session.next_steps import CommandLine
-from hvdperf.session.suite import WITHOUT_THRESHOLD, Suite, Unfit
+from hvdperf.session.suite import Suite, Unfit
 from hvdperf.session.terminal import bandwidths, cases, networks
 from hvdperf.verdict import Verdict, worst
 from models.inputs import INPUTS

@@ -48,9 +48,6 @@ from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Verdict
 
-# Of a line of --dry-run, which `hvdperf doctor` and `hvdperf thresholds check` read.
-WITHOUT_THRESHOLD = "cases without a threshold"
-
 
 class Unfit(Exception):
     """This host is not fit to measure, and --require-fit was given."""

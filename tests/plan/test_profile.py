@@ -140,7 +140,7 @@ def test_a_name_is_looked_up_in_the_directory(write, tmp_path):
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     with pytest.raises(
-        UserError, match="unknown profile 'nope': known are default, history, nightly, smoke"
+        UserError, match="unknown profile 'nope': known are default, gpu, history, nightly"
     ):
         load_profile("nope")
 
@@ -194,7 +194,8 @@ def test_what_is_malformed_is_told_with_file_and_key(write, old, new, told):
     assert f"{path.name}: {told}" in complaint(path)
 
 
-SHIPPED = ["default", "history", "nightly", "smoke", "trust"]
+FOR_GPUS = ("gpu", "nightly-gpu", "vet")
+SHIPPED = ["default", "gpu", "history", "nightly", "nightly-gpu", "smoke", "trust", "vet"]
 
 
 def test_the_shipped_profiles_are_the_documented_ones():
@@ -206,8 +207,9 @@ def test_a_shipped_profile_can_reach_a_verdict(name):
     profile = load_profile(name)
     assert profile.name == name
     assert profile.sampling.looks[-1] >= 6  # fewer rounds bound nothing
-    assert all(network(model).scale is Scale.SMALL for model in profile.models)
-    assert profile.dataset == "cifar10"
+    scale = Scale.FULL if name in FOR_GPUS else Scale.SMALL
+    assert all(network(model).scale is scale for model in profile.models)
+    assert profile.dataset == "cifar10" or name in FOR_GPUS
 
 
 @pytest.mark.parametrize(("name", "looks"), LOOKS.items())

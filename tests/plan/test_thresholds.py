@@ -219,16 +219,16 @@ class TestSelect:
             xeon='device = "cpu"\ncpu_model = "Xeon"',
             any_gpu='device = "gpu"',
         )
-        assert select(CPU, tmp_path).label == "epyc_7742"
-        assert select(Machine("h", (0,), cpu_model="AMD EPYC"), tmp_path).label == "epyc"
-        assert select(Machine("h", (0,), cpu_model="POWER9"), tmp_path).label == "any_cpu"
-        assert select(V100, tmp_path).label == "any_gpu"
+        assert select(CPU, tmp_path).path.stem == "epyc_7742"
+        assert select(Machine("h", (0,), cpu_model="AMD EPYC"), tmp_path).path.stem == "epyc"
+        assert select(Machine("h", (0,), cpu_model="POWER9"), tmp_path).path.stem == "any_cpu"
+        assert select(V100, tmp_path).path.stem == "any_gpu"
 
     def test_a_gpu_name_asks_for_all_gpus_of_the_machine(self, write, tmp_path):
         self.classes(write, any='device = "gpu"', v100='device = "gpu"\ngpu_name = "v100"')
         mixed = Machine("host", (0,), gpus=V100.gpus + H100.gpus)
-        assert select(V100, tmp_path).label == "v100"
-        assert select(mixed, tmp_path).label == "any"
+        assert select(V100, tmp_path).path.stem == "v100"
+        assert select(mixed, tmp_path).path.stem == "any"
 
     def test_more_names_beat_a_longer_one(self, write, tmp_path):
         self.classes(
@@ -237,7 +237,21 @@ class TestSelect:
             both='device = "gpu"\ngpu_name = "V100"\ncpu_model = "Gold"',
         )
         gold = Machine("host", (0,), gpus=V100.gpus, cpu_model="Intel Xeon Gold 6148")
-        assert select(gold, tmp_path).label == "both"
+        assert select(gold, tmp_path).path.stem == "both"
+
+    def test_a_case_without_a_line_takes_that_of_the_next_file(self, write, tmp_path):
+        self.classes(write, any='device = "gpu"', v100='device = "gpu"\ngpu_name = "V100"')
+        for name, lines in (
+            ("any", '"weak_scaling/*/np*/*" = 0.5\n"aa/*/np*/*" = [0.9, 1.1]\n'),
+            ("v100", '"weak_scaling/vgg_16/np*/*" = 0.7\n'),
+        ):
+            path = tmp_path / f"{name}.toml"
+            path.write_text(path.read_text() + lines)
+        found = select(V100, tmp_path)
+        assert found.label == "v100; then any.toml: any"
+        assert found.rule(Case(WEAK, "vgg_16", 4, 1)) == Floor.at(0.7)
+        assert found.rule(Case(WEAK, "resnet_50", 4, 1)) == Floor.at(0.5)
+        assert found.rule(Case(Question.AA, "vgg_16", 4, 1)) == Band(0.9, 1.1)
 
     def test_two_that_match_equally_well_are_refused(self, write, tmp_path):
         self.classes(write, one='device = "cpu"', two='device = "cpu"')
@@ -274,16 +288,28 @@ class TestShippedClasses:
             ("resnet_v2_101", 0.91, 0.82),
             ("vgg_16", 0.70, 0.60),
             ("vgg_19", 0.70, 0.60),
-            ("alexnet", 0.55, None),
-            ("googlenet", None, None),
+            # Nothing is published: the floors of unknown GPUs.
+            ("alexnet", 0.55, 0.35),
+            ("googlenet", 0.50, 0.35),
         ],
     )
     def test_v100_nodes_have_the_published_floors(self, model, one_node, across):
         thresholds = select(V100)
         assert thresholds.path.name == "gpu-v100.toml"
         for world_size, nodes, floor in ((2, 1, one_node), (4, 1, one_node), (8, 2, across)):
-            expected = None if floor is None else Floor.at(floor)
-            assert thresholds.rule(Case(WEAK, model, world_size, nodes)) == expected
+            assert thresholds.rule(Case(WEAK, model, world_size, nodes)) == Floor.at(floor)
+
+    @pytest.mark.parametrize("machine", [H100, V100], ids=["unknown", "known"])
+    def test_a_first_night_on_any_gpu_has_every_rule(self, machine):
+        thresholds = select(machine)
+        for question in Question:
+            for model in NETWORKS:
+                for size, nodes in ((2, 1), (8, 1), (16, 2)):
+                    assert thresholds.rule(Case(question, model, size, nodes)) is not None
+
+    def test_a100_nodes_have_the_published_floor(self):
+        a100 = Machine("host", (0, 1), gpus=(Gpu("GPU-0", "NVIDIA A100-SXM4-40GB"),) * 8)
+        assert select(a100).rule(Case(WEAK, "resnet_50", 8, 1)) == Floor.at(0.88)
 
     def test_v100_nodes_hold_parity_to_5_percent(self):
         band = select(V100).rule(Case(PARITY, "vgg_16", 4, 1))

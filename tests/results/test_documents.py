@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hvdperf.history.schemas import DOCUMENTS
 from hvdperf.json_records import Unreadable, decode, encode, plain, schema
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.group import Failure
 from hvdperf.machine.disturbance import Culprit
 from hvdperf.measure.records import Launch
+from hvdperf.nightly.schemas import DOCUMENTS
 from hvdperf.plan.collectives import Collective
 from hvdperf.plan.questions import communication, parity, sweep, wall_time, weak_scaling
 from hvdperf.results.detections import Entry

@@ -72,6 +72,14 @@ def assets() -> Assets:
     return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
 
 
+def without_scripts(sheet: Path) -> tuple[Markup, str]:
+    """Return the style of a page without scripts, and its Content-Security-Policy. sheet: a style
+    sheet of its own, which comes after that of every page."""
+    sheets = (PAGE / "page.css", sheet)
+    style = _safe(_colours() + "".join(path.read_text(encoding="utf-8") for path in sheets))
+    return style, _policy(style, ())
+
+
 def copies() -> list[Mapping[str, str]]:
     """Return the libraries' entries in vendor.toml, in the order in which they are loaded."""
     content = tomllib.loads((PAGE / "vendor.toml").read_text(encoding="utf-8"))
@@ -120,10 +128,11 @@ def _is(value: object) -> bool:
 
 
 def _policy(style: str, scripts: Sequence[str]) -> str:
+    allowed = " ".join(map(_hash, scripts)) or "'none'"
     return "; ".join(
         (
             "default-src 'none'",
-            f"script-src {' '.join(map(_hash, scripts))}",
+            f"script-src {allowed}",
             f"style-src {_hash(style)}",
             "img-src data: blob:",
             "base-uri 'none'",

@@ -1,7 +1,7 @@
 """Writes results/schema/*.schema.json, the JSON schemas of all documents, from their records.
 
-Run by `make schemas`, or `python -m hvdperf.history.schemas`. It is in this package because only
-this package knows raw results.
+Run by `make schemas`, or `python -m hvdperf.nightly.schemas`. It is in this package because it is
+the last one, which knows all records.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from pathlib import Path
 from hvdperf.files import write_whole
 from hvdperf.history.raw import RawResult
 from hvdperf.json_records import schema
+from hvdperf.nightly.night import Night
 from hvdperf.paths import ROOT
 from hvdperf.results.documents import Case, SessionDocument, Summary
 
 DIRECTORY = ROOT / "results" / "schema"
-DOCUMENTS = {"case": Case, "session": SessionDocument, "summary": Summary, "raw": RawResult}
+DOCUMENTS = {
+    "case": Case,
+    "session": SessionDocument,
+    "summary": Summary,
+    "raw": RawResult,
+    "night": Night,
+}
 
 
 def texts() -> dict[str, str]:

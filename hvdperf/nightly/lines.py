@@ -1,0 +1,215 @@
+"""Nights as lines: a figure of a case, or a throughput, over the nights of a series."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+from scipy.stats import mannwhitneyu
+
+from hvdperf.nightly.night import Night, Part
+from hvdperf.nightly.steps_in_time import LEAST_CHANGE, Step, steps
+from hvdperf.results.fingerprint import differences
+from hvdperf.verdict import Ceiling, Verdict
+
+# A node's nights are compared with those of other nodes among so many nights before and after.
+NEIGHBOURS = 7
+# The fewest nights of a node that is blamed, and the p below which it is.
+FEWEST_NIGHTS, SIGNIFICANT = 2, 1e-4
+# Verdicts whose figure is no measurement of an unbroken system.
+_UNSOUND = (Verdict.INVALID, Verdict.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A figure over nights.
+
+    name: of the case, or of a throughput. model, world_size: of the case. lower_is_better: whether
+    the figure is a duration or a growth. at: indices of the nights that have it, ascending.
+    figures: positive, one for each of them. verdicts: of the case; () for a throughput.
+    """
+
+    name: str
+    model: str
+    world_size: int
+    lower_is_better: bool
+    at: tuple[int, ...]
+    figures: tuple[float, ...]
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """A lasting change of a line. night: the first night after it. step: in the line's own points.
+    nights_since: how many measured nights have it. marks: what else changed that night, in words.
+    """
+
+    line: Line
+    night: Night
+    step: Step
+    nights_since: int
+    marks: tuple[str, ...]
+
+    @property
+    def is_worse(self) -> bool:
+        return (self.step.change > 1) == self.line.lower_is_better
+
+
+@dataclass(frozen=True)
+class BadNode:
+    """Hosts on which a series is lower or higher than on others. hosts: of the sessions. nights:
+    how many. change: median over lines of the ratio to other hosts' nights nearby. lines: of how
+    many lines."""
+
+    hosts: tuple[str, ...]
+    nights: int
+    change: float
+    lines: int
+
+
+def own_part(night: Night) -> Part | None:
+    """Return the night's own session; None without one."""
+    return next((part for part in night.parts if not part.is_gate), None)
+
+
+def lines(nights: Sequence[Night]) -> list[Line]:
+    """Return the lines of a series: the throughputs, then the figures of its cases, by name.
+    nights: in the order of dates."""
+    found: dict[tuple[bool, str], list[tuple[int, float, Verdict | None, str, int, bool]]] = {}
+    for index, night in enumerate(nights):
+        part = own_part(night)
+        if part is None:
+            continue
+        for each in part.speeds:
+            key = (False, f"throughput[{each.model}-np{each.world_size}]")
+            point = (median(each.samples_per_second), None, each.model, each.world_size, False)
+            found.setdefault(key, []).append((index, *point))
+        for row in part.cases:
+            if row.figure is not None and row.figure > 0 and row.verdict not in _UNSOUND:
+                lower = row.question.spec.rule is Ceiling
+                case = (row.figure, row.verdict, row.model, row.world_size, lower)
+                found.setdefault((True, row.name), []).append((index, *case))
+    return [_line(name, points) for (_, name), points in sorted(found.items())]
+
+
+def _line(name: str, points: Sequence[tuple[int, float, Verdict | None, str, int, bool]]) -> Line:
+    *_, model, world_size, lower = points[-1]
+    verdicts = [point[2] for point in points if point[2] is not None]
+    at, figures = (tuple(point[i] for point in points) for i in (0, 1))
+    return Line(name, model, world_size, lower, at, figures, tuple(verdicts))  # type: ignore[arg-type]
+
+
+def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
+    """Return what changed from one measured night to the next: machine, stack, settings and hosts,
+    in words, by the index of the later night."""
+    found = {}
+    before: Part | None = None
+    for index, night in enumerate(nights):
+        part = own_part(night)
+        if part is None:
+            continue
+        if before is not None:
+            changed = differences(before.fingerprint, part.fingerprint)
+            changed += differences(before.asked, part.asked)
+            if before.hosts != part.hosts:
+                changed.append(f"hosts: {_names(before)} -> {_names(part)}")
+            if changed:
+                found[index] = tuple(changed)
+        before = part
+    return found
+
+
+def _names(part: Part) -> str:
+    return ", ".join(part.hosts) or "(unknown)"
+
+
+def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
+    """Return the hosts on which several lines differ from the same lines on other hosts at about
+    the same time. A host that took over for good is none: its nights have no others nearby."""
+    blamed: dict[tuple[str, ...], list[float]] = {}
+    for line in found:
+        for hosts, change in _differing(nights, line).items():
+            blamed.setdefault(hosts, []).append(change)
+    count = Counter(part.hosts for night in nights if (part := own_part(night)) is not None)
+    return [
+        BadNode(hosts, count[hosts], median(changes), len(changes))
+        for hosts, changes in blamed.items()
+    ]
+
+
+def _differing(nights: Sequence[Night], line: Line) -> dict[tuple[str, ...], float]:
+    """Return the ratio of a line on some hosts to that on others, where it is significant."""
+    hosts = [_hosts(nights[index]) for index in line.at]
+    values = np.log(np.asarray(line.figures))
+    apart: dict[tuple[str, ...], list[float]] = {name: [] for name in hosts}
+    if len(apart) < 2:
+        return {}
+    for i, name in enumerate(hosts):
+        near = range(max(0, i - NEIGHBOURS), min(len(hosts), i + NEIGHBOURS + 1))
+        others = [values[j] for j in near if hosts[j] != name]
+        if len(others) >= NEIGHBOURS:
+            apart[name].append(float(values[i] - median(others)))
+    # What the nights of the commonest hosts are among themselves.
+    common, _ = Counter(hosts).most_common(1)[0]
+    usual = []
+    for i, name in enumerate(hosts):
+        if name == common:
+            near = range(max(0, i - NEIGHBOURS), min(len(hosts), i + NEIGHBOURS + 1))
+            same = [values[j] for j in near if j != i and hosts[j] == common]
+            if same:
+                usual.append(float(values[i] - median(same)))
+    return {
+        name: math.exp(median(own))
+        for name, own in apart.items()
+        if name != common
+        and len(own) >= FEWEST_NIGHTS
+        and abs(median(own)) >= math.log1p(LEAST_CHANGE)
+        and len(usual) > NEIGHBOURS
+        and mannwhitneyu(own, usual).pvalue < SIGNIFICANT
+    }
+
+
+def _hosts(night: Night) -> tuple[str, ...]:
+    part = own_part(night)
+    return part.hosts if part is not None else ()
+
+
+def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) -> Line:
+    """Return the line without the nights on these hosts."""
+    kept = [i for i, index in enumerate(line.at) if _hosts(nights[index]) not in hosts]
+    verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
+    return Line(
+        line.name,
+        line.model,
+        line.world_size,
+        line.lower_is_better,
+        tuple(line.at[i] for i in kept),
+        tuple(line.figures[i] for i in kept),
+        verdicts,
+    )
+
+
+def changes(nights: Sequence[Night]) -> tuple[list[Change], list[BadNode]]:
+    """Return the lasting changes of all lines of a series by night, and the bad nodes, whose nights
+    are left out."""
+    found = lines(nights)
+    nodes = bad_nodes(nights, found)
+    bad = {node.hosts for node in nodes}
+    marked = marks(nights)
+    told = [
+        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
+    ]
+    return sorted(told, key=lambda each: each.night.night), nodes
+
+
+def _changes(
+    line: Line, nights: Sequence[Night], marked: Mapping[int, tuple[str, ...]]
+) -> Iterator[Change]:
+    for step in steps(line.figures):
+        first, before = line.at[step.at], line.at[step.at - 1]
+        between = [text for at in range(before + 1, first + 1) for text in marked.get(at, ())]
+        yield Change(line, nights[first], step, len(line.at) - step.at, tuple(between))

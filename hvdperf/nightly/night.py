@@ -1,0 +1,186 @@
+"""The document of a night: what was measured and judged, in one small file.
+
+results/nights/<series>/<date>.json is written after every step, so a night that is killed can go
+on. A series is a name for nights that belong together; their machine, stack and settings may
+change, and each night has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from hvdperf.errors import UserError
+from hvdperf.json_records import Moment, Positive, Unreadable
+from hvdperf.paths import ROOT, shown
+from hvdperf.results.archive import Archive, read_document
+from hvdperf.results.documents import Row, write_record
+from hvdperf.results.fingerprint import Fingerprint
+from hvdperf.results.summary_rows import row_of
+from hvdperf.results.throughput import throughputs
+from hvdperf.verdict import Verdict, counted, worst
+
+FORMAT = 1
+NIGHTS = "nights"
+RESULTS = ROOT / "results"
+# The number of unreadable files that are named.
+_NAMED = 5
+_SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """The samples per second of all replicas together under Horovod, one figure a launch."""
+
+    model: str
+    world_size: Positive
+    samples_per_second: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One session of a night.
+
+    is_gate: whether it compares the stack with the reference. session: its name. exit_status: None
+    if it did not end. asked: its settings, as in session.json. cases: all that are decided.
+    """
+
+    is_gate: bool
+    session: str
+    exit_status: int | None
+    minutes: float
+    hosts: tuple[str, ...]
+    fingerprint: Fingerprint
+    asked: Mapping[str, str]
+    cases: tuple[Row, ...]
+    speeds: tuple[Speeds, ...] = ()
+
+
+@dataclass(frozen=True)
+class Night:
+    """One night of a series.
+
+    night: its date, in UTC. command: how to repeat it. unfit: what made the machine unfit, one line
+    each. pair: what the A/A pair at its beginning says; "" if there was none. reason: why there is
+    no session; "" if there is one. ended_at: None until everything was measured.
+    """
+
+    format: Positive
+    series: str
+    night: Day
+    began_at: Moment
+    command: str
+    unfit: tuple[str, ...] = ()
+    pair: str = ""
+    parts: tuple[Part, ...] = ()
+    reason: str = ""
+    ended_at: Moment | None = None
+
+    @property
+    def cases(self) -> list[tuple[Part, Row]]:
+        return [(part, row) for part in self.parts for row in part.cases]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the worst verdict; NOT RUN if no case has one, or if a session did not end."""
+        words = [row.verdict for _, row in self.cases]
+        if not words or any(part.exit_status is None for part in self.parts):
+            words.append(Verdict.NOT_RUN)
+        return worst(words)
+
+    @property
+    def told(self) -> str:
+        """Return the number of cases by verdict, or why there is none."""
+        words = [row.verdict for _, row in self.cases]
+        return counted({word: words.count(word) for word in words}) or self.reason or "not ended"
+
+
+def part_of(archive: Archive, is_gate: bool) -> Part:
+    """Return the part of a night that a session is. Raises UserError if it cannot be read."""
+    session = archive.session
+    if session is None:
+        raise UserError(f"{shown(archive.directory)}: {archive.why_no_session}")
+    speeds = () if is_gate else throughputs(archive.cases).items()
+    return Part(
+        is_gate=is_gate,
+        session=session.session,
+        exit_status=session.exit_status,
+        minutes=session.elapsed_seconds / 60,
+        hosts=session.hosts,
+        fingerprint=session.fingerprint,
+        asked=session.asked,
+        cases=tuple(row_of(case.outcome) for case in archive.cases),
+        speeds=tuple(
+            Speeds(workload.model, size, launches) for (workload, size), launches in speeds
+        ),
+    )
+
+
+def check_series(name: str) -> str:
+    """Return the name. Raises UserError for one that is no file name."""
+    if not _SERIES.fullmatch(name):
+        raise UserError(
+            f"--series {name}: is not a name; use up to 64 letters, digits, '.', '_' and '-'"
+        )
+    return name
+
+
+def path_of(directory: Path, series: str, night: str) -> Path:
+    """Return the file of a night. directory: of all series, such as results/nights."""
+    return directory / series / f"{night}.json"
+
+
+def write_night(directory: Path, night: Night) -> Path:
+    """Write the document. Raises UserError if that is impossible."""
+    path = path_of(directory, night.series, night.night)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_record(path, night)
+    except OSError as error:
+        raise UserError(f"{shown(path)} cannot be written: {error.strerror}; make room") from None
+
+
+def read_night(path: Path) -> Night:
+    """Read a document. Raises Unreadable if it is broken or not that of its path."""
+    night = read_document(path, Night, FORMAT)
+    if (night.series, night.night) != (path.parent.name, path.stem):
+        raise Unreadable(f"it is of {night.series}, {night.night}")
+    date.fromisoformat(night.night)
+    return night
+
+
+@dataclass(frozen=True)
+class Nights:
+    """The nights of all series, in the order of dates. left_out: a line for each file that cannot
+    be read."""
+
+    of: Mapping[str, Sequence[Night]]
+    left_out: tuple[str, ...] = ()
+
+
+def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
+    """Read all nights below a directory, or those of the named series. Raises UserError if a named
+    series has none."""
+    found: dict[str, list[Night]] = {}
+    left_out = []
+    for path in sorted(directory.glob("*/*.json")):
+        try:
+            night = read_night(path)
+            found.setdefault(night.series, []).append(night)
+        except (Unreadable, ValueError, OSError) as error:
+            left_out.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
+    wanted = list(series)
+    for name in wanted:
+        if name not in found:
+            known = ", ".join(found) or "none"
+            raise UserError(f"--series {name}: has no night in {shown(directory)}; known: {known}")
+    if len(left_out) > _NAMED:
+        left_out[_NAMED:] = [f"and {len(left_out) - _NAMED} more files are left out"]
+    return Nights({name: found[name] for name in wanted or found}, tuple(left_out))
