@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 from hvdperf.cli import Commands, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
-from hvdperf.nightly.night import NIGHTS, RESULTS, check_series, read_nights
+from hvdperf.nightly.night import NIGHTS, RESULTS, check_series, own_part, read_nights
 from hvdperf.paths import shown
 from hvdperf.session.terminal.cases import NOT_WRITTEN, exit_status
 
@@ -35,6 +36,9 @@ def add_to(commands: Commands) -> None:
     add.add_argument("--series", default="nightly", metavar="NAME", help="default: nightly")
     add.add_argument("--profile", default="nightly", help="default: nightly")
     add.add_argument("--against", default="", metavar="PYTHON", help="the reference stack")
+    add.add_argument(
+        "--launch", default="", metavar="WORDS", help="before pytest, such as 'mpirun -np 4'"
+    )
     add.add_argument("--night", metavar="DATE", help="default: today, in UTC")
     add.add_argument(
         "--require-fit", action="store_true", help="measure only if doctor finds no problem"
@@ -113,6 +117,7 @@ def run_night(arguments: argparse.Namespace) -> int:
         against=arguments.against,
         require_fit=arguments.require_fit,
         pair=not arguments.no_pair,
+        launch=tuple(shlex.split(arguments.launch)),
         arguments=tuple(more),
     )
     night = run(wish, lambda line: print(f"nightly: {line}", flush=True))
@@ -194,7 +199,7 @@ def _badness(status: int) -> int:
 
 def list_regressions(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.index import change_text
-    from hvdperf.nightly.lines import changes, own_part
+    from hvdperf.nightly.lines import changes
     from hvdperf.nightly.watch import command_of
 
     found = read_nights(_nights_directory(arguments), arguments.series)

@@ -13,8 +13,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.nightly.lines import BadNode, Change, Line, changes, lines, own_part
-from hvdperf.nightly.night import Night, read_nights
+from hvdperf.nightly.lines import BadNode, Change, Line, changes, lines
+from hvdperf.nightly.night import Night, own_part, read_nights
 from hvdperf.nightly.watch import MISSING, command_of
 from hvdperf.paths import shown
 from hvdperf.report.formats.inline import without_scripts

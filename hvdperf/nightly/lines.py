@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 from scipy.stats import mannwhitneyu
 
-from hvdperf.nightly.night import Night, Part
+from hvdperf.nightly.night import Night, Part, own_part
 from hvdperf.nightly.steps_in_time import LEAST_CHANGE, Step, steps
 from hvdperf.results.fingerprint import differences
 from hvdperf.verdict import Ceiling, Verdict
@@ -69,11 +69,6 @@ class BadNode:
     nights: int
     change: float
     lines: int
-
-
-def own_part(night: Night) -> Part | None:
-    """Return the night's own session; None without one."""
-    return next((part for part in night.parts if not part.is_gate), None)
 
 
 def lines(nights: Sequence[Night]) -> list[Line]:

@@ -123,6 +123,11 @@ def part_of(archive: Archive, is_gate: bool) -> Part:
     )
 
 
+def own_part(night: Night) -> Part | None:
+    """Return the night's own session; None without one."""
+    return next((part for part in night.parts if not part.is_gate), None)
+
+
 def check_series(name: str) -> str:
     """Return the name. Raises UserError for one that is no file name."""
     if not _SERIES.fullmatch(name):

@@ -38,7 +38,7 @@ from hvdperf.session.doctor import pair_check
 from hvdperf.session.preflight import preflight
 
 # Seconds for which the load of the machine is watched.
-WATCHED_S = 5.0
+WATCHED_S = 2.0
 # Exit statuses of pytest after which the session may be resumed: it was interrupted.
 INTERRUPTED = 2
 
@@ -48,8 +48,8 @@ class Wish:
     """What a night is to measure.
 
     results: as --results of a session. night: its date, such as 2026-11-24. against: the reference
-    stack's interpreter, or "". pair: whether an A/A pair comes first. arguments: more options of
-    pytest.
+    stack's interpreter, or "". pair: whether an A/A pair comes first. launch: words before pytest,
+    such as those of mpirun. arguments: more options of pytest.
     """
 
     results: Path
@@ -59,6 +59,7 @@ class Wish:
     against: str = ""
     require_fit: bool = False
     pair: bool = True
+    launch: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
 
     @property
@@ -73,7 +74,7 @@ class Wish:
     @property
     def command(self) -> str:
         """Return a command that repeats the night's own session."""
-        return shlex.join(["pytest", *self.session(gate=False)])
+        return shlex.join([*self.launch, "pytest", *self.session(gate=False)])
 
 
 def run(wish: Wish, say: Callable[[str], None]) -> Night:
@@ -189,7 +190,7 @@ def _measured(wish: Wish, night: Night, gate: bool, say: Callable[[str], None]) 
     if begun is None or _may_go_on(begun):
         resume = [f"--resume={begun.directory}"] if begun is not None else []
         say("the reference stack" if gate else "the session")
-        status = _pytest([*wish.session(gate), f"--results={wish.results}", *resume])
+        status = _pytest(wish.launch, [*wish.session(gate), f"--results={wish.results}", *resume])
         begun = _begun_session(wish, night, gate)
         if begun is None:
             ending = f"ended with status {status}; see its output"
@@ -200,10 +201,13 @@ def _measured(wish: Wish, night: Night, gate: bool, say: Callable[[str], None]) 
     return replace(night, parts=(*night.parts, part))
 
 
-def _pytest(arguments: Sequence[str]) -> int:
-    """Run pytest to its end, and return its exit status. It ends with this process."""
+def _pytest(launch: Sequence[str], arguments: Sequence[str]) -> int:
+    """Run pytest to its end, and return its exit status. It ends with this process. launch: words
+    before it, such as those of mpirun."""
     guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
-    return ended([*guarded, sys.executable, "-m", "pytest", *arguments])
+    # mpirun and srun find the command of that name in the activated environment.
+    pytest = ["pytest"] if launch else [sys.executable, "-m", "pytest"]
+    return ended([*guarded, *launch, *pytest, *arguments])
 
 
 def _may_go_on(archive: Archive) -> bool:

@@ -25,6 +25,8 @@ LEAST_CHANGE = 0.02
 FEWEST = 3
 # One-sided level of the bounds of a change.
 _ALPHA = 0.025
+# The number of splits among which the test chooses.
+_CANDIDATES = 5
 # Numbers of nights up to which the exact distribution is computed.
 _EXACT_UP_TO = 8
 
@@ -69,8 +71,10 @@ def _splits(values: np.ndarray, first: int, last: int, significant: float) -> li
     distances = np.abs(sums - before * (count + 1) / 2) / spread
     distances[: FEWEST - 1] = 0
     distances[count - FEWEST :] = 0
-    at = int(np.argmax(distances)) + 1
-    step = _step(part[:at], part[at:], at)
+    # Near the ends the distance understates what the exact test sees, so it has the last word.
+    likely = np.argsort(-distances)[:_CANDIDATES] + 1
+    step = min((_step(part[:at], part[at:], int(at)) for at in likely), key=lambda each: each.p)
+    at = step.at
     if step.p >= significant or abs(math.log(step.change)) < math.log1p(LEAST_CHANGE):
         return []
     middle = first + at

@@ -24,7 +24,7 @@ from hvdperf.session.preflight import preflight
 from hvdperf.session.terminal.cases import UNFIT
 
 # Seconds for which the load is watched.
-WATCHED_S = 5.0
+WATCHED_S = 2.0
 # Minutes of the sessions that compare a stack with itself.
 PAIR_BUDGET_MINUTES = 0.7
 # A wider interval cannot tell the limits of ci/thresholds from the figures of a sound machine.

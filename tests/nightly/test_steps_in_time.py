@@ -1,0 +1,61 @@
+"""Lasting changes in a line: planted ones are found where they are, and nothing else is."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from hvdperf.nightly.steps_in_time import LEAST_CHANGE, steps
+
+
+def line(count: int, noise: float, changes: dict[int, float], seed: int) -> list[float]:
+    made = random.Random(seed)
+    factors = [
+        math.prod(factor for at, factor in changes.items() if index >= at) for index in range(count)
+    ]
+    return [1000.0 * factor * math.exp(made.gauss(0, noise)) for factor in factors]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_unchanged_line_has_no_step(seed: int) -> None:
+    assert steps(line(365, 0.03, {}, seed)) == []
+
+
+@pytest.mark.parametrize("change", [0.97, 0.95, 0.9, 1.05])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_step_is_found_with_its_size(change: float, seed: int) -> None:
+    (found,) = steps(line(200, 0.01, {120: change}, seed))
+    assert abs(found.at - 120) <= 2
+    assert found.lower < change < found.upper
+    assert found.change == pytest.approx(change, abs=0.006)
+    assert found.p < 1e-5
+
+
+def test_several_steps_are_told_apart() -> None:
+    changes = {90: 0.97, 180: 0.95, 270: 0.9}
+    found = steps(line(365, 0.01, changes, 1))
+    assert [each.at for each in found] == pytest.approx([90, 180, 270], abs=2)
+    assert [each.change for each in found] == pytest.approx([0.97, 0.95, 0.9], abs=0.005)
+
+
+def test_single_bad_nights_are_no_step() -> None:
+    figures = line(100, 0.01, {}, 2)
+    for index in (30, 31, 70):
+        figures[index] *= 0.7
+    assert steps(figures) == []
+
+
+def test_four_nights_show_a_step_behind_many_others() -> None:
+    assert steps(line(60, 0.005, {56: 0.95}, 3)) != []
+    assert steps(line(60, 0.005, {58: 0.95}, 3)) == [], "two nights may be bad by chance"
+
+
+def test_a_change_too_small_to_matter_is_none() -> None:
+    assert steps(line(300, 0.001, {150: 1 - LEAST_CHANGE / 2}, 4)) == []
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_few_nights_say_nothing(count: int) -> None:
+    assert steps([100.0, 50.0, 100.0, 50.0, 100.0, 50.0][:count]) == []
