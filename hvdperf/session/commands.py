@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from hvdperf.cli import Commands, complain
-from hvdperf.columns import Columns
+from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import ROOT
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.profile import PROFILES, load_profile
+from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.results.archive import read_session
 from hvdperf.results.proposed_thresholds import propose
+from hvdperf.verdict import Band, Ceiling, Rule
 from models.registry import NETWORKS
 
 
@@ -34,7 +38,7 @@ def add_to(commands: Commands) -> None:
         cases.add_argument(option, help="as for pytest perf/")
     cases.set_defaults(command=list_cases)
 
-    add = commands.add_parser("thresholds", help="propose thresholds for the figures")
+    add = commands.add_parser("thresholds", help="propose, check and compare thresholds")
     tasks = add.add_subparsers(required=True, metavar="TASK")
     task = tasks.add_parser(
         "propose",
@@ -45,6 +49,21 @@ def add_to(commands: Commands) -> None:
     task.add_argument("sessions", type=Path, nargs="+", metavar="SESSION", help="results/runs/...")
     task.add_argument("--out", type=Path, metavar="FILE", help="a new file; default: stdout")
     task.set_defaults(command=propose_thresholds)
+
+    task = tasks.add_parser(
+        "check",
+        help="say which cases of a profile lack a threshold",
+        description="Say which file of thresholds counts here, and which cases of a profile it has "
+        "no line for. Exit status: 1 if there is such a case.",
+    )
+    for option in ("--profile", "--models", "--np", "--thresholds"):
+        task.add_argument(option, help="as for pytest perf/")
+    task.set_defaults(command=check_thresholds)
+
+    task = tasks.add_parser("diff", help="show what a file tightens or loosens")
+    task.add_argument("old", type=Path, metavar="OLD", help="such as ci/thresholds/gpu-a100.toml")
+    task.add_argument("new", type=Path, metavar="NEW")
+    task.set_defaults(command=diff_thresholds)
 
 
 def propose_thresholds(arguments: argparse.Namespace) -> int:
@@ -62,6 +81,80 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise UserError(f"--out {path}: {error.strerror}") from None
     return 0
+
+
+def check_thresholds(arguments: argparse.Namespace) -> int:
+    names = ("profile", "models", "np", "thresholds")
+    done = dry_run({name: getattr(arguments, name) for name in names})
+    missing = [text for name, text in done if name == WITHOUT_THRESHOLD]
+    for name, text in done:
+        if name in ("thresholds", WITHOUT_THRESHOLD):
+            print("\n".join(wrapped(f"{name}: {text}")))
+    if not missing:
+        print("every case has a threshold")
+    return 1 if missing else 0
+
+
+def dry_run(given: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    """Return what pytest says of the session that these options would run, as names and texts.
+    given: values of options by name; None for one that was not given. Raises UserError if pytest
+    refuses."""
+    options = [
+        f"--{name.replace('_', '-')}={_from_here(value)}"
+        for name, value in given.items()
+        if value is not None
+    ]
+    command = [sys.executable, "-m", "pytest", "perf", "--dry-run", "-q", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
+        first = next((line for line in said if line.startswith("ERROR: ")), said[0])
+        raise UserError(first.removeprefix("ERROR: "))
+    parted = (line.partition(": ") for line in done.stdout.splitlines())
+    return [(name, text) for name, _, text in parted if text]
+
+
+def _from_here(value: str) -> str:
+    """Return a path as pytest finds it, which runs in another directory; else the value."""
+    return os.path.abspath(value) if os.path.exists(value) else value
+
+
+def diff_thresholds(arguments: argparse.Namespace) -> int:
+    """Print each pattern whose rule differs; return 0."""
+    old, new = (
+        {"/".join(line.pattern): line.rule for line in load_thresholds(path).lines}
+        for path in (arguments.old, arguments.new)
+    )
+    table = Columns(("pattern", -44), ("old", 14), ("new", 14), (" ", 0))
+    rows = [
+        (name, old.get(name), new.get(name))
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    ]
+    if not rows:
+        print("the same thresholds")
+        return 0
+    print(table.header)
+    for name, before, after in rows:
+        told = (str(rule) if rule is not None else "-" for rule in (before, after))
+        print(table.row(name, *told, f" {_direction(before, after)}"))
+    return 0
+
+
+def _direction(old: Rule | None, new: Rule | None) -> str:
+    """Return whether the new rule asks for more than the old one."""
+    if old is None or new is None:
+        return "new" if old is None else "removed"
+    if type(old) is not type(new):
+        return "changed"
+    tighter = _strictness(new) > _strictness(old)
+    return "tighter" if tighter else "looser"
+
+
+def _strictness(rule: Rule) -> float:
+    if isinstance(rule, Band):
+        return -math.log(rule.high / rule.low)
+    return -rule.at_most if isinstance(rule, Ceiling) else rule.pass_from
 
 
 def list_networks(_: argparse.Namespace) -> int:

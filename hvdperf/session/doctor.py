@@ -20,6 +20,7 @@ from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, ROOT
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.results.archive import read_session
+from hvdperf.session.commands import dry_run
 from hvdperf.session.preflight import preflight
 from hvdperf.session.terminal.cases import UNFIT
 
@@ -117,29 +118,20 @@ def _split(message: str) -> tuple[str, str]:
 
 def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
     """Return the checks of data and thresholds, from the plan of a session that is not run."""
-    options = [
-        f"--{name.replace('_', '-')}={given}"
-        for name in ("profile", "data_dir", "thresholds")
-        if (given := getattr(arguments, name)) is not None
-    ]
-    command = [sys.executable, "-m", "pytest", "perf", "--dry-run", "-q", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
-        first = next((line for line in said if line.startswith("ERROR: ")), said[0])
-        yield Check("plan", "refused", *_split(first.removeprefix("ERROR: ")))
+    names = ("profile", "data_dir", "thresholds")
+    try:
+        told = dry_run({name: getattr(arguments, name) for name in names})
+    except UserError as error:
+        yield Check("plan", "refused", *_split(str(error)))
         return
-    told: dict[str, str] = {}
-    for line in done.stdout.splitlines():
-        name, _, text = line.partition(": ")
-        told.setdefault(name, text)
-    profile = next(line for line in done.stdout.splitlines() if line.startswith("profile "))
-    yield Check("profile", profile.removeprefix("profile "))
-    missing = told[WITHOUT_THRESHOLD].split(", ") if WITHOUT_THRESHOLD in told else []
+    texts = dict(reversed(told))
+    missing = texts[WITHOUT_THRESHOLD].split(", ") if WITHOUT_THRESHOLD in texts else []
     more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
+    named = next(f"{name.removeprefix('profile ')}: {text}" for name, text in told)
+    yield Check("profile", named)
     yield Check(
         "thresholds",
-        told["thresholds"],
+        texts["thresholds"],
         f"no limit for {', '.join(missing[:_NAMED])}{more}" if missing else "",
         "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`"
         if missing
