@@ -101,8 +101,8 @@ stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpret
 schemas: env ## write results/schema/ after a change of the records
 	@$(ACTIVATE); python -m hvdperf.nightly.schemas
 
-lint: env ## ruff and mypy
-	@$(ACTIVATE); ruff check && ruff format --check && mypy
+lint: env ## ruff, mypy, and the linters of ci/
+	@$(ACTIVATE); ruff check && ruff format --check && mypy && bash ci/lint.sh
 
 bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)

@@ -44,3 +44,55 @@ def test_an_unknown_profile_is_one_line(tmp_path):
     assert done.returncode == 4
     assert f"ERROR: {tmp_path / 'mine.toml'}: cannot be read: No such file" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def thresholds(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hvdperf", "thresholds", *words],
+        cwd=cwd,
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
+
+
+def test_cases_without_a_threshold_are_named(tmp_path):
+    (tmp_path / "mine.toml").write_text(HEAD + '"weak_scaling/*/np*/*" = 0.5\n')
+    asked = "--profile=smoke", "--models=vgg_16_s", "--np=2"
+    done = thresholds("check", *asked, "--thresholds=mine.toml", cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "thresholds: mine.toml: mine" in done.stdout
+    told = " ".join(done.stdout.split())
+    assert "cases without a threshold: parity[vgg_16_s-np2], strong_scaling[vgg_16_s" in told
+    whole = thresholds("check", *asked, cwd=tmp_path)
+    assert (whole.returncode, whole.stdout.splitlines()[-1]) == (0, "every case has a threshold")
+
+
+def test_a_profile_that_is_refused_is_one_line(tmp_path):
+    done = thresholds("check", "--profile=hourly", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("unknown profile 'hourly'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_diff_says_what_is_tightened_and_what_is_loosened(tmp_path):
+    old = (
+        '"weak_scaling/*/np*/*" = 0.5\n"parity/*/np*/*" = [0.8, 1.25]\n"aa/*/np*/*" = [0.9, 1.1]\n'
+    )
+    new = '"weak_scaling/*/np*/*" = 0.6\n"parity/*/np*/*" = [0.7, 1.4]\n"memory/*/np*/*" = 1.02\n'
+    (tmp_path / "old.toml").write_text(HEAD + old)
+    (tmp_path / "new.toml").write_text(HEAD + new)
+    done = thresholds("diff", "old.toml", "new.toml", cwd=tmp_path)
+    words = {line.split()[0]: line.split()[-1] for line in done.stdout.splitlines()[1:]}
+    assert words == {
+        "weak_scaling/*/np*/*": "tighter",
+        "parity/*/np*/*": "looser",
+        "aa/*/np*/*": "removed",
+        "memory/*/np*/*": "new",
+    }
+    same = thresholds("diff", "old.toml", "old.toml", cwd=tmp_path)
+    assert same.stdout == "the same thresholds\n"
