@@ -7,6 +7,7 @@ finalized without all of them.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,10 @@ LIBRARIES = ("libopen-pal.so.40", "libpmix.so.2")
 _KEY = b"hvdperf.session"
 # Constants of pmix_common.h, which are the same in PMIx 3, 4 and 5.
 _SUCCESS, _NOT_FOUND, _GLOBAL, _STRING = 0, -46, 3, 3
+
+# Seconds for which a rank asks again for what is not there, and the pause between two requests.
+FOUND_S = 60.0
+_POLL_S = 0.2
 
 
 class _Process(ctypes.Structure):
@@ -43,9 +48,16 @@ def look_up() -> str:
         first = _Process(process.namespace, 0)
         found = ctypes.POINTER(_Value)()
         no_options = None, ctypes.c_size_t(0)
-        status = pmix.PMIx_Get(ctypes.byref(first), _KEY, *no_options, ctypes.byref(found))
-        if status == _NOT_FOUND:
-            return ""
+        deadline = time.monotonic() + FOUND_S
+        while True:
+            status = pmix.PMIx_Get(ctypes.byref(first), _KEY, *no_options, ctypes.byref(found))
+            if status != _NOT_FOUND:
+                break
+            # That is also the answer to a rank that asks while rank 0 is still starting, as happens
+            # to some of 200 ranks on a busy host.
+            if time.monotonic() > deadline:
+                return ""
+            time.sleep(_POLL_S)
         _check("PMIx_Get", status)
         return str(found.contents.text.decode())
 
