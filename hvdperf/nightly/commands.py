@@ -10,6 +10,7 @@ from pathlib import Path
 from hvdperf.cli import Commands, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
+from hvdperf.history import places
 from hvdperf.nightly.night import NIGHTS, RESULTS, check_series, own_part, read_nights
 from hvdperf.paths import shown
 from hvdperf.session.terminal.cases import NOT_WRITTEN, exit_status
@@ -150,7 +151,8 @@ def write_page(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.index import write_index
 
     nights = arguments.results / NIGHTS
-    print(f"nights: {shown(write_index(nights / INDEX, nights, arguments.results / 'report'))}")
+    pages = arguments.results / "report"
+    print(f"nights: {shown(write_index(nights / INDEX, nights, pages, places.SITE))}")
     return 0
 
 

@@ -75,15 +75,17 @@ class Series:
     command: str
 
 
-def write_index(path: Path, nights: Path, pages: Path) -> Path:
+def write_index(path: Path, nights: Path, pages: Path, asv: Path) -> Path:
     """Write the index page of all nights below a directory. pages: the directory of the sessions'
-    pages. Raises UserError if it cannot be written."""
+    pages. asv: that of asv's graphs, which need not exist. Raises UserError if the page cannot be
+    written."""
     found = read_nights(nights)
     where = os.path.relpath(pages, path.parent)
     series = [
         _series(name, each, lambda session: _href(pages, where, session))
         for name, each in found.of.items()
     ]
+    graphs = asv / "index.html"
     style, policy = without_scripts(PAGE / "index.css")
     text = (
         _environment()
@@ -93,7 +95,7 @@ def write_index(path: Path, nights: Path, pages: Path) -> Path:
             left_out=list(found.left_out),
             style=style,
             policy=policy,
-            asv="asv/index.html" if (path.parent / "asv/index.html").exists() else "",
+            asv=os.path.relpath(graphs, path.parent) if graphs.exists() else "",
             edge=SQUARE,
             spark=(SPARK_W, SPARK_H),
         )

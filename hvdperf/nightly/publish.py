@@ -60,7 +60,12 @@ def publish(place: Place, results: Path, say: Callable[[str], None]) -> list[str
         for attempt in range(TRIES):
             _fetch(place)
             added = list(_add(place.clone, results, say))
-            write_index(place.clone / "index.html", place.clone / NIGHTS, place.clone / PAGES)
+            write_index(
+                place.clone / "index.html",
+                place.clone / NIGHTS,
+                place.clone / PAGES,
+                place.clone / "asv",
+            )
             if not _commit(place, added) or _push(place):
                 return added
             pause = random.uniform(0, min(LONGEST_PAUSE_S, 0.2 * 2**attempt))

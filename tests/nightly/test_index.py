@@ -39,7 +39,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (pages / f"{session}.html").write_text(
         '<!doctype html><link rel="icon" href="data:,"><title>the session</title>'
     )
-    write_index(directory / "index.html", directory / NIGHTS, pages)
+    write_index(directory / "index.html", directory / NIGHTS, pages, directory / "asv")
     return directory
 
 
@@ -113,8 +113,21 @@ def test_a_year_is_a_small_file(published: Path) -> None:
     assert (published / "index.html").stat().st_size < 1_000_000
 
 
+def test_asvs_graphs_are_linked_where_there_are_some(browser: Browser, tmp_path: Path) -> None:
+    graphs = tmp_path / "asv"
+    graphs.mkdir()
+    (graphs / "index.html").write_text(
+        '<!doctype html><link rel="icon" href="data:,"><title>asv</title>'
+    )
+    write_index(tmp_path / "index.html", tmp_path / NIGHTS, tmp_path / "pages", graphs)
+    with visit(browser, tmp_path) as page:
+        page.goto("/")
+        page.get_by_text("Throughput by release").click()
+        assert page.title() == "asv"
+
+
 def test_without_a_night_the_page_says_what_measures_one(browser: Browser, tmp_path: Path) -> None:
-    write_index(tmp_path / "index.html", tmp_path / NIGHTS, tmp_path / "pages")
+    write_index(tmp_path / "index.html", tmp_path / NIGHTS, tmp_path / "pages", tmp_path / "asv")
     with visit(browser, tmp_path) as page:
         page.goto("/")
         assert "hvdperf nightly run" in page.locator("header").inner_text()
