@@ -111,7 +111,13 @@ def _night(year: Year, index: int, noise: random.Random) -> Night:
     )
     ended = began + timedelta(minutes=50)
     return Night(
-        FORMAT, "a100", f"{began:%Y-%m-%d}", began, "pytest perf/", (), "", (part,), "", ended
+        FORMAT,
+        "a100",
+        f"{began:%Y-%m-%d}",
+        began,
+        "pytest perf/ --profile=nightly-gpu",
+        parts=(part,),
+        ended_at=ended,
     )
 
 

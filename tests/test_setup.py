@@ -366,7 +366,8 @@ def test_make_test_checks_before_it_tests(checkout: Path) -> None:
     for name in ("ruff", "mypy", "pytest"):
         script(checkout / ".venv/bin" / name, f'echo {name} "$@"')
     script(checkout / "ci/slurm.sh", "")
-    lint = ["ruff check", "ruff format --check", "mypy"]
+    script(checkout / "ci/lint.sh", "echo ci/lint.sh")
+    lint = ["ruff check", "ruff format --check", "mypy", "ci/lint.sh"]
     quick, everything = "pytest tests/ -n 2 -m not long", "pytest tests/ -n 2"
     assert make(checkout, "test").stdout.splitlines() == [*lint, quick]
     assert make(checkout, "test-all").stdout.splitlines() == [*lint, everything]

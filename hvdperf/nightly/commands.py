@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from hvdperf.cli import Commands, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
-from hvdperf.nightly.night import NIGHTS, RESULTS, check_series, own_part, read_nights
+from hvdperf.nightly.night import BRANCH, NIGHTS, RESULTS, Night, check_series, read_nights
 from hvdperf.paths import shown
+from hvdperf.session.commands import from_here
 from hvdperf.session.terminal.cases import NOT_WRITTEN, exit_status
 
 INDEX = "index.html"
@@ -46,8 +47,13 @@ def add_to(commands: Commands) -> None:
     )
     add.add_argument("--no-pair", action="store_true", help="leave out the A/A pair")
     add.add_argument("--publish", metavar="URL", help="publish to this git repository, too")
+    add.add_argument(
+        "--summary", type=Path, metavar="FILE", help="append the night to this file, in Markdown"
+    )
     _add_places(add)
-    add.add_argument("pytest", nargs=argparse.REMAINDER, metavar="-- ...", help="of pytest")
+    add.add_argument(
+        "pytest", nargs=argparse.REMAINDER, metavar="-- ...", help="options for pytest"
+    )
     add.set_defaults(command=run_night)
 
     add = tasks.add_parser("publish", help="publish all ended nights to a git repository")
@@ -56,7 +62,7 @@ def add_to(commands: Commands) -> None:
     add.set_defaults(command=publish_nights)
 
     add = tasks.add_parser("index", help="write the page of all nights")
-    _add_places(add)
+    _add_places(add, repository=False)
     add.set_defaults(command=write_page)
 
     add = tasks.add_parser(
@@ -67,14 +73,14 @@ def add_to(commands: Commands) -> None:
     )
     add.add_argument("--published", metavar="URL", help="read this git repository")
     add.add_argument("--series", action="append", default=[], metavar="NAME")
-    add.add_argument("--overdue", type=float, metavar="HOURS", help="default: 36")
+    add.add_argument("--overdue", type=float, metavar="HOURS", help="default: 28")
     add.add_argument("--issues", type=Path, metavar="DIR", help="write texts of issues below DIR")
     _add_places(add)
     add.set_defaults(command=watch_nights)
 
     add = tasks.add_parser("prune", help="remove sessions and pages of nights long ago")
     add.add_argument("--keep", type=int, default=90, metavar="DAYS", help="default: 90")
-    _add_places(add)
+    _add_places(add, repository=False)
     add.set_defaults(command=prune)
 
     add = commands.add_parser(
@@ -89,11 +95,14 @@ def add_to(commands: Commands) -> None:
     add.set_defaults(command=list_regressions)
 
 
-def _add_places(add: argparse.ArgumentParser) -> None:
+def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> None:
     add.add_argument(
         "--results", type=Path, default=RESULTS, metavar="DIR", help="default: results"
     )
-    add.add_argument("--branch", metavar="NAME", help="of the repository; default: hvdperf-nights")
+    if repository:
+        add.add_argument(
+            "--branch", default=BRANCH, metavar="NAME", help=f"branch of nights; default: {BRANCH}"
+        )
 
 
 def _date(text: str) -> date:
@@ -103,75 +112,110 @@ def _date(text: str) -> date:
         raise argparse.ArgumentTypeError(f"{text}: is no date such as 2026-01-31") from None
 
 
-# Commands import what they need themselves: publishing and watching need no SciPy and no pytest.
+# Commands import what they need themselves: publishing and watching need neither pytest nor asv.
 
 
 def run_night(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.run import Wish, run
 
-    more = arguments.pytest[1:] if arguments.pytest[:1] == ["--"] else arguments.pytest
+    more = arguments.pytest
+    if more and more[0] != "--":
+        raise UserError(f"{more[0]}: is no option of nightly run; options of pytest come after --")
+    # pytest runs in the checkout, wherever this runs.
     wish = Wish(
-        results=arguments.results,
+        results=arguments.results.absolute(),
         series=check_series(arguments.series),
         night=f"{_date_of(arguments.night)}",
-        profile=arguments.profile,
-        against=arguments.against,
+        profile=from_here(arguments.profile),
+        against=from_here(arguments.against) if arguments.against else "",
         require_fit=arguments.require_fit,
         pair=not arguments.no_pair,
         launch=tuple(shlex.split(arguments.launch)),
-        arguments=tuple(more),
+        arguments=tuple(more[1:]),
     )
     night = run(wish, lambda line: print(f"nightly: {line}", flush=True))
-    status = exit_status([row.verdict for _, row in night.cases] or [night.verdict])
-    for line in wrapped(
-        f"{night.series}, night of {night.night}: {night.verdict.value} ({night.told})"
-    ):
+    status = exit_status([night.verdict])
+    told = f"{night.series}, night of {night.night}: {night.verdict.value} ({night.told})"
+    for line in wrapped(told):
         print(line, flush=True)
     try:
-        write_page(arguments)
-        if arguments.publish:
-            arguments.url = arguments.publish
-            publish_nights(arguments)
+        if arguments.summary is not None:
+            _append_summary(arguments.summary, night, wish.results)
+        if night.ended_at is not None:
+            _write_page(wish.results)
+            if arguments.publish:
+                _publish(arguments.publish, wish.results, arguments.branch)
     except UserError as error:
         complain(str(error))
         return status or NOT_WRITTEN
     return status
 
 
-def _date_of(text: str | None) -> date:
-    if text is None:
-        return datetime.now(UTC).date()
+def _append_summary(path: Path, night: Night, results: Path) -> None:
+    """Append the night and its sessions to a file, in Markdown."""
+    from hvdperf.report.formats.markdown import markdown
+    from hvdperf.report.session import session_report
+    from hvdperf.report.sources import read_sources
+
+    texts = [f"# {night.series}, night of {night.night}: {night.verdict.value}", f"{night.told}."]
+    texts += [f"Unfit: {line}" for line in night.unfit]
+    for part in night.parts:
+        directory = results / "runs" / part.session
+        texts.append(markdown(session_report(read_sources(directory, results))))
     try:
-        return date.fromisoformat(text)
+        with open(path, "a", encoding="utf-8") as stream:
+            stream.write("\n\n".join(texts) + "\n")
+    except OSError as error:
+        raise UserError(f"--summary {path}: {error.strerror}") from None
+
+
+def _date_of(text: str | None) -> date:
+    today = datetime.now(UTC).date()
+    if text is None:
+        return today
+    try:
+        night = date.fromisoformat(text)
     except ValueError:
         raise UserError(f"--night {text}: is no date such as 2026-01-31") from None
+    if night > today + timedelta(days=1):
+        raise UserError(f"--night {text}: has not come yet")
+    return night
 
 
 def write_page(arguments: argparse.Namespace) -> int:
+    _write_page(arguments.results)
+    return 0
+
+
+def _write_page(results: Path) -> None:
     from hvdperf.nightly.index import write_index
 
-    nights = arguments.results / NIGHTS
-    pages = arguments.results / "report"
-    print(f"nights: {shown(write_index(nights / INDEX, nights, pages, places.SITE))}")
-    return 0
+    nights = results / NIGHTS
+    until = datetime.now(UTC).date()
+    path = write_index(nights / INDEX, nights, results / "report", places.SITE, until)
+    print(f"nights: {shown(path)}")
 
 
 def publish_nights(arguments: argparse.Namespace) -> int:
-    from hvdperf.nightly.publish import BRANCH, place_of, publish, told
-
-    place = place_of(arguments.url, arguments.results, arguments.branch or BRANCH)
-    added = publish(place, arguments.results, complain)
-    print(f"published to {place.url}, branch {place.branch}: {told(added) or 'nothing new'}")
+    _publish(arguments.url, arguments.results, arguments.branch)
     return 0
+
+
+def _publish(url: str, results: Path, branch: str) -> None:
+    from hvdperf.nightly.publish import place_of, publish, told, without_secret
+
+    added = publish(place_of(url, results, branch), results, complain)
+    print(f"published to {without_secret(url)}, branch {branch}: {told(added) or 'nothing new'}")
 
 
 def _nights_directory(arguments: argparse.Namespace) -> Path:
     """Return the directory of the nights to read: that of the results, or of a clone."""
-    from hvdperf.nightly.publish import BRANCH, fetched, place_of
+    from hvdperf.nightly.publish import fetched, place_of
 
+    results: Path = arguments.results
     if arguments.published is None:
-        return arguments.results / NIGHTS  # type: ignore[no-any-return]
-    return fetched(place_of(arguments.published, arguments.results, arguments.branch or BRANCH))
+        return results / NIGHTS
+    return fetched(place_of(arguments.published, results, arguments.branch))
 
 
 def watch_nights(arguments: argparse.Namespace) -> int:
@@ -189,7 +233,10 @@ def watch_nights(arguments: argparse.Namespace) -> int:
     for state in states:
         print(state.line())
     if arguments.issues is not None:
-        write_issues(states, arguments.issues)
+        try:
+            write_issues(states, arguments.issues)
+        except OSError as error:
+            raise UserError(f"--issues {arguments.issues}: {error.strerror}") from None
     return max((state.status for state in states), key=_badness)
 
 
@@ -201,50 +248,43 @@ def _badness(status: int) -> int:
 
 def list_regressions(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.index import change_text
-    from hvdperf.nightly.lines import changes
+    from hvdperf.nightly.lines import changes, row_of_night
     from hvdperf.nightly.watch import command_of
 
-    found = read_nights(_nights_directory(arguments), arguments.series)
+    directory = _nights_directory(arguments)
+    found = read_nights(directory, arguments.series)
     for line in found.left_out:
         complain(line)
+    if not found.of:
+        raise UserError(f"{shown(directory)}: there are no nights; measure one: nightly run")
+    since = "" if arguments.since is None else f"{arguments.since}"
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
         told, nodes = changes(nights)
-        shown_ = [
+        wanted = [
             change
             for change in told
-            if (change.is_worse or arguments.better)
-            and (arguments.since is None or change.night.night >= f"{arguments.since}")
+            if (change.is_worse or arguments.better) and change.night.night >= since
         ]
         print(f"{name}: {len(nights)} nights, {nights[0].night} to {nights[-1].night}")
-        if shown_:
+        if wanted:
             print(table.header)
-        for change in shown_:
+        for change in wanted:
             word = "" if change.is_worse else " (better)"
-            row = (change.night.night, change_text(change), change.nights_since)
+            row = (change.night.night, change_text(change), change.nights)
             print(table.row(*row, f" {change.line.name}{word}"))
             for mark in change.marks:
                 print(f"    that night: {mark}")
-            own = own_part(change.night)
-            rows = own.cases if own is not None else ()
-            case = next((row for row in rows if row.name == change.line.name), None)
-            command = command_of(case) if case else _throughput_command(change.line)
-            print(f"    again: {command}")
+            pair = row_of_night(change.night, change.line)
+            if pair is not None:
+                print(f"    again: {command_of(change.night, *pair)}")
         for node in nodes:
-            text = (
-                f"{', '.join(node.hosts)}: {100 * (node.change - 1):+.1f} % on {node.nights} nights"
-            )
-            print(f"  a host that differs: {text}, in {node.lines} lines; left out above")
-        if not shown_:
-            print("  nothing has become worse")
+            text = f"{100 * (node.change - 1):+.1f} % on {node.nights} nights, {node.lines} lines"
+            print(f"  a host that differs: {', '.join(node.hosts)}: {text}; left out above")
+        if not wanted:
+            what = "changed" if arguments.better else "become worse"
+            print(f"  nothing has {what}{f' since {since}' if since else ''}")
     return 0
-
-
-def _throughput_command(line) -> str:  # type: ignore[no-untyped-def]
-    return (
-        f"pytest perf/test_scaling.py --models {line.model} --world-sizes {line.world_size} "
-        "-k weak_scaling"
-    )
 
 
 def prune(arguments: argparse.Namespace) -> int:

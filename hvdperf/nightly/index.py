@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.nightly.lines import BadNode, Change, Line, changes, lines
+from hvdperf.nightly.lines import BadNode, Change, Line, changes, lines, marks, row_of_night
 from hvdperf.nightly.night import Night, own_part, read_nights
 from hvdperf.nightly.watch import MISSING, command_of
 from hvdperf.paths import shown
@@ -52,19 +52,26 @@ class Case:
     marked: Sequence[tuple[float, float]]
     says: str
     figure: str
+    date: str
     verdict: Verdict | None
     changed: str
     command: str
+    steps: Sequence[float]
+    ticks: Sequence[tuple[float, str]]
 
 
 @dataclass(frozen=True)
 class Series:
-    """A series as the page shows it. counts: nights by word, in the order of the worst first."""
+    """A series as the page shows it. pages: those of the last night's sessions, with their names.
+    remarks: on the machine in the last night. counts: nights by word, the worst first.
+    without_figure: cases of the last night that have no figure, with their verdicts."""
 
     name: str
     machine: str
     verdict: Verdict
     headline: str
+    pages: Sequence[tuple[str, str]]
+    remarks: Sequence[str]
     counts: Mapping[str, int]
     width: int
     months: Sequence[tuple[int, str]]
@@ -72,17 +79,23 @@ class Series:
     changes: Sequence[Change]
     nodes: Sequence[BadNode]
     cases: Sequence[Case]
+    without_figure: Sequence[str]
     command: str
 
 
-def write_index(path: Path, nights: Path, pages: Path, asv: Path) -> Path:
+def write_index(
+    path: Path, nights: Path, pages: Path, asv: Path, until: date | None = None
+) -> Path:
     """Write the index page of all nights below a directory. pages: the directory of the sessions'
-    pages. asv: that of asv's graphs, which need not exist. Raises UserError if the page cannot be
-    written."""
+    pages. asv: that of asv's graphs, which need not exist. until: the last date of the calendars,
+    if that is later than the last night of all. Raises UserError if the page cannot be written."""
     found = read_nights(nights)
     where = os.path.relpath(pages, path.parent)
+    # A series that nobody measures any more shows what is missing.
+    dates = [date.fromisoformat(night.night) for each in found.of.values() for night in each]
+    last = max([*dates, *([] if until is None else [until])], default=date.min)
     series = [
-        _series(name, each, lambda session: _href(pages, where, session))
+        _series(name, each, last, lambda session: _href(pages, where, session))
         for name, each in found.of.items()
     ]
     graphs = asv / "index.html"
@@ -111,24 +124,36 @@ def _href(pages: Path, where: str, session: str) -> str:
     return f"{where}/{session}.html" if (pages / f"{session}.html").exists() else ""
 
 
-def _series(name: str, nights: Sequence[Night], href: Href) -> Series:
-    squares = list(_squares(nights, href))
+def _series(name: str, nights: Sequence[Night], until: date, href: Href) -> Series:
+    squares = list(_squares(nights, until, href))
     last = nights[-1]
     words = [square.kind for square in squares]
     kinds = [_kind(verdict) for verdict in Verdict] + ["missing"]
-    told, nodes = changes(nights)
+    found = lines(nights)
+    told, nodes = changes(nights, found)
+    marked = marks(nights)
+    drawn = [*found, *lines(nights, gates=True)]
     return Series(
         name=name,
         machine=_machine(nights),
         verdict=last.verdict,
-        headline=f"night of {last.night}: {last.told}",
+        headline=f"Night of {last.night}: {last.told}.",
+        pages=[
+            ("reference stack" if part.is_gate else "session", address)
+            for part in last.parts
+            if (address := href(part.session))
+        ],
+        remarks=[*filter(None, [last.pair]), *(f"Unfit: {line}" for line in last.unfit)],
         counts={kind: words.count(kind) for kind in kinds if kind in words},
         width=max(square.x for square in squares) + PITCH,
-        months=_months(nights),
+        months=_months(nights, until),
         squares=squares,
         changes=sorted(told, key=lambda each: each.night.night, reverse=True),
         nodes=nodes,
-        cases=[_case(line, nights, told) for line in lines(nights)],
+        cases=[_case(line, nights, told, marked) for line in drawn],
+        without_figure=[
+            f"{row.name}: {row.verdict.value}" for _, row in last.cases if row.figure is None
+        ],
         command=last.command,
     )
 
@@ -145,13 +170,13 @@ def _machine(nights: Sequence[Night]) -> str:
     return f"{device if known['gpus'] else cpu}; {stack}; {', '.join(hosts)}"
 
 
-def _squares(nights: Sequence[Night], href: Href) -> Iterator[Square]:
-    """Yield a square for every date from the first night to the last."""
+def _squares(nights: Sequence[Night], until: date, href: Href) -> Iterator[Square]:
+    """Yield a square for every date from the first night on."""
     known = {night.night: night for night in nights}
-    first, last = (date.fromisoformat(nights[i].night) for i in (0, -1))
+    first = date.fromisoformat(nights[0].night)
     monday = first - timedelta(days=first.weekday())
     day = first
-    while day <= last:
+    while day <= until:
         place = (day - monday).days
         x, y = place // 7 * PITCH, place % 7 * PITCH
         night = known.get(f"{day}")
@@ -168,50 +193,55 @@ def _kind(verdict: Verdict) -> str:
     return verdict.name.lower()
 
 
-def _months(nights: Sequence[Night]) -> list[tuple[int, str]]:
+def _months(nights: Sequence[Night], until: date) -> list[tuple[int, str]]:
     """Return the columns of the calendar in which a month begins, with its name."""
-    first, last = (date.fromisoformat(nights[i].night) for i in (0, -1))
+    first = date.fromisoformat(nights[0].night)
     monday = first - timedelta(days=first.weekday())
     found = []
     day = first.replace(day=1)
-    while day <= last:
+    while day <= until:
         if day >= first:
             found.append(((day - monday).days // 7 * PITCH, _MONTHS[day.month - 1]))
         day = (day + timedelta(days=32)).replace(day=1)
     return found
 
 
-def _case(line: Line, nights: Sequence[Night], told: Sequence[Change]) -> Case:
+def _case(
+    line: Line,
+    nights: Sequence[Night],
+    told: Sequence[Change],
+    marked: Mapping[int, Sequence[str]],
+) -> Case:
     low, high = min(line.figures), max(line.figures)
     span = (high - low) or 1.0
     last = len(nights) - 1 or 1
 
+    def across(index: int) -> float:
+        return round(SPARK_EDGE + index / last * (SPARK_W - 2 * SPARK_EDGE), 1)
+
     def place(index: int, figure: float) -> tuple[float, float]:
-        x = SPARK_EDGE + index / last * (SPARK_W - 2 * SPARK_EDGE)
         y = SPARK_EDGE + (high - figure) / span * (SPARK_H - 2 * SPARK_EDGE)
-        return round(x, 1), round(y, 1)
+        return across(index), round(y, 1)
 
     points = [place(*each) for each in zip(line.at, line.figures, strict=True)]
-    bad = [
-        point
-        for point, verdict in zip(points, line.verdicts or (None,) * len(points), strict=True)
-        if verdict is Verdict.FAIL
-    ]
-    own = [change for change in told if change.line.name == line.name]
-    is_throughput = not line.verdicts
-    digits = 0 if is_throughput else 3
+    verdicts = line.verdicts or (None,) * len(points)
+    own = [change for change in told if change.line.name == line.name and not line.is_gate]
+    digits = 3 if line.verdicts else 0
     figure = f"{line.figures[-1]:.{digits}f}"
-    rows = [row for part in (own_part(nights[line.at[-1]]),) if part for row in part.cases]
-    row = next((row for row in rows if row.name == line.name), None)
+    newest = nights[line.at[-1]]
+    pair = row_of_night(newest, line)
     return Case(
-        name=line.name,
+        name=f"{line.name} against the reference stack" if line.is_gate else line.name,
         path=" ".join(f"{x},{y}" for x, y in points),
-        marked=bad,
+        marked=[p for p, word in zip(points, verdicts, strict=True) if word is Verdict.FAIL],
         says=f"{len(points)} nights, from {low:.{digits}f} to {high:.{digits}f}, last {figure}",
-        figure=f"{figure} samples/s" if is_throughput else figure,
-        verdict=line.verdicts[-1] if line.verdicts else None,
+        figure=figure if line.verdicts else f"{figure} samples/s",
+        date="" if newest is nights[-1] else newest.night,
+        verdict=verdicts[-1],
         changed=f"{change_text(own[-1])} since {own[-1].night.night}" if own else "",
-        command=command_of(row) if row is not None else "",
+        command=command_of(newest, *pair) if pair is not None else "",
+        steps=[across(line.at[change.step.at]) for change in own],
+        ticks=[(across(at), f"{nights[at].night}: {'; '.join(marked[at])}") for at in marked],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
@@ -13,9 +13,12 @@ from scipy.stats import mannwhitneyu
 
 from hvdperf.nightly.night import Night, Part, own_part
 from hvdperf.nightly.steps_in_time import LEAST_CHANGE, Step, steps
+from hvdperf.results.documents import Row
 from hvdperf.results.fingerprint import differences
 from hvdperf.verdict import Ceiling, Verdict
 
+# The night of a change is known to some nights; what changed within so many is listed with it.
+UNCERTAIN = 3
 # A node's nights are compared with those of other nodes among so many nights before and after.
 NEIGHBOURS = 7
 # The fewest nights of a node that is blamed, and the p below which it is.
@@ -30,7 +33,8 @@ class Line:
 
     name: of the case, or of a throughput. model, world_size: of the case. lower_is_better: whether
     the figure is a duration or a growth. at: indices of the nights that have it, ascending.
-    figures: positive, one for each of them. verdicts: of the case; () for a throughput.
+    figures: positive, one for each of them. verdicts: of the case; () for a throughput. is_gate:
+    whether the figure compares the stack with the reference.
     """
 
     name: str
@@ -40,18 +44,19 @@ class Line:
     at: tuple[int, ...]
     figures: tuple[float, ...]
     verdicts: tuple[Verdict, ...] = ()
+    is_gate: bool = False
 
 
 @dataclass(frozen=True)
 class Change:
     """A lasting change of a line. night: the first night after it. step: in the line's own points.
-    nights_since: how many measured nights have it. marks: what else changed that night, in words.
-    """
+    nights: how many measured nights have it, up to the next change. marks: what else changed within
+    UNCERTAIN nights of it, in words."""
 
     line: Line
     night: Night
     step: Step
-    nights_since: int
+    nights: int
     marks: tuple[str, ...]
 
     @property
@@ -71,12 +76,12 @@ class BadNode:
     lines: int
 
 
-def lines(nights: Sequence[Night]) -> list[Line]:
+def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     """Return the lines of a series: the throughputs, then the figures of its cases, by name.
-    nights: in the order of dates."""
+    nights: in the order of dates. gates: whether those against the reference stack are wanted."""
     found: dict[tuple[bool, str], list[tuple[int, float, Verdict | None, str, int, bool]]] = {}
     for index, night in enumerate(nights):
-        part = own_part(night)
+        part = next((each for each in night.parts if each.is_gate == gates), None)
         if part is None:
             continue
         for each in part.speeds:
@@ -88,7 +93,8 @@ def lines(nights: Sequence[Night]) -> list[Line]:
                 lower = row.question.spec.rule is Ceiling
                 case = (row.figure, row.verdict, row.model, row.world_size, lower)
                 found.setdefault((True, row.name), []).append((index, *case))
-    return [_line(name, points) for (_, name), points in sorted(found.items())]
+    made = [_line(name, points) for (_, name), points in sorted(found.items())]
+    return [replace(line, is_gate=gates) for line in made]
 
 
 def _line(name: str, points: Sequence[tuple[int, float, Verdict | None, str, int, bool]]) -> Line:
@@ -123,7 +129,7 @@ def _names(part: Part) -> str:
 
 
 def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
-    """Return the hosts on which several lines differ from the same lines on other hosts at about
+    """Return the hosts on which a line or more differ from the same lines on other hosts at about
     the same time. A host that took over for good is none: its nights have no others nearby."""
     blamed: dict[tuple[str, ...], list[float]] = {}
     for line in found:
@@ -177,21 +183,20 @@ def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) ->
     """Return the line without the nights on these hosts."""
     kept = [i for i, index in enumerate(line.at) if _hosts(nights[index]) not in hosts]
     verdicts = tuple(line.verdicts[i] for i in kept) if line.verdicts else ()
-    return Line(
-        line.name,
-        line.model,
-        line.world_size,
-        line.lower_is_better,
-        tuple(line.at[i] for i in kept),
-        tuple(line.figures[i] for i in kept),
-        verdicts,
+    return replace(
+        line,
+        at=tuple(line.at[i] for i in kept),
+        figures=tuple(line.figures[i] for i in kept),
+        verdicts=verdicts,
     )
 
 
-def changes(nights: Sequence[Night]) -> tuple[list[Change], list[BadNode]]:
+def changes(
+    nights: Sequence[Night], found: Sequence[Line] | None = None
+) -> tuple[list[Change], list[BadNode]]:
     """Return the lasting changes of all lines of a series by night, and the bad nodes, whose nights
-    are left out."""
-    found = lines(nights)
+    are left out. found: the lines, if they are known."""
+    found = lines(nights) if found is None else found
     nodes = bad_nodes(nights, found)
     bad = {node.hosts for node in nodes}
     marked = marks(nights)
@@ -205,6 +210,21 @@ def _changes(
     line: Line, nights: Sequence[Night], marked: Mapping[int, tuple[str, ...]]
 ) -> Iterator[Change]:
     for step in steps(line.figures):
-        first, before = line.at[step.at], line.at[step.at - 1]
-        between = [text for at in range(before + 1, first + 1) for text in marked.get(at, ())]
-        yield Change(line, nights[first], step, len(line.at) - step.at, tuple(between))
+        night = nights[line.at[step.at]]
+        near = line.at[max(0, step.at - UNCERTAIN) : step.at + UNCERTAIN]
+        found = []
+        for at in range(near[0] + 1, near[-1] + 1):
+            when = "" if nights[at] is night else f" ({nights[at].night})"
+            found += [f"{text}{when}" for text in marked.get(at, ())]
+        yield Change(line, night, step, step.until - step.at, tuple(found))
+
+
+def row_of_night(night: Night, line: Line) -> tuple[Part, Row] | None:
+    """Return the case that repeats a line's figure of a night, with its session: the line's own, or
+    for a throughput one of the same network and world size, or of another one."""
+    own = [(part, row) for part, row in night.cases if part.is_gate == line.is_gate]
+    ranked = sorted(
+        (pair for pair in own if pair[1].model == line.model),
+        key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size),
+    )
+    return ranked[0] if ranked else None

@@ -27,11 +27,18 @@ from hvdperf.results.throughput import throughputs
 from hvdperf.verdict import Verdict, counted, worst
 
 FORMAT = 1
+# Exit statuses of a session that was killed, was interrupted, or failed in pytest itself.
+UNENDED = (None, 2, 3)
 NIGHTS = "nights"
+# Where nights are published.
+BRANCH = "hvdperf-nights"
 RESULTS = ROOT / "results"
 # The number of unreadable files that are named.
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+Speed = Annotated[float, Meta(gt=0)]
+# It is part of paths.
+SessionName = Annotated[str, Meta(pattern=r"^\d{8}T\d{6}Z-\d+$")]
 Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
@@ -41,7 +48,7 @@ class Speeds:
 
     model: str
     world_size: Positive
-    samples_per_second: tuple[float, ...]
+    samples_per_second: Annotated[tuple[Speed, ...], Meta(min_length=1)]
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class Part:
     """
 
     is_gate: bool
-    session: str
+    session: SessionName
     exit_status: int | None
     minutes: float
     hosts: tuple[str, ...]
@@ -62,14 +69,19 @@ class Part:
     cases: tuple[Row, ...]
     speeds: tuple[Speeds, ...] = ()
 
+    @property
+    def has_ended(self) -> bool:
+        return self.exit_status not in UNENDED
+
 
 @dataclass(frozen=True)
 class Night:
     """One night of a series.
 
-    night: its date, in UTC. command: how to repeat it. unfit: what made the machine unfit, one line
-    each. pair: what the A/A pair at its beginning says; "" if there was none. reason: why there is
-    no session; "" if there is one. ended_at: None until everything was measured.
+    night: its date, in UTC. command: how to repeat it. against: the reference stack's interpreter,
+    or "". unfit: what made the machine unfit, one line each. pair: what the A/A pair at its
+    beginning says; "" if there was none. reason: why a session is missing; "" if none is. ended_at:
+    None until everything was measured.
     """
 
     format: Positive
@@ -77,6 +89,7 @@ class Night:
     night: Day
     began_at: Moment
     command: str
+    against: str = ""
     unfit: tuple[str, ...] = ()
     pair: str = ""
     parts: tuple[Part, ...] = ()
@@ -89,17 +102,24 @@ class Night:
 
     @property
     def verdict(self) -> Verdict:
-        """Return the worst verdict; NOT RUN if no case has one, or if a session did not end."""
+        """Return the worst verdict. A session that is missing or did not end is NOT RUN."""
         words = [row.verdict for _, row in self.cases]
-        if not words or any(part.exit_status is None for part in self.parts):
+        if self.reason or not self.is_whole:
             words.append(Verdict.NOT_RUN)
         return worst(words)
 
     @property
+    def is_whole(self) -> bool:
+        """Return whether there are sessions, and all of them ended."""
+        return bool(self.parts) and all(part.has_ended for part in self.parts)
+
+    @property
     def told(self) -> str:
-        """Return the number of cases by verdict, or why there is none."""
+        """Return the number of cases by verdict, and why a session is missing."""
         words = [row.verdict for _, row in self.cases]
-        return counted({word: words.count(word) for word in words}) or self.reason or "not ended"
+        counts = counted({word: words.count(word) for word in words})
+        ended = "" if self.is_whole or self.reason else "a session did not end"
+        return "; ".join(filter(None, (counts, self.reason, ended)))
 
 
 def part_of(archive: Archive, is_gate: bool) -> Part:
@@ -157,7 +177,10 @@ def read_night(path: Path) -> Night:
     night = read_document(path, Night, FORMAT)
     if (night.series, night.night) != (path.parent.name, path.stem):
         raise Unreadable(f"it is of {night.series}, {night.night}")
-    date.fromisoformat(night.night)
+    try:
+        date.fromisoformat(night.night)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
     return night
 
 
@@ -179,7 +202,7 @@ def read_nights(directory: Path, series: Iterable[str] = ()) -> Nights:
         try:
             night = read_night(path)
             found.setdefault(night.series, []).append(night)
-        except (Unreadable, ValueError, OSError) as error:
+        except Unreadable as error:
             left_out.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
     wanted = list(series)
     for name in wanted:

@@ -10,21 +10,22 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import re
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Unreadable
 from hvdperf.nightly.index import write_index
-from hvdperf.nightly.night import NIGHTS, read_night
+from hvdperf.nightly.night import BRANCH, NIGHTS, read_night
 from hvdperf.paths import shown
 
-BRANCH = "hvdperf-nights"
 PAGES = "pages"
 # How often a push is tried, and the longest pause before the next try in seconds.
 TRIES, LONGEST_PAUSE_S = 20, 5.0
@@ -32,6 +33,8 @@ TRIES, LONGEST_PAUSE_S = 20, 5.0
 _DEADLINE_S = 600.0
 # The number of added nights that are named.
 _NAMED = 3
+# What a hook of git that runs this command would hand on.
+_OF_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
 _AUTHOR = ("-c", "user.name=hvdperf", "-c", "user.email=hvdperf@localhost")
 
 
@@ -65,13 +68,14 @@ def publish(place: Place, results: Path, say: Callable[[str], None]) -> list[str
                 place.clone / NIGHTS,
                 place.clone / PAGES,
                 place.clone / "asv",
+                datetime.now(UTC).date(),
             )
             if not _commit(place, added) or _push(place):
                 return added
             pause = random.uniform(0, min(LONGEST_PAUSE_S, 0.2 * 2**attempt))
             say(f"others published at the same time; trying again in {pause:.1f} s")
             time.sleep(pause)
-    raise UserError(f"{place.url}: others were faster {TRIES} times; publish again")
+    raise UserError(f"{without_secret(place.url)}: others were faster {TRIES} times; publish again")
 
 
 def fetched(place: Place) -> Path:
@@ -84,7 +88,10 @@ def fetched(place: Place) -> Path:
 @contextmanager
 def _alone(place: Place) -> Iterator[None]:
     """Wait for other processes that use the clone, and keep them out."""
-    place.clone.mkdir(parents=True, exist_ok=True)
+    try:
+        place.clone.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{shown(place.clone)} cannot be made: {error.strerror}") from None
     with open(place.clone.with_name(f"{place.clone.name}.lock"), "w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
@@ -92,12 +99,17 @@ def _alone(place: Place) -> Iterator[None]:
 
 def _fetch(place: Place) -> None:
     """Make the clone equal to the branch of the repository; empty if there is no such branch."""
-    if not (place.clone / ".git").exists():
-        _git(place, "init", "-q", "-b", place.branch)
+    # It completes what an interrupted one has left, and changes nothing that is whole.
+    _git(place, "init", "-q", "-b", place.branch)
+    # A git that was killed has left its locks, and no other process works here.
+    for lock in (place.clone / ".git").rglob("*.lock"):
+        lock.unlink()
     known = _git(place, "ls-remote", "--heads", place.url, f"refs/heads/{place.branch}")
     # What an interrupted publishing has left is in the results, too.
     if known.strip():
-        _git(place, "fetch", "-q", "--no-tags", place.url, f"refs/heads/{place.branch}")
+        _git(
+            place, "fetch", "-q", "--no-tags", "--depth=1", place.url, f"refs/heads/{place.branch}"
+        )
         _git(place, "reset", "-q", "--hard", "FETCH_HEAD")
     else:
         _run(place, "update-ref", "-d", "HEAD")  # fails where nothing was committed yet
@@ -132,8 +144,11 @@ def _add(clone: Path, results: Path, say: Callable[[str], None]) -> Iterator[str
 
 
 def _copy(path: Path, to: Path) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, to)
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, to)
+    except OSError as error:
+        raise UserError(f"{shown(to)} cannot be written: {error.strerror}") from None
 
 
 def _commit(place: Place, added: Sequence[str]) -> bool:
@@ -152,9 +167,7 @@ def told(added: Sequence[str]) -> str:
 
 def _author(place: Place) -> Sequence[str]:
     """Return options that name an author where git knows none."""
-    known = subprocess.run(
-        ["git", "-C", place.clone, "config", "user.email"], capture_output=True, check=False
-    )
+    known = _run(place, "config", "user.email")
     return () if known.returncode == 0 else _AUTHOR
 
 
@@ -174,16 +187,21 @@ def _push(place: Place) -> bool:
 def _git(place: Place, *words: str) -> str:
     done = _run(place, *words)
     if done.returncode != 0:
-        raise _failed(place, words[0], done.stderr)
+        command = next(word for word in words if word.isalpha() or word == "ls-remote")
+        raise _failed(place, command, done.stderr)
     return done.stdout
 
 
 def _run(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     # Without a terminal git must not ask for a password, which nobody would answer.
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    own = {name: value for name, value in os.environ.items() if name not in _OF_OTHERS}
+    environment = {**own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+    # Named, because git would else look for a repository in the directories above.
+    here = [f"--git-dir={place.clone / '.git'}", f"--work-tree={place.clone}"]
     try:
         return subprocess.run(
-            ["git", "-C", place.clone, *words],
+            ["git", *here, *words],
+            cwd=place.clone,
             capture_output=True,
             text=True,
             errors="replace",
@@ -197,7 +215,12 @@ def _run(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
         raise UserError(f"git {words[0]} did not end in {_DEADLINE_S:.0f} s") from None
 
 
+def without_secret(url: str) -> str:
+    """Return an address without the name and password in it."""
+    return re.sub(r"(?<=://)[^/@]*@", "", url)
+
+
 def _failed(place: Place, what: str, said: str) -> UserError:
     lines = [line for line in said.splitlines() if line.strip()] or ["it said nothing"]
     told = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1])
-    return UserError(f"--publish {place.url}: git {what}: {told}")
+    return UserError(f"{without_secret(place.url)}: git {what}: {without_secret(told)}")

@@ -39,8 +39,6 @@ from hvdperf.session.preflight import preflight
 
 # Seconds for which the load of the machine is watched.
 WATCHED_S = 2.0
-# Exit statuses of pytest after which the session may be resumed: it was interrupted.
-INTERRUPTED = 2
 
 
 @dataclass(frozen=True)
@@ -78,20 +76,28 @@ class Wish:
 
 
 def run(wish: Wish, say: Callable[[str], None]) -> Night:
-    """Measure the night, or go on with it, and return its document. say: takes lines of progress.
+    """Measure the night, or go on with it, and return its document, which has ended unless the
+    session was interrupted. say: takes lines of progress.
 
     Raises UserError if another process runs a night here, or if a document cannot be written.
     """
-    wish.directory.mkdir(parents=True, exist_ok=True)
+    try:
+        wish.directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--results {shown(wish.results)}: {error.strerror}") from None
     with _alone(wish.directory):
         _end_earlier(wish)
         night = _begun(wish, say)
         if night.ended_at is not None:
-            say(f"{night.night} has been measured: {night.verdict.value}, {night.told}")
+            say(f"the night of {night.night} is over: {night.verdict.value}, {night.told}")
             return night
         for step in (_look, _pair, _own_session, _gate):
             night = step(wish, night, say)
             write_night(wish.directory, night)
+            measured = step in (_own_session, _gate)
+            if measured and any(not part.has_ended for part in night.parts):
+                say("interrupted; the same command on the same date goes on")
+                return night
         night = replace(night, ended_at=now())
         write_night(wish.directory, night)
         return night
@@ -118,10 +124,13 @@ def _begun(wish: Wish, say: Callable[[str], None]) -> Night:
             night = read_night(path)
         except Unreadable as error:
             raise UserError(f"{shown(path)}: {error}; move it away") from None
+        if night.reason:
+            # Nothing, or not all, could be measured: perhaps it can now.
+            night = replace(night, reason="", ended_at=None)
         if night.ended_at is None:
             say(f"going on with the night of {night.night}")
         return night
-    night = Night(FORMAT, wish.series, wish.night, now(), wish.command)
+    night = Night(FORMAT, wish.series, wish.night, now(), wish.command, wish.against)
     write_night(wish.directory, night)
     return night
 
@@ -139,7 +148,7 @@ def _end_earlier(wish: Wish) -> None:
             continue
         parts = list(night.parts)
         for gate in (False, True):
-            begun = _begun_session(wish, night, gate)
+            begun = _session_of(wish, _label(night, gate))
             if begun is not None and all(part.is_gate != gate for part in parts):
                 parts.append(part_of(begun, gate))
         reason = night.reason or ("" if parts else "the night was interrupted before any session")
@@ -183,50 +192,46 @@ def _gate(wish: Wish, night: Night, say: Callable[[str], None]) -> Night:
 
 
 def _measured(wish: Wish, night: Night, gate: bool, say: Callable[[str], None]) -> Night:
-    """Run one session to its end, and add it to the night."""
-    if night.reason or any(part.is_gate == gate for part in night.parts):
+    """Run one session to its end, or go on with it, and add it to the night."""
+    others = tuple(part for part in night.parts if part.is_gate != gate)
+    done = [part for part in night.parts if part.is_gate == gate]
+    if night.reason or (done and done[0].has_ended):
         return night
-    begun = _begun_session(wish, night, gate)
-    if begun is None or _may_go_on(begun):
+    label = _label(night, gate)
+    begun = _session_of(wish, label)
+    if begun is None or not part_of(begun, gate).has_ended:
         resume = [f"--resume={begun.directory}"] if begun is not None else []
         say("the reference stack" if gate else "the session")
-        status = _pytest(wish.launch, [*wish.session(gate), f"--results={wish.results}", *resume])
-        begun = _begun_session(wish, night, gate)
-        if begun is None:
-            ending = f"ended with status {status}; see its output"
-            return replace(night, reason=f"pytest {ending}")
-        if is_without_session(status) and not begun.cases:
-            return replace(night, reason=f"pytest ended with status {status} and no case")
-    part = part_of(begun, gate)
-    return replace(night, parts=(*night.parts, part))
+        options = [*wish.session(gate), f"--results={wish.results}", *resume]
+        status = _pytest(wish.launch, options, label)
+        begun = _session_of(wish, label)
+        if begun is None or (is_without_session(status) and not begun.cases):
+            which = "the session against the reference stack" if gate else "the session"
+            return replace(night, reason=f"{which} ended with status {status}; see its output")
+    return replace(night, parts=(*others, part_of(begun, gate)))
 
 
-def _pytest(launch: Sequence[str], arguments: Sequence[str]) -> int:
+def _label(night: Night, gate: bool) -> str:
+    return f"{night.series} {night.night}{' gate' * gate}"
+
+
+def _pytest(launch: Sequence[str], arguments: Sequence[str], label: str) -> int:
     """Run pytest to its end, and return its exit status. It ends with this process. launch: words
-    before it, such as those of mpirun."""
+    before it, such as those of mpirun. label: of the session."""
     guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
     # mpirun and srun find the command of that name in the activated environment.
     pytest = ["pytest"] if launch else [sys.executable, "-m", "pytest"]
+    os.environ["HVDPERF_LABEL"] = label
     return ended([*guarded, *launch, *pytest, *arguments])
 
 
-def _may_go_on(archive: Archive) -> bool:
-    """Return whether the session was killed or interrupted."""
-    return archive.session is not None and archive.session.exit_status in (None, INTERRUPTED)
-
-
-def _begun_session(wish: Wish, night: Night, gate: bool) -> Archive | None:
-    """Return the last session that began after the night with these settings; None without one."""
-    first = f"{night.began_at:%Y%m%dT%H%M%SZ}"
-    known = {part.session for part in night.parts}
-    for directory in sorted((wish.results / "runs").glob("*T*Z-*"), reverse=True):
-        if directory.name < first or directory.name in known:
-            continue
+def _session_of(wish: Wish, label: str) -> Archive | None:
+    """Return the session with this label; None if none has begun."""
+    for path in sorted((wish.results / "runs").glob(f"*/{SESSION_FILE}"), reverse=True):
         try:
-            document = read_document(directory / SESSION_FILE, SessionDocument)
+            document = read_document(path, SessionDocument)
         except Unreadable:
             continue
-        wanted = Path(wish.profile).stem if wish.profile.endswith(".toml") else wish.profile
-        if document.profile == wanted and (document.against is not None) == gate:
-            return read_session(directory)
+        if document.label == label:
+            return read_session(path.parent)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,8 +17,9 @@ from hvdperf.verdict import Verdict
 # The word of a series whose last night is too long ago, and its exit status.
 MISSING = "MISSING"
 MISSING_STATUS = 11
-# Hours after the end of a night from which the next one is missing: a day, and half a day of delay.
-OVERDUE_H = 36.0
+# Hours after the end of a night from which the next one is missing: a day, and four hours of delay.
+# A watch at noon sees by then that a night which should have begun at 1 o'clock has not ended.
+OVERDUE_H = 28.0
 # Nights without a FAIL after which an issue is closed.
 CLEAN_NIGHTS = 2
 
@@ -38,14 +40,7 @@ class Watched:
     @property
     def last_whole(self) -> Night | None:
         """Return the last night whose sessions ended; None if there is none."""
-        return next(
-            (
-                night
-                for night in reversed(self.nights)
-                if night.parts and all(part.exit_status is not None for part in night.parts)
-            ),
-            None,
-        )
+        return next((night for night in reversed(self.nights) if night.is_whole), None)
 
     @property
     def word(self) -> str:
@@ -53,7 +48,7 @@ class Watched:
 
     @property
     def status(self) -> int:
-        """Return the exit status for this series; 0 if it only could not judge anything."""
+        """Return the exit status for this series: that of a session with this verdict."""
         if self.is_missing or self.last is None:
             return MISSING_STATUS
         return EXIT_STATUS.get(self.last.verdict, NOTHING_MEASURED)
@@ -88,7 +83,7 @@ def watched(
 ) -> Watched:
     """Return the state of a series. now: with its zone."""
     ended = [night.ended_at or night.began_at for night in nights]
-    is_missing = not ended or now - ended[-1] > timedelta(hours=overdue_h)
+    is_missing = not ended or now - max(ended) > timedelta(hours=overdue_h)
     return Watched(series, nights, is_missing)
 
 
@@ -110,28 +105,33 @@ def _issue(found: Watched) -> Iterator[str]:
     yield ""
     for part, row in night.cases:
         if row.verdict is Verdict.FAIL:
-            yield from _failed(part, row)
+            yield from _failed(night, part, row)
     if night.unfit:
         yield "The machine was not fit to measure:"
         yield from (f"- {line}" for line in night.unfit)
         yield ""
+    if night.pair:
+        yield f"{night.pair}."
+        yield ""
     yield f"The whole night again: `{night.command}`"
 
 
-def _failed(part: Part, row: Row) -> Iterator[str]:
+def _failed(night: Night, part: Part, row: Row) -> Iterator[str]:
     name = f"{row.name} against the reference stack" if part.is_gate else row.name
     yield f"- **{name}**: {_figure(row)} on {', '.join(part.hosts) or 'an unknown host'}, "
     yield f"  session {part.session}. {row.reason}".rstrip()
-    yield f"  Again: `{command_of(row)}`"
+    yield f"  Again: `{command_of(night, part, row)}`"
     yield ""
 
 
-def command_of(row: Row) -> str:
-    """Return the command that measures a case alone."""
-    topic = row.name.partition("[")[0]
-    case = row.name.partition("[")[2].removesuffix("]")
-    words = f"{topic} and {case}" if case else topic
-    return f'pytest perf/ --models {row.model} --world-sizes {row.world_size} -k "{words}"'
+def command_of(night: Night, part: Part, row: Row) -> str:
+    """Return the command that measures a case of a night again, with the others of its network and
+    world size that have the same name in brackets."""
+    case = row.name.partition("[")[2].removesuffix("]") or row.name
+    against = f" --against {shlex.quote(night.against)}" if part.is_gate else ""
+    # A sweep of collective operations belongs to no network.
+    model = f" --models {row.model}" if f"{row.model}-np" in case and row.model != "sweep" else ""
+    return f"{night.command}{against}{model} --world-sizes {row.world_size} -k {case}"
 
 
 def _figure(row: Row) -> str:

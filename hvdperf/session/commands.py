@@ -100,7 +100,7 @@ def dry_run(given: Mapping[str, str | None]) -> list[tuple[str, str]]:
     given: values of options by name; None for one that was not given. Raises UserError if pytest
     refuses."""
     options = [
-        f"--{name.replace('_', '-')}={_from_here(value)}"
+        f"--{name.replace('_', '-')}={from_here(value)}"
         for name, value in given.items()
         if value is not None
     ]
@@ -114,7 +114,7 @@ def dry_run(given: Mapping[str, str | None]) -> list[tuple[str, str]]:
     return [(name, text) for name, _, text in parted if text]
 
 
-def _from_here(value: str) -> str:
+def from_here(value: str) -> str:
     """Return a path as pytest finds it, which runs in another directory; else the value."""
     return os.path.abspath(value) if os.path.exists(value) else value
 

@@ -102,6 +102,7 @@ def session_document(
         against=session_plan.options.against or None,
         changed=tuple(changed),
         asked=asked(session_plan, changed),
+        label=os.environ.get("HVDPERF_LABEL", ""),
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),
     )

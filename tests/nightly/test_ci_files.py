@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from hvdperf.nightly.night import read_nights
-from hvdperf.nightly.publish import BRANCH, fetched, place_of
+from hvdperf.nightly.night import BRANCH, read_nights
+from hvdperf.nightly.publish import fetched, place_of
 from tests.support.whole_sessions import BIN, PROFILE, ROOT
 
 GITHUB, GITLAB = ROOT / "ci/github/nightly.yml", ROOT / "ci/gitlab/nightly.yml"

@@ -44,7 +44,8 @@ def test_regressions_have_their_size_their_night_and_a_command(year: Path) -> No
     assert others[at].split()[1:3] == ["-5.0", "%"]
     assert others[at + 1] == "    that night: gpu_driver: 535.129.03 -> 550.54.15"
     assert others[at + 2] == (
-        "    again: pytest perf/test_scaling.py --models network_0 --world-sizes 8 -k weak_scaling"
+        "    again: pytest perf/ --profile=nightly-gpu --models network_0 --world-sizes 8 "
+        "-k network_0-np8"
     )
     assert sum("a host that differs: gpu-01, gpu-0" in line for line in others) == 2
 
@@ -60,16 +61,21 @@ def test_a_calm_series_has_no_regression(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["regressions"], "{results}/nights: there are no nights; measure one: nightly run"),
+        (["nightly", "run", "a100"], "a100: is no option of nightly run; options of pytest come"),
+        (["nightly", "run", "--night=2062-01-01"], "--night 2062-01-01: has not come yet"),
         (["regressions", "--series=v100"], "--series v100: has no night in "),
         (["nightly", "watch"], "there is no night of any series yet; name those that should be"),
         (["nightly", "prune", "--keep=0"], "--keep 0: must be at least one day"),
-        (["nightly", "publish", "/no/such.git"], "--publish /no/such.git: git ls-remote: fatal: "),
+        (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
     ],
 )
 def test_bad_input_is_refused_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
-    done = hvdperf(*words, f"--results={tmp_path}")
+    # Before the words: what follows `run` and no option is pytest's.
+    command, *options = words if words[0] == "regressions" else [" ".join(words[:2]), *words[2:]]
+    done = hvdperf(*command.split(), f"--results={tmp_path}", *options)
     assert done.returncode == 2
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(said.format(results=tmp_path))
     assert done.stderr.count("\n") == 1
 
 
@@ -77,7 +83,7 @@ def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) ->
     now = datetime.now(UTC).replace(microsecond=0)
     for days, night in zip((100, 10), nights(Year(0.01), 1), strict=False):
         (part,) = night.parts
-        part = replace(part, session=f"session-{days}", cases=(), speeds=())
+        part = replace(part, session=f"20260101T000000Z-{days}", cases=(), speeds=())
         write_night(
             tmp_path / NIGHTS, replace(night, parts=(part,), ended_at=now - timedelta(days))
         )
@@ -88,6 +94,6 @@ def test_pruning_removes_old_sessions_and_keeps_the_documents(tmp_path: Path) ->
     done = hvdperf("nightly", "prune", f"--results={tmp_path}")
     assert done.stdout.count("removed ") == 2, done.stderr
     left = sorted(path.name for path in (tmp_path / "runs").iterdir())
-    assert left == ["of-somebody-else", "session-10"]
-    assert [path.name for path in (tmp_path / "report").iterdir()] == ["session-10.html"]
+    assert left == ["20260101T000000Z-10", "of-somebody-else"]
+    assert [path.name for path in (tmp_path / "report").iterdir()] == ["20260101T000000Z-10.html"]
     assert len(read_nights(tmp_path / NIGHTS).of["a100"]) == 2

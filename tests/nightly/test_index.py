@@ -95,7 +95,7 @@ def test_every_line_is_drawn_and_can_be_repeated(page: Page) -> None:
     assert row.locator("circle").count() == 1, "the night that FAILs"
     row.locator("summary").click()
     assert row.locator("code").inner_text() == (
-        'pytest perf/ --models network_0 --world-sizes 1 -k "weak_scaling and network_0-np1"'
+        "pytest perf/ --profile=nightly-gpu --models network_0 --world-sizes 1 -k network_0-np1"
     )
 
 

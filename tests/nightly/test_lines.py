@@ -45,7 +45,10 @@ def test_what_changed_that_night_is_marked(year: list[Night]) -> None:
     found, _ = changes(year)
     marked = {each.night.night: each.marks for each in found if each.marks}
     days = {(night.began_at - FIRST).days: night for night in year}
-    assert marked == {days[180].night: ("gpu_driver: 535.129.03 -> 550.54.15",)}
+    told = "gpu_driver: 535.129.03 -> 550.54.15"
+    # A line may place the change a night or two beside the driver's.
+    assert marked.pop(days[180].night) == (told,)
+    assert set(marked.values()) <= {(f"{told} ({days[180].night})",)}
     at = next(i for i, night in enumerate(year) if night is days[180])
     assert "gpu_driver: 535.129.03 -> 550.54.15" in marks(year)[at]
 

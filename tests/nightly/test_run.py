@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -63,6 +64,21 @@ def sessions(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "results/runs").glob("*"))
 
 
+def wait_for_a_case(tmp_path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "results").glob("runs/*/weak_scaling-*.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children_of(process: int) -> list[int]:
+    return [
+        int(pid)
+        for path in Path(f"/proc/{process}/task").glob("*/children")
+        for pid in path.read_text().split()
+    ]
+
+
 def test_a_night_measures_gates_and_is_done_once(
     command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -86,7 +102,7 @@ def test_a_night_measures_gates_and_is_done_once(
     before = sessions(tmp_path)
     status, output = finished(words)
     assert status == expected
-    assert f"{TODAY} has been measured: " in output
+    assert f"the night of {TODAY} is over: " in output
     assert sessions(tmp_path) == before
 
 
@@ -107,19 +123,12 @@ def test_a_night_that_is_killed_goes_on_and_loses_nothing(
     process = start(words)
     assert process.stdout is not None
     if step == "a case":
-        deadline = time.monotonic() + 60
-        while not list((tmp_path / "results").glob("runs/*/weak_scaling-*.json")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_for_a_case(tmp_path)
     else:
         said = f"mine, night of {TODAY}: " if step == "the end" else f"nightly: {step}"
         while not process.stdout.readline().startswith(said):
             assert process.poll() is None
-    children = [
-        int(pid)
-        for path in Path(f"/proc/{process.pid}/task").glob("*/children")
-        for pid in path.read_text().split()
-    ]
+    children = children_of(process.pid)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert ended(children), "the session does not outlive its night"
@@ -138,10 +147,7 @@ def test_the_next_night_keeps_what_a_killed_one_had_decided(
     command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     process = start(command())
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "results").glob("runs/*/weak_scaling-*.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_a_case(tmp_path)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     first = night_of(tmp_path)
@@ -166,8 +172,67 @@ def test_a_night_that_cannot_be_measured_says_why(
     assert status == 10, output
     night = night_of(tmp_path)
     assert night.verdict is Verdict.NOT_RUN
-    assert re.search(r"pytest ended with status 4; see its output", night.reason)
+    assert re.search(r"the session ended with status 4; see its output", night.reason)
     assert "unknown network 'vgg_17'" in output
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_night_that_is_interrupted_is_not_over(
+    command: Callable[..., list[str]], tmp_path: Path, signum: int
+) -> None:
+    # The session goes on for a minute.
+    process = start(command(more=["--budget=1"]))
+    wait_for_a_case(tmp_path)
+    # A terminal sends Ctrl-C to the session, too.
+    for pid in [process.pid, *(children_of(process.pid) if signum == signal.SIGINT else [])]:
+        os.kill(pid, signum)
+    output, _ = process.communicate(timeout=60)
+    night = night_of(tmp_path)
+    assert process.returncode == 10, output
+    assert "interrupted; the same command on the same date goes on" in output
+    assert night.ended_at is None
+    assert night.verdict is Verdict.NOT_RUN
+    assert "a session did not end" in night.told
+    finished(command())
+    night = night_of(tmp_path)
+    assert night.ended_at is not None
+    assert len(sessions(tmp_path)) == 1
+
+
+def test_a_gate_that_cannot_start_is_not_overlooked(
+    command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    status, _ = finished(command("--against=/no/such/python"))
+    night = night_of(tmp_path)
+    assert status == 10
+    assert [part.is_gate for part in night.parts] == [False]
+    assert night.verdict is Verdict.NOT_RUN
+    assert "; the session against the reference stack ended with status 4" in night.told
+
+
+def test_a_session_of_somebody_else_is_none_of_the_night(
+    command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    finished(command())
+    (own,) = sessions(tmp_path)
+    words = command()
+    alone = words[words.index("--") + 1 :]
+    profile = next(word for word in words if word.startswith("--profile="))
+    subprocess.run(
+        [
+            *(str(BIN / "python"), "-m", "pytest", "perf/", profile, *alone),
+            f"--results={tmp_path / 'results'}",
+        ],
+        cwd=ROOT,
+        env=environment_of_sessions(),
+        capture_output=True,
+        check=False,
+    )
+    assert len(sessions(tmp_path)) == 2
+    finished(command(night=TOMORROW))
+    second = night_of(tmp_path, TOMORROW).parts[0].session
+    assert second not in [path.name for path in sessions(tmp_path)[:2]]
+    assert night_of(tmp_path).parts[0].session == own.name
 
 
 def test_two_nights_at_once_are_refused(command: Callable[..., list[str]], tmp_path: Path) -> None:

@@ -56,6 +56,20 @@ def test_a_change_too_small_to_matter_is_none() -> None:
     assert steps(line(300, 0.001, {150: 1 - LEAST_CHANGE / 2}, 4)) == []
 
 
+@pytest.mark.parametrize(("at", "until"), [(90, 120), (200, 260), (150, 164), (300, 330)])
+def test_a_change_that_was_repaired_is_still_known(at: int, until: int) -> None:
+    found = steps(line(365, 0.01, {at: 0.9, until: 1 / 0.9}, 5))
+    assert [each.at for each in found] == pytest.approx([at, until], abs=3)
+    assert found[0].until == found[1].at
+
+
+@pytest.mark.parametrize("seen", range(130, 365, 50))
+def test_what_was_found_stays_found_with_later_nights(seen: int) -> None:
+    whole = line(365, 0.01, {90: 0.95, 120: 1 / 0.95, 250: 0.9}, 6)
+    then = [each.at for each in steps(whole[:seen])]
+    assert [each.at for each in steps(whole)][: len(then)] == pytest.approx(then, abs=3)
+
+
 @pytest.mark.parametrize("count", range(6))
 def test_a_few_nights_say_nothing(count: int) -> None:
     assert steps([100.0, 50.0, 100.0, 50.0, 100.0, 50.0][:count]) == []

@@ -41,7 +41,7 @@ def test_a_series_that_comes_every_night_has_its_verdict() -> None:
 
 
 def test_a_night_that_is_overdue_is_missing() -> None:
-    found = after(37)
+    found = after(29)
     assert found.line() == (
         "a100: MISSING: the last whole session was in the night of 2025-11-27 (1 PASS)"
     )
@@ -72,8 +72,8 @@ def test_a_fail_opens_an_issue_with_what_is_needed_to_act(tmp_path: Path) -> Non
     assert ", limit at least 0.8 on gpu-01, gpu-02" in text
     assert "rank 3 on gpu-02 is the slowest" in text
     assert (
-        'Again: `pytest perf/ --models network_0 --world-sizes 8 -k "weak_scaling and '
-        'network_0-np8"`' in text
+        "Again: `pytest perf/ --profile=nightly-gpu --models network_0 --world-sizes 8 "
+        "-k network_0-np8`" in text
     )
     assert not (tmp_path / "close").exists()
 
