@@ -34,10 +34,10 @@ check() { # NAME "EXPECTED" COMMAND...
 }
 
 # A session of some cases with few rounds. STATUS 6 means that they could not be decided in time.
-session() { # MINUTES OPTIONS...
-    local minutes=$1
-    shift
-    timeout 900 pytest perf/ --profile "$profile" --results "$results" --budget "$minutes" "$@"
+session() { # MINUTES FILE OPTIONS...
+    local minutes=$1 file=$2
+    shift 2
+    timeout 900 pytest "perf/$file" --profile "$profile" --results "$results" --budget "$minutes" "$@"
 }
 
 # The newest session used these devices and libraries.
@@ -88,17 +88,17 @@ fi
 check "doctor (9: unfit, see the file)" "0 9" hvdperf doctor
 check "every case has a threshold" 0 hvdperf thresholds check --profile "$profile"
 check "scaling and communication of ${models[0]}" "0 6" \
-    session 3 --models "${models[0]}" -k "weak_scaling or (communication and not gradient)"
+    session 3 test_scaling.py --models "${models[0]}" -k "weak_scaling or communication"
 check "devices and libraries of that session" 0 evidence
-check "parity of ${models[1]}" "0 6" session 2 --models "${models[1]}" -k parity
-check "a recipe, such as mixed precision" "0 6" session 2 perf/test_recipe.py --models "${models[0]}"
+check "parity of ${models[1]}" "0 6" session 2 test_parity.py --models "${models[1]}"
+check "a recipe, such as mixed precision" "0 6" session 2 test_recipe.py --models "${models[0]}"
 check "a rank of half the speed FAILs" 1 \
-    session 3 --models "${models[0]}" --inject slow:rank=1,factor=2 -k "weak_scaling and np2"
+    session 3 test_scaling.py --models "${models[0]}" --inject slow:rank=1,factor=2 -k "weak_scaling and np2"
 check "a rank that is killed FAILs its case" 1 \
-    session 1 --models "${models[0]}" --inject kill:rank=1,phase=block -k "weak_scaling and np2"
+    session 1 test_scaling.py --models "${models[0]}" --inject kill:rank=1,phase=block -k "weak_scaling and np2"
 check "nothing has stayed on a GPU" 0 nothing_left
 check "a session against the same stack" "0 6" \
-    session 3 --models "${models[0]}" --against "$(command -v python)" -k "weak_scaling and np2"
+    session 3 test_scaling.py --models "${models[0]}" --against "$(command -v python)" -k "weak_scaling and np2"
 check "the report" 0 hvdperf report --results "$results" --out "$here/report.html"
 
 file=hvdperf-selftest-$kind-$(date -u +%Y%m%dT%H%M%SZ).tar.gz

@@ -9,8 +9,9 @@ import ctypes
 import os
 import resource
 import shutil
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,6 +130,7 @@ def _memory(slots: int, root: Path) -> Check:
     lines = (root / "proc/meminfo").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     free = int(fields["MemAvailable"].split()[0]) * 1024
+    free = min(free, *_free_in_groups(root))
     return _enough(
         "memory",
         free,
@@ -136,6 +138,19 @@ def _memory(slots: int, root: Path) -> Check:
         slots,
         "end programs that use much, or give fewer slots (--np)",
     )
+
+
+def _free_in_groups(root: Path) -> Iterator[int]:
+    """Yield what the memory cgroup of a container leaves, in bytes; infinity without a limit."""
+    yield sys.maxsize
+    group = root / "sys/fs/cgroup"
+    for limit, usage in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        most, taken = _number(group / limit), _number(group / usage)
+        if most is not None and taken is not None:
+            yield max(0, most - taken)
 
 
 def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:

@@ -60,12 +60,25 @@ def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Chec
         found = [each for each in parse_health(answer) if each.uuid in wanted]
     except UserError as error:
         return [Check("GPUs", "unknown", str(error), "see what nvidia-smi prints")]
+    if not found:
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+        return [Check("GPUs", f"{names}; nvidia-smi does not report their state one by one")]
     return [
         Check("GPUs", ", ".join(dict.fromkeys(gpu.name for gpu in gpus)) + f" x {len(gpus)}"),
         _programs(programs, wanted, {each.uuid: each.name for each in found}),
         *_states(found),
-        _equal("GPU power limits", [gpu.power_limit_w for gpu in gpus], "W", "-pl WATTS"),
-        _equal("GPU clocks", [gpu.max_sm_clock_mhz for gpu in gpus], "MHz", "-rgc"),
+        _equal(
+            "GPU power limits",
+            [gpu.power_limit_w for gpu in gpus],
+            "W",
+            "set all alike: sudo nvidia-smi -pl WATTS",
+        ),
+        _equal(
+            "GPU clocks",
+            [gpu.max_sm_clock_mhz for gpu in gpus],
+            "MHz",
+            "use GPUs of one kind (CUDA_VISIBLE_DEVICES)",
+        ),
     ]
 
 
@@ -170,7 +183,7 @@ def _states(found: Sequence[Health]) -> list[Check]:
         _check(
             found,
             "GPU link",
-            lambda each: each.width is None or each.width == each.full_width,
+            lambda each: None in (each.width, each.full_width) or each.width == each.full_width,
             " / ".join(f"x{each.width}" for each in found),
             "fewer lanes than its slot has",
             "data reaches it more slowly than the others",
@@ -216,7 +229,7 @@ def _check(
     return Check(name, f"{', '.join(wrong)}: {bad}", problem, mend)
 
 
-def _equal(name: str, values: Sequence[float | None], unit: str, option: str) -> Check:
+def _equal(name: str, values: Sequence[float | None], unit: str, mend: str) -> Check:
     known = sorted({value for value in values if value is not None})
     told = ", ".join(f"{value:g} {unit}" for value in known) or "unknown"
     if len(known) < 2:
@@ -225,5 +238,5 @@ def _equal(name: str, values: Sequence[float | None], unit: str, option: str) ->
         name,
         told,
         "the GPUs differ, and all wait for the slowest",
-        f"set all alike: sudo nvidia-smi {option}",
+        mend,
     )

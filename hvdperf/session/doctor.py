@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from hvdperf.cli import Commands
 from hvdperf.columns import WIDTH
 from hvdperf.errors import UserError
+from hvdperf.launch import guard
 from hvdperf.machine.fitness import Check
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
@@ -23,11 +25,14 @@ from hvdperf.results.archive import read_session
 from hvdperf.session.commands import dry_run
 from hvdperf.session.preflight import preflight
 from hvdperf.session.terminal.cases import UNFIT
+from hvdperf.verdict import Verdict
 
 # Seconds for which the load is watched.
 WATCHED_S = 2.0
 # Minutes of the sessions that compare a stack with itself.
 PAIR_BUDGET_MINUTES = 0.7
+# Seconds after which such a session hangs.
+PAIR_DEADLINE_S = 300
 # A wider interval cannot tell the limits of ci/thresholds from the figures of a sound machine.
 WIDEST_PAIR = 0.20
 _INDENT = 24
@@ -50,12 +55,14 @@ def add_to(commands: Commands) -> None:
         help="also compare the stack with itself for a minute, to show which change a session sees",
     )
     for option, what in (
-        ("--profile", "that will be measured"),
-        ("--data-dir", "of the data sets"),
-        ("--thresholds", "instead of those of the machine's class"),
+        ("--profile", "the profile to check"),
+        ("--data-dir", "the directory of the data sets to check"),
+        ("--thresholds", "the file to check, instead of that of the machine's class"),
     ):
         add.add_argument(option, metavar=option.strip("-").upper(), help=what)
-    add.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
+    add.add_argument(
+        "--results", type=Path, default=ROOT / "results", metavar="DIR", help="default: results"
+    )
     add.set_defaults(command=doctor)
 
 
@@ -128,7 +135,7 @@ def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
     missing = texts[WITHOUT_THRESHOLD].split(", ") if WITHOUT_THRESHOLD in texts else []
     more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
     named = next(f"{name.removeprefix('profile ')}: {text}" for name, text in told)
-    yield Check("profile", named)
+    yield Check("profile, data", named)
     yield Check(
         "thresholds",
         texts["thresholds"],
@@ -142,23 +149,33 @@ def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
 def pair_check() -> Check:
     """Compare the stack with itself in a session of a minute, and return what that session could
     see."""
+    slots = len(place(local_offers(local_machine())))
+    if slots < 2:
+        return Check("A/A pair", "not possible with one slot")
     with tempfile.TemporaryDirectory() as results:
+        # The guard ends the session with this process.
+        guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
         command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "-q", "-k", "aa"]
         options = ["--models=vgg_16_s", "--profile=smoke", f"--budget={PAIR_BUDGET_MINUTES}"]
-        done = subprocess.run(
-            [*command, *options, f"--results={results}"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        try:
+            subprocess.run(
+                [*guarded, *command, *options, f"--results={results}"],
+                cwd=ROOT,
+                capture_output=True,
+                check=False,
+                timeout=PAIR_DEADLINE_S,
+            )
+        except subprocess.TimeoutExpired:
+            return Check("A/A pair", "no figure", f"no end in {PAIR_DEADLINE_S} s", _AGAIN)
         runs = sorted(Path(results, "runs").glob("*"))
         found = [case.outcome.judgement for case in read_session(runs[0]).cases] if runs else []
     seen = [judgement for judgement in found if judgement.detectable_effect is not None]
     if not seen:
-        said = [judgement.reason for judgement in found] or done.stdout.strip().splitlines()[-1:]
-        return Check("A/A pair", "no figure", (said or ["it printed nothing"])[0], _AGAIN)
+        said = [judgement.reason for judgement in found] or ["no session was written"]
+        return Check("A/A pair", "no figure", said[0], _AGAIN)
     (judgement,) = seen
     effect = judgement.detectable_effect or 0.0
     problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen" * (effect > WIDEST_PAIR)
+    if judgement.verdict is Verdict.FAIL:
+        problem = "two identical groups differ"
     return Check("A/A pair", judgement.reason, problem, _AGAIN if problem else "")

@@ -71,6 +71,17 @@ def test_too_little_memory_for_the_slots_is_unfit(host: Path) -> None:
     assert check.problem == "16 slots need 16.0 GiB"
 
 
+def test_the_memory_of_a_container_counts(host: Path) -> None:
+    group = host / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text(f"{3 * 2**30}\n")
+    (group / "memory.current").write_text(f"{2**30 + 2**29}\n")
+    check = checks_of(Machine("node1", (0, 1)), host)["memory"]
+    assert (check.value, check.problem) == ("1.5 GiB free", "2 slots need 2.0 GiB")
+    (group / "memory.max").write_text("max\n")
+    assert not checks_of(Machine("node1", (0, 1)), host)["memory"].problem
+
+
 def test_locked_memory_matters_where_there_is_infiniband(host: Path) -> None:
     (host / "sys/class/infiniband/mlx5_0").mkdir(parents=True)
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)

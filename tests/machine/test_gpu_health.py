@@ -85,6 +85,14 @@ def test_programs_of_others_on_the_gpus_are_named(nvidia_smi: NvidiaSmi) -> None
     assert found == {"GPU programs": "python, pid 4711: 10240 MiB of GPU 1"}
 
 
+def test_parts_of_gpus_are_not_called_whole(nvidia_smi: NvidiaSmi) -> None:
+    part = Gpu("MIG-4f0d2b8a-1c3e-5d7f-9a1b-2c3d4e5f6a7b", "NVIDIA A100 (MIG instance)")
+    found = checks(nvidia_smi, "".join(SOUND), gpus=(part,))
+    assert [check.value for check in found.values()] == [
+        "NVIDIA A100 (MIG instance); nvidia-smi does not report their state one by one"
+    ]
+
+
 def test_gpus_with_different_limits_are_unfit(nvidia_smi: NvidiaSmi) -> None:
     unlike = (GPUS[0], Gpu(UUIDS[1], GPUS[1].name, 1, power_limit_w=250.0, max_sm_clock_mhz=1410))
     found = problems(checks(nvidia_smi, "".join(SOUND), gpus=unlike))

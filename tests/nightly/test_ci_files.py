@@ -18,6 +18,11 @@ from hvdperf.nightly.publish import fetched, place_of
 from tests.support.whole_sessions import BIN, PROFILE, ROOT
 
 GITHUB, GITLAB = ROOT / "ci/github/nightly.yml", ROOT / "ci/gitlab/nightly.yml"
+# As the forges start a step: GitHub a `shell: bash`, GitLab with the options that it sets.
+SHELLS = {
+    "github": ("bash", "--noprofile", "--norc", "-eo", "pipefail"),
+    "gitlab": ("bash", "-eo", "pipefail"),
+}
 MADE_UP = "-p tests.support.made_up_ranks --np=2 --oversubscribe -k weak_scaling"
 # The worst verdict of a session of one round.
 STATUSES = (0, 6)
@@ -95,6 +100,7 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
         "REPOSITORY": str(repository),
         "NIGHTS": str(repository),
         "TOKEN": "secret",
+        "SERVER": "https://github.example",
     }
     scripts = scripts_of_github() if kind == "github" else scripts_of_gitlab()
     done = []
@@ -103,7 +109,7 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
             continue  # tests/nightly/test_watch.py runs it, with a stand-in for gh
         (clone / "issues").mkdir(exist_ok=True)
         ended = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", script],
+            [*SHELLS[kind], "-c", script],
             cwd=clone,
             env=environment,
             capture_output=True,
@@ -130,7 +136,9 @@ def test_the_steps_measure_publish_and_watch(clone: Path, tmp_path: Path, kind: 
     with tarfile.open(clone / "nights.tar.gz") as packed:
         assert not any(".published" in name for name in packed.getnames())
     if kind == "github":
-        assert summary.read_text().startswith("# hvdperf")
+        told = summary.read_text()
+        assert told.startswith("# mine, night of ")
+        assert told.count("# hvdperf: ") == 2, "the session's and the gate's"
 
 
 @pytest.mark.parametrize("name", ["measure", "publish", "watch"])
@@ -149,6 +157,10 @@ def test_only_measuring_needs_the_runner_with_gpus() -> None:
 def test_a_night_that_runs_is_not_cancelled() -> None:
     assert of(GITHUB)["jobs"]["measure"]["concurrency"]["cancel-in-progress"] is False
     assert of(GITLAB)["measure"]["interruptible"] is False
+
+
+def test_the_steps_of_github_fail_where_a_part_of_a_pipe_fails() -> None:
+    assert of(GITHUB)["defaults"]["run"]["shell"] == "bash"
 
 
 def test_actions_are_pinned_by_their_commit() -> None:

@@ -43,7 +43,7 @@ def test_doctor_says_what_is_wrong_and_what_mends_it(tmp_path: Path) -> None:
     assert f"UNFIT open files {FILES} wrong: a session needs " in told
     assert "mend: ulimit -n 4096" in told
     assert "ok stack TensorFlow " in told
-    assert "ok profile default: vgg_16_s, resnet_50_s, googlenet_s; cifar10" in told
+    assert "ok profile, data default: vgg_16_s, resnet_50_s, googlenet_s; cifar10" in told
     assert "UNFIT thresholds few.toml: few wrong: no limit for parity[vgg_16_s-np1], " in told
     last = done.stdout.splitlines()[-1]
     assert last.startswith("unfit: ")
