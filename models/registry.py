@@ -20,6 +20,7 @@ class Traffic(Enum):
     MIXED = "in between"
     SPARSE = "a few rows of a large table, gathered rather than reduced"
     TWO_BURSTS = "two models, one burst of gradients after the other"
+    UNKNOWN = "not classified"
 
 
 class Scale(Enum):
@@ -63,19 +64,28 @@ class Network:
     builder: "module:function", a function (input_size, classes) -> keras.Model, or a pair of
     models. input_size: the default height and width of an image in pixels, or the default length of
     a sequence. gradient_tensors: number of trainable variables, and so of tensors that a step
-    reduces. classes: number of words that a language model knows; 0 if the data set gives the
-    number of labels. smallest: the least input_size that a classifier can be built for.
+    reduces; 0 if that is not known before it is built. classes: number of words that a language
+    model knows; 0 if the data set gives the number of labels. smallest: the least input_size that a
+    classifier can be built for.
+
+    A network of one's own may also have functions "module:function": loss (labels, outputs) ->
+    float32 [n], optimizer () -> Keras optimizer, and data (input_size) -> tf.data.Dataset of single
+    samples (inputs, label), which needs an end. origin: the file that defines the network.
     """
 
     name: str
     builder: str
     input_size: int
-    traffic: Traffic
-    scale: Scale
-    gradient_tensors: int
+    traffic: Traffic = Traffic.UNKNOWN
+    scale: Scale = Scale.FULL
+    gradient_tensors: int = 0
     task: Task = Task.CLASSIFICATION
     classes: int = 0
     smallest: int = 1
+    loss: str = ""
+    optimizer: str = ""
+    data: str = ""
+    origin: str = ""
 
 
 _HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
@@ -159,6 +169,12 @@ NETWORKS: dict[str, Network] = {
 }
 
 
+def function(name: str) -> Any:
+    """Return the function of a name "module:function"."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
 def network(name: str) -> Network:
     """Return the network of that name. Raises UnknownNetwork, which names the known ones and the
     closest."""
@@ -177,5 +193,4 @@ def build(name: str, input_size: int, classes: int) -> Any:
     Raises UnknownNetwork for an unknown name, and ValueError for an image too small for the
     network.
     """
-    module, function = network(name).builder.split(":")
-    return getattr(importlib.import_module(module), function)(input_size, classes)
+    return function(network(name).builder)(input_size, classes)

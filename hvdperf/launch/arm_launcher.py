@@ -247,6 +247,7 @@ class ArmLauncher:
             "data_dir": data.directory,
             "data_id": data.identity,
             "data_files": list(data.files),
+            "own_network": network(workload.model).origin if trains else "",
             "classes": (trains and network(workload.model).classes) or data.classes,
         }
 

@@ -55,6 +55,8 @@ def dataset_of(network: registry.Network, wanted: str) -> str:
     Usually this is `wanted`, but a language model reads WORDS if `wanted` has images. Raises
     UserError if the network needs images and `wanted` has words.
     """
+    if network.data:
+        return network.name
     if network.task.form in known_input(wanted).forms:
         return wanted
     if network.task.form is registry.Form.WORDS:

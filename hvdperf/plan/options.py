@@ -13,7 +13,7 @@ from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Profile, load_profile
 from hvdperf.worker.protocol import STARTUP, Phase
-from models import registry
+from models import own_networks, registry
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Options:
     oversubscribe: bool = False
     world_sizes: str = ""
     models: str = ""
+    workloads: tuple[str, ...] = ()
     dataset: str = ""
     data_dir: str = ""
     batch_size: int | None = None
@@ -75,13 +76,23 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
             "only one fault; leave out the others"
         )
     return Options(
-        **{**given, "models": ",".join(given["models"]), "inject": faults[0] if faults else ""}
+        **{
+            **given,
+            "workloads": tuple(given["workloads"]),
+            "models": ",".join(given["models"]),
+            "inject": faults[0] if faults else "",
+        }
     )
 
 
 def resolve_profile(options: Options) -> Profile:
     """Return the named profile with the changes that the command line makes. Raises UserError."""
+    own = [network.name for path in options.workloads for network in _own_networks(path)]
     profile = load_profile(options.profile)
+    if own and not options.models:
+        profile = replace(
+            profile, models=tuple(own), oversubscribed=(), representatives={}, sentinels=()
+        )
     if options.models:
         names = tuple(name.strip() for name in options.models.split(",") if name.strip())
         if not names:
@@ -117,6 +128,13 @@ def resolve_profile(options: Options) -> Profile:
             )
         profile = replace(profile, budget_s=60 * options.budget_minutes)
     return profile
+
+
+def _own_networks(path: str) -> Sequence[registry.Network]:
+    try:
+        return own_networks.load_file(path)
+    except own_networks.BadWorkloads as error:
+        raise UserError(f"--workloads {error}") from None
 
 
 def known_model(name: str) -> registry.Network:

@@ -16,6 +16,7 @@ from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
+from models import own_networks
 from models.registry import UnknownNetwork, network
 
 PROFILES = ROOT / "ci" / "profiles"
@@ -92,7 +93,8 @@ class Profile:
     judged if replicas share cores; empty for all. questions: empty for all. representatives: for
     each question that is not asked of every network, the networks that it is asked of. trials: for
     each fault case (hvdperf.plan.faults.TRIALS), the networks that get it. sentinels: networks of
-    which only the trace is measured. budget_s: the session begins no round that would end after
+    which only the trace is measured. workloads: files of networks, relative to the profile's own
+    file. budget_s: the session begins no round that would end after
     this many seconds, except the first round of each workload and kind of work.
     """
 
@@ -110,6 +112,7 @@ class Profile:
     questions: Annotated[tuple[Question, ...], Meta(min_length=1)] = ()
     representatives: Mapping[Question, Names] = field(default_factory=dict)
     trials: Mapping[str, Names] = field(default_factory=dict)
+    workloads: tuple[str, ...] = ()
     sentinels: Names = ()
 
     def __post_init__(self) -> None:
@@ -137,6 +140,11 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
     """
     path = _file_of(name_or_path, directory)
     profile = as_record(path, read_toml(path), Profile, name=path.stem)
+    for file in profile.workloads:
+        try:
+            own_networks.load_file(path.parent / file)
+        except own_networks.BadWorkloads as error:
+            raise file_error(path, f"workloads: {error}") from None
     _check_networks(path, profile)
     return profile
 

@@ -180,7 +180,10 @@ class SessionPlan:
     def _can_validate(self, workload: Workload, world_size: int) -> bool:
         """Return whether every rank has a sample to validate on, and the quality of the model can
         be measured."""
-        adversarial = registry.network(workload.model).task is registry.Task.ADVERSARIAL
+        network = registry.network(workload.model)
+        if network.loss:
+            return False
+        adversarial = network.task is registry.Task.ADVERSARIAL
         held_out = self.extents[workload.dataset, workload.input_size].validation
         return not adversarial and held_out >= world_size
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from msgspec import Meta
 
@@ -33,6 +33,7 @@ class Fingerprint(TypedDict):
     name==version a line. horovod_*: settings in effect; a text that is not a number is kept as it
     is. *_settings: set in the environment, name=value. data_sets: name, number of files, size, and
     a hash of names, sizes and beginnings. rank_cores: of every slot, such as `0: 0-3`.
+    own_networks: only if there are some: name, and a hash of the file that defines the network.
     """
 
     method: int
@@ -79,6 +80,7 @@ class Fingerprint(TypedDict):
     tensorflow_settings: list[str]
     data_sets: list[Named]
     rank_cores: list[RankCores]
+    own_networks: NotRequired[list[Named]]
 
 
 # Number of the method that computes a figure from block times (docs/measurement.md). A change that
@@ -161,12 +163,13 @@ def fingerprint(
     slots: Sequence[Slot],
     environment: Mapping[str, str] = os.environ,
     data_sets: Mapping[str, str] | None = None,
+    own_networks: Mapping[str, str] | None = None,
 ) -> Fingerprint:
     """Return the fingerprint of a session, before it measures.
 
     launcher: its name. slots: the session's, for the cores of every rank. environment: the ranks'
     own, without what an outer mpirun has put there. data_sets: name to a text that distinguishes
-    the data set from other copies.
+    the data set from other copies. own_networks: name to a hash of its file.
     """
     gpus = machine.gpus
     known = {
@@ -199,7 +202,10 @@ def fingerprint(
         "data_sets": [f"{name}: {text}" for name, text in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
     }
-    return convert({name: fields[name] for name in Fingerprint.__annotations__}, Fingerprint)
+    if own_networks:
+        fields["own_networks"] = [f"{name}: {text}" for name, text in own_networks.items()]
+    names = [name for name in Fingerprint.__annotations__ if name in fields]
+    return convert({name: fields[name] for name in names}, Fingerprint)
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:

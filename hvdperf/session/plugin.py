@@ -77,6 +77,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     text("--world-sizes", "1,2,4", "numbers of replicas (default: powers of two, and all slots)")
     several: Mapping[str, Any] = {"action": "append", "default": []}
     add("--models", **several, metavar="A,B", help="networks (default: the profile's)")
+    add(
+        "--workloads",
+        **several,
+        metavar="FILE",
+        help="Python file with networks of your own; without --models they are measured",
+    )
     add("--dataset", default="", choices=["", *INPUTS], help="data set (default: the profile's)")
     data = os.environ.get("HVDPERF_DATA_DIR", "")
     text("--data-dir", "DIR", "directory of the data set; of several: ptb=DIR,imagenet=DIR", data)

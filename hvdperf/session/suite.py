@@ -33,7 +33,7 @@ from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.archive import read_session
 from hvdperf.results.fingerprint import fingerprint
-from hvdperf.session import next_steps
+from hvdperf.session import next_steps, own_network
 from hvdperf.session.next_steps import CommandLine
 from hvdperf.session.preflight import preflight
 from hvdperf.session.progress import ProgressReporter
@@ -47,6 +47,8 @@ from hvdperf.session.resume import asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Verdict
+from models.own_networks import digest
+from models.registry import Network, network
 
 
 class Unfit(Exception):
@@ -161,12 +163,14 @@ class Suite:
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
         for stack in stacks.values():
             self._refuse_other_stacks(stack)
+            self._try_own_networks(stack)
         facts = fingerprint(
             self.machine,
             stacks[""],
             self.options.launcher,
             self.session_plan.slots,
             data_sets={name: data.identity for name, data in self.session_plan.data.items()},
+            own_networks={network.name: digest(network) for network in self._own_networks()},
         )
         if self.baseline is not None:
             settings = asked(self.session_plan, self.changed)
@@ -210,6 +214,23 @@ class Suite:
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         return session
+
+    def _own_networks(self) -> list[Network]:
+        """Return the networks of this session that are not the suite's."""
+        models = dict.fromkeys(workload.model for workload in self.session_plan.workloads)
+        return [found for name in models if (found := network(name)).origin]
+
+    def _try_own_networks(self, stack: Stack) -> None:
+        """Build each network of the user's own once with a stack, and train a step. Raises
+        UserError, which says what is missing."""
+        for own in self._own_networks():
+            self._progress.say(f"try {own.name}, from {shown(Path(own.origin))}")
+            workload = next(w for w in self.session_plan.workloads if w.model == own.name)
+            problem = own_network.problem(
+                workload, own, self.session_plan.data[workload.dataset], stack
+            )
+            if problem:
+                raise UserError(f"--workloads {shown(Path(own.origin))}: {problem}")
 
     def _preflight(self) -> None:
         """Note why this host is not fit to measure. Raises Unfit under --require-fit if it is not.

@@ -18,7 +18,7 @@ from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.session_link import Driver, message_of
 from hvdperf.worker.settings import settings
 from hvdperf.worker.strategies.table import Strategy
-from models import inputs
+from models import inputs, own_networks
 
 
 def rank_of_this_process() -> int:
@@ -118,6 +118,8 @@ def run_rank() -> NoReturn:
             # This start-up is not timed. Without garbage collection it takes a fifth less.
             gc.disable()
         process.pin(config["startup_cores"])
+        if config["own_network"]:
+            own_networks.load_file(config["own_network"])
         trainer = start_up(driver, fault, config)
         while True:
             order = driver.next_order()

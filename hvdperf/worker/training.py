@@ -54,7 +54,7 @@ class Part:
 
 def find_task(config: Config) -> tasks.Step:
     network = registry.network(config["model"])
-    return tasks.find(network.task, config["input_size"], config["classes"])
+    return tasks.find(network, config["input_size"], config["classes"])
 
 
 def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
@@ -62,8 +62,9 @@ def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
     tf.keras.mixed_precision.set_global_policy(config["precision"])
     tf.keras.utils.set_random_seed(config["seed"])
     models = task.build(config["model"])
+    own_optimizer = registry.network(config["model"]).optimizer
     return [
-        Part(model, prepare(make_optimizer(optimizer, config["precision"]), model))
+        Part(model, prepare(make_optimizer(own_optimizer or optimizer, config["precision"]), model))
         for model in models
     ]
 
@@ -103,11 +104,12 @@ def make_optimizer(name: str, precision: str) -> Any:
         "adam": lambda: tf.keras.optimizers.Adam(learning_rate=1e-3),
         "sgd": lambda: tf.keras.optimizers.SGD(learning_rate=1e-2),
     }
+    maker = registry.function(name) if ":" in name else makers[name]
     # Some gradients are too small for half precision. So the loss is scaled up, within the finite
     # range, and the gradients are scaled down again.
     if precision == "mixed_float16":
-        return tf.keras.mixed_precision.LossScaleOptimizer(makers[name]())
-    return makers[name]()
+        return tf.keras.mixed_precision.LossScaleOptimizer(maker())
+    return maker()
 
 
 def prepare(optimizer: Any, model: Any) -> Any:

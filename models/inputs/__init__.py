@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from models import registry
 from models.registry import Form
 
 
@@ -126,6 +127,10 @@ def open_train(
     augment has none on words. Raises UnknownInput, and DataError if the files are not usable.
     """
     source = find(name)
+    if name in registry.NETWORKS:
+        from models.inputs import own
+
+        return own.train_dataset(name, size, shard=shard, batch=batch, seed=seed, shuffle=shuffle)
     if not source.needs_data:
         from models.inputs import synthetic
 

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from models.registry import Task
+from models.registry import Network, Task
 
 
 class Step(Protocol):
@@ -52,7 +52,11 @@ _STEPS = {
 }
 
 
-def find(task: Task, size: int, classes: int) -> Step:
-    module, name = _STEPS[task]
+def find(network: Network, size: int, classes: int) -> Step:
+    if network.loss or network.data:
+        from models.tasks.own import Own
+
+        return Own(size, classes, network)
+    module, name = _STEPS[network.task]
     step: Step = getattr(importlib.import_module(module), name)(size, classes)
     return step

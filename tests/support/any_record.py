@@ -7,7 +7,16 @@ from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
 from hypothesis import strategies as st
@@ -31,6 +40,8 @@ def any_record(kind: Any, limits: msgspec.Meta | None = None) -> st.SearchStrate
     both. limits: of a number or a length."""
     origin, arguments = get_origin(kind), get_args(kind)
     least = limits.min_length or 0 if limits else 0
+    if origin is NotRequired:
+        return any_record(arguments[0])
     if origin is Annotated:
         return any_record(arguments[0], arguments[1])
     if origin in (Union, UnionType):

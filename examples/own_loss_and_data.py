@@ -1,0 +1,40 @@
+"""Own loss, optimizer and data: pytest perf/ --workloads examples/own_loss_and_data.py"""
+
+from models.registry import Network
+
+NETWORKS = (
+    Network(
+        "regression",
+        "own_loss_and_data:build",
+        64,
+        loss="own_loss_and_data:loss",
+        optimizer="own_loss_and_data:optimizer",
+        data="own_loss_and_data:samples",
+    ),
+)
+
+
+def build(input_size, classes):
+    import keras
+
+    dense = keras.layers.Dense
+    return keras.Sequential([keras.Input((input_size,)), dense(256, activation="relu"), dense(1)])
+
+
+def loss(labels, outputs):
+    import tensorflow as tf
+
+    return tf.abs(labels - tf.cast(outputs[:, 0], tf.float32))  # one figure a sample
+
+
+def optimizer():
+    import keras
+
+    return keras.optimizers.SGD(1e-3, momentum=0.9)
+
+
+def samples(input_size):
+    import tensorflow as tf
+
+    inputs = tf.random.stateless_normal([4096, input_size], seed=[1, 2])
+    return tf.data.Dataset.from_tensor_slices((inputs, tf.reduce_sum(inputs, axis=1)))

@@ -1,0 +1,99 @@
+"""Networks of one's own, from Python files that a user names. Importing this never imports
+TensorFlow."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+import sys
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+from models.inputs import INPUTS, Input
+from models.registry import NETWORKS, Network
+
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# Nothing but the ranks, and a probe, may import these.
+_HEAVY = ("tensorflow", "keras")
+
+
+class BadWorkloads(ValueError):
+    """A file of networks cannot be used; the message says why, and names it."""
+
+
+def load_file(path: str | Path) -> tuple[Network, ...]:
+    """Run a Python file that defines NETWORKS, add these networks, and return them.
+
+    The file is a module of its name, whose functions its networks name as builders; it may import
+    others beside it, but not TensorFlow or Keras, which a session does without. Raises
+    BadWorkloads.
+    """
+    path = Path(path).absolute()
+    if not path.stem.isidentifier() or path.suffix != ".py":
+        raise BadWorkloads(f"{path}: is no name of a module, such as my_networks.py")
+    if not path.is_file():
+        raise BadWorkloads(f"{path}: no such file")
+    present = {name for name in _HEAVY if name in sys.modules}
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    known = sys.modules.get(path.stem)
+    if known is not None and getattr(known, "__file__", None) != str(path):
+        raise BadWorkloads(f"{path}: there is another module {path.stem}; rename the file")
+    sys.modules[path.stem] = module
+    try:
+        specification.loader.exec_module(module)
+    except Exception as error:  # noqa: BLE001 - it is the user's code
+        del sys.modules[path.stem]
+        line = line_of(error, path)
+        where = f"{path}:{line}" if line else f"{path}"
+        raise BadWorkloads(f"{where}: {type(error).__name__}: {error}") from None
+    for name in _HEAVY:
+        if name in sys.modules and name not in present:
+            raise BadWorkloads(f"{path}: imports {name}; import it within the functions")
+    found = getattr(module, "NETWORKS", None)
+    if not isinstance(found, (tuple, list)) or not all(isinstance(n, Network) for n in found):
+        raise BadWorkloads(f"{path}: defines no NETWORKS = (Network(...), ...)")
+    for each in found:
+        _add(replace(each, origin=str(path)))
+    return tuple(NETWORKS[each.name] for each in found)
+
+
+def line_of(error: Exception, path: str | Path) -> int | None:
+    """Return the last line of the file through which the error passed; None if there is none."""
+    if isinstance(error, SyntaxError) and error.lineno:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f.lineno for f in reversed(frames) if f.filename == str(path)), None)
+
+
+def _add(network: Network) -> None:
+    """Add a network of a file. Raises BadWorkloads."""
+    where = f"{network.origin}: network {network.name!r}"
+    known = NETWORKS.get(network.name)
+    if known is not None and known.origin != network.origin:
+        whose = known.origin or "the suite"
+        raise BadWorkloads(f"{where}: {whose} has a network of that name")
+    if not re.fullmatch(r"[A-Za-z0-9_.]+", network.name):
+        raise BadWorkloads(f"{where}: use letters, digits, '_' and '.'")
+    for field in ("builder", "loss", "optimizer", "data"):
+        named = getattr(network, field)
+        if (named or field == "builder") and not _FUNCTION.fullmatch(named):
+            raise BadWorkloads(f"{where}: {field} {named!r} is not of the form module:function")
+    if network.input_size < 1:
+        raise BadWorkloads(f"{where}: input_size must be a whole number above 0")
+    NETWORKS[network.name] = network
+    if network.data:
+        INPUTS[network.name] = Input(network.name, 0, needs_data=False)
+
+
+def digest(network: Network) -> str:
+    """Return a hash of the file that defines the network; "" for a network of the suite."""
+    if not network.origin:
+        return ""
+    return hashlib.sha256(Path(network.origin).read_bytes()).hexdigest()[:12]

@@ -1,0 +1,108 @@
+"""Files of networks that a user brings: what is read, and what is refused in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from models import inputs, registry
+from models.own_networks import BadWorkloads, digest, load_file
+
+GOOD = """\
+from models.registry import Network
+NETWORKS = (Network("mine", "{stem}:build", 32),)
+def build(input_size, classes):
+    return input_size, classes
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Return a function that writes a file; what it registers is forgotten at the end."""
+    networks, known = dict(registry.NETWORKS), dict(inputs.INPUTS)
+    modules, path = set(sys.modules), list(sys.path)
+
+    def written(text: str, name: str = "my_networks.py") -> Path:
+        to = tmp_path / name
+        to.write_text(text)
+        return to
+
+    yield written
+    registry.NETWORKS.clear()
+    registry.NETWORKS.update(networks)
+    inputs.INPUTS.clear()
+    inputs.INPUTS.update(known)
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith("my_"):
+            del sys.modules[name]
+
+
+def test_a_network_of_a_file_can_be_built_by_its_name(file: Callable[..., Path]) -> None:
+    path = file(GOOD.format(stem="my_networks"))
+    (network,) = load_file(path)
+    assert network.origin == str(path)
+    assert registry.build("mine", 32, 10) == (32, 10)
+    assert registry.network("mine").traffic is registry.Traffic.UNKNOWN
+    assert len(digest(network)) == 12
+    assert load_file(path) == (network,), "loading it again changes nothing"
+
+
+def test_a_change_of_the_file_changes_its_hash(file: Callable[..., Path]) -> None:
+    (network,) = load_file(file(GOOD.format(stem="my_networks")))
+    before = digest(network)
+    file(GOOD.format(stem="my_networks") + "# changed\n")
+    assert digest(network) != before
+
+
+def test_data_of_its_own_is_an_input_of_its_name(file: Callable[..., Path]) -> None:
+    data = GOOD.replace("32)", '32, data="my_networks:data")')
+    load_file(file(data.format(stem="my_networks")))
+    assert not inputs.find("mine").needs_data
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("NETWORKS = 1", "defines no NETWORKS = (Network(...), ...)"),
+        ("", "defines no NETWORKS = (Network(...), ...)"),
+        ("def build(:\n", ":1: SyntaxError: "),
+        ("import nothing_of_that_name\n", ":1: ModuleNotFoundError: No module named"),
+        ("x = 1\nraise ValueError('broken')\n", ":2: ValueError: broken"),
+        (GOOD.replace('"mine"', '"vgg_16_s"'), "'vgg_16_s': the suite has a network of that name"),
+        (GOOD.replace("{stem}:build", "build"), "'mine': builder 'build' is not of the form modu"),
+        (GOOD.replace(" 32)", " 0)"), "'mine': input_size must be a whole number above 0"),
+        (GOOD.replace('"mine"', '"my net"'), "'my net': use letters, digits, '_' and '.'"),
+        (GOOD.replace(" 32)", ' 32, loss="loss")'), "'mine': loss 'loss' is not of the form"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named_with_the_reason(
+    file: Callable[..., Path], text: str, said: str
+) -> None:
+    path = file(text.format(stem="my_networks") if "{stem}" in text else text)
+    with pytest.raises(BadWorkloads) as refused:
+        load_file(path)
+    assert str(refused.value).startswith(str(path))
+    assert said in str(refused.value)
+    assert "mine" not in registry.NETWORKS
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("my-networks.py", "is no name of a module, such as my_networks.py"),
+        ("my_networks.txt", "is no name of a module"),
+        ("json.py", "there is another module json; rename the file"),
+    ],
+)
+def test_a_file_needs_a_name_of_its_own(file: Callable[..., Path], name: str, said: str) -> None:
+    with pytest.raises(BadWorkloads, match=said):
+        load_file(file(GOOD.format(stem="json"), name))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadWorkloads, match=r"nothing\.py: no such file"):
+        load_file(tmp_path / "nothing.py")

@@ -1,0 +1,97 @@
+"""Sessions of networks that a user brings, with real ranks."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.whole_sessions import (
+    ROOT,
+    Run,
+    documents,
+)
+
+EXAMPLES = ROOT / "examples"
+HEAD = 'from models.registry import Network\nNETWORKS = (Network("mine", "my_networks:build", 8'
+BUILD = """
+def build(size, classes):
+    import keras
+    dense = keras.layers.Dense
+    return keras.Sequential([keras.Input((size, size, 3)), keras.layers.Flatten(), dense(classes)])
+"""
+
+
+@pytest.mark.mpirun
+def test_the_examples_are_measured_by_every_strategy(run: Run, tmp_path: Path) -> None:
+    files = [f"--workloads={path}" for path in sorted(EXAMPLES.glob("*.py"))]
+    assert len(files) == 2
+    done: subprocess.CompletedProcess[str] = run(
+        *files, "-k", "test_parity and np2", "--budget=0.5"
+    )
+    assert done.returncode in (0, 6), done.stdout + done.stderr
+    found = documents(tmp_path)
+    assert {"parity-small_cnn-np2.json", "parity-regression-np2.json"} <= found.keys()
+    fingerprint = found["session.json"]["fingerprint"]
+    names = [line.partition(": ")[0] for line in fingerprint["own_networks"]]
+    assert names == ["small_cnn", "regression"]
+    for name, tensors in (("small_cnn", 6), ("regression", 4)):
+        (first, *_) = found[f"parity-{name}-np2.json"]["outcome"]["rounds"]
+        arms = {launch["arm"]["strategy"] for launch in first["launches"]}
+        assert arms == {"horovod", "mirrored"}
+        for launch in first["launches"]:
+            assert launch["metadata"][0]["gradient_tensors"] == tensors
+    assert "try small_cnn, from examples/keras_network.py" in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 40
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(
+            f"{HEAD}),)",
+            "network 'mine': AttributeError: module 'my_networks' has no attribute",
+            marks=pytest.mark.long,
+        ),
+        (
+            f"{HEAD}),)\ndef build(size, classes):\n    return size / 0\n",
+            "network 'mine' (line 4): ZeroDivisionError: division by zero",
+        ),
+        (
+            f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
+            "def loss(labels, outputs):\n    return outputs[:, 0] * float('nan')\n",
+            "network 'mine': the loss of its first step is nan",
+        ),
+        (
+            f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
+            "def loss(labels, outputs):\n    import os\n"
+            "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n",
+            "network 'mine': two equal steps part by ",
+        ),
+    ],
+    ids=["no builder", "broken builder", "not finite", "not deterministic"],
+)
+def test_a_network_that_cannot_be_measured_is_refused_before_anything_starts(
+    run: Run, tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "my_networks.py"
+    path.write_text(text)
+    done = run(f"--workloads={path}", "-k", "weak_scaling")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert f"ERROR: --workloads {path}: {said}" in done.stderr
+    assert documents(tmp_path) == {}
+
+
+def test_a_profile_names_files_beside_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "my_networks.py").write_text(f"{HEAD}),)\n{BUILD}")
+    profile = tmp_path / "mine.toml"
+    tiny = (tmp_path / "tiny.toml").read_text()
+    own = 'models = ["mine"]\nworkloads = ["my_networks.py"]'
+    profile.write_text(tiny.replace('models = ["alexnet_s"]', own))
+    done = run(f"--profile={profile}", "--dry-run", "-k", "weak_scaling")
+    assert "test_weak_scaling[mine-np2]" in done.stdout, done.stderr
