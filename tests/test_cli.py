@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -55,3 +56,21 @@ def test_whoever_reads_no_further_sees_no_traceback(lines):
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(60) == 141
+
+
+def test_the_version_names_the_commit() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hvdperf", "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert re.fullmatch(rf"\d+\.\d+\.\d+ \({commit}\+?\)\n", done.stdout)

@@ -98,6 +98,10 @@ def _facts(sources: Sources) -> dict[str, str]:
         timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
         minutes = session.elapsed_seconds / 60
         facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
+        if session.suite:
+            facts["suite"] = session.suite
+        if session.hosts:
+            facts["hosts"] = ", ".join(session.hosts)
         if session.against:
             facts["against"] = session.against
     return facts

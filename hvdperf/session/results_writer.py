@@ -40,6 +40,7 @@ from hvdperf.results.summary_rows import row_of
 from hvdperf.session.resume import Earlier, asked
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal.cases import NOT_WRITTEN
+from hvdperf.version import version
 
 
 def open_directory(session_plan: SessionPlan, session: str, earlier: Earlier) -> Path:
@@ -102,6 +103,7 @@ def session_document(
         against=session_plan.options.against or None,
         changed=tuple(changed),
         asked=asked(session_plan, changed),
+        suite=version(),
         label=os.environ.get("HVDPERF_LABEL", ""),
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),
