@@ -31,8 +31,6 @@ class Rules:
         if not comparison.question.spec.is_speed:
             return ""
         on_device = any(slot.device is not None for slot in self.slots)
-        if comparison.is_trial and on_device:
-            return "on GPUs a fault within a step shows only where the processor waits for the step"
         if comparison.question.mode is LaunchMode.COLLECTIVES and on_device:
             return "Horovod exchanges tensors on GPUs, bare MPI exchanges host memory"
         if not is_oversubscribed(self.slots, comparison.world_size):

@@ -71,6 +71,12 @@ class Fault:
         if self._kind == "busy":
             subprocess.Popen([sys.executable, cpu_hog.__file__, str(os.getpid())])
 
+    @property
+    def follows_steps(self) -> bool:
+        """Return whether the fault's size is that of a step, whose end this rank has to wait for: a
+        GPU would else only have queued the step, and hide the delay behind its work."""
+        return self._kind in ("slow", "delay", "input")
+
     def slow_down(self, step_seconds: float) -> None:
         """Delay a step. step_seconds: how long the last step took without the delay."""
         if self._kind in ("slow", "delay"):

@@ -50,7 +50,7 @@ def train_step(
     trainer.learning_rate.before_step()
     loss = trainer.step(kind, batch)
     trainer.learning_rate.after_step(loss)
-    if wait:
+    if wait or fault.follows_steps:
         float(loss)
     end = time.perf_counter()
     fault.leak()

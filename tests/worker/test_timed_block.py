@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hvdperf.worker import timed_block
+from hvdperf.worker import faults, timed_block
 from hvdperf.worker.faults import Fault
 
 STEPS = 4
@@ -59,8 +59,13 @@ def block(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     )
     driver: Any = SimpleNamespace(steps_begun=0, enter=nothing)
 
-    def run(**options: Any) -> dict[str, Any]:
-        return timed_block.run_block(trainer, driver, Fault(None, 0), "full", STEPS, **options)
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=sleep))
+
+    def run(fault: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        return timed_block.run_block(trainer, driver, Fault(fault, 0), "full", STEPS, **options)
 
     return run
 
@@ -75,3 +80,15 @@ def test_one_that_is_divided_waits_for_every_step(block):
     told = block(wait=True)
     assert (told["seconds"], told["inside_seconds"]) == (STEPS, STEPS)
     assert told["step_seconds"] == [1] * STEPS
+
+
+@pytest.mark.parametrize("kind", ["slow", "delay", "input"])
+def test_a_fault_that_is_as_long_as_a_step_follows_its_real_end(block, kind):
+    told = block({"kind": kind, "rank": 0, "factor": 3.0})
+    # The first step has none before it to measure.
+    assert told["seconds"] == STEPS + 2 * (STEPS - 1)
+
+
+def test_a_rank_without_the_fault_waits_for_nothing_more(block):
+    told = block({"kind": "slow", "rank": 1, "factor": 3.0})
+    assert (told["seconds"], told["inside_seconds"]) == (STEPS, 0)
