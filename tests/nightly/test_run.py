@@ -143,6 +143,7 @@ def test_a_night_that_is_killed_goes_on_and_loses_nothing(
     assert decided <= {path.name for path in (tmp_path / "results").glob("runs/*/*-np2.json")}
 
 
+@pytest.mark.long
 def test_the_next_night_keeps_what_a_killed_one_had_decided(
     command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -176,7 +177,9 @@ def test_a_night_that_cannot_be_measured_says_why(
     assert "unknown network 'vgg_17'" in output
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 def test_a_night_that_is_interrupted_is_not_over(
     command: Callable[..., list[str]], tmp_path: Path, signum: int
 ) -> None:
@@ -210,6 +213,7 @@ def test_a_gate_that_cannot_start_is_not_overlooked(
     assert "; the session against the reference stack ended with status 4" in night.told
 
 
+@pytest.mark.long
 def test_a_session_of_somebody_else_is_none_of_the_night(
     command: Callable[..., list[str]], tmp_path: Path
 ) -> None:
