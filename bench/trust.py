@@ -3,7 +3,7 @@ raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
 those of all earlier sessions of this machine, stack, suite and profile
-(results/trust/sessions.jsonl), in docs/trust.md and README.md. It can be stopped and restarted at
+(results/trust/sessions.jsonl), in docs/trust.md and FAULTS.md. It can be stopped and restarted at
 any time, because sessions add up.
 """
 
@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 
-from bench.trust_page import PAGE, README, page, readme
+from bench.trust_page import FAULTS, PAGE, faults_page, page
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.history.measure import ended, is_without_session
@@ -68,8 +68,8 @@ def write_pages() -> int:
     """Write the pages from the log. Return the number of its sessions that are not counted. Raises
     UserError if the log cannot be read or a page cannot be written."""
     newest, *before = series(read_log(LOG)) or [[]]
-    introduction = readme(README.read_text(), newest, before)
-    for path, text in ((PAGE, "\n".join(page(newest, before)) + "\n"), (README, introduction)):
+    introduction = faults_page(FAULTS.read_text(), newest, before)
+    for path, text in ((PAGE, "\n".join(page(newest, before)) + "\n"), (FAULTS, introduction)):
         try:
             write_whole(path, text)
         except OSError as error:

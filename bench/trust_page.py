@@ -1,4 +1,4 @@
-"""The pages that `make trust` writes: docs/trust.md, and the table that README.md shows."""
+"""The pages that `make trust` writes: docs/trust.md, and the table that docs/faults.md shows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
 
 PAGE = ROOT / "docs" / "trust.md"
-README = ROOT / "README.md"
-# The text of README.md between these two lines is written from the log.
+FAULTS = ROOT / "docs" / "faults.md"
+# The text of docs/faults.md between these two lines is written from the log.
 BEGINS, ENDS = "<!-- written by make trust -->", "<!-- end -->"
 HEAD = """\
 # Which injected faults the suite detects
@@ -84,13 +84,13 @@ def _table(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
-def readme(text: str, entries: Sequence[Entry], older: Sequence[Sequence[Entry]] = ()) -> str:
-    """Return README.md with the table of these sessions. text: README.md. older: series before
-    these. Raises UserError if README.md has no place for the table."""
+def faults_page(text: str, entries: Sequence[Entry], older: Sequence[Sequence[Entry]] = ()) -> str:
+    """Return docs/faults.md with the table of these sessions. text: docs/faults.md. older: series
+    before these. Raises UserError if docs/faults.md has no place for the table."""
     before, begins, rest = text.partition(BEGINS)
     _, ends, after = rest.partition(ENDS)
     if not ends:
-        raise UserError(f"{shown(README)}: there must be a line {BEGINS!r}, and later {ENDS!r}")
+        raise UserError(f"{shown(FAULTS)}: there must be a line {BEGINS!r}, and later {ENDS!r}")
     return "\n".join([before + begins, *_summary(entries), *_mention(older), ends + after])
 
 
