@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -122,24 +122,20 @@ def test_a_busy_program_is_seen_and_named() -> None:
 
 @contextmanager
 def cpu_group(quota_us: int) -> Iterator[Path]:
-    """Yield the file that takes the processes of a new cgroup with a quota of each 100 ms."""
+    """Yield the file that takes the processes of a new cgroup with a quota of each 100 ms. The test
+    is skipped if this user may not make one."""
     top = Path("/sys/fs/cgroup/cpu")
     version_1 = top.is_dir()
     group = (top if version_1 else top.parent) / f"hvdperf-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup can be made here: {error}")
-    try:
-        if version_1:
-            (group / "cpu.cfs_quota_us").write_text(f"{quota_us}")
-        else:
-            (group / "cpu.max").write_text(f"{quota_us} 100000")
+    file, text = ("cpu.cfs_quota_us", "") if version_1 else ("cpu.max", " 100000")
+    with ExitStack() as end:
+        try:
+            group.mkdir()
+            end.callback(group.rmdir)
+            (group / file).write_text(f"{quota_us}{text}")
+        except OSError as error:
+            pytest.skip(f"this user may make no cgroup with a CPU quota here: {error}")
         yield group / "cgroup.procs"
-    except OSError as error:
-        pytest.skip(f"a cgroup takes no quota here: {error}")
-    finally:
-        group.rmdir()
 
 
 def test_a_cpu_quota_is_unfit() -> None:
