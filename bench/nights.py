@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import get_args, get_origin, get_type_hints
 
-from hvdperf.nightly.lines import changes
+from hvdperf.nightly.lines import BadNode, findings
 from hvdperf.nightly.night import FORMAT, Night, Part, Speeds
 from hvdperf.plan.question import Question
 from hvdperf.results.documents import Limit, Row
@@ -143,12 +143,13 @@ def table(year: Year, years: int) -> list[str]:
     """Return lines on what was found in these years, looked at once at their end and, for the
     delays, night by night."""
     planted = {at: Found() for at in year.steps}
-    others, drift, nodes = 0, 0, []
+    others, drift = 0, 0
+    nodes: list[BadNode] = []
     for seed in range(years):
         made = nights(year, seed)
-        found, bad = changes(made)
-        nodes += bad
-        for change in found:
+        found = findings(made)
+        nodes += found.nodes
+        for change in found.changes:
             index = _index(change.night)
             near = next((at for at in planted if abs(at - index) <= 7), None)
             if change.line.model == "network_0" and change.line.name.startswith("t") and near:
@@ -187,7 +188,7 @@ def _delays(made: Sequence[Night], year: Year) -> dict[int, list[int]]:
         began = next(i for i, night in enumerate(made) if _index(night) >= at)
         waiting = set(year.world_sizes)
         for seen in range(3, 61):
-            told, _ = changes(first_network[: began + seen])
+            told = findings(first_network[: began + seen]).changes
             for change in told:
                 size = change.line.world_size
                 is_it = change.line.name.startswith("t") and abs(_index(change.night) - at) <= 7

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# The results directory that commands take without --results.
+RESULTS = ROOT / "results"
 # Facts about installed stacks and data sets. It may be deleted at any time.
 CACHE = ROOT / ".cache"
 

@@ -11,6 +11,12 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 
+
+def guarded(command: list[str]) -> list[str]:
+    """Return the command line of a command that the kernel kills when this process ends."""
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), str(os.getpid()), *command]
+
+
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(sys.argv[1]):

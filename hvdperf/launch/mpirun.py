@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -13,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from hvdperf.launch import daemon_start, guard
+from hvdperf.launch import daemon_start
+from hvdperf.launch.guard import guarded
 from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import LaunchError, Order, SlotGone
 from hvdperf.launch.processes import (
@@ -201,8 +201,6 @@ class MpirunLauncher:
         """Return None, because MPI has its own rendezvous."""
 
     def start(self, order: Order) -> MpirunJob:
-        # The guard ends mpirun, and with it the ranks, when this process is killed.
-        guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
         daemons, environment, network = None, dict(order.environment), ""
         hosts = {slot.host for slot in order.slots[: order.processes]}
         if len(hosts) > 1 and self._slots is not None:
@@ -212,8 +210,9 @@ class MpirunLauncher:
             environment[daemon_start.VARIABLE] = daemons.address
             network = interface.network if interface is not None else ""
         try:
+            # When this process is killed, mpirun ends, and with it the ranks.
             process = start_process(
-                [*guarded, *command(order, self._mpirun, network)],
+                guarded(command(order, self._mpirun, network)),
                 order.interpreter,
                 environment,
                 order.scratch,

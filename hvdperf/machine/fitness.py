@@ -9,15 +9,14 @@ import ctypes
 import os
 import resource
 import shutil
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hvdperf.machine.cpu_usage import CpuMeter, used
+from hvdperf.machine.cpu_usage import CpuMeter, parse_busy, used
 from hvdperf.machine.disturbance import DISTURBED_ABOVE, Disturbance
-from hvdperf.machine.host import Machine
+from hvdperf.machine.host import Machine, parse_memory_mib
 from hvdperf.paths import shown
 
 MIB = 2**20
@@ -53,6 +52,11 @@ class Check:
     def complaint(self) -> str:
         """Return the problem and its remedy as one line, such as `governor: powersave: ...`."""
         return f"{self.name}: {self.value}: {self.problem}; {self.mend}"
+
+
+def judged(name: str, value: str, is_fit: bool, problem: str, mend: str) -> Check:
+    """Return a check that has the problem, and its remedy, unless the property is fit."""
+    return Check(name, value) if is_fit else Check(name, value, problem, mend)
 
 
 def host_checks(machine: Machine, slots: int, results: Path, root: Path = Path("/")) -> list[Check]:
@@ -99,11 +103,10 @@ def _governor(machine: Machine) -> Check:
     governors = machine.governor
     if governors is None:
         return Check("governor", "unknown; the hypervisor or the firmware decides")
-    if not _VARYING & set(governors.split("/")):
-        return Check("governor", governors)
-    return Check(
+    return judged(
         "governor",
         governors,
+        not _VARYING & set(governors.split("/")),
         "the frequency follows the load, and so does every step time",
         "sudo cpupower frequency-set -g performance",
     )
@@ -121,16 +124,14 @@ def _frequency(machine: Machine, root: Path) -> Check:
         return Check("frequency", "unknown")
     limit, most = min(limits)
     value = f"up to {limit / 1e6:.2f} of {most / 1e6:.2f} GHz"
-    if all(limit >= most for limit, most in limits):
-        return Check("frequency", value)
-    return Check("frequency", value, "it is limited", f"sudo cpupower frequency-set -u {most}kHz")
+    is_full = all(limit >= most for limit, most in limits)
+    mend = f"sudo cpupower frequency-set -u {most}kHz"
+    return judged("frequency", value, is_full, "it is limited", mend)
 
 
 def _memory(slots: int, root: Path) -> Check:
-    lines = (root / "proc/meminfo").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    free = min(free, *_free_in_groups(root))
+    available = parse_memory_mib((root / "proc/meminfo").read_text(), "MemAvailable") * MIB
+    free = min([available, *_free_in_groups(root)])
     return _enough(
         "memory",
         free,
@@ -141,8 +142,7 @@ def _memory(slots: int, root: Path) -> Check:
 
 
 def _free_in_groups(root: Path) -> Iterator[int]:
-    """Yield what the memory cgroup of a container leaves, in bytes; infinity without a limit."""
-    yield sys.maxsize
+    """Yield what the memory cgroup of a container leaves, in bytes; nothing without a limit."""
     group = root / "sys/fs/cgroup"
     for limit, usage in (
         ("memory.max", "memory.current"),
@@ -176,11 +176,8 @@ def _shared_memory(machine: Machine, slots: int, root: Path) -> Check:
 
 
 def _enough(name: str, free: int, needed: int, slots: int, mend: str) -> Check:
-    value = f"{_size(free)} free"
-    if free >= needed:
-        return Check(name, value)
     of = f"{slots} slot{'s' * (slots != 1)}"
-    return Check(name, value, f"{of} need {_size(needed)}", mend)
+    return judged(name, f"{_size(free)} free", free >= needed, f"{of} need {_size(needed)}", mend)
 
 
 def _size(size: int) -> str:
@@ -190,21 +187,24 @@ def _size(size: int) -> str:
 def _files(slots: int) -> Check:
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = FILES_AT_LEAST + FILES_OF_A_SLOT * slots
-    value = "unlimited" if limit == resource.RLIM_INFINITY else f"{limit}"
-    if limit == resource.RLIM_INFINITY or limit >= needed:
-        return Check("open files", value)
-    return Check("open files", value, f"a session needs {needed}", f"ulimit -n {max(needed, 4096)}")
+    unlimited = limit == resource.RLIM_INFINITY
+    return judged(
+        "open files",
+        "unlimited" if unlimited else f"{limit}",
+        unlimited or limit >= needed,
+        f"a session needs {needed}",
+        f"ulimit -n {max(needed, 4096)}",
+    )
 
 
 def _locked_memory(root: Path) -> Check:
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    value = "unlimited" if limit == resource.RLIM_INFINITY else _size(limit)
+    unlimited = limit == resource.RLIM_INFINITY
     adapters = sorted(path.name for path in (root / "sys/class/infiniband").glob("*"))
-    if not adapters or limit == resource.RLIM_INFINITY:
-        return Check("locked memory", value)
-    return Check(
+    return judged(
         "locked memory",
-        value,
+        "unlimited" if unlimited else _size(limit),
+        unlimited or not adapters,
         f"{', '.join(adapters)} cannot register buffers for remote access",
         "ulimit -l unlimited (for good: `* - memlock unlimited` in /etc/security/limits.conf)",
     )
@@ -213,11 +213,12 @@ def _locked_memory(root: Path) -> Check:
 def _disk(results: Path) -> Check:
     where = next(path for path in (results, *results.absolute().parents) if path.exists())
     free = shutil.disk_usage(where).free
-    value = f"{_size(free)} free for {shown(results)}"
-    if free >= DISK_AT_LEAST:
-        return Check("disk", value)
-    return Check(
-        "disk", value, f"a session needs {_size(DISK_AT_LEAST)}", "free some, or give --results DIR"
+    return judged(
+        "disk",
+        f"{_size(free)} free for {shown(results)}",
+        free >= DISK_AT_LEAST,
+        f"a session needs {_size(DISK_AT_LEAST)}",
+        "free some, or give --results DIR",
     )
 
 
@@ -235,20 +236,19 @@ def _clock() -> str:
 def load_check(meter: CpuMeter, seconds: float) -> Check:
     """Return how much of the cores others use, watched for some seconds before any rank runs."""
     meter.begin_watch()
-    before, by_core = meter.read([]), _busy_ticks(meter)
+    before, by_core = meter.read([]), _busy_seconds(meter)
     time.sleep(seconds)
     meter.watch()
     usage = used(before, meter.read([]), busiest=0)
     shares = {
-        core: (ticks - by_core[core]) / os.sysconf("SC_CLK_TCK") / usage.wall_seconds
-        for core, ticks in _busy_ticks(meter).items()
+        core: (seconds - by_core[core]) / usage.wall_seconds
+        for core, seconds in _busy_seconds(meter).items()
     }
     found = meter.disturbance([usage])
-    value = _load(found, shares)
-    if found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds:
-        return Check("load", value)
+    is_fit = found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds
     problem, _, mend = found.reason().rpartition(": ")
-    return Check("load", value, problem.replace("during the measurement", "just now"), mend)
+    problem = problem.replace("during the measurement", "just now")
+    return judged("load", _load(found, shares), is_fit, problem, mend)
 
 
 def _load(found: Disturbance, shares: dict[int, float]) -> str:
@@ -262,16 +262,10 @@ def _load(found: Disturbance, shares: dict[int, float]) -> str:
     )
 
 
-def _busy_ticks(meter: CpuMeter) -> dict[int, int]:
-    """Return user, nice, system and steal ticks of each of the meter's cores since the boot."""
-    wanted = {f"cpu{core}": core for core in meter.cores}
-    found = {}
-    for line in (meter.root / "proc/stat").read_text().splitlines():
-        name, *columns = line.split()
-        if name in wanted:
-            user, nice, system, *_ = map(int, columns)
-            found[wanted[name]] = user + nice + system + int(columns[7])
-    return found
+def _busy_seconds(meter: CpuMeter) -> dict[int, float]:
+    """Return the busy seconds of each of the meter's cores since the boot."""
+    stat = (meter.root / "proc/stat").read_text()
+    return {core: parse_busy(stat, [core])[0] for core in meter.cores}
 
 
 def _number(path: Path) -> int | None:
@@ -281,6 +275,6 @@ def _number(path: Path) -> int | None:
         return None
 
 
-def complaints(checks: Iterable[Check]) -> Sequence[str]:
+def complaints(checks: Iterable[Check]) -> tuple[str, ...]:
     """Return a line for each check with a problem."""
     return tuple(check.complaint for check in checks if check.problem)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hvdperf.errors import UserError
-from hvdperf.machine.fitness import Check
-from hvdperf.machine.gpus import Gpu, ask_nvidia_smi
+from hvdperf.machine.fitness import Check, judged
+from hvdperf.machine.gpus import Gpu, ask_nvidia_smi, parse_answer, whole
 
 # "clocks_throttle_reasons" is called "clocks_event_reasons" since driver 535, which still takes the
 # old name.
@@ -15,7 +15,6 @@ _QUERY = (
     "uuid,index,persistence_mode,mig.mode.current,temperature.gpu,clocks_throttle_reasons.active,"
     "ecc.errors.uncorrected.volatile.total,pcie.link.width.current,pcie.link.width.max"
 )
-_FIELDS = _QUERY.split(",")
 _PROGRAMS = "gpu_uuid,pid,process_name,used_memory"
 # Bits of clocks_throttle_reasons.active that mean a fault of cooling or power supply, from nvml.h.
 # The other bits (idle, clocks that were set, the power cap) belong to ordinary work.
@@ -53,19 +52,17 @@ def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Chec
     problem of its own."""
     if not gpus:
         return []
-    wanted = {gpu.uuid for gpu in gpus}
     try:
-        answer = ask_nvidia_smi(f"--query-gpu={_QUERY}", environment)
+        found = _health(gpus, environment)
         programs = ask_nvidia_smi(f"--query-compute-apps={_PROGRAMS}", environment)
-        found = [each for each in parse_health(answer) if each.uuid in wanted]
     except UserError as error:
         return [Check("GPUs", "unknown", str(error), "see what nvidia-smi prints")]
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     if not found:
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
         return [Check("GPUs", f"{names}; nvidia-smi does not report their state one by one")]
     return [
-        Check("GPUs", ", ".join(dict.fromkeys(gpu.name for gpu in gpus)) + f" x {len(gpus)}"),
-        _programs(programs, wanted, {each.uuid: each.name for each in found}),
+        Check("GPUs", f"{names} x {len(gpus)}"),
+        _programs(programs, {each.uuid: each.name for each in found}),
         *_states(found),
         _equal(
             "GPU power limits",
@@ -85,66 +82,59 @@ def gpu_checks(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Chec
 def slowdowns(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> Check:
     """Return whether the clocks of these GPUs are lowered now; right after work this shows what
     idle GPUs do not."""
-    wanted = {gpu.uuid for gpu in gpus}
     try:
-        answer = ask_nvidia_smi(f"--query-gpu={_QUERY}", environment)
-        return _throttling([each for each in parse_health(answer) if each.uuid in wanted])
+        return _throttling(_health(gpus, environment))
     except UserError as error:
         return Check("GPU throttling", "unknown", str(error), "see what nvidia-smi prints")
 
 
-def parse_health(answer: str) -> list[Health]:
+def _health(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> list[Health]:
+    """Return the state of these GPUs, without those that nvidia-smi does not list, such as parts of
+    a GPU. Raises UserError if nvidia-smi fails."""
+    wanted = {gpu.uuid for gpu in gpus}
+    answer = ask_nvidia_smi(f"--query-gpu={_QUERY}", environment)
+    return [each for each in parse_health(answer) if each.uuid in wanted]
+
+
+def parse_health(answer: str) -> tuple[Health, ...]:
     """Parse the answer of nvidia-smi to the query: one GPU a line. Raises UserError for a line of
     any other form, except a warning."""
-    lines = [line for line in answer.splitlines() if line.strip()]
-    return [_parse_line(line) for line in lines if not line.startswith("WARNING")]
+    return parse_answer(answer, _QUERY, _of_one)
 
 
-def _parse_line(line: str) -> Health:
-    fields = [field.strip() for field in line.split(",")]
-    try:
-        known = dict(zip(_FIELDS, fields, strict=True))
-        bits = _whole(known["clocks_throttle_reasons.active"]) or 0
-        return Health(
-            uuid=known["uuid"],
-            name=f"GPU {int(known['index'])}",
-            persistence=_switched(known["persistence_mode"]),
-            mig=_switched(known["mig.mode.current"]),
-            celsius=_whole(known["temperature.gpu"]),
-            slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if bits & bit),
-            uncorrected=_whole(known["ecc.errors.uncorrected.volatile.total"]),
-            width=_whole(known["pcie.link.width.current"]),
-            full_width=_whole(known["pcie.link.width.max"]),
-        )
-    except ValueError:
-        raise UserError(
-            f"nvidia-smi answered {line.strip()[:120]!r}, which is not {len(_FIELDS)} fields"
-        ) from None
-
-
-def _whole(field: str) -> int | None:
-    """Return the number, also of the form 0x01; None for [N/A], [Not Supported] and their like."""
-    return None if field.startswith("[") or field in ("N/A", "") else int(field, base=0)
+def _of_one(fields: Mapping[str, str]) -> Health:
+    bits = whole(fields["clocks_throttle_reasons.active"]) or 0
+    return Health(
+        uuid=fields["uuid"],
+        name=f"GPU {int(fields['index'])}",
+        persistence=_switched(fields["persistence_mode"]),
+        mig=_switched(fields["mig.mode.current"]),
+        celsius=whole(fields["temperature.gpu"]),
+        slowdowns=tuple(name for bit, name in _SLOWDOWNS.items() if bits & bit),
+        uncorrected=whole(fields["ecc.errors.uncorrected.volatile.total"]),
+        width=whole(fields["pcie.link.width.current"]),
+        full_width=whole(fields["pcie.link.width.max"]),
+    )
 
 
 def _switched(field: str) -> bool | None:
     return {"Enabled": True, "Disabled": False}.get(field)
 
 
-def _programs(answer: str, wanted: set[str], names: Mapping[str, str]) -> Check:
-    """Return the check of other programs. answer: of nvidia-smi, one program a line."""
+def _programs(answer: str, names: Mapping[str, str]) -> Check:
+    """Return the check of other programs. answer: of nvidia-smi, one program a line. names: of the
+    GPUs, by UUID."""
     found = []
     for line in answer.splitlines():
         fields = [field.strip() for field in line.split(",")]
-        if len(fields) == 4 and fields[0] in wanted:
+        if len(fields) == 4 and fields[0] in names:
             uuid, pid, program, memory = fields
             name = program.rpartition("/")[2]
-            found.append(f"{name}, pid {pid}: {memory} MiB of {names.get(uuid, uuid)}")
-    if not found:
-        return Check("GPU programs", "none")
-    return Check(
+            found.append(f"{name}, pid {pid}: {memory} MiB of {names[uuid]}")
+    return judged(
         "GPU programs",
-        "; ".join(found),
+        "; ".join(found) or "none",
+        not found,
         "they share the GPUs with the session",
         "stop them, or wait for their end",
     )
@@ -203,11 +193,10 @@ def _states(found: Sequence[Health]) -> list[Check]:
 
 def _throttling(found: Sequence[Health]) -> Check:
     lowered = [f"{each.name} {' and '.join(each.slowdowns)}" for each in found if each.slowdowns]
-    if not lowered:
-        return Check("GPU throttling", "none")
-    return Check(
+    return judged(
         "GPU throttling",
-        ", ".join(lowered),
+        ", ".join(lowered) or "none",
+        not lowered,
         "the clocks are lowered",
         "see to the cooling and the power supply (nvidia-smi -q -d PERFORMANCE)",
     )
@@ -224,19 +213,12 @@ def _check(
 ) -> Check:
     """Return a check whose problem names the GPUs that are not good."""
     wrong = [each.name for each in found if not is_good(each)]
-    if not wrong:
-        return Check(name, good)
-    return Check(name, f"{', '.join(wrong)}: {bad}", problem, mend)
+    value = f"{', '.join(wrong)}: {bad}" if wrong else good
+    return judged(name, value, not wrong, problem, mend)
 
 
 def _equal(name: str, values: Sequence[float | None], unit: str, mend: str) -> Check:
     known = sorted({value for value in values if value is not None})
     told = ", ".join(f"{value:g} {unit}" for value in known) or "unknown"
-    if len(known) < 2:
-        return Check(name, told)
-    return Check(
-        name,
-        told,
-        "the GPUs differ, and all wait for the slowest",
-        mend,
-    )
+    problem = "the GPUs differ, and all wait for the slowest"
+    return judged(name, told, len(known) < 2, problem, mend)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hvdperf.errors import UserError
 
+Kind = TypeVar("Kind")
+
 _QUERY = "index,uuid,name,memory.total,driver_version,power.limit,clocks.max.sm,clocks.max.memory"
-_FIELDS = _QUERY.count(",") + 1
 _TIMEOUT_S = 20.0
 _WITHOUT = "set CUDA_VISIBLE_DEVICES= (empty) to measure on the CPU"
 
@@ -103,29 +105,44 @@ def parse_gpus(output: str) -> tuple[Gpu, ...]:
 
     Raises UserError for a line of any other form, except a warning.
     """
-    lines = [line for line in output.splitlines() if line.strip()]
-    return tuple(_parse_line(line) for line in lines if not line.startswith("WARNING"))
+    try:
+        return parse_answer(output, _QUERY, _gpu)
+    except UserError as error:
+        raise UserError(f"{error}; {_WITHOUT}") from None
 
 
-def _parse_line(line: str) -> Gpu:
-    fields = [field.strip() for field in line.split(",")]
-    if len(fields) == _FIELDS:
-        index, uuid, name, memory, driver, power, sm_clock, memory_clock = fields
-        with contextlib.suppress(ValueError):
-            return Gpu(
-                uuid=uuid,
-                name=name,
-                index=int(index),
-                memory_mib=_whole(memory),
-                driver=_reported(driver),
-                power_limit_w=_number(power),
-                max_sm_clock_mhz=_whole(sm_clock),
-                max_memory_clock_mhz=_whole(memory_clock),
-            )
-    raise UserError(
-        f"nvidia-smi answered {line.strip()[:120]!r}, which is not {_FIELDS} fields "
-        f"({_QUERY}); {_WITHOUT}"
+def _gpu(fields: Mapping[str, str]) -> Gpu:
+    return Gpu(
+        uuid=fields["uuid"],
+        name=fields["name"],
+        index=int(fields["index"]),
+        memory_mib=whole(fields["memory.total"]),
+        driver=_reported(fields["driver_version"]),
+        power_limit_w=_number(fields["power.limit"]),
+        max_sm_clock_mhz=whole(fields["clocks.max.sm"]),
+        max_memory_clock_mhz=whole(fields["clocks.max.memory"]),
     )
+
+
+def parse_answer(
+    output: str, query: str, make: Callable[[Mapping[str, str]], Kind]
+) -> tuple[Kind, ...]:
+    """Return what `make` makes of each line of an answer of nvidia-smi, but of warnings. query: the
+    names of the fields, as nvidia-smi was asked. make: takes a line's fields by name, and raises
+    ValueError for a wrong one. Raises UserError for a line of another form."""
+    names = query.split(",")
+    found = []
+    for line in output.splitlines():
+        if not line.strip() or line.startswith("WARNING"):
+            continue
+        try:
+            found.append(make(dict(zip(names, map(str.strip, line.split(",")), strict=True))))
+        except ValueError:
+            raise UserError(
+                f"nvidia-smi answered {line.strip()[:120]!r}, which is not {len(names)} fields "
+                f"({query})"
+            ) from None
+    return tuple(found)
 
 
 def _reported(field: str) -> str | None:
@@ -138,9 +155,10 @@ def _number(field: str) -> float | None:
     return None if reported is None else float(reported)
 
 
-def _whole(field: str) -> int | None:
+def whole(field: str) -> int | None:
+    """Return the number of a field, also of the form 0x01; None if it is not reported."""
     reported = _reported(field)
-    return None if reported is None else int(reported)
+    return None if reported is None else int(reported, base=0)
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:

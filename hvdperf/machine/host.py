@@ -74,11 +74,11 @@ def parse_cpuinfo(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs if value.strip()}
 
 
-def parse_memory_mib(meminfo: str) -> int:
-    """Return MemTotal of /proc/meminfo in MiB, or 0 if it is missing."""
+def parse_memory_mib(meminfo: str, field: str = "MemTotal") -> int:
+    """Return a field of /proc/meminfo in MiB, or 0 if it is missing."""
     for line in meminfo.splitlines():
         name, _, value = line.partition(":")
-        if name == "MemTotal":
+        if name == field:
             return int(value.split()[0]) // 1024
     return 0
 

@@ -11,8 +11,8 @@ from hvdperf.cli import Commands, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
-from hvdperf.nightly.night import BRANCH, NIGHTS, RESULTS, Night, check_series, read_nights
-from hvdperf.paths import shown
+from hvdperf.nightly.night import BRANCH, NIGHTS, Night, check_series, read_nights
+from hvdperf.paths import RESULTS, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.terminal.cases import NOT_WRITTEN, exit_status
 
@@ -87,7 +87,7 @@ def add_to(commands: Commands) -> None:
         "regressions",
         help="list lasting changes over nights, with the commands that repeat them",
     )
-    add.add_argument("--since", type=_date, metavar="DATE", help="such as 2026-01-01")
+    add.add_argument("--since", metavar="DATE", help="such as 2026-01-01")
     add.add_argument("--published", metavar="URL", help="read this git repository")
     add.add_argument("--series", action="append", default=[], metavar="NAME")
     add.add_argument("--better", action="store_true", help="list improvements, too")
@@ -105,46 +105,47 @@ def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> None:
         )
 
 
-def _date(text: str) -> date:
+def _date(option: str, text: str) -> date:
+    """Return the date. Raises UserError for a text that is none."""
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text}: is no date such as 2026-01-31") from None
+        raise UserError(f"{option} {text}: is no date such as 2026-01-31") from None
 
 
 # Commands import what they need themselves: publishing and watching need neither pytest nor asv.
 
 
 def run_night(arguments: argparse.Namespace) -> int:
-    from hvdperf.nightly.run import Wish, run
+    from hvdperf.nightly.run import NightPlan, run
 
     more = arguments.pytest
     if more and more[0] != "--":
         raise UserError(f"{more[0]}: is no option of nightly run; options of pytest come after --")
     # pytest runs in the checkout, wherever this runs.
-    wish = Wish(
+    plan = NightPlan(
         results=arguments.results.absolute(),
         series=check_series(arguments.series),
-        night=f"{_date_of(arguments.night)}",
-        profile=from_here(arguments.profile),
-        against=from_here(arguments.against) if arguments.against else "",
+        night=f"{_night(arguments.night)}",
+        profile=from_here("profile", arguments.profile),
+        against=from_here("against", arguments.against),
         require_fit=arguments.require_fit,
         pair=not arguments.no_pair,
         launch=tuple(shlex.split(arguments.launch)),
         arguments=tuple(more[1:]),
     )
-    night = run(wish, lambda line: print(f"nightly: {line}", flush=True))
+    night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
     status = exit_status([night.verdict])
     told = f"{night.series}, night of {night.night}: {night.verdict.value} ({night.told})"
     for line in wrapped(told):
         print(line, flush=True)
     try:
         if arguments.summary is not None:
-            _append_summary(arguments.summary, night, wish.results)
+            _append_summary(arguments.summary, night, plan.results)
         if night.ended_at is not None:
-            _write_page(wish.results)
+            _write_page(plan.results)
             if arguments.publish:
-                _publish(arguments.publish, wish.results, arguments.branch)
+                _publish(arguments.publish, plan.results, arguments.branch)
     except UserError as error:
         complain(str(error))
         return status or NOT_WRITTEN
@@ -169,14 +170,9 @@ def _append_summary(path: Path, night: Night, results: Path) -> None:
         raise UserError(f"--summary {path}: {error.strerror}") from None
 
 
-def _date_of(text: str | None) -> date:
+def _night(text: str | None) -> date:
     today = datetime.now(UTC).date()
-    if text is None:
-        return today
-    try:
-        night = date.fromisoformat(text)
-    except ValueError:
-        raise UserError(f"--night {text}: is no date such as 2026-01-31") from None
+    night = today if text is None else _date("--night", text)
     if night > today + timedelta(days=1):
         raise UserError(f"--night {text}: has not come yet")
     return night
@@ -219,7 +215,7 @@ def _nights_directory(arguments: argparse.Namespace) -> Path:
 
 
 def watch_nights(arguments: argparse.Namespace) -> int:
-    from hvdperf.nightly.watch import OVERDUE_H, watched, write_issues
+    from hvdperf.nightly.watch import OVERDUE_H, badness, watched, write_issues
 
     found = read_nights(_nights_directory(arguments))
     for line in found.left_out:
@@ -237,19 +233,12 @@ def watch_nights(arguments: argparse.Namespace) -> int:
             write_issues(states, arguments.issues)
         except OSError as error:
             raise UserError(f"--issues {arguments.issues}: {error.strerror}") from None
-    return max((state.status for state in states), key=_badness)
-
-
-def _badness(status: int) -> int:
-    """Return the rank of an exit status: missing is worst, then FAIL."""
-    order = (11, 1, 7, 10, 6)
-    return len(order) - order.index(status) if status in order else 0
+    return max((state.status for state in states), key=badness)
 
 
 def list_regressions(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.index import change_text
-    from hvdperf.nightly.lines import changes, row_of_night
-    from hvdperf.nightly.watch import command_of
+    from hvdperf.nightly.lines import findings, repeat
 
     directory = _nights_directory(arguments)
     found = read_nights(directory, arguments.series)
@@ -257,13 +246,13 @@ def list_regressions(arguments: argparse.Namespace) -> int:
         complain(line)
     if not found.of:
         raise UserError(f"{shown(directory)}: there are no nights; measure one: nightly run")
-    since = "" if arguments.since is None else f"{arguments.since}"
+    since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
-        told, nodes = changes(nights)
+        known = findings(nights)
         wanted = [
             change
-            for change in told
+            for change in known.changes
             if (change.is_worse or arguments.better) and change.night.night >= since
         ]
         print(f"{name}: {len(nights)} nights, {nights[0].night} to {nights[-1].night}")
@@ -275,10 +264,9 @@ def list_regressions(arguments: argparse.Namespace) -> int:
             print(table.row(*row, f" {change.line.name}{word}"))
             for mark in change.marks:
                 print(f"    that night: {mark}")
-            pair = row_of_night(change.night, change.line)
-            if pair is not None:
-                print(f"    again: {command_of(change.night, *pair)}")
-        for node in nodes:
+            if command := repeat(change.night, change.line):
+                print(f"    again: {command}")
+        for node in known.nodes:
             text = f"{100 * (node.change - 1):+.1f} % on {node.nights} nights, {node.lines} lines"
             print(f"  a host that differs: {', '.join(node.hosts)}: {text}; left out above")
         if not wanted:

@@ -6,18 +6,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from functools import cache
 from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
-from hvdperf.nightly.lines import BadNode, Change, Line, changes, lines, marks, row_of_night
-from hvdperf.nightly.night import Night, own_part, read_nights
-from hvdperf.nightly.watch import MISSING, command_of
+from hvdperf.nightly.lines import BadNode, Change, Findings, Line, findings, lines, repeat
+from hvdperf.nightly.night import Night, read_nights
+from hvdperf.nightly.watch import MISSING
 from hvdperf.paths import shown
-from hvdperf.report.formats.inline import without_scripts
+from hvdperf.report.formats.inline import templates, without_scripts
 from hvdperf.verdict import Verdict
 
 PAGE = Path(__file__).parent / "page"
@@ -101,11 +98,12 @@ def write_index(
     graphs = asv / "index.html"
     style, policy = without_scripts(PAGE / "index.css")
     text = (
-        _environment()
+        templates(PAGE)
         .get_template("index.html.j2")
         .render(
+            change_text=change_text,
             series=series,
-            left_out=list(found.left_out),
+            left_out=found.left_out,
             style=style,
             policy=policy,
             asv=os.path.relpath(graphs, path.parent) if graphs.exists() else "",
@@ -129,10 +127,8 @@ def _series(name: str, nights: Sequence[Night], until: date, href: Href) -> Seri
     last = nights[-1]
     words = [square.kind for square in squares]
     kinds = [_kind(verdict) for verdict in Verdict] + ["missing"]
-    found = lines(nights)
-    told, nodes = changes(nights, found)
-    marked = marks(nights)
-    drawn = [*found, *lines(nights, gates=True)]
+    found = findings(nights)
+    drawn = [*found.lines, *lines(nights, gates=True)]
     return Series(
         name=name,
         machine=_machine(nights),
@@ -148,9 +144,9 @@ def _series(name: str, nights: Sequence[Night], until: date, href: Href) -> Seri
         width=max(square.x for square in squares) + PITCH,
         months=_months(nights, until),
         squares=squares,
-        changes=sorted(told, key=lambda each: each.night.night, reverse=True),
-        nodes=nodes,
-        cases=[_case(line, nights, told, marked) for line in drawn],
+        changes=found.changes[::-1],
+        nodes=found.nodes,
+        cases=[_case(line, nights, found) for line in drawn],
         without_figure=[
             f"{row.name}: {row.verdict.value}" for _, row in last.cases if row.figure is None
         ],
@@ -160,7 +156,7 @@ def _series(name: str, nights: Sequence[Night], until: date, href: Href) -> Seri
 
 def _machine(nights: Sequence[Night]) -> str:
     """Return the machine, the stack and the hosts of the last session."""
-    parts = [part for night in nights if (part := own_part(night)) is not None]
+    parts = [part for night in nights if (part := night.part()) is not None]
     if not parts:
         return "no session yet"
     known, hosts = parts[-1].fingerprint, parts[-1].hosts
@@ -174,19 +170,23 @@ def _squares(nights: Sequence[Night], until: date, href: Href) -> Iterator[Squar
     """Yield a square for every date from the first night on."""
     known = {night.night: night for night in nights}
     first = date.fromisoformat(nights[0].night)
-    monday = first - timedelta(days=first.weekday())
     day = first
     while day <= until:
-        place = (day - monday).days
+        place = (day - _monday(first)).days
         x, y = place // 7 * PITCH, place % 7 * PITCH
         night = known.get(f"{day}")
         if night is None:
             yield Square(x, y, "missing", "", f"{day}: {MISSING}")
         else:
-            own = own_part(night)
+            own = night.part()
             text = f"{day}: {night.verdict.value} ({night.told})"
             yield Square(x, y, _kind(night.verdict), href(own.session) if own else "", text)
         day += timedelta(days=1)
+
+
+def _monday(day: date) -> date:
+    """Return the Monday of the week, with which a column of the calendar begins."""
+    return day - timedelta(days=day.weekday())
 
 
 def _kind(verdict: Verdict) -> str:
@@ -196,22 +196,16 @@ def _kind(verdict: Verdict) -> str:
 def _months(nights: Sequence[Night], until: date) -> list[tuple[int, str]]:
     """Return the columns of the calendar in which a month begins, with its name."""
     first = date.fromisoformat(nights[0].night)
-    monday = first - timedelta(days=first.weekday())
     found = []
     day = first.replace(day=1)
     while day <= until:
         if day >= first:
-            found.append(((day - monday).days // 7 * PITCH, _MONTHS[day.month - 1]))
+            found.append(((day - _monday(first)).days // 7 * PITCH, _MONTHS[day.month - 1]))
         day = (day + timedelta(days=32)).replace(day=1)
     return found
 
 
-def _case(
-    line: Line,
-    nights: Sequence[Night],
-    told: Sequence[Change],
-    marked: Mapping[int, Sequence[str]],
-) -> Case:
+def _case(line: Line, nights: Sequence[Night], found: Findings) -> Case:
     low, high = min(line.figures), max(line.figures)
     span = (high - low) or 1.0
     last = len(nights) - 1 or 1
@@ -225,11 +219,10 @@ def _case(
 
     points = [place(*each) for each in zip(line.at, line.figures, strict=True)]
     verdicts = line.verdicts or (None,) * len(points)
-    own = [change for change in told if change.line.name == line.name and not line.is_gate]
+    own = [each for each in found.changes if each.line.name == line.name and not line.is_gate]
     digits = 3 if line.verdicts else 0
     figure = f"{line.figures[-1]:.{digits}f}"
     newest = nights[line.at[-1]]
-    pair = row_of_night(newest, line)
     return Case(
         name=f"{line.name} against the reference stack" if line.is_gate else line.name,
         path=" ".join(f"{x},{y}" for x, y in points),
@@ -239,9 +232,13 @@ def _case(
         date="" if newest is nights[-1] else newest.night,
         verdict=verdicts[-1],
         changed=f"{change_text(own[-1])} since {own[-1].night.night}" if own else "",
-        command=command_of(newest, *pair) if pair is not None else "",
-        steps=[across(line.at[change.step.at]) for change in own],
-        ticks=[(across(at), f"{nights[at].night}: {'; '.join(marked[at])}") for at in marked],
+        command=repeat(newest, line),
+        # A change counts the nights of its own line, which lacks those on bad nodes.
+        steps=[across(each.line.at[each.step.at]) for each in own],
+        ticks=[
+            (across(at), f"{nights[at].night}: {'; '.join(texts)}")
+            for at, texts in found.marks.items()
+        ],
     )
 
 
@@ -250,16 +247,3 @@ def change_text(change: Change) -> str:
     step = change.step
     size, lower, upper = (100 * (each - 1) for each in (step.change, step.lower, step.upper))
     return f"{size:+.1f} % ({lower:+.1f} to {upper:+.1f})"
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(PAGE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals["change_text"] = change_text
-    return environment

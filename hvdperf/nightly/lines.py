@@ -11,9 +11,8 @@ from statistics import median
 import numpy as np
 from scipy.stats import mannwhitneyu
 
-from hvdperf.nightly.night import Night, Part, own_part
+from hvdperf.nightly.night import Night, Part
 from hvdperf.nightly.steps_in_time import LEAST_CHANGE, Step, steps
-from hvdperf.results.documents import Row
 from hvdperf.results.fingerprint import differences
 from hvdperf.verdict import Ceiling, Verdict
 
@@ -76,12 +75,35 @@ class BadNode:
     lines: int
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What is known of a series. lines: of its own sessions. marks: what changed from one measured
+    night to the next, by the index of the later night. changes: lasting ones, by night, without the
+    nights on bad nodes."""
+
+    lines: Sequence[Line]
+    marks: Mapping[int, tuple[str, ...]]
+    changes: Sequence[Change]
+    nodes: Sequence[BadNode]
+
+
+def findings(nights: Sequence[Night]) -> Findings:
+    """Return what is known of a series. nights: in the order of dates."""
+    found, marked = lines(nights), marks(nights)
+    nodes = bad_nodes(nights, found)
+    bad = {node.hosts for node in nodes}
+    told = [
+        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
+    ]
+    return Findings(found, marked, sorted(told, key=lambda each: each.night.night), nodes)
+
+
 def lines(nights: Sequence[Night], gates: bool = False) -> list[Line]:
     """Return the lines of a series: the throughputs, then the figures of its cases, by name.
     nights: in the order of dates. gates: whether those against the reference stack are wanted."""
     found: dict[tuple[bool, str], list[tuple[int, float, Verdict | None, str, int, bool]]] = {}
     for index, night in enumerate(nights):
-        part = next((each for each in night.parts if each.is_gate == gates), None)
+        part = night.part(gates)
         if part is None:
             continue
         for each in part.speeds:
@@ -110,7 +132,7 @@ def marks(nights: Sequence[Night]) -> dict[int, tuple[str, ...]]:
     found = {}
     before: Part | None = None
     for index, night in enumerate(nights):
-        part = own_part(night)
+        part = night.part()
         if part is None:
             continue
         if before is not None:
@@ -135,7 +157,7 @@ def bad_nodes(nights: Sequence[Night], found: Sequence[Line]) -> list[BadNode]:
     for line in found:
         for hosts, change in _differing(nights, line).items():
             blamed.setdefault(hosts, []).append(change)
-    count = Counter(part.hosts for night in nights if (part := own_part(night)) is not None)
+    count = Counter(part.hosts for night in nights if (part := night.part()) is not None)
     return [
         BadNode(hosts, count[hosts], median(changes), len(changes))
         for hosts, changes in blamed.items()
@@ -146,28 +168,29 @@ def _differing(nights: Sequence[Night], line: Line) -> dict[tuple[str, ...], flo
     """Return the ratio of a line on some hosts to that on others, where it is significant."""
     hosts = [_hosts(nights[index]) for index in line.at]
     values = np.log(np.asarray(line.figures))
-    apart: dict[tuple[str, ...], list[float]] = {name: [] for name in hosts}
-    if len(apart) < 2:
+    if len(set(hosts)) < 2:
         return {}
-    for i, name in enumerate(hosts):
+
+    def apart(i: int, same: bool, fewest: int) -> list[float]:
+        """Return the distance of night i from the nights nearby, on the same hosts or on others; []
+        if there are too few."""
         near = range(max(0, i - NEIGHBOURS), min(len(hosts), i + NEIGHBOURS + 1))
-        others = [values[j] for j in near if hosts[j] != name]
-        if len(others) >= NEIGHBOURS:
-            apart[name].append(float(values[i] - median(others)))
-    # What the nights of the commonest hosts are among themselves.
+        found = [values[j] for j in near if j != i and (hosts[j] == hosts[i]) is same]
+        return [float(values[i] - median(found))] if len(found) >= fewest else []
+
+    # The nights of the commonest hosts among themselves, and those of each other host from others.
     common, _ = Counter(hosts).most_common(1)[0]
-    usual = []
+    usual: list[float] = []
+    others: dict[tuple[str, ...], list[float]] = {}
     for i, name in enumerate(hosts):
         if name == common:
-            near = range(max(0, i - NEIGHBOURS), min(len(hosts), i + NEIGHBOURS + 1))
-            same = [values[j] for j in near if j != i and hosts[j] == common]
-            if same:
-                usual.append(float(values[i] - median(same)))
+            usual += apart(i, same=True, fewest=1)
+        else:
+            others.setdefault(name, []).extend(apart(i, same=False, fewest=NEIGHBOURS))
     return {
         name: math.exp(median(own))
-        for name, own in apart.items()
-        if name != common
-        and len(own) >= FEWEST_NIGHTS
+        for name, own in others.items()
+        if len(own) >= FEWEST_NIGHTS
         and abs(median(own)) >= math.log1p(LEAST_CHANGE)
         and len(usual) > NEIGHBOURS
         and mannwhitneyu(own, usual).pvalue < SIGNIFICANT
@@ -175,7 +198,7 @@ def _differing(nights: Sequence[Night], line: Line) -> dict[tuple[str, ...], flo
 
 
 def _hosts(night: Night) -> tuple[str, ...]:
-    part = own_part(night)
+    part = night.part()
     return part.hosts if part is not None else ()
 
 
@@ -191,21 +214,6 @@ def without(line: Line, nights: Sequence[Night], hosts: set[tuple[str, ...]]) ->
     )
 
 
-def changes(
-    nights: Sequence[Night], found: Sequence[Line] | None = None
-) -> tuple[list[Change], list[BadNode]]:
-    """Return the lasting changes of all lines of a series by night, and the bad nodes, whose nights
-    are left out. found: the lines, if they are known."""
-    found = lines(nights) if found is None else found
-    nodes = bad_nodes(nights, found)
-    bad = {node.hosts for node in nodes}
-    marked = marks(nights)
-    told = [
-        change for line in found for change in _changes(without(line, nights, bad), nights, marked)
-    ]
-    return sorted(told, key=lambda each: each.night.night), nodes
-
-
 def _changes(
     line: Line, nights: Sequence[Night], marked: Mapping[int, tuple[str, ...]]
 ) -> Iterator[Change]:
@@ -219,12 +227,13 @@ def _changes(
         yield Change(line, night, step, step.until - step.at, tuple(found))
 
 
-def row_of_night(night: Night, line: Line) -> tuple[Part, Row] | None:
-    """Return the case that repeats a line's figure of a night, with its session: the line's own, or
-    for a throughput one of the same network and world size, or of another one."""
-    own = [(part, row) for part, row in night.cases if part.is_gate == line.is_gate]
-    ranked = sorted(
-        (pair for pair in own if pair[1].model == line.model),
-        key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size),
-    )
-    return ranked[0] if ranked else None
+def repeat(night: Night, line: Line) -> str:
+    """Return the command that measures a line's figure of a night again: its case or, for a
+    throughput, one of the same network and world size, or of another one; "" if there is none."""
+    alike = [
+        (part, row)
+        for part, row in night.cases
+        if part.is_gate == line.is_gate and row.model == line.model
+    ]
+    alike.sort(key=lambda pair: (pair[1].name != line.name, pair[1].world_size != line.world_size))
+    return night.repeat(*alike[0]) if alike else ""

@@ -8,6 +8,7 @@ change, and each night has them.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -18,7 +19,8 @@ from msgspec import Meta
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Moment, Positive, Unreadable
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import shown
+from hvdperf.plan.arms import SWEEP
 from hvdperf.results.archive import Archive, read_document
 from hvdperf.results.documents import Row, write_record
 from hvdperf.results.fingerprint import Fingerprint
@@ -32,7 +34,6 @@ UNENDED = (None, 2, 3)
 NIGHTS = "nights"
 # Where nights are published.
 BRANCH = "hvdperf-nights"
-RESULTS = ROOT / "results"
 # The number of unreadable files that are named.
 _NAMED = 5
 _SERIES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -96,6 +97,19 @@ class Night:
     reason: str = ""
     ended_at: Moment | None = None
 
+    def part(self, is_gate: bool = False) -> Part | None:
+        """Return the night's own session, or that against the reference stack; None without it."""
+        return next((part for part in self.parts if part.is_gate == is_gate), None)
+
+    def repeat(self, part: Part, row: Row) -> str:
+        """Return the command that measures a case again, with the others of its network and world
+        size that have the same name in brackets."""
+        case = row.name.partition("[")[2].removesuffix("]") or row.name
+        against = f" --against {shlex.quote(self.against)}" if part.is_gate else ""
+        # A sweep of collective operations belongs to no network.
+        model = "" if row.model == SWEEP.model else f" --models {row.model}"
+        return f"{self.command}{against}{model} --world-sizes {row.world_size} -k {case}"
+
     @property
     def cases(self) -> list[tuple[Part, Row]]:
         return [(part, row) for part in self.parts for row in part.cases]
@@ -141,11 +155,6 @@ def part_of(archive: Archive, is_gate: bool) -> Part:
             Speeds(workload.model, size, launches) for (workload, size), launches in speeds
         ),
     )
-
-
-def own_part(night: Night) -> Part | None:
-    """Return the night's own session; None without one."""
-    return next((part for part in night.parts if not part.is_gate), None)
 
 
 def check_series(name: str) -> str:

@@ -18,10 +18,8 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.history.measure import ended, is_without_session
 from hvdperf.json_records import Unreadable
-from hvdperf.launch import guard
+from hvdperf.launch.guard import guarded
 from hvdperf.machine.fitness import complaints
-from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import local_offers, place
 from hvdperf.nightly.night import (
     FORMAT,
     NIGHTS,
@@ -35,14 +33,11 @@ from hvdperf.paths import shown
 from hvdperf.results.archive import Archive, read_document, read_session
 from hvdperf.results.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.doctor import pair_check
-from hvdperf.session.preflight import preflight
-
-# Seconds for which the load of the machine is watched.
-WATCHED_S = 2.0
+from hvdperf.session.preflight import local_preflight
 
 
 @dataclass(frozen=True)
-class Wish:
+class NightPlan:
     """What a night is to measure.
 
     results: as --results of a session. night: its date, such as 2026-11-24. against: the reference
@@ -75,31 +70,34 @@ class Wish:
         return shlex.join([*self.launch, "pytest", *self.session(gate=False)])
 
 
-def run(wish: Wish, say: Callable[[str], None]) -> Night:
+def run(plan: NightPlan, say: Callable[[str], None]) -> Night:
     """Measure the night, or go on with it, and return its document, which has ended unless the
     session was interrupted. say: takes lines of progress.
 
     Raises UserError if another process runs a night here, or if a document cannot be written.
     """
     try:
-        wish.directory.mkdir(parents=True, exist_ok=True)
+        plan.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--results {shown(wish.results)}: {error.strerror}") from None
-    with _alone(wish.directory):
-        _end_earlier(wish)
-        night = _begun(wish, say)
+        raise UserError(f"--results {shown(plan.results)}: {error.strerror}") from None
+    with _alone(plan.directory):
+        _end_earlier(plan)
+        night = _begun(plan, say)
         if night.ended_at is not None:
             say(f"the night of {night.night} is over: {night.verdict.value}, {night.told}")
             return night
-        for step in (_look, _pair, _own_session, _gate):
-            night = step(wish, night, say)
-            write_night(wish.directory, night)
-            measured = step in (_own_session, _gate)
-            if measured and any(not part.has_ended for part in night.parts):
+        for step in (_look, _pair):
+            night = step(plan, night, say)
+            write_night(plan.directory, night)
+        for gate in (False, True) if plan.against else (False,):
+            night = _measured(plan, night, gate, say)
+            write_night(plan.directory, night)
+            part = night.part(gate)
+            if part is not None and not part.has_ended:
                 say("interrupted; the same command on the same date goes on")
                 return night
         night = replace(night, ended_at=now())
-        write_night(wish.directory, night)
+        write_night(plan.directory, night)
         return night
 
 
@@ -116,9 +114,9 @@ def _alone(directory: Path) -> Iterator[None]:
         yield
 
 
-def _begun(wish: Wish, say: Callable[[str], None]) -> Night:
+def _begun(plan: NightPlan, say: Callable[[str], None]) -> Night:
     """Return the document of the night as it was left, or a new one."""
-    path = path_of(wish.directory, wish.series, wish.night)
+    path = path_of(plan.directory, plan.series, plan.night)
     if path.exists():
         try:
             night = read_night(path)
@@ -130,15 +128,15 @@ def _begun(wish: Wish, say: Callable[[str], None]) -> Night:
         if night.ended_at is None:
             say(f"going on with the night of {night.night}")
         return night
-    night = Night(FORMAT, wish.series, wish.night, now(), wish.command, wish.against)
-    write_night(wish.directory, night)
+    night = Night(FORMAT, plan.series, plan.night, now(), plan.command, plan.against)
+    write_night(plan.directory, night)
     return night
 
 
-def _end_earlier(wish: Wish) -> None:
+def _end_earlier(plan: NightPlan) -> None:
     """End the earlier nights of the series that were killed, with what they had decided."""
-    for path in sorted((wish.directory / wish.series).glob("*.json")):
-        if path.stem >= wish.night:
+    for path in sorted((plan.directory / plan.series).glob("*.json")):
+        if path.stem >= plan.night:
             continue
         try:
             night = read_night(path)
@@ -148,33 +146,31 @@ def _end_earlier(wish: Wish) -> None:
             continue
         parts = list(night.parts)
         for gate in (False, True):
-            begun = _session_of(wish, _label(night, gate))
-            if begun is not None and all(part.is_gate != gate for part in parts):
+            begun = _session_of(plan, _label(night, gate))
+            if begun is not None and night.part(gate) is None:
                 parts.append(part_of(begun, gate))
         reason = night.reason or ("" if parts else "the night was interrupted before any session")
         write_night(
-            wish.directory, replace(night, parts=tuple(parts), reason=reason, ended_at=now())
+            plan.directory, replace(night, parts=tuple(parts), reason=reason, ended_at=now())
         )
 
 
-def _look(wish: Wish, night: Night, say: Callable[[str], None]) -> Night:
+def _look(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
     """Note what makes the machine unfit. An earlier attempt may have found something else."""
     say("look at this machine")
-    machine = local_machine()
-    slots = place(local_offers(machine))
-    found = complaints(preflight(machine, slots, wish.results, WATCHED_S))
+    found = complaints(local_preflight(plan.results))
     for line in found:
         say(f"unfit: {line}")
     refused = f"the machine was not fit to measure: {'; '.join(found)}"
     return replace(
         night,
         unfit=tuple(dict.fromkeys((*night.unfit, *found))),
-        reason=refused if found and wish.require_fit else "",
+        reason=refused if found and plan.require_fit else "",
     )
 
 
-def _pair(wish: Wish, night: Night, say: Callable[[str], None]) -> Night:
-    if not wish.pair or night.pair or night.reason:
+def _pair(plan: NightPlan, night: Night, say: Callable[[str], None]) -> Night:
+    if not plan.pair or night.pair or night.reason:
         return night
     say("compare the stack with itself")
     check = pair_check()
@@ -183,31 +179,23 @@ def _pair(wish: Wish, night: Night, say: Callable[[str], None]) -> Night:
     return replace(night, pair=text)
 
 
-def _own_session(wish: Wish, night: Night, say: Callable[[str], None]) -> Night:
-    return _measured(wish, night, False, say)
-
-
-def _gate(wish: Wish, night: Night, say: Callable[[str], None]) -> Night:
-    return _measured(wish, night, True, say) if wish.against else night
-
-
-def _measured(wish: Wish, night: Night, gate: bool, say: Callable[[str], None]) -> Night:
+def _measured(plan: NightPlan, night: Night, gate: bool, say: Callable[[str], None]) -> Night:
     """Run one session to its end, or go on with it, and add it to the night."""
-    others = tuple(part for part in night.parts if part.is_gate != gate)
-    done = [part for part in night.parts if part.is_gate == gate]
-    if night.reason or (done and done[0].has_ended):
+    done = night.part(gate)
+    if night.reason or (done is not None and done.has_ended):
         return night
     label = _label(night, gate)
-    begun = _session_of(wish, label)
+    begun = _session_of(plan, label)
     if begun is None or not part_of(begun, gate).has_ended:
         resume = [f"--resume={begun.directory}"] if begun is not None else []
         say("the reference stack" if gate else "the session")
-        options = [*wish.session(gate), f"--results={wish.results}", *resume]
-        status = _pytest(wish.launch, options, label)
-        begun = _session_of(wish, label)
+        options = [*plan.session(gate), f"--results={plan.results}", *resume]
+        status = _pytest(plan.launch, options, label)
+        begun = _session_of(plan, label)
         if begun is None or (is_without_session(status) and not begun.cases):
             which = "the session against the reference stack" if gate else "the session"
             return replace(night, reason=f"{which} ended with status {status}; see its output")
+    others = tuple(part for part in night.parts if part is not done)
     return replace(night, parts=(*others, part_of(begun, gate)))
 
 
@@ -218,16 +206,15 @@ def _label(night: Night, gate: bool) -> str:
 def _pytest(launch: Sequence[str], arguments: Sequence[str], label: str) -> int:
     """Run pytest to its end, and return its exit status. It ends with this process. launch: words
     before it, such as those of mpirun. label: of the session."""
-    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
     # mpirun and srun find the command of that name in the activated environment.
     pytest = ["pytest"] if launch else [sys.executable, "-m", "pytest"]
     os.environ["HVDPERF_LABEL"] = label
-    return ended([*guarded, *launch, *pytest, *arguments])
+    return ended(guarded([*launch, *pytest, *arguments]))
 
 
-def _session_of(wish: Wish, label: str) -> Archive | None:
+def _session_of(plan: NightPlan, label: str) -> Archive | None:
     """Return the session with this label; None if none has begun."""
-    for path in sorted((wish.results / "runs").glob(f"*/{SESSION_FILE}"), reverse=True):
+    for path in sorted((plan.results / "runs").glob(f"*/{SESSION_FILE}"), reverse=True):
         try:
             document = read_document(path, SessionDocument)
         except Unreadable:

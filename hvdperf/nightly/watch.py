@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -120,18 +119,14 @@ def _failed(night: Night, part: Part, row: Row) -> Iterator[str]:
     name = f"{row.name} against the reference stack" if part.is_gate else row.name
     yield f"- **{name}**: {_figure(row)} on {', '.join(part.hosts) or 'an unknown host'}, "
     yield f"  session {part.session}. {row.reason}".rstrip()
-    yield f"  Again: `{command_of(night, part, row)}`"
+    yield f"  Again: `{night.repeat(part, row)}`"
     yield ""
 
 
-def command_of(night: Night, part: Part, row: Row) -> str:
-    """Return the command that measures a case of a night again, with the others of its network and
-    world size that have the same name in brackets."""
-    case = row.name.partition("[")[2].removesuffix("]") or row.name
-    against = f" --against {shlex.quote(night.against)}" if part.is_gate else ""
-    # A sweep of collective operations belongs to no network.
-    model = f" --models {row.model}" if f"{row.model}-np" in case and row.model != "sweep" else ""
-    return f"{night.command}{against}{model} --world-sizes {row.world_size} -k {case}"
+def badness(status: int) -> int:
+    """Return the rank of a series' exit status, the worst one the highest."""
+    bad = [each for each in EXIT_STATUS.values() if each]
+    return -[MISSING_STATUS, *bad, NOTHING_MEASURED, 0].index(status)
 
 
 def _figure(row: Row) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, complain
 from hvdperf.errors import UserError
-from hvdperf.paths import shown
+from hvdperf.paths import RESULTS, shown
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
 from hvdperf.report.prediction_text import forecast
 from hvdperf.report.published_table import PRINTED, REQUIRED, explain, lines, read_table
 from hvdperf.report.session import session_report
-from hvdperf.report.sources import RESULTS, newest_session, read_sources, results_of
+from hvdperf.report.sources import newest_session, read_sources, results_of
 from hvdperf.report.writing import FORMATS, write
 from hvdperf.results.archive import read_session
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from hvdperf.errors import UserError
 from hvdperf.history.raw import RawResult, read_history
 from hvdperf.json_records import Unreadable
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import RESULTS, shown
 from hvdperf.results.archive import (
     Archive,
     OfEarlierFormat,
@@ -18,8 +18,6 @@ from hvdperf.results.archive import (
 )
 from hvdperf.results.detections import LOG, Entry, read_log
 from hvdperf.results.documents import SESSION_FILE, SessionDocument
-
-RESULTS = ROOT / "results"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.cli import Commands, complain
@@ -84,26 +84,19 @@ def propose_thresholds(arguments: argparse.Namespace) -> int:
 
 
 def check_thresholds(arguments: argparse.Namespace) -> int:
-    names = ("profile", "models", "np", "thresholds")
-    done = dry_run({name: getattr(arguments, name) for name in names})
-    missing = [text for name, text in done if name == WITHOUT_THRESHOLD]
-    for name, text in done:
-        if name in ("thresholds", WITHOUT_THRESHOLD):
-            print("\n".join(wrapped(f"{name}: {text}")))
-    if not missing:
-        print("every case has a threshold")
-    return 1 if missing else 0
+    told = dry_run(given(arguments, "profile", "models", "np", "thresholds"))
+    for name in ("thresholds", WITHOUT_THRESHOLD):
+        if name in told:
+            print("\n".join(wrapped(f"{name}: {told[name]}")))
+    if WITHOUT_THRESHOLD in told:
+        return 1
+    print("every case has a threshold")
+    return 0
 
 
-def dry_run(given: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Return what pytest says of the session that these options would run, as names and texts.
-    given: values of options by name; None for one that was not given. Raises UserError if pytest
-    refuses."""
-    options = [
-        f"--{name.replace('_', '-')}={from_here(value)}"
-        for name, value in given.items()
-        if value is not None
-    ]
+def dry_run(options: Sequence[str]) -> dict[str, str]:
+    """Return what pytest says of the session that these options would run: texts by their names,
+    the profile first. Raises UserError if pytest refuses."""
     command = [sys.executable, "-m", "pytest", "perf", "--dry-run", "-q", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -111,12 +104,24 @@ def dry_run(given: Mapping[str, str | None]) -> list[tuple[str, str]]:
         first = next((line for line in said if line.startswith("ERROR: ")), said[0])
         raise UserError(first.removeprefix("ERROR: "))
     parted = (line.partition(": ") for line in done.stdout.splitlines())
-    return [(name, text) for name, _, text in parted if text]
+    return {name: text for name, _, text in parted if text}
 
 
-def from_here(value: str) -> str:
-    """Return a path as pytest finds it, which runs in another directory; else the value."""
-    return os.path.abspath(value) if os.path.exists(value) else value
+def given(arguments: argparse.Namespace, *names: str) -> list[str]:
+    """Return those of these options that were given, for a pytest in another directory."""
+    values = {name: getattr(arguments, name) for name in names}
+    return [
+        f"--{name.replace('_', '-')}={from_here(name, value)}"
+        for name, value in values.items()
+        if value is not None
+    ]
+
+
+def from_here(name: str, value: str) -> str:
+    """Return the value of an option as a process in another directory understands it. A profile is
+    a path only if it ends with .toml; else a directory beside could be taken for it."""
+    is_path = value.endswith(".toml") if name == "profile" else os.path.exists(value)
+    return os.path.abspath(value) if is_path else value
 
 
 def diff_thresholds(arguments: argparse.Namespace) -> int:
@@ -191,9 +196,6 @@ def list_faults(_: argparse.Namespace) -> int:
 
 def list_cases(arguments: argparse.Namespace) -> int:
     """List the cases that pytest collects with these options; return pytest's exit status."""
-    given = {name: getattr(arguments, name) for name in ("profile", "models", "np")}
-    if given["profile"] is not None and given["profile"].endswith(".toml"):
-        given["profile"] = os.path.abspath(given["profile"])  # pytest runs in another directory
-    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    options = given(arguments, "profile", "models", "np")
     command = [sys.executable, "-m", "pytest", "perf", "--collect-only", "-q", *options]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

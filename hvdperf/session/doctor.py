@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,21 +13,19 @@ from pathlib import Path
 from hvdperf.cli import Commands
 from hvdperf.columns import WIDTH
 from hvdperf.errors import UserError
-from hvdperf.launch import guard
-from hvdperf.machine.fitness import Check
+from hvdperf.launch.guard import guarded
+from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
-from hvdperf.machine.placement import local_offers, place
+from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
-from hvdperf.paths import CACHE, ROOT
+from hvdperf.paths import CACHE, RESULTS, ROOT
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.results.archive import read_session
-from hvdperf.session.commands import dry_run
-from hvdperf.session.preflight import preflight
+from hvdperf.session.commands import dry_run, given
+from hvdperf.session.preflight import local_preflight
 from hvdperf.session.terminal.cases import UNFIT
 from hvdperf.verdict import Verdict
 
-# Seconds for which the load is watched.
-WATCHED_S = 2.0
 # Minutes of the sessions that compare a stack with itself.
 PAIR_BUDGET_MINUTES = 0.7
 # Seconds after which such a session hangs.
@@ -61,7 +58,7 @@ def add_to(commands: Commands) -> None:
     ):
         add.add_argument(option, metavar=option.strip("-").upper(), help=what)
     add.add_argument(
-        "--results", type=Path, default=ROOT / "results", metavar="DIR", help="default: results"
+        "--results", type=Path, default=RESULTS, metavar="DIR", help="default: results"
     )
     add.set_defaults(command=doctor)
 
@@ -95,9 +92,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _checks(arguments: argparse.Namespace) -> Iterable[Check]:
-    machine = local_machine()
-    slots = place(local_offers(machine, None, False))
-    yield from preflight(machine, slots, arguments.results, WATCHED_S)
+    yield from local_preflight(arguments.results)
     stack = _stack()
     yield stack
     if stack.problem:
@@ -125,41 +120,35 @@ def _split(message: str) -> tuple[str, str]:
 
 def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
     """Return the checks of data and thresholds, from the plan of a session that is not run."""
-    names = ("profile", "data_dir", "thresholds")
     try:
-        told = dry_run({name: getattr(arguments, name) for name in names})
+        texts = dry_run(given(arguments, "profile", "data_dir", "thresholds"))
     except UserError as error:
         yield Check("plan", "refused", *_split(str(error)))
         return
-    texts = dict(reversed(told))
     missing = texts[WITHOUT_THRESHOLD].split(", ") if WITHOUT_THRESHOLD in texts else []
     more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
-    named = next(f"{name.removeprefix('profile ')}: {text}" for name, text in told)
-    yield Check("profile, data", named)
-    yield Check(
+    profile, *_ = texts
+    yield Check("profile, data", f"{profile.removeprefix('profile ')}: {texts[profile]}")
+    yield judged(
         "thresholds",
         texts["thresholds"],
-        f"no limit for {', '.join(missing[:_NAMED])}{more}" if missing else "",
-        "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`"
-        if missing
-        else "",
+        not missing,
+        f"no limit for {', '.join(missing[:_NAMED])}{more}",
+        "measure, and paste the lines that the session prints, or see `hvdperf thresholds propose`",
     )
 
 
 def pair_check() -> Check:
     """Compare the stack with itself in a session of a minute, and return what that session could
     see."""
-    slots = len(place(local_offers(local_machine())))
-    if slots < 2:
+    if len(local_offers(local_machine())) < 2:
         return Check("A/A pair", "not possible with one slot")
     with tempfile.TemporaryDirectory() as results:
-        # The guard ends the session with this process.
-        guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid())]
         command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "-q", "-k", "aa"]
         options = ["--models=vgg_16_s", "--profile=smoke", f"--budget={PAIR_BUDGET_MINUTES}"]
         try:
             subprocess.run(
-                [*guarded, *command, *options, f"--results={results}"],
+                guarded([*command, *options, f"--results={results}"]),
                 cwd=ROOT,
                 capture_output=True,
                 check=False,
@@ -175,7 +164,8 @@ def pair_check() -> Check:
         return Check("A/A pair", "no figure", said[0], _AGAIN)
     (judgement,) = seen
     effect = judgement.detectable_effect or 0.0
-    problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen" * (effect > WIDEST_PAIR)
+    problem = f"changes below {100 * WIDEST_PAIR:.0f} % should be seen"
     if judgement.verdict is Verdict.FAIL:
         problem = "two identical groups differ"
-    return Check("A/A pair", judgement.reason, problem, _AGAIN if problem else "")
+    is_fit = effect <= WIDEST_PAIR and judgement.verdict is not Verdict.FAIL
+    return judged("A/A pair", judgement.reason, is_fit, problem, _AGAIN)

@@ -11,12 +11,20 @@ from pathlib import Path
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.fitness import Check, host_checks, load_check
 from hvdperf.machine.gpu_health import gpu_checks
-from hvdperf.machine.host import Machine
-from hvdperf.machine.placement import Slot
+from hvdperf.machine.host import Machine, local_machine
+from hvdperf.machine.placement import Slot, local_offers, place
 
 # Seconds for which the load is watched: the kernel counts in ticks of 10 ms, so half a second shows
 # 1 % of two cores.
 WATCHED_S = 0.5
+# The same, where nobody waits for the session.
+WATCHED_AT_LEISURE_S = 2.0
+
+
+def local_preflight(results: Path) -> list[Check]:
+    """Return what was found of this host and all of its slots. results: as in preflight."""
+    machine = local_machine()
+    return preflight(machine, place(local_offers(machine)), results, WATCHED_AT_LEISURE_S)
 
 
 def preflight(

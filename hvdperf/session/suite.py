@@ -21,6 +21,7 @@ from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
+from hvdperf.machine.fitness import complaints
 from hvdperf.machine.gpu_health import slowdowns
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
@@ -236,7 +237,7 @@ class Suite:
         """Note why this host is not fit to measure. Raises Unfit under --require-fit if it is not.
         A resumed session keeps what its first part noted."""
         checks = preflight(self.machine, self.session_plan.slots, Path(self.options.results))
-        self.unfit = tuple(check.complaint for check in checks if check.problem)
+        self.unfit = complaints(checks)
         if self.unfit and self.config.option.require_fit:
             self.is_refused = True
             raise Unfit

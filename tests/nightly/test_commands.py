@@ -11,18 +11,11 @@ import pytest
 
 from bench.nights import Year, nights
 from hvdperf.nightly.night import NIGHTS, read_nights, write_night
-from tests.support.whole_sessions import BIN, ROOT, environment_of_sessions
+from tests.support.whole_sessions import BIN, completed
 
 
 def hvdperf(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(BIN / "hvdperf"), *words],
-        cwd=ROOT,
-        env=environment_of_sessions(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return completed([str(BIN / "hvdperf"), *words])
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from bench.nights import Year, nights
-from hvdperf.nightly.index import write_index
-from hvdperf.nightly.night import NIGHTS, Night, write_night
+from hvdperf.nightly.index import SPARK_EDGE, SPARK_W, write_index
+from hvdperf.nightly.lines import findings
+from hvdperf.nightly.night import NIGHTS, Night, read_nights, write_night
 from hvdperf.verdict import Verdict
 from tests.support.browser import chromium, visit
 
@@ -97,6 +98,20 @@ def test_every_line_is_drawn_and_can_be_repeated(page: Page) -> None:
     assert row.locator("code").inner_text() == (
         "pytest perf/ --profile=nightly-gpu --models network_0 --world-sizes 1 -k network_0-np1"
     )
+
+
+def test_a_lasting_change_is_drawn_at_its_night(page: Page, published: Path) -> None:
+    """The nights on bad nodes, of which there are some before it, do not move it."""
+    made = read_nights(published / NIGHTS).of["a100"]
+    (last,) = [
+        change
+        for change in findings(made).changes
+        if change.line.name == "throughput[network_0-np8]" and change.night.night > "2026-08"
+    ]
+    share = made.index(last.night) / (len(made) - 1)
+    row = page.locator(".cases tbody tr", has_text="throughput[network_0-np8]")
+    drawn = float(row.locator("line.step").last.get_attribute("x1") or "nan")
+    assert drawn == pytest.approx(SPARK_EDGE + share * (SPARK_W - 2 * SPARK_EDGE), abs=0.06)
 
 
 def test_a_broken_file_is_named(page: Page) -> None:

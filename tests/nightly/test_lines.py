@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from bench.nights import BAD, FIRST, Year, nights
-from hvdperf.nightly.lines import bad_nodes, changes, lines, marks
-from hvdperf.nightly.night import Night, own_part
+from hvdperf.nightly.lines import bad_nodes, findings, lines, marks
+from hvdperf.nightly.night import Night
 
 SMALL = Year(0.01, networks=3, world_sizes=(1, 8))
 
@@ -29,7 +29,7 @@ def test_a_line_is_a_case_or_a_throughput_over_the_nights(year: list[Night]) -> 
 
 
 def test_planted_steps_are_found_and_nothing_else(year: list[Night]) -> None:
-    found, _ = changes(year)
+    found = findings(year).changes
     first = [each for each in found if each.line.name.startswith("throughput[network_0")]
     sizes = {1: [], 8: []}  # type: ignore[var-annotated]
     for each in first:
@@ -42,7 +42,7 @@ def test_planted_steps_are_found_and_nothing_else(year: list[Night]) -> None:
 
 
 def test_what_changed_that_night_is_marked(year: list[Night]) -> None:
-    found, _ = changes(year)
+    found = findings(year).changes
     marked = {each.night.night: each.marks for each in found if each.marks}
     days = {(night.began_at - FIRST).days: night for night in year}
     told = "gpu_driver: 535.129.03 -> 550.54.15"
@@ -67,7 +67,7 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
     made = nights(calm, 2)
     moved = []
     for index, night in enumerate(made):
-        part = own_part(night)
+        part = night.part()
         assert part is not None
         if index >= 200:
             slower = tuple(
@@ -76,8 +76,8 @@ def test_a_host_that_took_over_is_no_bad_node_but_a_marked_change() -> None:
             )
             part = replace(part, hosts=("gpu-03",), speeds=slower)
         moved.append(replace(night, parts=(part,)))
-    found, nodes = changes(moved)
-    assert nodes == []
-    (change,) = found
+    found = findings(moved)
+    assert found.nodes == []
+    (change,) = found.changes
     assert change.night is moved[200]
     assert "hosts: gpu-01, gpu-02 -> gpu-03" in change.marks

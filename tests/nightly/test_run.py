@@ -16,7 +16,7 @@ from hvdperf.nightly.night import Night, read_night
 from hvdperf.session.terminal.cases import EXIT_STATUS
 from hvdperf.verdict import Verdict
 from tests.support.leftovers import ended
-from tests.support.whole_sessions import BIN, PROFILE, ROOT, environment_of_sessions
+from tests.support.whole_sessions import BIN, PROFILE, ROOT, completed, environment_of_sessions
 
 OWN_CASES = {"weak_scaling[alexnet_s-np2]", "weak_scaling[vgg_16_s-np2]"}
 TODAY, TOMORROW = "2026-11-24", "2026-11-25"
@@ -222,16 +222,8 @@ def test_a_session_of_somebody_else_is_none_of_the_night(
     words = command()
     alone = words[words.index("--") + 1 :]
     profile = next(word for word in words if word.startswith("--profile="))
-    subprocess.run(
-        [
-            *(str(BIN / "python"), "-m", "pytest", "perf/", profile, *alone),
-            f"--results={tmp_path / 'results'}",
-        ],
-        cwd=ROOT,
-        env=environment_of_sessions(),
-        capture_output=True,
-        check=False,
-    )
+    pytest_ = [str(BIN / "python"), "-m", "pytest", "perf/"]
+    completed([*pytest_, profile, *alone, f"--results={tmp_path / 'results'}"])
     assert len(sessions(tmp_path)) == 2
     finished(command(night=TOMORROW))
     second = night_of(tmp_path, TOMORROW).parts[0].session

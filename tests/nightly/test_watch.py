@@ -14,7 +14,7 @@ from bench.nights import FIRST, Year, nights
 from hvdperf.nightly.night import NIGHTS, Night, write_night
 from hvdperf.nightly.watch import MISSING_STATUS, Watched, watched, write_issues
 from hvdperf.verdict import Verdict
-from tests.support.whole_sessions import BIN, ROOT, environment_of_sessions
+from tests.support.whole_sessions import BIN, ROOT, completed
 
 MADE = nights(Year(0.01, networks=1, world_sizes=(8,)), 1)[:4]
 
@@ -99,16 +99,11 @@ def test_only_a_fail_opens_and_only_clean_nights_close(
 def test_the_command_watches_the_named_series_and_exits_with_the_worst(tmp_path: Path) -> None:
     for night in MADE:
         write_night(tmp_path / NIGHTS, night)
-    done = subprocess.run(
+    done = completed(
         [
             *(str(BIN / "hvdperf"), "nightly", "watch", f"--results={tmp_path}"),
             *("--series=a100", "--series=h100"),
-        ],
-        cwd=ROOT,
-        env=environment_of_sessions(),
-        capture_output=True,
-        text=True,
-        check=False,
+        ]
     )
     assert done.returncode == MISSING_STATUS, done.stderr
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == ["a100", "h100"]

@@ -21,6 +21,7 @@ from tests.support.whole_sessions import (
     Run,
     SitBefore,
     command,
+    completed,
     documents,
     environment_of_sessions,
     wait_for_workers,
@@ -46,15 +47,7 @@ def run(options: list[str]) -> Run:
     def session(
         *arguments: str, ranks: int = 0, made_up: bool = False
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(["perf/", *options, *arguments], ranks, made_up),
-            cwd=ROOT,
-            env=environment_of_sessions(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        return completed(command(["perf/", *options, *arguments], ranks, made_up))
 
     return session
 

@@ -18,15 +18,23 @@ world_sizes = [1]
 """
 
 
-def listed(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def hvdperf(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "hvdperf", "list", "cases", *options],
+        [sys.executable, "-m", "hvdperf", *words],
         cwd=cwd,
         env=dict(os.environ, PYTHONPATH=str(ROOT)),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def listed(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return hvdperf("list", "cases", *options, cwd=cwd)
+
+
+def thresholds(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return hvdperf("thresholds", *words, cwd=cwd)
 
 
 def test_a_profile_is_found_in_the_users_directory(tmp_path):
@@ -44,17 +52,6 @@ def test_an_unknown_profile_is_one_line(tmp_path):
     assert done.returncode == 4
     assert f"ERROR: {tmp_path / 'mine.toml'}: cannot be read: No such file" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def thresholds(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hvdperf", "thresholds", *words],
-        cwd=cwd,
-        env=dict(os.environ, PYTHONPATH=str(ROOT)),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 HEAD = 'label = "mine"\n[match]\ndevice = "cpu"\n[thresholds]\n'
@@ -96,3 +93,9 @@ def test_a_diff_says_what_is_tightened_and_what_is_loosened(tmp_path):
     }
     same = thresholds("diff", "old.toml", "old.toml", cwd=tmp_path)
     assert same.stdout == "the same thresholds\n"
+
+
+def test_a_directory_is_not_taken_for_a_profile_of_its_name(tmp_path):
+    (tmp_path / "smoke").mkdir()
+    done = thresholds("check", "--profile=smoke", "--np=2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr

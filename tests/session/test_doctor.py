@@ -8,10 +8,9 @@ from pathlib import Path
 
 from tests.support.whole_sessions import (
     BIN,
-    ROOT,
     command,
+    completed,
     documents,
-    environment_of_sessions,
 )
 
 # Open files of a session on two slots, less than the 272 that it may need.
@@ -20,16 +19,11 @@ FILES = 250
 
 def limited(words: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a command with few open files."""
-    return subprocess.run(
-        words,
-        cwd=ROOT,
-        env=environment_of_sessions(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)),
-    )
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+
+    return completed(words, preexec_fn=limit)
 
 
 def test_doctor_says_what_is_wrong_and_what_mends_it(tmp_path: Path) -> None:

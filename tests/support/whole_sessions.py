@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import find_mpirun
@@ -95,6 +96,21 @@ def environment_of_sessions() -> dict[str, str]:
     environment["PATH"] = f"{BIN}:{environment['PATH']}"
     environment.setdefault("OPAL_PREFIX", str(BIN.parent))
     return environment
+
+
+def completed(words: Sequence[str], **given: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in the checkout to its end, and return it with its output. given: more
+    arguments of subprocess.run."""
+    return subprocess.run(
+        words,
+        cwd=ROOT,
+        env=environment_of_sessions(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        **given,
+    )
 
 
 def documents(tmp_path: Path) -> dict[str, dict]:

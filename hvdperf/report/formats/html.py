@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup, escape
 
 from hvdperf.report.content import Column, Report, Table, Value
 from hvdperf.report.formats.cells import is_numeric, number_text, one_line, printable, value_text
 from hvdperf.report.formats.headline import MEANINGS, blames, headline, neutral, others
-from hvdperf.report.formats.inline import PAGE, assets, json_text
+from hvdperf.report.formats.inline import PAGE, assets, json_text, templates
 from hvdperf.verdict import Verdict
 
 # The page's filters: keys of the board's columns and of figures' tags, with their labels.
@@ -64,13 +64,7 @@ def body(table: Table) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(PAGE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates(PAGE)
     environment.globals.update(
         Verdict=Verdict,
         meanings=MEANINGS,

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 PAGE = Path(__file__).parents[1] / "page"
@@ -70,6 +71,17 @@ def assets() -> Assets:
     libraries = [_library(copy) for copy in copies()]
     scripts = [*early, *(library["script"] for library in libraries), *late]
     return Assets(style, early, libraries, late, json_text(themes()), _policy(style, scripts))
+
+
+def templates(directory: Path) -> Environment:
+    """Return the templates of a directory, for pages in HTML."""
+    return Environment(
+        loader=FileSystemLoader(directory),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def without_scripts(sheet: Path) -> tuple[Markup, str]:
