@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks on a GPU node what no machine without GPUs can: a person runs it once, in about 15 minutes.
+# Checks on a GPU node what no machine without GPUs can. A person runs it once; its sessions have budgets
+# of 14 minutes together.
 # It prints a line for each check, with what was expected, and writes a file to attach to an issue.
 #
 #   make env GPU=1 && bash ci/gpu/selftest.sh

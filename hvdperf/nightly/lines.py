@@ -16,7 +16,8 @@ from hvdperf.nightly.steps_in_time import LEAST_CHANGE, Step, steps
 from hvdperf.results.fingerprint import differences
 from hvdperf.verdict import Ceiling, Verdict
 
-# The night of a change is known to some nights; what changed within so many is listed with it.
+# A change may be placed a few nights too early or too late, so it lists what else changed within so
+# many nights of it.
 UNCERTAIN = 3
 # A node's nights are compared with those of other nodes among so many nights before and after.
 NEIGHBOURS = 7

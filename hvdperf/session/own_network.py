@@ -54,8 +54,8 @@ def problem(workload: Workload, network: Network, data: DataSource, stack: Stack
         return str(found["error"])
     if found["apart"] > APART_AT_MOST:
         return (
-            f"network {network.name!r}: two equal steps part by {found['apart']:.1e} of the "
-            "gradients, so no comparison of it can be trusted; draw nothing at random in the loss "
-            "and the network, or seed it"
+            f"network {network.name!r}: the gradients of two equal steps differ by "
+            f"{100 * found['apart']:.2g} %, so no comparison of it can be trusted; draw nothing at "
+            "random in the loss and the network, or seed it"
         )
     return ""

@@ -71,7 +71,7 @@ def test_an_example_is_short(path: Path) -> None:
             f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
             "def loss(labels, outputs):\n    import os\n"
             "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n",
-            "network 'mine': two equal steps part by ",
+            "network 'mine': the gradients of two equal steps differ by ",
         ),
     ],
     ids=["no builder", "broken builder", "not finite", "not deterministic"],

@@ -19,12 +19,12 @@ from models import own_networks
 APART_AT_MOST = 1e-3
 
 
-class Unfit(Exception):
+class BadNetwork(Exception):
     """The network cannot be measured; the message says why."""
 
 
 def probe(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts. Raises Unfit, and whatever the user's functions raise."""
+    """Return the facts. Raises BadNetwork, and whatever the user's functions raise."""
     own_networks.load_file(config["own_network"])
     import numpy as np
     import tensorflow as tf
@@ -44,13 +44,13 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
 
         loss = training.update(task, parts, batch, tf.reduce_mean, use=use)
         if not math.isfinite(float(loss)):
-            raise Unfit(f"the loss of its first step is {float(loss)}")
+            raise BadNetwork(f"the loss of its first step is {float(loss)}")
         if not gradients:
-            raise Unfit("it has no trainable variables")
+            raise BadNetwork("it has no trainable variables")
         variables = [variable for part in parts for variable in part.sources]
         missing = [v.name for v, found in zip(variables, gradients) if found is None]
         if missing:
-            raise Unfit(f"the loss does not depend on its variables {', '.join(missing[:3])}")
+            raise BadNetwork(f"the loss does not depend on its variables {', '.join(missing[:3])}")
         both.append([tf.convert_to_tensor(each).numpy() for each in gradients])
     apart = max(
         float(np.abs(one - other).max()) / (float(np.abs(one).max()) or 1.0)
@@ -64,7 +64,7 @@ def main() -> None:
     network = f"network {config['model']!r}"
     try:
         found: dict[str, Any] = probe(config)
-    except Unfit as error:
+    except BadNetwork as error:
         found = {"error": f"{network}: {error}"}
     except Exception as error:  # noqa: BLE001 - it is the user's code
         where = own_networks.line_of(error, config["own_network"])
