@@ -64,7 +64,7 @@ $(READY): pyproject.toml ci/setup.sh ci/setup_gpu.sh
 	@VENV=$(VENV) GPU=$(filter 1,$(GPU)) MPI=$(MPI) TF=$(TF) HOROVOD=$(HOROVOD) bash ci/setup.sh
 
 data: env ## write small files of every data set to data/samples, unless they exist
-	@$(ACTIVATE); python -m models.inputs.sample_sets $(SAMPLES)
+	@$(ACTIVATE); python -m hvdperf.models.inputs.sample_sets $(SAMPLES)
 
 # make returns 2 whatever failed, and calls pytest's status an error of its own: scripts read the file.
 perf: .forget-status env $(if $(DATA_DIR),,data) ## measure and judge: pytest perf/

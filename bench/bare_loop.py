@@ -18,7 +18,7 @@ def main() -> None:
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    from models import inputs, registry
+    from hvdperf.models import inputs, registry
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -1,1 +1,4 @@
-"""The networks that are trained and their inputs, each chosen by name."""
+"""The networks are in hvdperf/models/, so that an installed hvdperf brings them along.
+
+In a checkout, files of one's own networks may import models.registry, too.
+"""

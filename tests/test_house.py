@@ -90,7 +90,7 @@ ORDER = (
 MODULES_OF_A_ROOM = 20
 # The module that starts the program.
 MAIN = "hvdperf.__main__"
-WORKERS_OWN = ("hvdperf/worker", "models")
+WORKERS_OWN = ("hvdperf/worker", "hvdperf/models")
 # Bare MPI, which needs no framework.
 BARE = Path("hvdperf/worker/strategies/bare_mpi.py")
 # A training script as a user writes it, with which the suite is compared.
@@ -100,8 +100,6 @@ A_USERS_SCRIPT = Path("bench/bare_loop.py")
 def room_of(module: str) -> str:
     """Return a module's room; return "" for code that is built on hvdperf."""
     top, _, inside_ = module.partition(".")
-    if top == "models":
-        return top
     if top != "hvdperf" or module == MAIN:
         return ""
     room, _, _ = inside_.partition(".")
@@ -124,7 +122,7 @@ def test_data_flows_one_way():
 
 
 def test_a_room_is_not_crowded():
-    folders = [folder for room in ("hvdperf", "models") for folder in (ROOT / room).rglob("*/")]
+    folders = (ROOT / "hvdperf").rglob("*/")
     crowded = {
         str(folder.relative_to(ROOT)): count
         for folder in folders
@@ -158,12 +156,12 @@ def test_only_workers_and_models_import_the_frameworks():
 @pytest.mark.parametrize("path", sources(*WORKERS_OWN), ids=str)
 def test_workers_need_nothing_but_the_frameworks(path):
     # google: protobuf, of which TensorFlow makes its Examples.
-    known = {*sys.stdlib_module_names, *FRAMEWORKS, "google", "numpy", "models", "hvdperf"}
+    known = {*sys.stdlib_module_names, *FRAMEWORKS, "google", "numpy", "hvdperf"}
     if path == BARE:
         known = known - FRAMEWORKS | {"mpi4py"}
     assert packages(path) <= known
-    own = {name for name in imports(path) if name.split(".")[0] in ("hvdperf", "models")}
-    assert all(re.match(r"(models|hvdperf\.worker)(\.|$)", name) for name in own)
+    own = {name for name in imports(path) if name.split(".")[0] == "hvdperf"}
+    assert all(re.match(r"hvdperf\.(models|worker)(\.|$)", name) for name in own)
 
 
 def test_only_launchers_the_plugin_and_the_bare_transport_import_mpi():

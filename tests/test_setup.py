@@ -332,7 +332,7 @@ def test_distclean_removes_every_environment(checkout: Path) -> None:
 
 def test_make_perf_writes_samples_and_measures_on_them(checkout: Path) -> None:
     lines = make(checkout, "-n", "perf").stdout
-    assert "python -m models.inputs.sample_sets data/samples" in lines
+    assert "python -m hvdperf.models.inputs.sample_sets data/samples" in lines
     assert "pytest perf/ --profile 'default'" in lines
     assert "--data-dir" not in lines
 
@@ -340,7 +340,7 @@ def test_make_perf_writes_samples_and_measures_on_them(checkout: Path) -> None:
 def test_make_perf_takes_a_profile_data_and_options(checkout: Path) -> None:
     options = ("PROFILE=nightly", "DATA_DIR=/data/cifar10", "ARGS=-k scaling -x")
     lines = make(checkout, "-n", "perf", *options).stdout
-    assert "models.inputs.sample_sets" not in lines
+    assert "hvdperf.models.inputs.sample_sets" not in lines
     assert "pytest perf/ --profile 'nightly' --data-dir '/data/cifar10' -k scaling -x" in lines
 
 

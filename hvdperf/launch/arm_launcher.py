@@ -16,14 +16,14 @@ from hvdperf.launch.hub import Hub
 from hvdperf.launch.job import Launcher, Order, SlotGone
 from hvdperf.machine.placement import Slot, cores_of, place_group, replicas_per_node
 from hvdperf.machine.rank_environment import user_settings
+from hvdperf.models import inputs
+from hvdperf.models.registry import network
 from hvdperf.plan.arms import AA, SWEEP, Arm, BlockKind
 from hvdperf.plan.data import DataSource, other_data
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.variants import EXCHANGES, Exchange
 from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
-from models import inputs
-from models.registry import network
 
 SEED = 20181231
 # Used if the data has no end, or if the learning rate is constant.

@@ -20,10 +20,10 @@ from hvdperf.measure.records import Launch, Round
 from hvdperf.measure.reports import Correctness, Evidence, Metadata
 from hvdperf.measure.timed_blocks import TimedBlocks
 from hvdperf.measure.training import TrainEpochs, TrainLong, TrainSeconds, TrainWithTimestamps
+from hvdperf.models.inputs.errors import DataError
 from hvdperf.plan.arms import Arm, Schedule
 from hvdperf.plan.question import LaunchMode
 from hvdperf.worker.protocol import Phase
-from models.inputs.errors import DataError
 
 MODES: Mapping[LaunchMode, Callable[[RoundSettings], Mode]] = {
     LaunchMode.BLOCKS: TimedBlocks,

@@ -18,13 +18,13 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
+from hvdperf.models import inputs, registry
+from hvdperf.models.inputs import sample_sets
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.imagenet_files import ImagenetFiles
 from hvdperf.paths import CACHE, ROOT
 from hvdperf.plan.arms import Workload
 from hvdperf.worker.dataset_id import dataset_id, files_of
-from models import inputs, registry
-from models.inputs import sample_sets
-from models.inputs.errors import DataError
-from models.inputs.imagenet_files import ImagenetFiles
 
 SAMPLES = ROOT / "data" / "samples"
 # The data set of language models if the user asks for one of images.
@@ -121,7 +121,7 @@ def _checked(located: ImagenetFiles, directory: Path, identity: str) -> Imagenet
     the check changes. Raises UserError that names the wrong shard and record.
     """
     changed = [path.stat().st_mtime_ns for path in (*located.train, *located.validation)]
-    check = (ROOT / "models/inputs/imagenet_check.py").read_text()
+    check = (ROOT / "hvdperf/models/inputs/imagenet_check.py").read_text()
     asked = json.dumps([str(directory.resolve()), identity, changed, check])
     key = hashlib.sha256(asked.encode()).hexdigest()[:16]
     cache = CACHE / f"imagenet-{key}.json"
@@ -129,7 +129,7 @@ def _checked(located: ImagenetFiles, directory: Path, identity: str) -> Imagenet
         return replace(located, **json.loads(cache.read_text()))
     except (OSError, ValueError, TypeError):
         print(f"imagenet: reading {identity.rpartition(',')[0]}, once", file=sys.stderr)
-    counts = _run("models.inputs.imagenet_check", "--data-dir:", str(directory.absolute()))
+    counts = _run("hvdperf.models.inputs.imagenet_check", "--data-dir:", str(directory.absolute()))
     # Without the cache the next session reads all shards again.
     with suppress(OSError):
         CACHE.mkdir(exist_ok=True)
@@ -146,7 +146,7 @@ def sample(dataset: str) -> Path:
     directory = SAMPLES / dataset
     if not sample_sets.is_current(directory):
         failed = f"the sample of {dataset} could not be written:"
-        _run("models.inputs.sample_sets", failed, str(SAMPLES), dataset)
+        _run("hvdperf.models.inputs.sample_sets", failed, str(SAMPLES), dataset)
     return directory
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.machine.placement import PACKED
+from hvdperf.models import own_networks, registry
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.profile import Profile, load_profile
 from hvdperf.worker.protocol import STARTUP, Phase
-from models import own_networks, registry
 
 
 @dataclass(frozen=True)

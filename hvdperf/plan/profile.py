@@ -11,13 +11,13 @@ from msgspec import Meta
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Positive
+from hvdperf.models import own_networks
+from hvdperf.models.registry import UnknownNetwork, network
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
-from models import own_networks
-from models.registry import UnknownNetwork, network
 
 PROFILES = ROOT / "ci" / "profiles"
 # The fewest rounds of a full look. With five or fewer, no case could FAIL: the profile would never

@@ -15,6 +15,8 @@ from hvdperf.errors import UserError
 from hvdperf.interim import EARLY_LOOKS
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer, Slot, is_oversubscribed, nodes, place
+from hvdperf.models import inputs, registry
+from hvdperf.models.inputs.errors import DataError
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.data import DataSource, can_swap, dataset_of, open_data_sets, parse_data_dir
@@ -25,8 +27,6 @@ from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import against
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
 from hvdperf.worker.protocol import Phase
-from models import inputs, registry
-from models.inputs.errors import DataError
 
 Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 

@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple
 
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
+from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import Comparison
@@ -37,7 +38,6 @@ from hvdperf.plan.threshold_proposal import ceiling, fewest_rounds, proposed_rul
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
-from models.registry import NETWORKS
 
 THRESHOLDS = ROOT / "ci" / "thresholds"
 # Begins a line of pytest's --dry-run, which `hvdperf doctor` and `hvdperf thresholds check` read.

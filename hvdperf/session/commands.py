@@ -14,6 +14,7 @@ from hvdperf.cli import Commands, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
+from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import ROOT
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.profile import PROFILES, load_profile
@@ -21,7 +22,6 @@ from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.results.archive import read_session
 from hvdperf.results.proposed_thresholds import propose
 from hvdperf.verdict import Band, Ceiling, Rule
-from models.registry import NETWORKS
 
 
 def add_to(commands: Commands) -> None:

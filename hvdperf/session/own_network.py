@@ -7,11 +7,11 @@ import subprocess
 
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import Stack
+from hvdperf.models.registry import Network
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.data import DataSource
 from hvdperf.worker.strategies.trial import APART_AT_MOST
-from models.registry import Network
 
 # Seconds that building the network and two steps may take.
 DEADLINE_S = 300.0

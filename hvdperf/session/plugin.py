@@ -16,6 +16,7 @@ from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.outer import outer_size, shown_by, words_before_pytest
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import PACKED, PLACEMENTS
+from hvdperf.models.inputs import INPUTS
 from hvdperf.paths import ROOT
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
@@ -29,7 +30,6 @@ from hvdperf.session.next_steps import CommandLine
 from hvdperf.session.suite import Suite, Unfit
 from hvdperf.session.terminal import bandwidths, cases, networks
 from hvdperf.verdict import Verdict, worst
-from models.inputs import INPUTS
 
 _suite = pytest.StashKey[Suite]()
 _slots = pytest.StashKey[Slots]()

@@ -27,6 +27,8 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import Stack, probe, stack_differences
+from hvdperf.models.own_networks import digest
+from hvdperf.models.registry import Network, network
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST
 from hvdperf.plan.comparisons import Comparison, JudgedAs
@@ -48,8 +50,6 @@ from hvdperf.session.resume import asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
 from hvdperf.verdict import Verdict
-from models.own_networks import digest
-from models.registry import Network, network
 
 
 class Unfit(Exception):

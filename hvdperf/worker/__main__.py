@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hvdperf.models import inputs, own_networks
 from hvdperf.worker import process, rendezvous
 from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.faults import Fault
@@ -18,7 +19,6 @@ from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.session_link import Driver, message_of
 from hvdperf.worker.settings import settings
 from hvdperf.worker.strategies.table import Strategy
-from models import inputs, own_networks
 
 
 def rank_of_this_process() -> int:

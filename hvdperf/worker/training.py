@@ -9,8 +9,8 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
+from hvdperf.models import inputs, registry, tasks
 from hvdperf.worker.learning_rate import Adaptive, Constant
-from models import inputs, registry, tasks
 
 Config = dict[str, Any]
 

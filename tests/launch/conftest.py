@@ -21,14 +21,14 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.machine.stack import find_mpirun
 from hvdperf.measure.round_runner import CORRECTNESS_STEPS
+from hvdperf.models.inputs.cifar_files import Layout
+from hvdperf.models.inputs.samples import write_cifar
+from hvdperf.models.inputs.token_samples import write_tokens
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.data import open_data
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS
 from hvdperf.worker.protocol import Phase
-from models.inputs.cifar_files import Layout
-from models.inputs.samples import write_cifar
-from models.inputs.token_samples import write_tokens
 from tests.support.groups import DEADLINE_S, MakeStarter, Start, trained_by
 
 

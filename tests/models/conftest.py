@@ -9,8 +9,8 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from models.inputs.cifar_files import CifarFiles, Layout, locate
-from models.inputs.samples import write_cifar
+from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, locate
+from hvdperf.models.inputs.samples import write_cifar
 
 LAYOUTS = [(dataset, layout) for dataset in ("cifar10", "cifar100") for layout in Layout]
 

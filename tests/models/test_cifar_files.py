@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records, rows
-from models.inputs.errors import DataError
-from models.inputs.samples import write_cifar
+from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records, rows
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.samples import write_cifar
 from tests.support.refusals import refusal
 
 Damage = Callable[[str, Layout, bytes], Path]
@@ -169,7 +169,7 @@ def test_pickles_of_python_3_are_read(
 def test_missing_directory(tmp_path: Path) -> None:
     message = complaint(tmp_path / "nowhere")
     assert "nowhere: no such directory" in message
-    assert "models.inputs.samples" in message
+    assert "hvdperf.models.inputs.samples" in message
 
 
 def test_empty_directory(tmp_path: Path) -> None:

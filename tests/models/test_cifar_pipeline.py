@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from models import inputs
-from models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
-from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
-from models.inputs.errors import DataError
-from models.inputs.samples import write_cifar
+from hvdperf.models import inputs
+from hvdperf.models.inputs.cifar import MEAN, STANDARD_DEVIATION, train_dataset, validation_dataset
+from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.samples import write_cifar
 
 Images = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int32]

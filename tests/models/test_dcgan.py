@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from models.networks.dcgan import LATENT, dcgan, dcgan_s
+from hvdperf.models.networks.dcgan import LATENT, dcgan, dcgan_s
 from tests.support.training import all_finite, parameters
 
 pytestmark = pytest.mark.usefixtures("fresh_models")

@@ -14,11 +14,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import models
-from models.inputs import imagenet_check
-from models.inputs.errors import DataError
-from models.inputs.imagenet_check import check
-from models.inputs.imagenet_files import locate
+from hvdperf.models.inputs import imagenet_check
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.imagenet_check import check
+from hvdperf.models.inputs.imagenet_files import locate
 from tests.support.refusals import refusal
 from tests.support.shards import Mutation, framed, grey, jpeg, mutations, write_shards
 
@@ -171,8 +170,13 @@ def test_directory_in_place_of_a_shard(shards: list[Path]) -> None:
 
 def test_the_command_prints_the_numbers_or_one_line(shards: list[Path]) -> None:
     def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "models.inputs.imagenet_check", str(shards[0].parent)]
-        root = Path(models.__file__).parents[1]
+        command = [
+            sys.executable,
+            "-m",
+            "hvdperf.models.inputs.imagenet_check",
+            str(shards[0].parent),
+        ]
+        root = Path(imagenet_check.__file__).parents[3]
         return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
 
     assert json.loads(run().stdout) == {"train_records": 6, "validation_records": 0}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from models import inputs
-from models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES
+from hvdperf.models import inputs
+from hvdperf.models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES
 from tests.support.shards import example, grey, jpeg, write_shards
 
 SOUND = example(grey(9), 5)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from models.inputs.errors import DataError
-from models.inputs.imagenet_check import check
-from models.inputs.imagenet_files import locate
-from models.inputs.imagenet_samples import LABELS, main, write_imagenet
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.imagenet_check import check
+from hvdperf.models.inputs.imagenet_files import locate
+from hvdperf.models.inputs.imagenet_samples import LABELS, main, write_imagenet
 from tests.support.refusals import refusal
 
 
@@ -62,7 +62,7 @@ def test_splits_may_have_folders_of_their_own(tmp_path: Path) -> None:
 def test_missing_directory(tmp_path: Path) -> None:
     message = complaint(tmp_path / "nowhere")
     assert "nowhere: no such directory" in message
-    assert "models.inputs.imagenet_samples" in message
+    assert "hvdperf.models.inputs.imagenet_samples" in message
 
 
 def test_no_shards(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_no_shards(tmp_path: Path) -> None:
     (tmp_path / "train-0-of-1").touch()
     message = complaint(tmp_path)
     assert message.startswith(f"{tmp_path}: holds no ImageNet training shards")
-    assert "models.inputs.imagenet_samples" in message
+    assert "hvdperf.models.inputs.imagenet_samples" in message
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from models.inputs.errors import DataError
-from models.inputs.imagenet import train_dataset, validation_dataset
-from models.inputs.imagenet_files import ImagenetFiles, locate
-from models.inputs.imagenet_samples import LABELS, write_imagenet
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.imagenet import train_dataset, validation_dataset
+from hvdperf.models.inputs.imagenet_files import ImagenetFiles, locate
+from hvdperf.models.inputs.imagenet_samples import LABELS, write_imagenet
 from tests.support.shards import example, grey, jpeg, write_shards
 
 Images = npt.NDArray[np.float32]
@@ -113,7 +113,7 @@ def test_shards_are_disjoint_and_complete_and_cut_before_shuffling(
 def test_files_are_read_in_a_new_order_in_each_epoch(
     numbered: ImagenetFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.inputs.imagenet.SHUFFLED_RECORDS", 1)
+    monkeypatch.setattr("hvdperf.models.inputs.imagenet.SHUFFLED_RECORDS", 1)
     _, labels = stream(numbered, batches=4, batch=24)
     epochs = np.array(numbers(labels)).reshape(4, 4, 6)
     orders = {tuple(epoch[:, 0].tolist()) for epoch in epochs}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tensorflow import keras
 
-from models.networks.inception_v3 import (
+from hvdperf.models.networks.inception_v3 import (
     A,
     B,
     C,

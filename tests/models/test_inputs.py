@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from models import inputs
-from models.inputs.cifar_files import Layout
-from models.inputs.errors import DataError
-from models.inputs.imagenet_check import check
-from models.inputs.imagenet_samples import write_imagenet
-from models.inputs.samples import write_cifar
-from models.inputs.token_samples import write_tokens
-from models.registry import Form
+from hvdperf.models import inputs
+from hvdperf.models.inputs.cifar_files import Layout
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.imagenet_check import check
+from hvdperf.models.inputs.imagenet_samples import write_imagenet
+from hvdperf.models.inputs.samples import write_cifar
+from hvdperf.models.inputs.token_samples import write_tokens
+from hvdperf.models.registry import Form
 
-ROOT = Path(inputs.__file__).parents[2]
+ROOT = Path(inputs.__file__).parents[3]
 DATA_SETS = [source.name for source in inputs.INPUTS.values() if source.needs_data]
 SIZES = {"cifar10": 32, "cifar100": 32, "imagenet": 16, "ptb": 5}
 
@@ -135,7 +135,7 @@ def test_extent_is_the_number_of_samples(data: dict[str, Path]) -> None:
 
 
 def test_finding_files_needs_no_tensorflow(data: dict[str, Path]) -> None:
-    code = "import sys; from models import inputs\n"
+    code = "import sys; from hvdperf.models import inputs\n"
     for name, folder in data.items():
         code += f"assert inputs.locate({name!r}, {str(folder)!r})\n"
     code += "assert 'tensorflow' not in sys.modules"

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import models
-from models import inputs, registry
-from models.registry import NETWORKS, UnknownNetwork
+from hvdperf.models import inputs, registry
+from hvdperf.models.registry import NETWORKS, UnknownNetwork
 
-ROOT = Path(models.__file__).parents[1]
+ROOT = Path(inputs.__file__).parents[3]
 
 
 def imported_by(statement: str) -> set[str]:
@@ -23,14 +22,16 @@ def imported_by(statement: str) -> set[str]:
 
 
 def test_registries_import_neither_tensorflow_nor_numpy() -> None:
-    loaded = imported_by("import models.registry, models.inputs, models.tasks")
-    assert "models" in loaded
+    loaded = imported_by(
+        "import hvdperf.models.registry, hvdperf.models.inputs, hvdperf.models.tasks"
+    )
+    assert "hvdperf" in loaded
     assert not loaded & {"tensorflow", "keras", "horovod", "numpy"}
 
 
 def test_reading_and_writing_files_does_not_import_tensorflow() -> None:
     files = ("cifar_files", "imagenet_files", "samples", "sample_sets", "token_files")
-    loaded = imported_by("import " + ", ".join(f"models.inputs.{name}" for name in files))
+    loaded = imported_by("import " + ", ".join(f"hvdperf.models.inputs.{name}" for name in files))
     assert not loaded & {"tensorflow", "keras", "horovod"}
 
 

@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from models import registry
-from models.networks.resnet import resnet_v2
-from models.networks.vgg import D, vgg
-from models.registry import NETWORKS, Scale, Task, Traffic
+from hvdperf.models import registry
+from hvdperf.models.networks.resnet import resnet_v2
+from hvdperf.models.networks.vgg import D, vgg
+from hvdperf.models.registry import NETWORKS, Scale, Task, Traffic
 from tests.support.training import parameters, shapes
 
 pytestmark = pytest.mark.usefixtures("fresh_models")

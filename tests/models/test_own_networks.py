@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from models import inputs, registry
-from models.own_networks import BadWorkloads, digest, load_file
+from hvdperf.models import inputs, registry
+from hvdperf.models.own_networks import BadWorkloads, digest, load_file
 
 GOOD = """\
-from models.registry import Network
+from hvdperf.models.registry import Network
 NETWORKS = (Network("mine", "{stem}:build", 32),)
 def build(input_size, classes):
     return input_size, classes
@@ -41,8 +41,11 @@ def file(tmp_path: Path) -> Iterator[Callable[..., Path]]:
             del sys.modules[name]
 
 
-def test_a_network_of_a_file_can_be_built_by_its_name(file: Callable[..., Path]) -> None:
-    path = file(GOOD.format(stem="my_networks"))
+@pytest.mark.parametrize("module", ["hvdperf.models", "hvdperf.models.registry", "models.registry"])
+def test_a_network_of_a_file_can_be_built_by_its_name(
+    file: Callable[..., Path], module: str
+) -> None:
+    path = file(GOOD.format(stem="my_networks").replace("hvdperf.models.registry", module))
     (network,) = load_file(path)
     assert network.origin == str(path)
     assert registry.build("mine", 32, 10) == (32, 10)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from models import inputs
-from models.inputs import sample_sets
-from models.inputs.errors import DataError
+from hvdperf.models import inputs
+from hvdperf.models.inputs import sample_sets
+from hvdperf.models.inputs.errors import DataError
 
 
 def test_every_data_set_has_a_sample():

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
-from models.inputs.errors import DataError
-from models.inputs.samples import main, write_cifar
+from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, locate, records
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.samples import main, write_cifar
 
 
 @pytest.mark.parametrize("layout", Layout)

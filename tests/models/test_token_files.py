@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.inputs import token_files
-from models.inputs.errors import DataError
-from models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
-from models.inputs.token_samples import main, write_tokens
-from models.registry import NETWORKS, Scale, Task
+from hvdperf.models.inputs import token_files
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.token_files import Split, TokenFiles, ids, locate, sequences, vocabulary
+from hvdperf.models.inputs.token_samples import main, write_tokens
+from hvdperf.models.registry import NETWORKS, Scale, Task
 from tests.support.refusals import refusal
 
 TEXT = b" the cat sat on the mat \n the dog sat \n"
@@ -124,7 +124,7 @@ def test_fewer_tokens_than_a_sequence_are_refused(tmp_path: Path) -> None:
 def test_missing_directory(tmp_path: Path) -> None:
     message = complaint(tmp_path / "nowhere")
     assert message.startswith(f"{tmp_path / 'nowhere'}: no such directory")
-    assert "models.inputs.token_samples" in message
+    assert "hvdperf.models.inputs.token_samples" in message
 
 
 def test_directory_without_text(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
-from models.inputs.errors import DataError
-from models.inputs.token_files import Split, TokenFiles, ids, locate, vocabulary
-from models.inputs.token_samples import write_tokens
-from models.inputs.tokens import train_dataset, validation_dataset
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.token_files import Split, TokenFiles, ids, locate, vocabulary
+from hvdperf.models.inputs.token_samples import write_tokens
+from hvdperf.models.inputs.tokens import train_dataset, validation_dataset
 
 Tokens = npt.NDArray[np.int32]
 

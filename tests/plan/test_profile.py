@@ -2,11 +2,11 @@ import pytest
 
 from bench.simulation import LOOKS
 from hvdperf.errors import UserError
+from hvdperf.models.registry import NETWORKS, Scale, Traffic, network
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.profile import PROFILES, Runs, Sampling, load_profile
 from hvdperf.plan.question import Question
-from models.registry import NETWORKS, Scale, Traffic, network
 
 COMPLETE = """\
 models = ["vgg_16_s", "resnet_50_s"]

@@ -13,6 +13,10 @@ from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Offer
+from hvdperf.models import inputs
+from hvdperf.models.inputs.cifar_files import Layout
+from hvdperf.models.inputs.samples import write_cifar
+from hvdperf.models.inputs.token_samples import write_tokens
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import TRIALS, Fault
@@ -37,10 +41,6 @@ from hvdperf.plan.questions import (
     weak_scaling,
 )
 from hvdperf.plan.session_plan import SessionPlan, plan_session
-from models import inputs
-from models.inputs.cifar_files import Layout
-from models.inputs.samples import write_cifar
-from models.inputs.token_samples import write_tokens
 
 MACHINE = Machine("host", (0, 1, 2, 3), cpu_model="Some CPU")
 GPU = Gpu("GPU-0", "NVIDIA V100")

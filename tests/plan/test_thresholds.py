@@ -7,12 +7,12 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
+from hvdperf.models.registry import NETWORKS, Scale
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.threshold_proposal import fewest_rounds, proposed_rule
 from hvdperf.plan.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
 from hvdperf.stats import NotMeasurable, spread
 from hvdperf.verdict import Band, Ceiling, Floor, Verdict, judge
-from models.registry import NETWORKS, Scale
 
 WEAK, STRONG = Question.WEAK_SCALING, Question.STRONG_SCALING
 COMMUNICATION, PARITY = Question.COMMUNICATION, Question.PARITY

@@ -14,7 +14,7 @@ from tests.support.whole_sessions import (
 )
 
 EXAMPLES = ROOT / "examples"
-HEAD = 'from models.registry import Network\nNETWORKS = (Network("mine", "my_networks:build", 8'
+HEAD = 'from hvdperf.models import Network\nNETWORKS = (Network("mine", "my_networks:build", 8'
 BUILD = """
 def build(size, classes):
     import keras

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from models.inputs.errors import DataError
+from hvdperf.models.inputs.errors import DataError
 
 
 def refusal(call: Callable[[], object]) -> str:

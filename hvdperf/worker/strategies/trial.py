@@ -13,7 +13,7 @@ import math
 import sys
 from typing import Any
 
-from models import own_networks
+from hvdperf.models import own_networks
 
 # What a session could not measure apart: the steps of one process differ by rounding at most.
 APART_AT_MOST = 1e-3

@@ -11,6 +11,7 @@ from _pytest._io import TerminalWriter
 
 from hvdperf.columns import WIDTH
 from hvdperf.launch.group import Failure
+from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.questions import (
     at_gradient_sizes,
@@ -41,7 +42,6 @@ from hvdperf.session.terminal.cases import (
 )
 from hvdperf.stats import Interval
 from hvdperf.verdict import REGRESSION, Band, Floor, Rule, Verdict
-from models.registry import NETWORKS
 from tests.support.rounds import WORKLOAD, outcome
 
 RATIOS = (0.91, 0.92, 0.93, 0.94, 0.95, 0.96)

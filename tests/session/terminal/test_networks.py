@@ -11,6 +11,7 @@ import pytest
 
 from hvdperf.columns import WIDTH
 from hvdperf.judge.outcome import Outcome
+from hvdperf.models.registry import NETWORKS
 from hvdperf.plan.questions import (
     against,
     communication,
@@ -27,7 +28,6 @@ from hvdperf.plan.questions import (
 from hvdperf.session.terminal.networks import table
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Verdict
-from models.registry import NETWORKS
 from tests.support.rounds import HOROVOD_2, WORKLOAD, change_reports, outcome
 
 RATIOS = (0.77, 0.78, 0.79, 0.80, 0.81, 0.82)

@@ -1,4 +1,4 @@
-"""Check all records of ImageNet's shards: python -m models.inputs.imagenet_check DIR
+"""Check all records of ImageNet's shards: python -m hvdperf.models.inputs.imagenet_check DIR
 
 The numbers of records are printed as JSON. The first fault is one line on stderr.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from models.inputs.command import finish
-from models.inputs.errors import faulty, unreadable
-from models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles, locate
+from hvdperf.models.inputs.command import finish
+from hvdperf.models.inputs.errors import faulty, unreadable
+from hvdperf.models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles, locate
 
 # The first images of each shard are decoded. This takes milliseconds an image, hours for all of
 # ImageNet; the pipeline names any other image that proves to be damaged.

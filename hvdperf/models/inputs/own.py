@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from models import registry
+from hvdperf.models import registry
 
 # Samples among which the next one is drawn.
 _BUFFER = 1024

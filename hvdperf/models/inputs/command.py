@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from models.inputs.errors import DataError
+from hvdperf.models.inputs.errors import DataError
 
 
 def finish(work: Callable[[], str]) -> int:

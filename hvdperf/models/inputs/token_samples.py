@@ -1,6 +1,6 @@
 """Write a small but valid text, in the layout of the Penn Treebank, that a network can learn from.
 
-python -m models.inputs.token_samples DIR [--sentences 5000] [--words 5000]
+python -m hvdperf.models.inputs.token_samples DIR [--sentences 5000] [--words 5000]
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.command import finish
-from models.inputs.errors import DataError
-from models.inputs.token_files import LAYOUTS, Split
+from hvdperf.models.inputs.command import finish
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.token_files import LAYOUTS, Split
 
 # These give half a megabyte. 2,205 of the words occur, more than the 2,000 that the small language
 # models know. So each row of their embeddings is looked up, that of unknown words by the rest.
@@ -88,7 +88,8 @@ def _text(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m models.inputs.token_samples", description="Write a small valid text."
+        prog="python -m hvdperf.models.inputs.token_samples",
+        description="Write a small valid text.",
     )
     parser.add_argument("directory", metavar="DIR", type=Path)
     parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N")

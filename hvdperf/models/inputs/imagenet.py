@@ -15,9 +15,9 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import pipeline
-from models.inputs.errors import faulty
-from models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles
+from hvdperf.models.inputs import pipeline
+from hvdperf.models.inputs.errors import faulty
+from hvdperf.models.inputs.imagenet_files import CLASSES, REMEDY, ImagenetFiles
 
 # Size of the buffer that shuffles. It holds records as they are stored, 110 KB each in the
 # published shards, which are shuffled already.

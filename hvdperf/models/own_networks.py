@@ -11,8 +11,8 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from models.inputs import INPUTS, Input
-from models.registry import NETWORKS, Network
+from hvdperf.models.inputs import INPUTS, Input
+from hvdperf.models.registry import NETWORKS, Network
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Nothing but the ranks, and a probe, may import these.

@@ -1,4 +1,4 @@
-"""Write the sample of every data set once: python -m models.inputs.sample_sets DIR [NAME ...]
+"""Write every data set's sample once: python -m hvdperf.models.inputs.sample_sets DIR [NAME...]
 
 A sample consists of small valid files in the published format, for users without the real ones.
 """
@@ -12,33 +12,33 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from models.inputs.cifar_files import Layout
-from models.inputs.errors import DataError
+from hvdperf.models.inputs.cifar_files import Layout
+from hvdperf.models.inputs.errors import DataError
 
 # The file in a sample's directory that holds the version of the writers.
 STAMP = ".written-by"
 
 
 def _cifar10(path: Path) -> None:
-    from models.inputs.samples import write_cifar
+    from hvdperf.models.inputs.samples import write_cifar
 
     write_cifar(path, "cifar10", Layout.BINARY, records_per_file=1000)
 
 
 def _cifar100(path: Path) -> None:
-    from models.inputs.samples import write_cifar
+    from hvdperf.models.inputs.samples import write_cifar
 
     write_cifar(path, "cifar100", Layout.BINARY, records_per_file=5000)
 
 
 def _imagenet(path: Path) -> None:
-    from models.inputs.imagenet_samples import write_imagenet
+    from hvdperf.models.inputs.imagenet_samples import write_imagenet
 
     write_imagenet(path)
 
 
 def _ptb(path: Path) -> None:
-    from models.inputs.token_samples import write_tokens
+    from hvdperf.models.inputs.token_samples import write_tokens
 
     write_tokens(path)
 
@@ -94,7 +94,7 @@ def write(dataset: str, root: Path) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     if not arguments or not set(arguments[1:]) <= set(WRITERS):
-        print(f"usage: python -m models.inputs.sample_sets DIR [{' '.join(WRITERS)}]")
+        print(f"usage: python -m hvdperf.models.inputs.sample_sets DIR [{' '.join(WRITERS)}]")
         return 2
     root = Path(arguments[0])
     try:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from models.inputs.errors import DataError
-from models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES, records
-from models.inputs.imagenet_files import REMEDY, ImagenetFiles, locate
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.models.inputs.imagenet_check import FOOT_BYTES, HEAD_BYTES, records
+from hvdperf.models.inputs.imagenet_files import REMEDY, ImagenetFiles, locate
 
 # The messages of a reader of TFRecords, and of the pipeline's own check.
 _DAMAGED = re.compile(r"(?:corrupted|truncated) record at ([0-9]+)")

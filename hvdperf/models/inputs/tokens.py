@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import pipeline, token_files
-from models.inputs.token_files import Split, TokenFiles
+from hvdperf.models.inputs import pipeline, token_files
+from hvdperf.models.inputs.token_files import Split, TokenFiles
 
 
 def train_dataset(

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from models import registry
+from hvdperf.models import registry
 
 
 class Labelled:

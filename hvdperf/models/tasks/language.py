@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from models.tasks.labelled import Labelled
+from hvdperf.models.tasks.labelled import Labelled
 
 
 class Language(Labelled):

@@ -1,6 +1,6 @@
 """Write small but valid ImageNet shards, in the published format, that a network can learn from.
 
-python -m models.inputs.imagenet_samples DIR [--shards 4] [--per-shard 16]
+python -m hvdperf.models.inputs.imagenet_samples DIR [--shards 4] [--per-shard 16]
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.command import finish
-from models.inputs.errors import DataError
+from hvdperf.models.inputs.command import finish
+from hvdperf.models.inputs.errors import DataError
 
 SHARDS = 4
 PER_SHARD = 16
@@ -131,7 +131,7 @@ def _example(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m models.inputs.imagenet_samples",
+        prog="python -m hvdperf.models.inputs.imagenet_samples",
         description="Write small valid ImageNet shards.",
     )
     parser.add_argument("directory", metavar="DIR", type=Path)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import pipeline
-from models.inputs.cifar_files import CifarFiles, Layout, Split, rows
+from hvdperf.models.inputs import pipeline
+from hvdperf.models.inputs.cifar_files import CifarFiles, Layout, Split, rows
 
 # Mean and standard deviation of each channel over the training images, as published widely for
 # pixels in 0..1; here times 255.

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.errors import DataError, faulty, unreadable
+from hvdperf.models.inputs.errors import DataError, faulty, unreadable
 
 PIXEL_BYTES = 3 * 32 * 32
 COARSE_CLASSES = 20
@@ -190,7 +190,7 @@ _FETCH = "fetch and unpack the archive again"
 def _make_samples(form: Format) -> str:
     return (
         f"unpack {form.names[Layout.BINARY].folder} there, or write a small sample with "
-        f"python -m models.inputs.samples DIR --dataset {form.dataset}"
+        f"python -m hvdperf.models.inputs.samples DIR --dataset {form.dataset}"
     )
 
 

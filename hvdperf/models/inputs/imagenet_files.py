@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.inputs.errors import faulty, unreadable
+from hvdperf.models.inputs.errors import faulty, unreadable
 
 # Labels are 1..1000; a network has one output more, for 0, the background.
 CLASSES = 1001
@@ -53,7 +53,7 @@ def locate(directory: str | Path) -> ImagenetFiles:
 
 _MAKE_SAMPLES = (
     "put the TFRecord shards there, or write a small sample with "
-    "python -m models.inputs.imagenet_samples DIR"
+    "python -m hvdperf.models.inputs.imagenet_samples DIR"
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorflow import keras
 
-from models.networks.inception import (
+from hvdperf.models.networks.inception import (
     Convolution,
     average_pool,
     concatenated,

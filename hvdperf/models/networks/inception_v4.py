@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorflow import keras
 
-from models.networks.inception import (
+from hvdperf.models.networks.inception import (
     Convolution,
     average_pool,
     concatenated,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from models.inputs.errors import faulty
+from hvdperf.models.inputs.errors import faulty
 
 PREFETCHED_BATCHES = 2
 

@@ -1,6 +1,6 @@
 """Write small but valid CIFAR files, in every published layout, that a network can learn from.
 
-python -m models.inputs.samples DIR [--dataset cifar10] [--layout binary]
+python -m hvdperf.models.inputs.samples DIR [--dataset cifar10] [--layout binary]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from models.inputs.cifar_files import (
+from hvdperf.models.inputs.cifar_files import (
     COARSE_CLASSES,
     FORMATS,
     PIXEL_BYTES,
@@ -23,8 +23,8 @@ from models.inputs.cifar_files import (
     Layout,
     format_of,
 )
-from models.inputs.command import finish
-from models.inputs.errors import DataError
+from hvdperf.models.inputs.command import finish
+from hvdperf.models.inputs.errors import DataError
 
 # Standard deviation, in grey levels of each channel, of the colour of a whole image from that of
 # its class. Neighbouring classes are 40 levels apart. So about one image in four looks like one of
@@ -104,7 +104,7 @@ def _write_pickle(path: Path, table: npt.NDArray[np.uint8], form: Format) -> Non
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m models.inputs.samples", description="Write small valid CIFAR files."
+        prog="python -m hvdperf.models.inputs.samples", description="Write small valid CIFAR files."
     )
     parser.add_argument("directory", metavar="DIR", type=Path)
     parser.add_argument("--dataset", choices=tuple(FORMATS), default="cifar10")

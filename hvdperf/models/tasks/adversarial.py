@@ -11,9 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from models import registry
-from models.networks.dcgan import LATENT
-from models.tasks import NotScored
+from hvdperf.models import registry
+from hvdperf.models.networks.dcgan import LATENT
+from hvdperf.models.tasks import NotScored
 
 
 class Adversarial:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from models import registry
-from models.inputs import own
-from models.tasks import NotScored
-from models.tasks.classification import Classification
+from hvdperf.models import registry
+from hvdperf.models.inputs import own
+from hvdperf.models.tasks import NotScored
+from hvdperf.models.tasks.classification import Classification
 
 
 class Own(Classification):

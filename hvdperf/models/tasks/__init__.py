@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from models.registry import Network, Task
+from hvdperf.models.registry import Network, Task
 
 
 class Step(Protocol):
@@ -46,15 +46,15 @@ class NotScored(ValueError):
 
 
 _STEPS = {
-    Task.CLASSIFICATION: ("models.tasks.classification", "Classification"),
-    Task.LANGUAGE: ("models.tasks.language", "Language"),
-    Task.ADVERSARIAL: ("models.tasks.adversarial", "Adversarial"),
+    Task.CLASSIFICATION: ("hvdperf.models.tasks.classification", "Classification"),
+    Task.LANGUAGE: ("hvdperf.models.tasks.language", "Language"),
+    Task.ADVERSARIAL: ("hvdperf.models.tasks.adversarial", "Adversarial"),
 }
 
 
 def find(network: Network, size: int, classes: int) -> Step:
     if network.loss or network.data:
-        from models.tasks.own import Own
+        from hvdperf.models.tasks.own import Own
 
         return Own(size, classes, network)
     module, name = _STEPS[network.task]

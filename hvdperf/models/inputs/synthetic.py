@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from models.inputs import pipeline
+from hvdperf.models.inputs import pipeline
 
 
 def images(

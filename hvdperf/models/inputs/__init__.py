@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models import registry
-from models.registry import Form
+from hvdperf.models import registry
+from hvdperf.models.registry import Form
 
 
 class UnknownInput(ValueError):
@@ -60,14 +60,14 @@ def locate(name: str, directory: str | Path) -> Any:
     """
     find(name)
     if name == "imagenet":
-        from models.inputs import imagenet_files
+        from hvdperf.models.inputs import imagenet_files
 
         return imagenet_files.locate(directory)
     if name == "ptb":
-        from models.inputs import token_files
+        from hvdperf.models.inputs import token_files
 
         return token_files.locate(directory)
-    from models.inputs import cifar_files
+    from hvdperf.models.inputs import cifar_files
 
     return cifar_files.locate(directory, name)
 
@@ -96,7 +96,7 @@ def extent(name: str, files: Any, size: int) -> Extent:
     if name == "imagenet":
         return Extent(files.train_records, files.validation_records)
     if name == "ptb":
-        from models.inputs import token_files
+        from hvdperf.models.inputs import token_files
 
         sequences = token_files.sequences(files, token_files.Split.TRAIN, size)
         return Extent(sequences, (files.valid_tokens - 1) // size)
@@ -128,11 +128,11 @@ def open_train(
     """
     source = find(name)
     if name in registry.NETWORKS:
-        from models.inputs import own
+        from hvdperf.models.inputs import own
 
         return own.train_dataset(name, size, shard=shard, batch=batch, seed=seed, shuffle=shuffle)
     if not source.needs_data:
-        from models.inputs import synthetic
+        from hvdperf.models.inputs import synthetic
 
         make = synthetic.images if form is Form.IMAGES else synthetic.words
         return make(classes or source.classes, shard=shard, batch=batch, size=size, seed=seed)
@@ -184,7 +184,7 @@ def explain(name: str, data_dir: str | Path | None, error: BaseException) -> str
     of_tensorflow = hasattr(error, "error_code")
     if name != "imagenet" or data_dir is None or not of_tensorflow:
         return ""
-    from models.inputs import imagenet_faults
+    from hvdperf.models.inputs import imagenet_faults
 
     return imagenet_faults.explain(data_dir, error)
 
@@ -197,15 +197,15 @@ def _module_of(
         raise UnknownInput(f"{source.name} has no {form.value}")
     files = locate(source.name, _directory(source.name, data_dir))
     if form is Form.WORDS:
-        from models.inputs import tokens
+        from hvdperf.models.inputs import tokens
 
         return tokens, {"files": files, "length": size, "vocabulary": classes}
     arguments: dict[str, Any] = {"files": files, "image_size": size}
     if source.name == "imagenet":
-        from models.inputs import imagenet
+        from hvdperf.models.inputs import imagenet
 
         return imagenet, arguments
-    from models.inputs import cifar
+    from hvdperf.models.inputs import cifar
 
     return cifar, arguments
 

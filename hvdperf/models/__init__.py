@@ -1,0 +1,8 @@
+"""The networks that ranks train, their tasks, and the data that they are trained on.
+
+A file of one's own networks needs no more than the names here. Nothing here imports TensorFlow.
+"""
+
+from hvdperf.models.registry import Network, Scale, Task, Traffic
+
+__all__ = ["Network", "Scale", "Task", "Traffic"]

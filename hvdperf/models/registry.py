@@ -1,0 +1,196 @@
+"""The networks by name. Importing this never imports TensorFlow; `build` does."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Traffic(Enum):
+    """The load that a network's gradients put on an allreduce.
+
+    A small variant keeps the class of its full-size network.
+    """
+
+    FEW_HUGE = "few huge tensors"
+    MANY_TINY = "hundreds of tiny tensors"
+    MIXED = "in between"
+    SPARSE = "a few rows of a large table, gathered rather than reduced"
+    TWO_BURSTS = "two models, one burst of gradients after the other"
+    UNKNOWN = "not classified"
+
+
+class Scale(Enum):
+    """The size of a network. FULL: as published. SMALL: the same topology with less width and
+    depth, for CPUs. THIN: as deep as published, so that its trace costs as much, with a quarter of
+    the width."""
+
+    FULL = "full"
+    SMALL = "small"
+    THIN = "thin"
+
+
+class Form(Enum):
+    """The kind of data that an input consists of."""
+
+    IMAGES = "images"
+    WORDS = "words"
+
+
+class Task(Enum):
+    """The task that a network is trained for; hvdperf/models/tasks/ implements each."""
+
+    CLASSIFICATION = "classification"
+    LANGUAGE = "language"
+    ADVERSARIAL = "adversarial"
+
+    @property
+    def form(self) -> Form:
+        """The form of the task's input."""
+        return Form.WORDS if self is Task.LANGUAGE else Form.IMAGES
+
+
+class UnknownNetwork(ValueError):
+    """No network has that name."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that can be built by name.
+
+    builder: "module:function", a function (input_size, classes) -> keras.Model, or a pair of
+    models. input_size: the default height and width of an image in pixels, or the default length of
+    a sequence. gradient_tensors: number of trainable variables, and so of tensors that a step
+    reduces; 0 if that is not known before it is built. classes: number of words that a language
+    model knows; 0 if the data set gives the number of labels. smallest: the least input_size that a
+    classifier can be built for.
+
+    A network of one's own may also have functions "module:function": loss (labels, outputs) ->
+    float32 [n], optimizer () -> Keras optimizer, and data (input_size) -> tf.data.Dataset of single
+    samples (inputs, label), which needs an end. origin: the file that defines the network.
+    """
+
+    name: str
+    builder: str
+    input_size: int
+    traffic: Traffic = Traffic.UNKNOWN
+    scale: Scale = Scale.FULL
+    gradient_tensors: int = 0
+    task: Task = Task.CLASSIFICATION
+    classes: int = 0
+    smallest: int = 1
+    loss: str = ""
+    optimizer: str = ""
+    data: str = ""
+    origin: str = ""
+
+
+_HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED
+_SPARSE, _BURSTS = Traffic.SPARSE, Traffic.TWO_BURSTS
+_FULL, _SMALL = Scale.FULL, Scale.SMALL
+_WORDS, _IMAGES = Task.LANGUAGE, Task.ADVERSARIAL
+_HOME = "hvdperf.models.networks."
+
+NETWORKS: dict[str, Network] = {
+    network.name: network
+    for network in (
+        Network("vgg_16", _HOME + "vgg:vgg_16", 224, _HUGE, _FULL, 32, smallest=32),
+        Network("vgg_19", _HOME + "vgg:vgg_19", 224, _HUGE, _FULL, 38, smallest=32),
+        Network("resnet_50", _HOME + "resnet:resnet_50", 224, _TINY, _FULL, 214, smallest=32),
+        Network(
+            "resnet_v2_101", _HOME + "resnet:resnet_v2_101", 224, _TINY, _FULL, 344, smallest=32
+        ),
+        Network(
+            "inception_v4", _HOME + "inception_v4:inception_v4", 299, _TINY, _FULL, 300, smallest=75
+        ),
+        Network(
+            "inception_v3",
+            _HOME + "inception_v3:inception_v3",
+            299,
+            _MIXED,
+            _FULL,
+            190,
+            smallest=75,
+        ),
+        Network("googlenet", _HOME + "googlenet:googlenet", 224, _MIXED, _FULL, 116),
+        Network("alexnet", _HOME + "alexnet:alexnet", 227, _HUGE, _FULL, 16, smallest=67),
+        Network("dcgan", _HOME + "dcgan:dcgan", 64, _BURSTS, _FULL, 27, _IMAGES),
+        Network("lstm", _HOME + "lstm:lstm", 35, _SPARSE, _FULL, 9, _WORDS, 10_000),
+        Network(
+            "lstm_ptb_small", _HOME + "lstm:lstm_ptb_small", 20, _SPARSE, _FULL, 9, _WORDS, 10_000
+        ),
+        Network(
+            "lstm_ptb_large", _HOME + "lstm:lstm_ptb_large", 35, _SPARSE, _FULL, 9, _WORDS, 10_000
+        ),
+        Network(
+            "transformer", _HOME + "transformer:transformer", 64, _MIXED, _FULL, 70, _WORDS, 8_000
+        ),
+        Network("vgg_16_s", _HOME + "vgg:vgg_16_s", 32, _HUGE, _SMALL, 32, smallest=32),
+        Network("vgg_19_s", _HOME + "vgg:vgg_19_s", 32, _HUGE, _SMALL, 38, smallest=32),
+        Network("resnet_50_s", _HOME + "resnet:resnet_50_s", 32, _TINY, _SMALL, 54),
+        Network("resnet_v2_101_s", _HOME + "resnet:resnet_v2_101_s", 32, _TINY, _SMALL, 94),
+        Network(
+            "inception_v4_s",
+            _HOME + "inception_v4:inception_v4_s",
+            75,
+            _TINY,
+            _SMALL,
+            98,
+            smallest=75,
+        ),
+        Network(
+            "inception_v3_s",
+            _HOME + "inception_v3:inception_v3_s",
+            75,
+            _MIXED,
+            _SMALL,
+            84,
+            smallest=75,
+        ),
+        Network("googlenet_s", _HOME + "googlenet:googlenet_s", 64, _MIXED, _SMALL, 44),
+        Network("alexnet_s", _HOME + "alexnet:alexnet_s", 67, _HUGE, _SMALL, 16, smallest=67),
+        Network("dcgan_s", _HOME + "dcgan:dcgan_s", 64, _BURSTS, _SMALL, 27, _IMAGES),
+        Network("lstm_s", _HOME + "lstm:lstm_s", 20, _SPARSE, _SMALL, 9, _WORDS, 2_000),
+        Network(
+            "transformer_s",
+            _HOME + "transformer:transformer_s",
+            32,
+            _MIXED,
+            _SMALL,
+            38,
+            _WORDS,
+            2_000,
+        ),
+        Network("resnet_v2_101_t", _HOME + "resnet:resnet_v2_101_t", 32, _TINY, Scale.THIN, 344),
+    )
+}
+
+
+def function(name: str) -> Any:
+    """Return the function of a name "module:function"."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def network(name: str) -> Network:
+    """Return the network of that name. Raises UnknownNetwork, which names the known ones and the
+    closest."""
+    if name in NETWORKS:
+        return NETWORKS[name]
+    close = difflib.get_close_matches(name, NETWORKS, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise UnknownNetwork(f"unknown network {name!r}: {hint}known are {', '.join(NETWORKS)}")
+
+
+def build(name: str, input_size: int, classes: int) -> Any:
+    """Build a new keras.Model: float32 images [n, input_size, input_size, 3] -> logits
+    [n, classes], or int32 words [n, input_size] -> logits [n, input_size, classes]. For an
+    adversarial network, build the generator and the discriminator.
+
+    Raises UnknownNetwork for an unknown name, and ValueError for an image too small for the
+    network.
+    """
+    return function(network(name).builder)(input_size, classes)
