@@ -8,7 +8,8 @@ mapfile -t packages < <("$python" - <<'PYTHON'
 import tomllib
 
 project = tomllib.load(open("pyproject.toml", "rb"))
-named = project["project"]["dependencies"] + project["dependency-groups"]["tf2.18.1"]
+groups = project["dependency-groups"]
+named = groups["suite"] + groups["tf2.18.1"]
 wanted = ("jinja2", "msgspec", "numpy", "scipy")
 print(*(each for each in named if each.split("==")[0] in wanted), sep="\n")
 PYTHON

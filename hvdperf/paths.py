@@ -1,14 +1,79 @@
-"""The directory of the project, and paths in messages."""
+"""Where the project's files are, in a checkout and if installed, and paths in messages."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-# The results directory that commands take without --results.
-RESULTS = ROOT / "results"
+PACKAGE = Path(__file__).resolve().parent
+
+
+def _checkout() -> Path | None:
+    above = PACKAGE.parent
+    return above if (above / "ci" / "setup.sh").is_file() else None
+
+
+def _cache() -> Path:
+    if CHECKOUT is not None:
+        return CHECKOUT / ".cache"
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if given else Path("~/.cache").expanduser()) / "hvdperf"
+
+
+def _only_hvdperf() -> Path:
+    """Return a directory in the cache, or a temporary one, that holds a link to the installed
+    package, and nothing else: another interpreter must not find the packages of this one."""
+    name = f"import-{hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:12]}"
+    places = (CACHE / name, Path(tempfile.gettempdir()) / f"hvdperf-{os.getuid()}-{name}")
+    for directory in places:
+        link = directory / PACKAGE.name
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                link.symlink_to(PACKAGE)
+        except FileExistsError:  # another process was faster
+            pass
+        except OSError:
+            continue
+        return directory
+    return PACKAGE.parent
+
+
+# None if the package is installed without one.
+CHECKOUT = _checkout()
 # Facts about installed stacks and data sets. It may be deleted at any time.
-CACHE = ROOT / ".cache"
+CACHE = _cache()
+# The directory from which every interpreter imports this package. Processes start here.
+ROOT = CHECKOUT or _only_hvdperf()
+# Holds ci/profiles/, ci/thresholds/ and perf/.
+SHIPPED = CHECKOUT or PACKAGE
+# The results directory that commands take without --results.
+RESULTS = (CHECKOUT or Path()) / "results"
+# The suite's own samples of data sets.
+SAMPLES = CHECKOUT / "data" / "samples" if CHECKOUT else CACHE / "samples"
+
+# The package of the suite's cases, where it is installed.
+_CASES = "hvdperf.perf"
+
+
+def cases(file: str = "") -> list[str]:
+    """Return arguments of pytest that name the suite's cases: all, or those of one file of perf/,
+    named without its suffix."""
+    if CHECKOUT is not None:
+        return [f"perf/{file}.py" if file else "perf/"]
+    return ["-p", "hvdperf", "--pyargs", f"{_CASES}.{file}" if file else _CASES]
+
+
+def path_of(argument: str) -> Path:
+    """Return the absolute path of an argument of pytest, a path or such a package, without the
+    names of cases and with links resolved."""
+    name = argument.partition("::")[0]
+    if name == _CASES or name.startswith(f"{_CASES}."):
+        path = SHIPPED.joinpath(*name.split(".")[1:])
+        return path if path.is_dir() else path.with_suffix(".py")
+    return Path(name).resolve()
 
 
 def shown(path: Path) -> str:

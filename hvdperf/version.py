@@ -5,29 +5,33 @@ from __future__ import annotations
 import subprocess
 import tomllib
 from functools import cache
+from importlib import metadata
+from pathlib import Path
 
-from hvdperf.paths import ROOT
+from hvdperf.paths import CHECKOUT
 
 
 @cache
 def version() -> str:
     """Return the version and, in a git checkout, the commit: `0.2.0 (a1b2c3d4e5f6)`; a `+` follows
     the commit if files have changed since."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    commit = _commit()
+    if CHECKOUT is None:
+        return metadata.version("hvdperf")
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    commit = _commit(CHECKOUT)
     return f"{project['version']} ({commit})" if commit else str(project["version"])
 
 
-def _commit() -> str:
+def _commit(checkout: Path) -> str:
     """Return the commit of the checkout; "" if git does not know it."""
-    if not (ROOT / ".git").exists():
+    if not (checkout / ".git").exists():
         return ""
     try:
         found = subprocess.run(
             [
                 "git",
                 "-C",
-                str(ROOT),
+                str(checkout),
                 "describe",
                 "--always",
                 "--exclude=*",

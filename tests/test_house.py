@@ -88,8 +88,8 @@ ORDER = (
 )
 # The most modules side by side that a person can still survey.
 MODULES_OF_A_ROOM = 20
-# The module that starts the program.
-MAIN = "hvdperf.__main__"
+# The modules that start the program, as a command and as a plugin.
+STARTS = ("hvdperf.__main__", "hvdperf")
 WORKERS_OWN = ("hvdperf/worker", "hvdperf/models")
 # Bare MPI, which needs no framework.
 BARE = Path("hvdperf/worker/strategies/bare_mpi.py")
@@ -100,7 +100,7 @@ A_USERS_SCRIPT = Path("bench/bare_loop.py")
 def room_of(module: str) -> str:
     """Return a module's room; return "" for code that is built on hvdperf."""
     top, _, inside_ = module.partition(".")
-    if top != "hvdperf" or module == MAIN:
+    if top != "hvdperf" or module in STARTS:
         return ""
     room, _, _ = inside_.partition(".")
     return room if (ROOT / "hvdperf" / room).is_dir() and room else "leaves"

@@ -114,7 +114,7 @@ def install_requirements(python: str, tensorflow: str) -> None:
         each if isinstance(each, str) else each["requirement"]
         for each in uv["extra-build-dependencies"]["horovod"]
     ]
-    runtime = [each for each in project["project"]["dependencies"] if each.startswith("openmpi")]
+    runtime = [each for each in groups["suite"] if each.startswith("openmpi")]
     constraints = ROOT / ".asv" / f"constraints-tf{tensorflow}.txt"
     constraints.parent.mkdir(parents=True, exist_ok=True)
     pinned = [each for each in groups[f"tf{tensorflow}"] if isinstance(each, str)]

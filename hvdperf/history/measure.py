@@ -17,13 +17,12 @@ from hvdperf.history.raw import RawResult, Refused, extract
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import is_oversubscribed, local_offers, place
 from hvdperf.machine.stack import probe
-from hvdperf.paths import CACHE, ROOT, shown
+from hvdperf.paths import CACHE, ROOT, cases, shown
 from hvdperf.plan.options import Options
 from hvdperf.plan.session_plan import plan_session
 from hvdperf.results.fingerprint import fingerprint
 
 PROFILE = "history"
-CASES = "perf/"
 # Exit statuses of pytest after an interruption, an internal error and bad input. After any other
 # status the session has ended, and its documents can be used, whatever the verdict.
 NO_SESSION = (2, 3, 4)
@@ -119,7 +118,7 @@ def measure(stack: Path, quiet: bool) -> RawResult:
     """
     lost = f"nothing was measured of {stack}"
     results = places.MEASURED / stack.absolute().parent.parent.name
-    arguments = [CASES, f"--profile={PROFILE}", f"--stack={stack}"]
+    arguments = [*cases(), f"--profile={PROFILE}", f"--stack={stack}"]
     directory = run_session(arguments, results, lost, quiet)
     try:
         return extract(directory)

@@ -74,7 +74,7 @@ def publish(text: str) -> None:
         pmix.publish(text)
         return
     try:
-        CACHE.mkdir(exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         write_whole(_file(), text, mode=0o600)
     except OSError as error:
         raise UserError(

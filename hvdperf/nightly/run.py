@@ -29,7 +29,7 @@ from hvdperf.nightly.night import (
     read_night,
     write_night,
 )
-from hvdperf.paths import shown
+from hvdperf.paths import cases, shown
 from hvdperf.results.archive import Archive, read_document, read_session
 from hvdperf.results.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.doctor import pair_check
@@ -62,7 +62,7 @@ class NightPlan:
     def session(self, gate: bool) -> list[str]:
         """Return the options of one of the night's sessions."""
         against = [f"--against={self.against}"] if gate else []
-        return ["perf/", f"--profile={self.profile}", *self.arguments, *against]
+        return [*cases(), f"--profile={self.profile}", *self.arguments, *against]
 
     @property
     def command(self) -> str:

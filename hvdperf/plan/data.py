@@ -22,11 +22,10 @@ from hvdperf.models import inputs, registry
 from hvdperf.models.inputs import sample_sets
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.models.inputs.imagenet_files import ImagenetFiles
-from hvdperf.paths import CACHE, ROOT
+from hvdperf.paths import CACHE, ROOT, SAMPLES
 from hvdperf.plan.arms import Workload
 from hvdperf.worker.dataset_id import dataset_id, files_of
 
-SAMPLES = ROOT / "data" / "samples"
 # The data set of language models if the user asks for one of images.
 WORDS = "ptb"
 
@@ -132,7 +131,7 @@ def _checked(located: ImagenetFiles, directory: Path, identity: str) -> Imagenet
     counts = _run("hvdperf.models.inputs.imagenet_check", "--data-dir:", str(directory.absolute()))
     # Without the cache the next session reads all shards again.
     with suppress(OSError):
-        CACHE.mkdir(exist_ok=True)
+        CACHE.mkdir(parents=True, exist_ok=True)
         write_whole(cache, counts)
     return replace(located, **json.loads(counts))
 

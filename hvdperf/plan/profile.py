@@ -13,13 +13,13 @@ from hvdperf.errors import UserError
 from hvdperf.json_records import Positive
 from hvdperf.models import own_networks
 from hvdperf.models.registry import UnknownNetwork, network
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 
-PROFILES = ROOT / "ci" / "profiles"
+PROFILES = SHIPPED / "ci" / "profiles"
 # The fewest rounds of a full look. With five or fewer, no case could FAIL: the profile would never
 # find a regression.
 FEWEST_TO_FAIL = 8

@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import SWEEP
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import Question
@@ -39,7 +39,7 @@ from hvdperf.stats import NotMeasurable, spread
 from hvdperf.toml_file import Text, as_record, file_error, read_toml
 from hvdperf.verdict import Band, Ceiling, Floor, Rule
 
-THRESHOLDS = ROOT / "ci" / "thresholds"
+THRESHOLDS = SHIPPED / "ci" / "thresholds"
 # Begins a line of pytest's --dry-run, which `hvdperf doctor` and `hvdperf thresholds check` read.
 WITHOUT_THRESHOLD = "cases without a threshold"
 

@@ -15,7 +15,7 @@ from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.models.registry import NETWORKS
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, cases
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
@@ -97,7 +97,7 @@ def check_thresholds(arguments: argparse.Namespace) -> int:
 def dry_run(options: Sequence[str]) -> dict[str, str]:
     """Return what pytest says of the session that these options would run: texts by their names,
     the profile first. Raises UserError if pytest refuses."""
-    command = [sys.executable, "-m", "pytest", "perf", "--dry-run", "-q", *options]
+    command = [sys.executable, "-m", "pytest", *cases(), "--dry-run", "-q", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip().splitlines() or ["pytest printed nothing"]
@@ -197,5 +197,5 @@ def list_faults(_: argparse.Namespace) -> int:
 def list_cases(arguments: argparse.Namespace) -> int:
     """List the cases that pytest collects with these options; return pytest's exit status."""
     options = given(arguments, "profile", "models", "np")
-    command = [sys.executable, "-m", "pytest", "perf", "--collect-only", "-q", *options]
+    command = [sys.executable, "-m", "pytest", *cases(), "--collect-only", "-q", *options]
     return subprocess.run(command, cwd=ROOT, check=False).returncode

@@ -18,7 +18,7 @@ from hvdperf.machine.fitness import Check, judged
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
-from hvdperf.paths import CACHE, RESULTS, ROOT
+from hvdperf.paths import CACHE, RESULTS, ROOT, cases
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.results.archive import read_session
 from hvdperf.session.commands import dry_run, given
@@ -35,7 +35,7 @@ WIDEST_PAIR = 0.20
 _INDENT = 24
 # The number of cases without a threshold that are named.
 _NAMED = 3
-_AGAIN = "stop what else runs here, then: pytest perf/test_trust.py -k aa"
+_AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_trust'))} -k aa"
 
 
 def add_to(commands: Commands) -> None:
@@ -144,7 +144,7 @@ def pair_check() -> Check:
     if len(local_offers(local_machine())) < 2:
         return Check("A/A pair", "not possible with one slot")
     with tempfile.TemporaryDirectory() as results:
-        command = [sys.executable, "-m", "pytest", "perf/test_trust.py", "-q", "-k", "aa"]
+        command = [sys.executable, "-m", "pytest", *cases("test_trust"), "-q", "-k", "aa"]
         options = ["--models=vgg_16_s", "--profile=smoke", f"--budget={PAIR_BUDGET_MINUTES}"]
         try:
             subprocess.run(

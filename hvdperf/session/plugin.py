@@ -17,7 +17,7 @@ from hvdperf.launch.outer import outer_size, shown_by, words_before_pytest
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
-from hvdperf.paths import ROOT
+from hvdperf.paths import CHECKOUT, SHIPPED, path_of
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.options import LAUNCHERS
@@ -125,6 +125,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "question(ask, smallest=2, largest=inf, against_from=smallest): the comparisons of a test",
     )
+    # Of a case without a figure: there is nothing to record.
+    config.addinivalue_line("filterwarnings", "ignore:Benchmark fixture was not used at all")
     config.addinivalue_line("markers", "mpirun: starts real process groups; slow")
     if config.option.dry_run:
         config.option.collectonly = True
@@ -134,13 +136,13 @@ def pytest_configure(config: pytest.Config) -> None:
                 "pytest-xdist (-n) cannot be combined with mpirun, under which every rank is a "
                 "slot; leave out -n"
             )
-        if any(map(holds_cases, config.args)):
+        if holds_cases(config):
             raise pytest.UsageError(
                 "pytest-xdist (-n) would measure several cases at the same time; leave out -n"
             )
     if shown_by() != os.getpid() and not live_line.ends_at_a_terminal(shown_by()):
         without_colours(config)
-    if any(map(holds_cases, config.args)):
+    if holds_cases(config):
         if not any(each.startswith(_TABLES) for each in config.invocation_params.args):
             config.option.benchmark_quiet = True
         # Hypothesis's plugin imports all of hypothesis for the summary. That takes a second, and
@@ -201,22 +203,18 @@ def suite_of(config: pytest.Config) -> Suite:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Plan before collecting, so that bad input gives one line and not a collection error."""
-    if any(map(holds_cases, session.config.args)):
+    if holds_cases(session.config):
         suite_of(session.config)
 
 
-def holds_cases(argument: str) -> bool:
-    """Return whether a command-line argument (a path, maybe with ::names) is perf/, lies in it or
-    contains it."""
-    path = path_of(argument)
-    cases = ROOT / "perf"
-    return path.is_relative_to(cases) or cases.is_relative_to(path)
-
-
-def path_of(argument: str) -> Path:
-    """Return the absolute path of a command-line argument, without the names of cases and with
-    links resolved."""
-    return Path(argument.partition("::")[0]).resolve()
+def holds_cases(config: pytest.Config) -> bool:
+    """Return whether the command line may name cases: in the checkout, if an argument is perf/,
+    lies in it or contains it. Other projects ask for this plugin, so they have cases anywhere."""
+    if config.rootpath != CHECKOUT:
+        return True
+    perf = SHIPPED / "perf"
+    paths = map(path_of, config.args)
+    return any(path.is_relative_to(perf) or perf.is_relative_to(path) for path in paths)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
