@@ -1,5 +1,5 @@
-"""Networks of one's own, from Python files that a user names. Importing this never imports
-TensorFlow."""
+"""Networks of one's own, from Python files that a user names, or from installed packages.
+Importing this never imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,18 +9,50 @@ import re
 import sys
 import traceback
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 from hvdperf.models.inputs import INPUTS, Input
 from hvdperf.models.registry import NETWORKS, Network
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# Entry points of this group name modules with NETWORKS.
+GROUP = "hvdperf.networks"
 # Nothing but the ranks, and a probe, may import these.
 _HEAVY = ("tensorflow", "keras")
 
 
 class BadWorkloads(ValueError):
-    """A file of networks cannot be used; the message says why, and names it."""
+    """A file or module of networks cannot be used; the message says why, and names it."""
+
+
+def load(origin: str) -> tuple[Network, ...]:
+    """Add the networks of a file *.py or of an importable module, and return them. Raises
+    BadWorkloads."""
+    return load_file(origin) if origin.endswith(".py") else _load_module(origin)
+
+
+def load_installed() -> None:
+    """Add the networks of installed packages. Raises BadWorkloads, which names the package."""
+    for entry in metadata.entry_points(group=GROUP):
+        try:
+            _load_module(entry.module)
+        except BadWorkloads as error:
+            package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
+            raise BadWorkloads(
+                f"the installed package {package} has networks that cannot be used: {error}; "
+                "repair or uninstall it"
+            ) from None
+
+
+def _load_module(name: str) -> tuple[Network, ...]:
+    present = {heavy for heavy in _HEAVY if heavy in sys.modules}
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:  # noqa: BLE001 - it is the user's code
+        raise BadWorkloads(f"{name}: {type(error).__name__}: {error}") from None
+    return _networks_of(module, name, present)
 
 
 def load_file(path: str | Path) -> tuple[Network, ...]:
@@ -53,15 +85,28 @@ def load_file(path: str | Path) -> tuple[Network, ...]:
         line = line_of(error, path)
         where = f"{path}:{line}" if line else f"{path}"
         raise BadWorkloads(f"{where}: {type(error).__name__}: {error}") from None
+    return _networks_of(module, str(path), present)
+
+
+def _networks_of(module: ModuleType, origin: str, present: set[str]) -> tuple[Network, ...]:
+    """Add the networks of a module, and return them. present: the heavy modules that had been
+    imported before it. Raises BadWorkloads."""
     for name in _HEAVY:
         if name in sys.modules and name not in present:
-            raise BadWorkloads(f"{path}: imports {name}; import it within the functions")
+            raise BadWorkloads(f"{origin}: imports {name}; import it within the functions")
     found = getattr(module, "NETWORKS", None)
     if not isinstance(found, (tuple, list)) or not all(isinstance(n, Network) for n in found):
-        raise BadWorkloads(f"{path}: defines no NETWORKS = (Network(...), ...)")
+        raise BadWorkloads(f"{origin}: defines no NETWORKS = (Network(...), ...)")
     for each in found:
-        _add(replace(each, origin=str(path)))
+        _add(replace(each, origin=origin))
     return tuple(NETWORKS[each.name] for each in found)
+
+
+def source(origin: str) -> str:
+    """Return the path of a file or of an imported module; "" if it could not be imported."""
+    if origin.endswith(".py"):
+        return origin
+    return getattr(sys.modules.get(origin), "__file__", None) or ""
 
 
 def line_of(error: Exception, path: str | Path) -> int | None:
@@ -96,4 +141,4 @@ def digest(network: Network) -> str:
     """Return a hash of the file that defines the network; "" for a network of the suite."""
     if not network.origin:
         return ""
-    return hashlib.sha256(Path(network.origin).read_bytes()).hexdigest()[:12]
+    return hashlib.sha256(Path(source(network.origin)).read_bytes()).hexdigest()[:12]

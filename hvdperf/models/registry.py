@@ -70,7 +70,8 @@ class Network:
 
     A network of one's own may also have functions "module:function": loss (labels, outputs) ->
     float32 [n], optimizer () -> Keras optimizer, and data (input_size) -> tf.data.Dataset of single
-    samples (inputs, label), which needs an end. origin: the file that defines the network.
+    samples (inputs, label), which needs an end. origin: the file or module that
+    defines the network.
     """
 
     name: str

@@ -87,6 +87,7 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
 
 def resolve_profile(options: Options) -> Profile:
     """Return the named profile with the changes that the command line makes. Raises UserError."""
+    installed_networks()
     own = [network.name for path in options.workloads for network in _own_networks(path)]
     profile = load_profile(options.profile)
     if own and not options.models:
@@ -128,6 +129,14 @@ def resolve_profile(options: Options) -> Profile:
             )
         profile = replace(profile, budget_s=60 * options.budget_minutes)
     return profile
+
+
+def installed_networks() -> None:
+    """Add the networks of installed packages to those known. Raises UserError."""
+    try:
+        own_networks.load_installed()
+    except own_networks.BadWorkloads as error:
+        raise UserError(str(error)) from None
 
 
 def _own_networks(path: str) -> Sequence[registry.Network]:

@@ -17,6 +17,7 @@ from hvdperf.files import write_whole
 from hvdperf.models.registry import NETWORKS
 from hvdperf.paths import ROOT, cases
 from hvdperf.plan.faults import TRIALS, Fault
+from hvdperf.plan.options import installed_networks
 from hvdperf.plan.profile import PROFILES, load_profile
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD, load_thresholds
 from hvdperf.results.archive import read_session
@@ -166,6 +167,7 @@ def list_networks(_: argparse.Namespace) -> int:
     table = Columns(
         ("network", -18), ("input", 5), ("gradients", 9), (" task, and tensors of an allreduce", 0)
     )
+    installed_networks()
     print(table.header)
     for each in NETWORKS.values():
         task = f" {each.task.value}, {each.traffic.value}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
+from hvdperf.errors import UserError
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.machine.stack import Stack
 from hvdperf.models.registry import Network
-from hvdperf.paths import ROOT
+from hvdperf.paths import ROOT, shown
 from hvdperf.plan.arms import Workload
 from hvdperf.plan.data import DataSource
 from hvdperf.worker.strategies.trial import APART_AT_MOST
@@ -17,8 +19,10 @@ from hvdperf.worker.strategies.trial import APART_AT_MOST
 DEADLINE_S = 300.0
 
 
-def problem(workload: Workload, network: Network, data: DataSource, stack: Stack) -> str:
-    """Return why the network cannot be measured with a stack; "" if it can."""
+def doubt(workload: Workload, network: Network, data: DataSource, stack: Stack) -> str:
+    """Build the network with a stack, and train two equal steps. Return why no comparison of it can
+    be trusted; "" if there is no such reason. Raises UserError if it cannot be measured."""
+    name = f"{shown(Path(network.origin))}: network {network.name!r}"
     config = {
         "model": network.name,
         "own_network": network.origin,
@@ -44,18 +48,18 @@ def problem(workload: Workload, network: Network, data: DataSource, stack: Stack
             timeout=DEADLINE_S,
         )
     except subprocess.TimeoutExpired:
-        return f"network {network.name!r}: no step within {DEADLINE_S:.0f} s"
+        raise UserError(f"{name}: no step within {DEADLINE_S:.0f} s") from None
     try:
         found = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         said = done.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
-        return f"network {network.name!r}: its first step ended with {done.returncode}: {said[0]}"
+        raise UserError(f"{name}: its first step ended with {done.returncode}: {said[0]}") from None
     if "error" in found:
-        return str(found["error"])
+        raise UserError(f"{name}{found['error']}")
     if found["apart"] > APART_AT_MOST:
         return (
-            f"network {network.name!r}: the gradients of two equal steps differ by "
-            f"{100 * found['apart']:.2g} %, so no comparison of it can be trusted; draw nothing at "
-            "random in the loss and the network, or seed it"
+            f"the gradients of two equal steps differ by {100 * found['apart']:.2g} %, so no "
+            "comparison can be trusted; draw nothing at random in the loss and the network, or "
+            "seed it"
         )
     return ""

@@ -30,7 +30,7 @@ from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.models.own_networks import digest
 from hvdperf.models.registry import Network, network
 from hvdperf.paths import CACHE, shown
-from hvdperf.plan.arms import AGAINST
+from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
@@ -49,7 +49,7 @@ from hvdperf.session.results_writer import (
 from hvdperf.session.resume import asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
-from hvdperf.verdict import Verdict
+from hvdperf.verdict import Judgement, Verdict
 
 
 class Unfit(Exception):
@@ -162,9 +162,11 @@ class Suite:
         if self.options.against:
             stacks[AGAINST] = probe(self.options.against, CACHE)
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
+        doubts: dict[str, str] = {}
         for stack in stacks.values():
             self._refuse_other_stacks(stack)
-            self._try_own_networks(stack)
+            for name, reason in self._doubts(stack).items():
+                doubts.setdefault(name, reason)
         facts = fingerprint(
             self.machine,
             stacks[""],
@@ -214,24 +216,33 @@ class Suite:
         )
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
+        for comparison in self.selected:
+            if reason := doubts.get(comparison.workload.model):
+                self._decided(
+                    Outcome(comparison, Judgement(Verdict.INVALID, None, None, 0, reason))
+                )
         return session
 
     def _own_networks(self) -> list[Network]:
         """Return the networks of this session that are not the suite's."""
-        models = dict.fromkeys(workload.model for workload in self.session_plan.workloads)
-        return [found for name in models if (found := network(name)).origin]
+        return [found for name in self._workloads() if (found := network(name)).origin]
 
-    def _try_own_networks(self, stack: Stack) -> None:
-        """Build each network of the user's own once with a stack, and train a step. Raises
-        UserError, which says what is missing."""
+    def _workloads(self) -> dict[str, Workload]:
+        """Return a workload of each network of this session, by the network's name."""
+        plan = self.session_plan
+        return {workload.model: workload for workload in (*plan.sentinels, *plan.workloads)}
+
+    def _doubts(self, stack: Stack) -> dict[str, str]:
+        """Try each network of the user's own with a stack. Return those of which no comparison can
+        be trusted, with the reason. Raises UserError for one that cannot be measured."""
+        found = {}
         for own in self._own_networks():
             self._progress.say(f"try {own.name}, from {shown(Path(own.origin))}")
-            workload = next(w for w in self.session_plan.workloads if w.model == own.name)
-            problem = own_network.problem(
-                workload, own, self.session_plan.data[workload.dataset], stack
-            )
-            if problem:
-                raise UserError(f"--workloads {shown(Path(own.origin))}: {problem}")
+            workload = self._workloads()[own.name]
+            data = self.session_plan.data[workload.dataset]
+            if reason := own_network.doubt(workload, own, data, stack):
+                found[own.name] = reason
+        return found
 
     def _preflight(self) -> None:
         """Note why this host is not fit to measure. Raises Unfit under --require-fit if it is not.

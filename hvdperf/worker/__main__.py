@@ -119,7 +119,7 @@ def run_rank() -> NoReturn:
             gc.disable()
         process.pin(config["startup_cores"])
         if config["own_network"]:
-            own_networks.load_file(config["own_network"])
+            own_networks.load(config["own_network"])
         trainer = start_up(driver, fault, config)
         while True:
             order = driver.next_order()

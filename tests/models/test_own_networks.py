@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hvdperf.models import inputs, registry
-from hvdperf.models.own_networks import BadWorkloads, digest, load_file
+from hvdperf.models.own_networks import BadWorkloads, digest, load, load_file, load_installed
 
 GOOD = """\
 from hvdperf.models.registry import Network
@@ -19,26 +19,32 @@ def build(input_size, classes):
 """
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Iterator[Callable[..., Path]]:
-    """Return a function that writes a file; what it registers is forgotten at the end."""
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    """Forget at the end what a test registers."""
     networks, known = dict(registry.NETWORKS), dict(inputs.INPUTS)
     modules, path = set(sys.modules), list(sys.path)
-
-    def written(text: str, name: str = "my_networks.py") -> Path:
-        to = tmp_path / name
-        to.write_text(text)
-        return to
-
-    yield written
+    yield
     registry.NETWORKS.clear()
     registry.NETWORKS.update(networks)
     inputs.INPUTS.clear()
     inputs.INPUTS.update(known)
     sys.path[:] = path
     for name in set(sys.modules) - modules:
-        if name.startswith("my_"):
+        if name.startswith(("my_", "their_")):
             del sys.modules[name]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a file."""
+
+    def written(text: str, name: str = "my_networks.py") -> Path:
+        to = tmp_path / name
+        to.write_text(text)
+        return to
+
+    return written
 
 
 @pytest.mark.parametrize("module", ["hvdperf.models", "hvdperf.models.registry", "models.registry"])
@@ -109,3 +115,46 @@ def test_a_file_needs_a_name_of_its_own(file: Callable[..., Path], name: str, sa
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadWorkloads, match=r"nothing\.py: no such file"):
         load_file(tmp_path / "nothing.py")
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that installs a distribution with this text as its module of networks."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def installed(text: str) -> None:
+        package = tmp_path / "their_package"
+        package.mkdir()
+        (package / "__init__.py").touch()
+        (package / "nets.py").write_text(text)
+        facts = tmp_path / "their_networks-1.2.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text("Name: their-networks\nVersion: 1.2\n")
+        (facts / "entry_points.txt").write_text("[hvdperf.networks]\nany = their_package.nets\n")
+
+    return installed
+
+
+def test_networks_of_an_installed_package_are_known(install: Callable[[str], None]) -> None:
+    install(GOOD.format(stem="their_package.nets"))
+    load_installed()
+    assert registry.build("mine", 32, 10) == (32, 10)
+    network = registry.network("mine")
+    assert network.origin == "their_package.nets"
+    assert len(digest(network)) == 12
+    assert load(network.origin) == (network,), "as a rank does"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_of_that_name\n", "their_package.nets: ModuleNotFoundError: No module"),
+        ("", "their_package.nets: defines no NETWORKS"),
+        (GOOD.replace('"mine"', '"vgg_16_s"'), "the suite has a network of that name"),
+    ],
+)
+def test_a_broken_package_is_named(install: Callable[[str], None], text: str, said: str) -> None:
+    install(text)
+    with pytest.raises(BadWorkloads, match=r"the installed package their-networks 1\.2 ") as raised:
+        load_installed()
+    assert said in str(raised.value)

@@ -67,14 +67,8 @@ def test_an_example_is_short(path: Path) -> None:
             "def loss(labels, outputs):\n    return outputs[:, 0] * float('nan')\n",
             "network 'mine': the loss of its first step is nan",
         ),
-        (
-            f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
-            "def loss(labels, outputs):\n    import os\n"
-            "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n",
-            "network 'mine': the gradients of two equal steps differ by ",
-        ),
     ],
-    ids=["no builder", "broken builder", "not finite", "not deterministic"],
+    ids=["no builder", "broken builder", "not finite"],
 )
 def test_a_network_that_cannot_be_measured_is_refused_before_anything_starts(
     run: Run, tmp_path: Path, text: str, said: str
@@ -83,8 +77,27 @@ def test_a_network_that_cannot_be_measured_is_refused_before_anything_starts(
     path.write_text(text)
     done = run(f"--workloads={path}", "-k", "weak_scaling")
     assert done.returncode == 4, done.stdout + done.stderr
-    assert f"ERROR: --workloads {path}: {said}" in done.stderr
+    assert f"ERROR: {path}: {said}" in done.stderr
     assert documents(tmp_path) == {}
+
+
+@pytest.mark.long
+def test_a_network_that_is_not_deterministic_is_invalid_and_others_are_measured(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "my_networks.py"
+    path.write_text(
+        f'{HEAD}, loss="my_networks:loss"),)\n{BUILD}\n'
+        "def loss(labels, outputs):\n    import os\n"
+        "    return outputs[:, 0] * (1.0 + os.urandom(1)[0])\n"
+    )
+    done = run(f"--workloads={path}", "--models=mine,alexnet_s", "-k", "weak_scaling")
+    assert done.returncode == 7, done.stdout + done.stderr
+    found = documents(tmp_path)
+    judgement = found["weak_scaling-mine-np2.json"]["outcome"]["judgement"]
+    assert judgement["verdict"] == "INVALID"
+    assert judgement["reason"].startswith("the gradients of two equal steps differ by ")
+    assert found["weak_scaling-alexnet_s-np2.json"]["outcome"]["rounds"]
 
 
 def test_a_profile_names_files_beside_it(run: Run, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 The session runs `python -m hvdperf.worker.strategies.trial CONFIG` with the interpreter of the
 stack, before anything is measured. CONFIG is a JSON object as a rank gets it. It prints one JSON
 line: gradient_tensors and apart, the largest relative difference between the gradients of the two
-steps, or error, one sentence.
+steps, or error, what follows the name of the network in a message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BadNetwork(Exception):
 
 def probe(config: dict[str, Any]) -> dict[str, Any]:
     """Return the facts. Raises BadNetwork, and whatever the user's functions raise."""
-    own_networks.load_file(config["own_network"])
+    own_networks.load(config["own_network"])
     import numpy as np
     import tensorflow as tf
 
@@ -61,15 +61,14 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     config = json.loads(sys.argv[1])
-    network = f"network {config['model']!r}"
     try:
         found: dict[str, Any] = probe(config)
     except BadNetwork as error:
-        found = {"error": f"{network}: {error}"}
+        found = {"error": f": {error}"}
     except Exception as error:  # noqa: BLE001 - it is the user's code
-        where = own_networks.line_of(error, config["own_network"])
+        where = own_networks.line_of(error, own_networks.source(config["own_network"]))
         text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        found = {"error": f"{network}{f' (line {where})' if where else ''}: {text}"}
+        found = {"error": f"{f' (line {where})' if where else ''}: {text}"}
     print(json.dumps(found))
 
 
