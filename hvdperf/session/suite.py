@@ -217,10 +217,10 @@ class Suite:
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         for comparison in self.selected:
-            if reason := doubts.get(comparison.workload.model):
-                self._decided(
-                    Outcome(comparison, Judgement(Verdict.INVALID, None, None, 0, reason))
-                )
+            model = comparison.workload.model
+            if model in doubts:
+                invalid = Judgement(Verdict.INVALID, None, None, 0, doubts[model])
+                self._decided(Outcome(comparison, invalid))
         return session
 
     def _own_networks(self) -> list[Network]:
