@@ -18,6 +18,7 @@ from tests.support.leftovers import ended
 from tests.support.whole_sessions import (
     BIN,
     MPIRUN,
+    ROOT,
     case_on_two_hosts,
     documents,
     environment_of_sessions,
@@ -40,8 +41,11 @@ def start(hosts: Hosts, arguments: list[str], **variables: str) -> subprocess.Po
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_a_session_measures_on_two_hosts(options: list[str], tmp_path: Path, launcher: str) -> None:
-    asked = [*options, f"--launcher={launcher}", "-k", "weak_scaling"]
+def test_a_network_of_ones_own_is_measured_on_two_hosts(
+    options: list[str], tmp_path: Path, launcher: str
+) -> None:
+    own = f"--workloads={ROOT / 'examples' / 'keras_network.py'}"
+    asked = [*options, own, f"--launcher={launcher}", "-k", "weak_scaling"]
     with two_hosts(tmp_path) as hosts:
         session = start(hosts, asked, HOROVOD_CYCLE_TIME="2")
         output, _ = session.communicate(timeout=120)
@@ -49,7 +53,9 @@ def test_a_session_measures_on_two_hosts(options: list[str], tmp_path: Path, lau
         assert ended(hosts.processes())
     assert "hosts: node1 (1 slot), node2 (1 slot); network 10.77.0.0/24 (eth0 on node1)" in output
     assert "mpirun --host node1:1,node2:1 -np 2 pytest" in output, "the command to go on"
-    (measured,) = case_on_two_hosts(tmp_path)["outcome"]["rounds"]
+    case = case_on_two_hosts(tmp_path)
+    assert case["name"] == "weak_scaling[small_cnn-np2]"
+    (measured,) = case["outcome"]["rounds"]
     for launch in measured["launches"]:
         for rank in launch["evidence"]:
             assert rank["settings"]["HOROVOD_CYCLE_TIME"] == "2"

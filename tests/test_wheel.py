@@ -1,0 +1,140 @@
+"""The wheel: what it brings, and its plugin in another project's pytest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.whole_sessions import PROFILE, ROOT, documents, environment_of_sessions
+
+Call = Callable[..., subprocess.CompletedProcess[str]]
+
+NETWORKS = """
+from hvdperf.models import Network
+NETWORKS = (Network("theirs", "{module}:build", 8),)
+def build(size, classes):
+    import keras
+    dense = keras.layers.Dense
+    return keras.Sequential([keras.Input((size, size, 3)), keras.layers.Flatten(), dense(classes)])
+"""
+TEST = """
+import pytest
+from hvdperf.plan.questions import weak_scaling
+
+@pytest.mark.question(ask=weak_scaling)
+def test_scaling_of_ours(comparison, measure):
+    assert measure(comparison).passed
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (found,) = directory.glob("hvdperf-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of an environment that has the wheel and a package of networks, beside
+    the TensorFlow, Horovod and pytest of this one."""
+    environment = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(packages)
+    (packages / "their_networks.py").write_text(NETWORKS.format(module="their_networks"))
+    facts = packages / "their_networks-1.2.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Name: their-networks\nVersion: 1.2\n")
+    (facts / "entry_points.txt").write_text("[hvdperf.networks]\nany = their_networks\n")
+    return environment / "bin" / "python"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a project with a test of its own, one of the suite's, and a package `models`."""
+    for name, text in {
+        "test_own.py": "import models\n\ndef test_own():\n    assert models.ours\n",
+        "test_scaling.py": TEST,
+        "models.py": "ours = True\n",
+        "conftest.py": "",
+        "tiny.toml": PROFILE,
+    }.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def call(python: Path, project: Path) -> Call:
+    """Return a function that runs a module in the project with the wheel's interpreter."""
+    given = environment_of_sessions()
+    del given["PYTHONPATH"]
+    environment = {**given, "XDG_CACHE_HOME": str(project / ".cache")}
+
+    def called(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(python), "-m", *words],
+            cwd=project,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return called
+
+
+def test_the_wheel_has_one_package_with_cases_profiles_and_networks(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    (facts,) = {name.partition("/")[0] for name in names} - {"hvdperf"}
+    assert facts.endswith(".dist-info")
+    for needed in (
+        "hvdperf/perf/test_scaling.py",
+        "hvdperf/ci/profiles/smoke.toml",
+        "hvdperf/ci/thresholds/cpu-unknown.toml",
+        "hvdperf/models/networks/resnet.py",
+        f"{facts}/licenses/LICENSE",
+    ):
+        assert needed in names
+
+
+def test_a_project_that_does_not_ask_for_the_plugin_has_none(call: Call) -> None:
+    done = call("pytest", "-q", "test_own.py")
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout
+    assert "unrecognized arguments: --profile" in call("pytest", "--profile=smoke").stderr
+
+
+@pytest.mark.mpirun
+def test_a_project_measures_a_network_of_an_installed_package(call: Call, project: Path) -> None:
+    done = call("pytest", "-p", "hvdperf", "--profile=tiny.toml", "--models=theirs")
+    assert done.returncode == 6, done.stdout + done.stderr
+    assert "1 INCONCLUSIVE" in done.stdout
+    assert "1 passed, 1 inconclusive" in done.stdout, "its own test is as before"
+    case = documents(project)["weak_scaling-theirs-np2.json"]
+    assert case["outcome"]["rounds"]
+    assert [line.partition(":")[0] for line in case["fingerprint"]["own_networks"]] == ["theirs"]
+    assert len(list((project / "results" / "report").glob("*.html"))) == 1
+
+
+def test_bad_input_is_one_line(call: Call) -> None:
+    done = call("pytest", "-p", "hvdperf", "--profile=hourly")
+    assert done.returncode == 4
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("ERROR: unknown profile 'hourly'")
+
+
+def test_the_commands_find_the_cases_of_the_package(call: Call) -> None:
+    cases = call("hvdperf", "list", "cases", "--profile=smoke", "--models=theirs")
+    assert "test_weak_scaling[theirs-np2]" in cases.stdout, cases.stderr
+    assert call("hvdperf", "thresholds", "check", "--profile=smoke").returncode == 0
+    assert call("hvdperf", "--version").stdout == "0.2.0\n"
