@@ -107,7 +107,7 @@ def cases() -> str:
         asked[question] = file, replicas
         variants.setdefault(question, []).append(variant)
     profiles = {path.stem: load_profile(path) for path in sorted(PROFILES.glob("*.toml"))}
-    rows = []
+    rows, asking = [], []
     for question in Question:
         spec = question.spec
         file, replicas = asked[question]
@@ -125,11 +125,9 @@ def cases() -> str:
                 spec.unit or "ratio",
                 f"{better} ({LIMIT[spec.rule]})",
                 needs,
-                codes(by),
-                code(f"perf/{file}"),
             )
         )
-    head = ("question", "figure", "unit", "better", "needs", "profiles", "file")
+        asking.append((code(question.value), codes(by), code(f"perf/{file}")))
     return page(
         "Cases",
         "A case is a question about a network at a number of replicas. Its name is made of the "
@@ -137,7 +135,9 @@ def cases() -> str:
         "`gradient_reduction[fp16-vgg_16_s-np2]` or, for `startup_init`, "
         "`startup[init-vgg_16_s-np2]`. The [glossary](../glossary.md) explains the terms, and "
         "[figures](../figures.md) how a figure is measured.",
-        table(head, rows),
+        table(("question", "figure", "unit", "better", "needs"), rows),
+        "## Who asks what",
+        table(("question", "profiles", "file"), asking),
         "A profile without a list of questions asks all of them, some only of the networks that it "
         "names as representatives. If you name a file, its questions are asked, whatever the "
         "profile says: `pytest perf/test_wall_time.py`. The profile `trust` asks the "
