@@ -46,7 +46,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes schemas test test-all lint bench slots ranks soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes schemas test test-all lint docs bench slots ranks soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -104,6 +104,12 @@ schemas: env ## write results/schema/ after a change of the records
 lint: env ## ruff, mypy, and the linters of ci/
 	@$(ACTIVATE); ruff check && ruff format --check && mypy && bash ci/lint.sh
 
+# Strictly, and without a network. docs/reference/ is tracked, for readers of the repository.
+docs: env ## write docs/reference/ from the code, and build the site of docs/ into site/
+	@$(ACTIVATE); python -m docs.generate && \
+	python -m sphinx -q -W --keep-going -n -b html -d .cache/docs docs site && \
+	echo 'docs: site/index.html'
+
 bench: env ## benchmark the suite itself: python -m bench
 	@$(ACTIVATE); python -m bench $(ARGS)
 
@@ -134,7 +140,7 @@ changes: env ## list releases that changed the throughput, found by Apache Otava
 	@$(ACTIVATE); hvdperf history changes $(ARGS)
 
 clean: ## remove samples and caches
-	rm -rf $(SAMPLES) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(SAMPLES) site .cache/docs .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments too

@@ -1,6 +1,6 @@
 """Error rates and durations of verdicts: whole sessions with made-up noise and the real rule.
 
-`python -m bench.simulation [SESSIONS]` prints the tables of docs/measurement.md. A session has the
+`python -m bench.simulation [SESSIONS]` prints the tables of docs/error_rates.md. A session has the
 judged cases of one network of the default profile (bench.sessions). Nothing is measured, so the
 figures do not depend on the machine.
 """

@@ -3,8 +3,8 @@ raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
 those of all earlier sessions of this machine, stack, suite and profile
-(results/trust/sessions.jsonl), in docs/trust.md and FAULTS.md. It can be stopped and restarted at
-any time, because sessions add up.
+(results/trust/sessions.jsonl), in docs/trust.md and docs/faults.md. It can be stopped and restarted
+at any time, because sessions add up.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ the exchange between ranks. One replica therefore has only the A/A pair `aa`, wh
 - **Range**: the smallest and the largest figure over the sessions.
 
 A/A pairs at two replicas have low figures, because
-[their reference has trained longer](measurement.md#new-memory-in-the-first-hundred-steps).
+[their reference has trained longer](notebook.md#new-memory-in-the-first-hundred-steps).
 """
 TABLE = """\
 | case: fault | network, np | expected | reported | right attribution | undecided | figure | range |

@@ -2,7 +2,7 @@
 
 An observation is ln(speed_candidate / speed_reference / ideal) of one round, or the logarithm of
 another ratio or of a time in seconds. hvdperf/interim.py says when a verdict may be tried;
-docs/measurement.md describes the rules and their error rates.
+docs/figures.md describes the rules, docs/error_rates.md their error rates.
 """
 
 from __future__ import annotations

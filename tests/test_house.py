@@ -304,12 +304,3 @@ def test_whatever_is_skipped_says_why(path):
 )
 def test_a_silent_skip_is_found(source, reasons):
     assert [reason for _, reason in skips(ast.parse(source))] == reasons
-
-
-@pytest.mark.parametrize("page", ["README.md", *map(str, (ROOT / "docs").glob("*.md"))])
-def test_pages_link_to_what_there_is(page):
-    text = (ROOT / page).read_text()
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
-    missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
-    assert missing == []
-    assert not re.search(r"\b[A-Z]+_EXAMPLE\b|\bTODO\b", text)

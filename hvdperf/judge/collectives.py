@@ -52,7 +52,7 @@ class StepTimes(NamedTuple):
     full: a step with everything. local: a step without exchange. exchange: the time of the bare
     transport for the step's gradients in one buffer. A step can hide all of the shorter part behind
     the longer part, or nothing: `full` lies between max(local, exchange) and local + exchange
-    (docs/measurement.md, Bounds).
+    (docs/figures.md, Bounds).
     """
 
     full: float

@@ -141,7 +141,7 @@ def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]
 
     Their product is (a step at 1) / (a step at n). contention: a step at 1 / the mean rank's step
     at n without exchange. balance: the mean rank's step without exchange / the slowest one's.
-    communication: the slowest one's / the step with exchange (measurement.md).
+    communication: the slowest one's / the step with exchange (docs/time_breakdown.md).
     """
     alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
     whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))

@@ -127,7 +127,7 @@ def shortest_work(
 
     Perfect scaling takes a_1 + W on one replica and a_n + W/n on n. Its efficiency is thus (a_1 +
     W) / (n a_n + W); with one a for both it is below E if W < a (n E - 1) / (1 - E)
-    (measurement.md). Return infinity for an efficiency of 1 or more.
+    (docs/time_breakdown.md). Return infinity for an efficiency of 1 or more.
     """
     if efficiency >= 1:
         return math.inf

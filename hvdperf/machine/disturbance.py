@@ -13,7 +13,7 @@ from hvdperf.json_records import Positive
 
 # A pair of blocks is disturbed if other programs took more than this share of the cores from the
 # ranks. Undisturbed pairs had up to 0.044; most pairs that were slowed by a tenth had 0.064 or more
-# (docs/measurement.md).
+# (docs/other_programs.md).
 DISTURBED_ABOVE = 0.06
 # A program is named if it used this share of a core or more, and only the first few are named.
 CULPRIT_FROM = 0.05

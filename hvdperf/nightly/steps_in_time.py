@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import mannwhitneyu, norm
 
 # A split needs a two-sided p below this. Every night asks anew about every night of every line, so
-# the level is far below the usual ones; docs/nightly.md has the false alarms that it leaves.
+# the level is far below the usual ones; docs/error_rates.md has the false alarms that it leaves.
 SIGNIFICANT = 1e-5
 # What many nights have to confirm, because a change that lasts gets ever more significant.
 CONFIRMED = 1e-7

@@ -36,10 +36,10 @@ class Fault:
     rank: the faulty rank. phase: a Phase (worker/protocol.py). model, world_size: of the arms that
     get the fault; "" and 0 for all. Kinds of one rank:
 
-    raise, exit, kill, hang: the rank does this in `phase`.
+    raise, exit, kill, hang: the rank raises an error, exits, is killed, or hangs, in `phase`.
     longer: `phase` of the start takes `factor` times as long, and `ms` milliseconds more.
     slow, delay: every step is late by `ms` milliseconds and `factor` - 1 times the step.
-    input: the batch of every step is late by that much.
+    input: the batch of every step is late by `ms` milliseconds and `factor` - 1 times the step.
     busy: another process computes on the rank's cores.
     data: the rank trains on other data.
     stray: the rank's learning rate is `factor` times that of the others.

@@ -8,7 +8,7 @@ nodes.
     E(4N) = E(N) exp(-1.5 d),  the same d, but no more than 0.08
 
 Shares, clips and intervals come from 35 curves of one published study, 1 to 8 nodes of 4 GPUs: the
-intervals are the 5 to 95 % residuals of ln E. docs/measurement.md has the errors.
+intervals are the 5 to 95 % residuals of ln E. docs/prediction.md has the errors.
 """
 
 from __future__ import annotations

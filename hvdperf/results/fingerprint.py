@@ -83,7 +83,7 @@ class Fingerprint(TypedDict):
     own_networks: NotRequired[list[Named]]
 
 
-# Number of the method that computes a figure from block times (docs/measurement.md). A change that
+# Number of the method that computes a figure from block times (docs/figures.md). A change that
 # makes figures differ gets the next number, which begins a new series.
 METHOD = 1
 

@@ -3,7 +3,7 @@
 Seeded, so every run counts the same sessions. A bound on a rate is asserted of what was counted by
 an exact binomial test: the count must be one that a rate at the bound gives with a probability of
 0.001 at least, if comparisons of one session were independent. With 2,000 of them that is up to 96
-for 3.5 %. docs/measurement.md has all rates, counted in more sessions.
+for 3.5 %. docs/error_rates.md has all rates, counted in more sessions.
 """
 
 from dataclasses import replace
@@ -128,7 +128,7 @@ def test_what_the_rule_was_not_made_for_costs_what_is_documented(name, passed, f
 
 def test_rounds_that_depend_on_each_other_are_beyond_the_rule():
     found = floor_rates(Setting(BUSY, NOISES["rounds AR(1) 0.5"], known=LEAST_LAUNCH_SD), SESSIONS)
-    assert not seldom(found, Verdict.PASS, 0.07), "better than docs/measurement.md says"
+    assert not seldom(found, Verdict.PASS, 0.07), "better than docs/error_rates.md says"
     assert seldom(found, Verdict.PASS, 0.16)
 
 
@@ -165,7 +165,7 @@ def test_a_quiet_machine_finds_ten_per_cent_in_99_of_100_sessions_and_passes_wha
 def test_a_disturbed_one_finds_it_less_often(machine, least, less_than):
     found = stack_rates(Setting(machine), SESSIONS // 2, 0.9)
     assert often(found, Verdict.FAIL, least)
-    assert not often(found, Verdict.FAIL, less_than), "better than docs/measurement.md says"
+    assert not often(found, Verdict.FAIL, less_than), "better than docs/error_rates.md says"
 
 
 # Bands -----------------------------------------------------------------------------------------

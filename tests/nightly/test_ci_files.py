@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import tarfile
@@ -15,6 +14,7 @@ import yaml  # type: ignore[import-untyped]
 
 from hvdperf.nightly.night import BRANCH, read_nights
 from hvdperf.nightly.publish import fetched, place_of
+from tests.support.clones import fresh_clone, without_this_environment
 from tests.support.whole_sessions import BIN, PROFILE, ROOT
 
 GITHUB, GITLAB = ROOT / "ci/github/nightly.yml", ROOT / "ci/gitlab/nightly.yml"
@@ -52,32 +52,9 @@ def scripts_of_gitlab() -> Iterator[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a fresh clone, which gets an environment of its own."""
-    path = tmp_path_factory.mktemp("runner") / "hvdperf"
-    subprocess.run(["git", "clone", "-q", str(ROOT), str(path)], check=True)
-    # Not yet committed changes are tested, too.
-    changed = subprocess.run(
-        ["git", "ls-files", "-z", "--modified", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, changed.stdout.split("\0")):
-        source, to = ROOT / name, path / name
-        to.parent.mkdir(parents=True, exist_ok=True)
-        if source.exists():
-            to.write_bytes(source.read_bytes())
-            to.chmod(source.stat().st_mode)
+    path = fresh_clone(tmp_path_factory.mktemp("runner") / "hvdperf")
     (path / "tiny.toml").write_text(PROFILE)
     return path
-
-
-def without_this_environment() -> dict[str, str]:
-    """Return the environment of a shell that has activated nothing."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPAL_")}
-    path = kept["PATH"].split(":")
-    kept["PATH"] = ":".join(each for each in path if Path(each) != BIN)
-    return kept
 
 
 @pytest.mark.long

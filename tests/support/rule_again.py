@@ -1,5 +1,5 @@
 """A second version of the rule of hvdperf.interim, to be compared with the one in use. It was
-written from the description in docs/measurement.md, with numpy and scipy."""
+written from the description in docs/figures.md, with numpy and scipy."""
 
 from __future__ import annotations
 

@@ -1,0 +1,462 @@
+"""Writes docs/reference/*.md from the code: `python -m docs.generate`, which `make docs` runs.
+
+The pages are tracked, so that they can be read without building the site;
+tests/docs/test_generate.py fails if one of them is not current.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from _pytest.config.argparsing import Parser
+
+from hvdperf import __main__ as command
+from hvdperf.files import write_whole
+from hvdperf.nightly import schemas
+from hvdperf.paths import ROOT
+from hvdperf.plan import thresholds as limits
+from hvdperf.plan.arms import Workload
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.faults import TRIALS, Fault
+from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
+from hvdperf.plan.question import Question
+from hvdperf.session import plugin
+from hvdperf.toml_file import read_toml
+from hvdperf.verdict import Band, Ceiling, Floor
+from hvdperf.worker.settings import PREFIXES
+
+REFERENCE = ROOT / "docs" / "reference"
+BETTER = {Floor: "higher", Ceiling: "lower", Band: "1"}
+LIMIT = {Floor: "floor", Ceiling: "ceiling", Band: "band"}
+
+# Markdown --------------------------------------------------------------------------------------
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(head), "|".join("---" for _ in head)]
+    lines += [
+        " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) for row in rows
+    ]
+    return "\n".join([f"| {lines[0]} |", f"|{lines[1]}|", *(f"| {line} |" for line in lines[2:])])
+
+
+def code(text: object) -> str:
+    return f"`{text}`" if str(text) else ""
+
+
+def codes(names: Iterable[object]) -> str:
+    return ", ".join(map(code, names))
+
+
+def page(title: str, intro: str, *parts: str) -> str:
+    made = "<!-- made by `make docs` from the code: change the code, not this page -->"
+    paragraphs = "\n\n".join([made, f"# {title}", intro, *parts]).split("\n\n")
+    return "\n\n".join(map(_wrapped, paragraphs)) + "\n"
+
+
+def _wrapped(paragraph: str) -> str:
+    if paragraph.startswith(("|", "#", "<", "```")):
+        return paragraph
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def meanings(documented: Any, names: Iterable[str]) -> dict[str, str]:
+    """Return what a docstring says about each of these names, in sentences `name: meaning.` or
+    `name, name: meaning.`."""
+    known = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    start = re.compile(rf"(?:^|(?<=[.;] ))((?:{known})(?:, (?:{known}))*): ")
+    found = {}
+    for paragraph in (documented.__doc__ or "").split("\n\n"):
+        parts = start.split(" ".join(paragraph.split()))[1:]
+        for keys, meaning in zip(parts[::2], parts[1::2], strict=True):
+            for key in keys.split(", "):
+                found[key] = meaning.strip().rstrip(".;")
+    return found
+
+
+def first_sentence(documented: Any) -> str:
+    text = " ".join((documented.__doc__ or "").split())
+    return re.split(r"(?<=\.) ", text, maxsplit=1)[0].rstrip(".")
+
+
+# Pages -----------------------------------------------------------------------------------------
+
+# What a case needs that its row in hvdperf/plan/question.py does not say.
+NEEDS = {
+    Question.GRADIENT_REDUCTION: "`adasum`: MPI and a power of two; `dense`: a language model",
+    Question.RECIPE: "`f16`: GPUs",
+    Question.CONVERGENCE_LOSS: "held-out data, a sample a rank",
+    Question.CONVERGENCE_ACCURACY: "held-out data, a sample a rank",
+    Question.COLLECTIVE_OVERHEAD: "`--launcher mpirun`; NOT JUDGED on GPUs",
+    Question.OVERLAP: "`--launcher mpirun`, no embedding; NOT JUDGED on GPUs",
+}
+
+
+def cases() -> str:
+    asked: dict[Question, tuple[str, str]] = {}
+    variants: dict[Question, list[str]] = {}
+    for question, variant, file, replicas in _asked():
+        asked[question] = file, replicas
+        variants.setdefault(question, []).append(variant)
+    profiles = {path.stem: load_profile(path) for path in sorted(PROFILES.glob("*.toml"))}
+    rows, asking = [], []
+    for question in Question:
+        spec = question.spec
+        file, replicas = asked[question]
+        by = [
+            name
+            for name, profile in profiles.items()
+            if not profile.trials and question in (profile.questions or tuple(Question))
+        ]
+        needs = "; ".join(filter(None, (replicas, NEEDS.get(question, ""))))
+        better = BETTER[spec.rule]
+        rows.append(
+            (
+                code(question.value),
+                spec.meaning + _list(variants[question], spec.has_variants),
+                spec.unit or "ratio",
+                f"{better} ({LIMIT[spec.rule]})",
+                needs,
+            )
+        )
+        asking.append((code(question.value), codes(by), code(f"perf/{file}")))
+    return page(
+        "Cases",
+        "A case is a question about a network at a number of replicas. Its name is made of the "
+        "question, the variant, the network and the world size, such as `parity[vgg_16_s-np2]`, "
+        "`gradient_reduction[fp16-vgg_16_s-np2]` or, for `startup_init`, "
+        "`startup[init-vgg_16_s-np2]`. The [glossary](../glossary.md) explains the terms, and "
+        "[figures](../figures.md) how a figure is measured.",
+        table(("question", "figure", "unit", "better", "needs"), rows),
+        "## Who asks what",
+        table(("question", "profiles", "file"), asking),
+        "A profile without a list of questions asks all of them, some only of the networks that it "
+        "names as representatives. If you name a file, its questions are asked, whatever the "
+        "profile says: `pytest perf/test_wall_time.py`. The profile `trust` asks the "
+        "[fault cases](faults.md).",
+    )
+
+
+def _list(names: Iterable[str], wanted: bool) -> str:
+    return f" ({codes(dict.fromkeys(names))})" if wanted else ""
+
+
+def _asked() -> Iterator[tuple[Question, str, str, str]]:
+    """Yield each question and variant with the file in perf/ that asks it, and the number of
+    replicas that it needs."""
+    workload = Workload("resnet_50_s", "cifar10", 32, 32)
+    for path in sorted((ROOT / "perf").glob("test_*.py")):
+        if path.stem == "test_trust":
+            yield Question.AA, "", path.name, "2 replicas or more"
+            continue
+        for test in vars(importlib.import_module(f"perf.{path.stem}")).values():
+            for mark in getattr(test, "pytestmark", ()):
+                found = mark.kwargs["ask"](workload, 2)
+                smallest, largest = mark.kwargs.get("smallest", 2), mark.kwargs.get("largest")
+                replicas = "1 replica" if largest == 1 else f"{smallest} replicas or more"
+                replicas = "" if (smallest, largest) == (1, None) else replicas
+                for each in [found] if isinstance(found, Comparison) else found:
+                    yield each.question, each.variant, path.name, replicas
+
+
+def options() -> str:
+    parser = Parser(_ispytest=True)
+    # argparse adds none of its own here but -h, which pytest adds later.
+    plugin.pytest_addoption(parser)
+    groups = [group for group in parser.optparser._action_groups if _own(group)]
+    parts = []
+    for group in groups:
+        title = [f"## {group.title}"] if len(groups) > 1 else []
+        rows = map(_option, _own(group))
+        parts.append("\n\n".join([*title, table(("option", "default", "meaning"), rows)]))
+    return page(
+        "Options of pytest perf/",
+        "The suite's own options, besides those of pytest. `pytest perf/ --dry-run` shows what "
+        "they would measure.",
+        *parts,
+        "Options of pytest-benchmark work, too (`--benchmark-json`, `--benchmark-compare`): it "
+        "records every case from the ranks' clocks. Its tables are shown only if one of its "
+        "options asks for them. `-p no:hvdperf.report.plugin` leaves the page of the session out.",
+    )
+
+
+def _own(group: argparse._ArgumentGroup) -> list[argparse.Action]:
+    return [action for action in group._group_actions if action.option_strings]
+
+
+def _option(action: argparse.Action) -> tuple[str, str, str]:
+    choices = [choice for choice in action.choices or () if choice]
+    name = f"{', '.join(action.option_strings)} {'|'.join(choices) or action.metavar or ''}"
+    default = "" if isinstance(action.default, bool | list) else action.default or ""
+    if action.dest == "data_dir":
+        default = "$HVDPERF_DATA_DIR"
+    return code(name.strip()), code(default), action.help or ""
+
+
+def commands() -> str:
+    return page(
+        "Commands of hvdperf",
+        "`pytest perf/` measures; the command `hvdperf` does everything else. `--help` says the "
+        "same on the terminal.",
+        *_commands(command.parser(), "hvdperf"),
+    )
+
+
+def _commands(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
+    subcommands = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    others = [a for a in parser._actions if a not in subcommands and a.dest != "help"]
+    if others:
+        yield f"## {name}"
+        if parser.description:
+            yield parser.description
+        yield table(("argument", "meaning"), map(_argument, others))
+    elif not subcommands:
+        yield f"## {name}"
+        yield parser.description or ""
+    for action in subcommands:
+        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+        for sub, each in action.choices.items():
+            each.description = each.description or f"{helps[sub][:1].upper()}{helps[sub][1:]}."
+            yield from _commands(each, f"{name} {sub}")
+
+
+def _argument(action: argparse.Action) -> tuple[str, str]:
+    value = action.metavar or ("|".join(map(str, action.choices or ())))
+    if not value and action.nargs != 0:
+        value = action.dest.upper()
+    text = ", ".join(action.option_strings)
+    return code(f"{text} {value}".strip()), (action.help or "") % vars(action)
+
+
+def profiles() -> str:
+    found = {path.stem: path for path in sorted(PROFILES.glob("*.toml"))}
+    rows = [
+        (code(name), _comment(path), codes(profile.models), f"{profile.budget_s / 60:g} min")
+        for name, path in found.items()
+        for profile in [load_profile(path)]
+    ]
+    keys = [
+        "\n\n".join([f"## {title}", table(("key", "default", "meaning"), _keys(record))])
+        for title, record in (
+            ("Keys", Profile),
+            ("Keys of [sampling]", Sampling),
+            ("Keys of [runs]", Runs),
+        )
+    ]
+    return page(
+        "Profiles",
+        "A profile says what a session measures: `--profile NAME` for those below "
+        "(`ci/profiles/`), or `--profile FILE.toml` for one of your own. `budget` is the time "
+        "after which no round begins; most sessions end before.",
+        table(("profile", "what for", "networks", "budget"), rows),
+        *keys,
+    )
+
+
+def _comment(path: Path) -> str:
+    """Return the comment at the beginning of a file, in one line."""
+    lines: list[str] = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.lstrip("# "))
+    return " ".join(lines)
+
+
+def _keys(record: type[Any]) -> Iterator[tuple[str, str, str]]:
+    fields = [field for field in dataclasses.fields(record) if field.name != "name"]
+    told = meanings(record, [field.name for field in fields])
+    for field in fields:
+        if field.default_factory is not dataclasses.MISSING or dataclasses.is_dataclass(
+            field.default
+        ):
+            yield code(field.name), "", told.get(field.name, "a table of its own, below")
+        elif field.default is dataclasses.MISSING:
+            yield code(field.name), "required", told.get(field.name, PLAIN_KEYS.get(field.name, ""))
+        else:
+            default = field.default.value if isinstance(field.default, Enum) else field.default
+            shown = list(default) if isinstance(default, tuple) else default
+            shown = str(shown).lower() if isinstance(shown, bool) else shown
+            meaning = told.get(field.name, PLAIN_KEYS.get(field.name, ""))
+            yield code(field.name), code(shown), meaning
+
+
+# Keys that the docstring of Profile takes for known.
+PLAIN_KEYS = {
+    "models": "the networks (`hvdperf list networks`)",
+    "dataset": "the data set, as `--dataset`",
+    "schedule": "`alternate`: arms take turns; `fresh`: one arm after the other",
+}
+
+
+def thresholds() -> str:
+    parts = []
+    for path in sorted(limits.THRESHOLDS.glob("*.toml")):
+        match = read_toml(path)["match"]
+        machines = ", ".join(f"{key} = {value}" for key, value in match.items())
+        lines = [
+            (code("/".join(line.pattern)), str(line.rule))
+            for line in limits.load_thresholds(path).lines
+        ]
+        parts.append(f"## {path.name}\n\n{_comment(path)}\n\nMachines: {code(machines)}")
+        parts.append(table(("question/network/world size/nodes", "limit"), lines))
+    shape = (limits.__doc__ or "").split("::\n", 1)[1].split("\n\nIn each")[0]
+    example = "\n".join(line.removeprefix("    ") for line in shape.strip("\n").splitlines())
+    return page(
+        "Thresholds files",
+        "The limits of figures are in one TOML file per machine class, `ci/thresholds/*.toml`. A "
+        "session takes the file whose `[match]` names most of its machine; a case without a line "
+        "there takes that of the file for unknown machines. How to make one: "
+        "[Set thresholds](../thresholds.md).",
+        f"```toml\n{example}\n```",
+        "In each of the four parts `*` stands for anything. The first line that matches wins.",
+        *parts,
+    )
+
+
+# Every variable of the suite's own: who sets it, and what it is for. A test compares the names with
+# those in the code.
+VARIABLES = {
+    "HVDPERF_VENV": ("you", "the environment that `activate` puts first, such as `.venv-tf2.15.1`"),
+    "HVDPERF_DATA_DIR": ("you", "the default of `--data-dir`, also for `make perf`"),
+    "HVDPERF_CONTAINER": ("you", "the image's digest, which goes into the fingerprint"),
+    "HVDPERF_LABEL": ("`hvdperf nightly`", "the series of the night, in `session.json`"),
+    "HVDPERF_SCREENSHOTS": ("you", "directory for pictures that tests of pages keep"),
+    "HVDPERF_SERIES": ("CI", "series of a night in `ci/github/nightly.yml`"),
+    "HVDPERF_PROFILE": ("CI", "profile of a night there"),
+    "HVDPERF_GPU": ("CI", "whether a night there uses the environment for GPUs"),
+    "HVDPERF_AGAINST": ("CI", "reference stack of a night there"),
+    "HVDPERF_OPTIONS": ("CI", "further options of a night there"),
+    "HVDPERF_DRIVER": ("the suite", "how a rank finds its session"),
+    "HVDPERF_DAEMONS": ("the suite", "how Open MPI's daemons start through the slots"),
+    "HVDPERF_STATUS_FILE": ("the suite", "the exit status of a session under an outer mpirun"),
+}
+OTHERS = {
+    "CUDA_VISIBLE_DEVICES": "the GPUs that a session uses",
+    "NO_COLOR, PY_COLORS, FORCE_COLOR": "colours on the terminal, as for pytest",
+    "PYTEST_ADDOPTS": "options for every pytest, as for pytest",
+    "CMAKE_BUILD_PARALLEL_LEVEL": "jobs that compile another Horovod",
+    "CXX": "the compiler of Horovod",
+}
+
+
+def environment() -> str:
+    return page(
+        "Environment variables",
+        "Variables that begin with " + codes(PREFIXES) + " are passed to all ranks on all hosts, "
+        "and are part of the fingerprint: sessions with different settings are different series.",
+        table(
+            ("variable", "set by", "meaning"),
+            [(code(name), *row) for name, row in VARIABLES.items()],
+        ),
+        "These are read, too:",
+        table(("variable", "meaning"), [(codes(n.split(", ")), m) for n, m in OTHERS.items()]),
+    )
+
+
+def faults() -> str:
+    told = meanings(Fault, Fault.KINDS)
+    kinds = [
+        (
+            code(kind),
+            told[kind],
+            codes(keys) or "all ranks",
+            ", ".join(
+                code(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}")
+                for k, v in Fault.DEFAULTS.get(kind, {}).items()
+            ),
+        )
+        for kind, keys in Fault.KINDS.items()
+    ]
+    trials = [
+        (
+            code(name),
+            code(trial.fault) or "none",
+            code(trial.question.value),
+            trial.verdict.value,
+            trial.term or trial.says,
+            "all ranks" if trial.rank is None else f"rank {trial.rank}",
+        )
+        for name, trial in TRIALS.items()
+    ]
+    return page(
+        "Faults",
+        "`--inject KIND:key=value,key=value` injects a fault into the session's own stack "
+        "([how](../faults.md)). Every kind also takes `model=` and `world_size=`, which restrict "
+        "it. `rank` is 0 if it is not given. A given `factor` or `ms` replaces the defaults of "
+        "both.",
+        table(("kind", "what happens", "keys", "defaults"), kinds),
+        "## Fault cases\n\n`pytest perf/test_trust.py --profile trust` injects each of these into "
+        "one of two arms, and PASSes if verdict and attribution are the expected ones. How often "
+        "they were: [Detected faults](../trust.md).",
+        table(("case", "fault", "question", "verdict", "attribution", "of"), trials),
+    )
+
+
+def documents() -> str:
+    rows = [
+        (
+            f"[{name}](../../results/schema/{name}.schema.json)",
+            code(PLACES[name]),
+            first_sentence(r),
+        )
+        for name, r in schemas.DOCUMENTS.items()
+    ]
+    return page(
+        "Documents",
+        "Sessions write JSON files below `results/`. "
+        "[Read documents](../reading_documents.md) shows how, with Python and other programs. Each "
+        "kind of document has a schema with every field, its type, and the meaning of each object.",
+        table(("schema", "file", "content"), rows),
+        *(
+            f"## {name}\n\n" + table(("field", "type", "meaning"), _fields(record))
+            for name, record in schemas.DOCUMENTS.items()
+        ),
+    )
+
+
+PLACES = {
+    "case": "results/runs/SESSION/CASE.json",
+    "session": "results/runs/SESSION/session.json",
+    "summary": "results/runs/SESSION/summary.json",
+    "raw": "results/history/MACHINE/SESSION.json",
+    "night": "results/nights/SERIES/DATE.json",
+}
+
+
+def _fields(record: Any) -> Iterator[tuple[str, str, str]]:
+    fields = dataclasses.fields(record)
+    told = meanings(record, [field.name for field in fields])
+    for field in fields:
+        yield code(field.name), code(field.type), told.get(field.name, "")
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "cases": cases,
+    "options": options,
+    "commands": commands,
+    "profiles": profiles,
+    "thresholds": thresholds,
+    "environment": environment,
+    "faults": faults,
+    "documents": documents,
+}
+
+
+def texts() -> dict[str, str]:
+    """Return the text of each page by the name of its file."""
+    return {f"{name}.md": make() for name, make in PAGES.items()}
+
+
+if __name__ == "__main__":
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in texts().items():
+        write_whole(REFERENCE / name, text)

@@ -1,0 +1,137 @@
+"""The pages that docs/generate.py makes, and the site that Sphinx makes of all pages."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from hvdperf.plan.faults import Fault
+from hvdperf.plan.question import Question
+from tests.support.pages import ROOT
+
+# Where the suite's own variables are read, or passed to it.
+READERS = ("hvdperf", "ci", "activate", "Makefile", "tests/support/browser.py")
+# A macro of C, and no variable.
+NO_VARIABLE = {"HVDPERF_GLOO_BEFORE_"}
+
+
+@pytest.mark.parametrize("name", list(generate.PAGES))
+def test_a_page_is_as_the_code_says(name: str) -> None:
+    path = generate.REFERENCE / f"{name}.md"
+    assert path.read_text() == generate.PAGES[name](), "run make docs"
+
+
+def test_there_is_no_page_that_nobody_makes() -> None:
+    found = {path.stem for path in generate.REFERENCE.iterdir()}
+    assert found == set(generate.PAGES)
+
+
+def test_every_variable_of_the_suite_is_explained() -> None:
+    files = [
+        path
+        for reader in READERS
+        for path in ((ROOT / reader).rglob("*") if (ROOT / reader).is_dir() else [ROOT / reader])
+        if path.is_file() and path.suffix != ".pyc"
+    ]
+    found = {
+        name
+        for path in files
+        for name in re.findall(r"\bHVDPERF_[A-Z_]+", path.read_text(errors="replace"))
+    }
+    assert found - NO_VARIABLE == set(generate.VARIABLES)
+
+
+def test_every_question_is_a_case() -> None:
+    shown = generate.cases()
+    rows = [f"| `{question.value}` | {question.spec.meaning}" for question in Question]
+    assert [row for row in rows if row not in shown] == []
+
+
+def test_every_fault_says_what_happens() -> None:
+    told = generate.meanings(Fault, Fault.KINDS)
+    assert set(told) == set(Fault.KINDS)
+    assert all(told.values())
+
+
+def test_meanings_are_taken_from_sentences_of_a_docstring() -> None:
+    class Record:
+        """A record.
+
+        a: first. b, c: of both: see a. d: last
+        one.
+        """
+
+    found = generate.meanings(Record, ["a", "b", "c", "d"])
+    assert found == {"a": "first", "b": "of both: see a", "c": "of both: see a", "d": "last one"}
+
+
+def test_a_bar_does_not_end_a_cell() -> None:
+    assert generate.table(("a", "b"), [("x|y", "z")]).splitlines()[-1] == "| x\\|y | z |"
+
+
+# The site --------------------------------------------------------------------------------------
+
+
+class _Assets(HTMLParser):
+    """Collects what a page loads: scripts, style sheets, pictures and fonts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in ("script", "img", "iframe"):
+            self.loaded.append(given.get("src") or "")
+        if tag == "link" and given.get("rel") in ("stylesheet", "preload", "icon"):
+            self.loaded.append(given.get("href") or "")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as `make docs` does, without the pages that it writes before."""
+    place = tmp_path_factory.mktemp("site")
+    recipe = re.search(r"python -m sphinx (.*) -d \S+ docs site", (ROOT / "Makefile").read_text())
+    assert recipe is not None
+    built = subprocess.run(
+        [
+            *(sys.executable, "-m", "sphinx", *recipe[1].split()),
+            *("-d", str(place / "trees"), "docs", str(place / "site")),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return place / "site"
+
+
+def test_the_site_has_every_page(site: Path) -> None:
+    pages = {
+        path.relative_to(ROOT / "docs").with_suffix(".html")
+        for path in (ROOT / "docs").rglob("*.md")
+    }
+    assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        assets = _Assets()
+        assets.feed(path.read_text())
+        assert [each for each in assets.loaded if "//" in each] == [], path
+    for path in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(https?:)?//|@import", path.read_text()), path
+
+
+def test_the_navigation_is_that_of_the_index(site: Path) -> None:
+    shown = (site / "index.html").read_text()
+    index = (ROOT / "docs/index.md").read_text()
+    captions = re.findall(r'class="caption-text">([^<]+)<', shown)
+    assert captions == re.findall(r"^## (.+)$", index, re.MULTILINE)

@@ -1,0 +1,147 @@
+"""A newcomer's path: the lines of the first tutorial and of the README, copied from the pages, in a
+fresh clone.
+
+The whole tutorial runs as it is written. Of the README the section on the first session runs, with
+one network and a short budget, since its lines do much the same. All other shell lines need GPUs,
+Slurm, other hosts or another stack; test_pages.py checks that their commands exist.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.clones import fresh_clone, without_this_environment
+from tests.support.pages import blocks, text_of
+
+MARK = "exit status of the line:"
+# Begins a line of a summary; the rest of the line differs from machine to machine.
+SHAPE = re.compile(
+    r"^(model +np|case +figure|results: results/runs/|report: results/report/)", re.M
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a page that was run: its command, its exit status, and what it printed."""
+
+    command: str
+    status: int
+    output: str
+
+
+def run(script: str, clone: Path, **variables: str) -> dict[str, Line]:
+    """Run each line of a script in one shell, and return what came of it, by its command."""
+    commands = [
+        line.partition(" # ")[0].strip() for line in script.replace("\\\n", " ").splitlines()
+    ]
+    text = "".join(f"{command}\necho; echo '{MARK}' $?\n" for command in commands if command)
+    ended = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-c", text],
+        cwd=clone,
+        env={**without_this_environment(), **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=1500,
+    )
+    parts = re.split(rf"^{MARK} (\d+)$", ended.stdout, flags=re.MULTILINE)
+    found = zip(filter(None, commands), parts[::2], parts[1::2], strict=False)
+    return {command: Line(command, int(status), output) for command, output, status in found}
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = fresh_clone(tmp_path_factory.mktemp("newcomer") / "hvdperf")
+    yield path
+    # An environment has a gigabyte.
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def tutorial(clone: Path) -> Mapping[str, Line]:
+    return run("".join(blocks(text_of(Path("docs/first_session.md")))), clone)
+
+
+@pytest.fixture(scope="module")
+def readme(clone: Path, tutorial: Mapping[str, Line]) -> Mapping[str, Line]:
+    """Run the README's lines after the tutorial, whose environment they find."""
+    section = text_of(Path("README.md")).split("\n## ")[1]
+    assert section.startswith("The first session")
+    short = "--models=alexnet_s --budget=0.1"
+    return run("".join(blocks(section)), clone, PYTEST_ADDOPTS=short)
+
+
+def shape(summary: str) -> list[str]:
+    return [" ".join(found.split()) for found in SHAPE.findall(summary)]
+
+
+def sample(page: str) -> list[str]:
+    """Return the shape of the first summary that a page shows."""
+    shown = [each for each in blocks(text_of(Path(page)), "") if "exit status" in each]
+    return shape(shown[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("command", "statuses", "says"),
+    [
+        ("make env", {0}, "env: ready after"),
+        (". ./activate", {0}, ""),
+        ("hvdperf doctor", {0, 9}, "cores"),
+        ("make data", {0}, ""),
+        ("pytest perf/ --profile smoke --data-dir data/samples --dry-run", {0}, "weak_scaling["),
+        # 6: other programs ran, or this machine is noisy, as the page says.
+        ("pytest perf/ --profile smoke", {0, 6}, "PASS"),
+        (
+            "pytest perf/ --profile smoke --models vgg_16_s --inject slow:rank=1,factor=2",
+            {1, 6},
+            "weak_scaling, np 2",
+        ),
+    ],
+)
+def test_a_line_of_the_tutorial_ends_as_the_page_says(
+    tutorial: Mapping[str, Line], command: str, statuses: set[int], says: str
+) -> None:
+    line = tutorial[command]
+    assert line.status in statuses, line.output
+    assert says in line.output
+
+
+@pytest.mark.long
+def test_every_line_of_the_tutorial_ran(tutorial: Mapping[str, Line]) -> None:
+    marked = test_a_line_of_the_tutorial_ends_as_the_page_says.pytestmark  # type: ignore[attr-defined]
+    (table,) = (mark.args[1] for mark in marked if mark.name == "parametrize")
+    assert list(tutorial) == [command for command, _, _ in table]
+
+
+@pytest.mark.long
+def test_the_summary_is_as_the_tutorial_shows_it(clone: Path, tutorial: Mapping[str, Line]) -> None:
+    line = tutorial["pytest perf/ --profile smoke"]
+    assert shape(line.output) == sample("docs/first_session.md")
+    assert f"exit status {line.status}: " in line.output.strip().splitlines()[-1]
+    page = re.search(r"^report: (\S+)$", line.output, re.MULTILINE)
+    assert page is not None
+    assert (clone / page[1]).stat().st_size > 100_000
+
+
+@pytest.mark.long
+def test_the_lines_of_the_readme_run(readme: Mapping[str, Line]) -> None:
+    perf = readme["make perf"]
+    assert perf.status in (0, 2), perf.output
+    assert shape(perf.output) == sample("README.md")
+    sessions = [line for command, line in readme.items() if "pytest perf/" in command]
+    assert len(sessions) == 3
+    for line in sessions:
+        assert line.status in (0, 6), line.output
+        assert shape(line.output) == sample("README.md")
+    assert readme[". ./activate"].status == 0
+    assert readme["hvdperf doctor"].status in (0, 9)
