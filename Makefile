@@ -46,7 +46,7 @@ ACTIVATE := HVDPERF_VENV=$(VENV); . ./activate || exit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help stack env data perf report history backfill changes schemas test test-all lint docs bench slots ranks soak simulate trust clean distclean
+.PHONY: help stack env data perf report history backfill changes wheel schemas test test-all lint docs bench slots ranks soak simulate trust clean distclean
 
 help: ## list the targets
 	@echo 'make TARGET [TF=2.15.1] [GPU=1] [ARGS="..."]'
@@ -97,6 +97,9 @@ test-all: env $(if $(TF),,lint) ## the same with the long tests
 stack: ## build another stack, TF=2.15.1 HOROVOD=0.28.0, and print its interpreter for --against
 	@$(MAKE) --no-print-directory $(READY) >&2
 	@echo $(CURDIR)/$(VENV)/bin/python
+
+wheel: env ## write dist/hvdperf-*.whl, to install hvdperf in an environment of your own
+	@$(ACTIVATE); python -m hatchling build -t wheel
 
 schemas: env ## write results/schema/ after a change of the records
 	@$(ACTIVATE); python -m hvdperf.nightly.schemas
