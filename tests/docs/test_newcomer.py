@@ -80,12 +80,12 @@ def readme(clone: Path, tutorial: Mapping[str, Line]) -> Mapping[str, Line]:
     return run("".join(blocks(section)), clone, PYTEST_ADDOPTS=short)
 
 
-def shape(summary: str) -> list[str]:
-    return [" ".join(found.split()) for found in SHAPE.findall(summary)]
+def shape(summary: str) -> set[str]:
+    return {" ".join(found.split()) for found in SHAPE.findall(summary)}
 
 
-def sample(page: str) -> list[str]:
-    """Return the shape of the first summary that a page shows."""
+def sample(page: str) -> set[str]:
+    """Return the shape of the first summary that a page shows, which may leave out lines."""
     shown = [each for each in blocks(text_of(Path(page)), "") if "exit status" in each]
     return shape(shown[0])
 
@@ -97,8 +97,7 @@ def sample(page: str) -> list[str]:
         ("make env", {0}, "env: ready after"),
         (". ./activate", {0}, ""),
         ("hvdperf doctor", {0, 9}, "cores"),
-        ("make data", {0}, ""),
-        ("pytest perf/ --profile smoke --data-dir data/samples --dry-run", {0}, "weak_scaling["),
+        ("pytest perf/ --profile smoke --dry-run", {0}, "weak_scaling["),
         # 6: other programs ran, or this machine is noisy, as the page says.
         ("pytest perf/ --profile smoke", {0, 6}, "PASS"),
         (
@@ -126,7 +125,7 @@ def test_every_line_of_the_tutorial_ran(tutorial: Mapping[str, Line]) -> None:
 @pytest.mark.long
 def test_the_summary_is_as_the_tutorial_shows_it(clone: Path, tutorial: Mapping[str, Line]) -> None:
     line = tutorial["pytest perf/ --profile smoke"]
-    assert shape(line.output) == sample("docs/first_session.md")
+    assert shape(line.output) == sample("docs/first_session.md") != set()
     assert f"exit status {line.status}: " in line.output.strip().splitlines()[-1]
     page = re.search(r"^report: (\S+)$", line.output, re.MULTILINE)
     assert page is not None
@@ -137,11 +136,11 @@ def test_the_summary_is_as_the_tutorial_shows_it(clone: Path, tutorial: Mapping[
 def test_the_lines_of_the_readme_run(readme: Mapping[str, Line]) -> None:
     perf = readme["make perf"]
     assert perf.status in (0, 2), perf.output
-    assert shape(perf.output) == sample("README.md")
+    assert shape(perf.output) >= sample("README.md") != set()
     sessions = [line for command, line in readme.items() if "pytest perf/" in command]
     assert len(sessions) == 3
     for line in sessions:
         assert line.status in (0, 6), line.output
-        assert shape(line.output) == sample("README.md")
+        assert shape(line.output) >= sample("README.md")
     assert readme[". ./activate"].status == 0
     assert readme["hvdperf doctor"].status in (0, 9)
