@@ -148,12 +148,12 @@ def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
 
 def test_figures_of_one_name_are_told_apart(tmp_path):
     sources = read_sources(session_of(tmp_path, GOOD), tmp_path)
-    (case,) = sources.archive.cases
+    (case,) = recorded("memory-resnet_50_s-np2")
     shouted = of_workload(case, model="RESNET_50_S")
     archive = replace(sources.archive, cases=(case, shouted))
     names = [each.name for each in session_report(replace(sources, archive=archive)).figures]
     assert len(names) == len(set(names))
-    assert sum(name.startswith("speedup-weak-") for name in names) == 2
+    assert sum(name.startswith("memory-") for name in names) == 2
 
 
 def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):
