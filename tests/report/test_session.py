@@ -44,6 +44,20 @@ def test_a_session_has_its_sections(tmp_path):
     assert len(names) == len(set(names))
 
 
+def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    path = directory / "session.json"
+    document = json.loads(path.read_text())
+    document |= {"hosts": ["node7"], "command": "pytest perf/ -k 'weak or strong'"}
+    document["asked"]["thresholds"] = "cpu-unknown.toml 863b84ae"
+    path.write_text(json.dumps(document))
+    facts = report_of(directory, tmp_path).facts
+    assert facts["began"] == "Saturday, 31 January 2026, 23:59 UTC"
+    assert facts["host"] == "node7"
+    assert facts["thresholds"] == "cpu-unknown.toml, hash 863b84ae"
+    assert facts["command"] == "pytest perf/ -k 'weak or strong'"
+
+
 def test_facts_tell_machine_and_stack(tmp_path):
     facts = report_of(session_of(tmp_path, GOOD), tmp_path).facts
     # Nothing is told of a library of MPI that is not known.
