@@ -99,7 +99,8 @@ class Report:
     was judged. facts: short facts about the session by name, such as machine and duration.
     board: a figure whose table has a row per case and the columns "verdict", "question", "model",
     "world_size" and "case", among others. notes: for the cases that need one. left_out: a line per
-    file that could not be read.
+    file that could not be read. overview: the figure that a reader wants first; None if it was not
+    measured.
     """
 
     title: str
@@ -111,8 +112,14 @@ class Report:
     notes: tuple[CaseNote, ...]
     sections: tuple[Section, ...]
     left_out: tuple[str, ...] = ()
+    overview: Figure | None = None
 
     @property
     def figures(self) -> Sequence[Figure]:
-        """Return the board and the figures of all sections."""
-        return (self.board, *(each for section in self.sections for each in section.figures))
+        """Return the overview, the board and the figures of all sections."""
+        first = () if self.overview is None else (self.overview,)
+        return (
+            *first,
+            self.board,
+            *(each for section in self.sections for each in section.figures),
+        )

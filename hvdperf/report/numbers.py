@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from hvdperf.report.content import Value
+from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
-from hvdperf.verdict import is_bounded
+from hvdperf.verdict import confidence, is_bounded
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
@@ -30,6 +31,14 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
         lower: figure.lower if bounded else None,
         upper: figure.upper if bounded else None,
     }
+
+
+def confidence_of(case: Case) -> float | None:
+    """Return the confidence of the interval of a case's figure, in %; None without an interval."""
+    figure, judgement = case.figure, case.outcome.judgement
+    if figure is None or not is_bounded(figure):
+        return None
+    return 100 * confidence(figure, judgement.rule, judgement.fail_alpha)
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

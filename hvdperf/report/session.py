@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 
 from hvdperf.report.content import Report, Section
 from hvdperf.report.sections import (
@@ -16,6 +17,7 @@ from hvdperf.report.sections import (
     machine,
     memory,
     nodes,
+    overview,
     releases,
     scaling,
     startup,
@@ -25,6 +27,7 @@ from hvdperf.report.sections import (
 )
 from hvdperf.report.sources import Sources
 from hvdperf.report.words import plural
+from hvdperf.results.documents import SessionDocument
 from hvdperf.verdict import Verdict, worst
 
 
@@ -62,6 +65,7 @@ def session_report(sources: Sources) -> Report:
         notes=tuple(filter(None, map(board.note, board.ranked(cases)))),
         sections=named_apart(filter(None, sections)),
         left_out=sources.left_out,
+        overview=overview.overview(cases),
     )
 
 
@@ -92,7 +96,12 @@ def _facts(sources: Sources) -> dict[str, str]:
     stack = [f"TensorFlow {known['tensorflow']}", f"Horovod {known['horovod']}"]
     # mpi_library is None if Horovod was built without MPI.
     stack += filter(None, [known["mpi_library"]])
-    facts = {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
+    facts = {}
+    if session is not None:
+        facts["began"] = _began(session)
+        if session.hosts:
+            facts["host" if len(session.hosts) == 1 else "hosts"] = ", ".join(session.hosts)
+    facts |= {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
     if session is not None:
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))
         timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
@@ -100,11 +109,23 @@ def _facts(sources: Sources) -> dict[str, str]:
         facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
         if session.suite:
             facts["suite"] = session.suite
-        if session.hosts:
-            facts["hosts"] = ", ".join(session.hosts)
+        if session.asked.get("thresholds"):
+            name, _, digest = session.asked["thresholds"].rpartition(" ")
+            facts["thresholds"] = f"{name}, hash {digest}"
         if session.against:
             facts["against"] = session.against
+        if session.command:
+            facts["command"] = session.command
     return facts
+
+
+def _began(session: SessionDocument) -> str:
+    """Return when the session began, in words; its name begins with that moment."""
+    try:
+        began = datetime.strptime(session.session.partition("-")[0], "%Y%m%dT%H%M%SZ")
+    except ValueError:
+        began = session.written_at
+    return f"{began:%A}, {began.day} {began:%B %Y, %H:%M} UTC"
 
 
 def _warnings(sources: Sources) -> list[str]:

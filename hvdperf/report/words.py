@@ -66,6 +66,16 @@ def limits(rule: Rule) -> str:
     return str(rule)
 
 
+def confidence_words(levels: Iterable[float | None]) -> str:
+    """Return a sentence, with a blank before it, on the confidence of intervals in brackets; "" if
+    there is no interval. levels: in %."""
+    known = sorted({f"{level:.1f}".removesuffix(".0") for level in levels if level is not None})
+    if not known:
+        return ""
+    span = known[0] if len(known) == 1 else f"{min(known, key=float)} to {max(known, key=float)}"
+    return f" Intervals: {span} % confidence."
+
+
 def several(parts: Sequence[str]) -> str:
     """Return a list for a sentence. Only the first six parts are written out."""
     more = f"; and {len(parts) - 6} more" if len(parts) > 6 else ""

@@ -118,11 +118,11 @@ class SessionDocument:
     must repeat, by name. exit_status: None while the session runs. elapsed_seconds: of all parts
     together; timed_seconds: the part of it in which training was timed; budget_spent_seconds: the
     part that counts for the budget. resumed_at: when each later part began. taken_over: cases
-    decided before the last part. suite: version and commit of the suite (hvdperf.version). label: a
-    text by which programs find the session (HVDPERF_LABEL). hosts: names, in the order of slots.
-    unfit: why the host was not fit to measure when a part began, one line each
-    (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances: by other programs,
-    one a round.
+    decided before the last part. suite: version and commit of the suite (hvdperf.version). command:
+    that started the session, as it can be pasted into a shell. label: a text by which programs find
+    the session (HVDPERF_LABEL). hosts: names, in the order of slots. unfit: why the host was not
+    fit to measure when a part began, one line each (hvdperf/machine/fitness.py). verdicts: of all
+    cases so far. disturbances: by other programs, one a round.
     """
 
     format: Positive
@@ -145,6 +145,7 @@ class SessionDocument:
     resumed_at: tuple[Moment, ...] = ()
     taken_over: tuple[str, ...] = ()
     suite: str = ""
+    command: str = ""
     label: str = ""
     hosts: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()

@@ -33,6 +33,10 @@ class CommandLine:
     places: Sequence[str] = ()
     before: Sequence[str] = ()
 
+    def __str__(self) -> str:
+        """Return the command as it can be pasted into a shell."""
+        return shlex.join([*self.before, "pytest", *self.arguments])
+
     def resumed(self, directory: str, minutes: int) -> list[str]:
         """Return the command that resumes the session with a budget of these minutes."""
         kept = self._without("--budget", "--resume")

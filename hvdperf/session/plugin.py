@@ -13,7 +13,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
-from hvdperf.launch.outer import outer_size, shown_by, words_before_pytest
+from hvdperf.launch.outer import outer_size, shown_by
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
@@ -26,7 +26,6 @@ from hvdperf.plan.variants import PRECISIONS
 from hvdperf.results.summary_rows import properties
 from hvdperf.session import live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record
-from hvdperf.session.next_steps import CommandLine
 from hvdperf.session.suite import Suite, Unfit
 from hvdperf.session.terminal import bandwidths, cases, networks
 from hvdperf.verdict import Verdict, worst
@@ -416,8 +415,7 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
         *cases.detectable_effects(decided),
     ]
     markup = config.get_terminal_writer().markup
-    command = CommandLine(config.invocation_params.args, config.args, words_before_pytest())
-    steps = suite.next_steps(command, config.stash[_nodes].__getitem__)
+    steps = suite.next_steps(config.stash[_nodes].__getitem__)
     for text in [*tables, *suite.lines(), *steps]:
         terminalreporter.write_line(cases.painted(text, markup))
     if suite.directory is not None:

@@ -76,9 +76,11 @@ def session_document(
     changed: Sequence[str],
     earlier: Earlier,
     unfit: Sequence[str],
+    command: str = "",
 ) -> SessionDocument:
     """Return the session's document at the beginning of this part. unfit: why this host is not fit
-    to measure, in this part."""
+    to measure, in this part. command: that started this part; a resumed session keeps that of its
+    first part."""
     document = earlier.document
     if document is not None:
         return replace(
@@ -104,6 +106,7 @@ def session_document(
         changed=tuple(changed),
         asked=asked(session_plan, changed),
         suite=version(),
+        command=command,
         label=os.environ.get("HVDPERF_LABEL", ""),
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),

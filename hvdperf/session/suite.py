@@ -17,6 +17,7 @@ from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
+from hvdperf.launch.outer import words_before_pytest
 from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
@@ -66,6 +67,9 @@ class Suite:
         self.options = from_command_line({name: getattr(config.option, name) for name in names})
         self.machine = local_machine()
         self.slots = slots
+        self.command = CommandLine(
+            config.invocation_params.args, config.args, words_before_pytest()
+        )
         self.session_plan = plan_session(self.options, self.machine, self._offers())
         self.selected: list[Comparison] = []
         self.outcomes: dict[Comparison, Outcome] = {}
@@ -190,7 +194,9 @@ class Suite:
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
-        document = session_document(self.session_plan, facts, self.changed, earlier, self.unfit)
+        document = session_document(
+            self.session_plan, facts, self.changed, earlier, self.unfit, str(self.command)
+        )
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None
         began = time.monotonic() - (0.0 if own_budget else document.budget_spent_seconds)
@@ -339,7 +345,7 @@ class Suite:
             return []
         return wrapped(f"Disturbed repetitions were measured again: {whole.reason()}")
 
-    def next_steps(self, command: CommandLine, node: Callable[[Comparison], str]) -> list[str]:
+    def next_steps(self, node: Callable[[Comparison], str]) -> list[str]:
         """Return lines with the next commands. node: returns pytest's name of a case."""
         if self._results_writer is None or self._session is None:
             return []
@@ -349,8 +355,8 @@ class Suite:
             self.decided,
             self.session_plan.profile.sampling.looks,
             self._results_writer.elapsed_seconds,
-            resumed=lambda minutes: command.resumed(directory, minutes or own),
-            alone=lambda comparison: command.alone(node(comparison)),
+            resumed=lambda minutes: self.command.resumed(directory, minutes or own),
+            alone=lambda comparison: self.command.alone(node(comparison)),
         )
 
     def close(self) -> None:

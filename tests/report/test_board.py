@@ -115,7 +115,9 @@ def test_what_failed_by_its_figure_says_so(tmp_path):
     failed = cases_of(tmp_path, outcome(WEAK, [0.5] * 6, verdict=Verdict.FAIL))[0]
     note = board.note(failed)
     assert note is not None
-    assert note.paragraphs == ("Figure 0.500 [0.500, 0.500] of 6 rounds; limit: >= 0.8",)
+    assert note.paragraphs == (
+        "Figure 0.500 [0.500, 0.500] of 6 rounds, 95 % confidence; limit: >= 0.8",
+    )
 
 
 def test_both_limits_of_a_regression_are_told_and_what_fails_by_one_keeps_neither(tmp_path):
@@ -130,7 +132,7 @@ def test_both_limits_of_a_regression_are_told_and_what_fails_by_one_keeps_neithe
     assert "1 case with a threshold, 0 meet it" in figure.says
     assert note is not None
     assert note.paragraphs[0].endswith(
-        "of 6 rounds; limit: lower bound >= 0.95, upper bound >= 0.98"
+        "of 6 rounds, 95 % confidence; limit: lower bound >= 0.95, upper bound >= 0.98"
     )
 
 

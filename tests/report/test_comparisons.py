@@ -108,7 +108,7 @@ def test_behind_a_figure_stands_what_it_was_called_unless_it_passed(tmp_path):
     (figure,) = comparisons.parity(cases).figures
     passed, invalid = figure.says.split("PASS: ")[1].split("; ")
     assert passed.endswith("1.000]")
-    assert invalid.endswith("1.000] INVALID.")
+    assert invalid.endswith("1.000] INVALID. Intervals: 90 % confidence.")
 
 
 def test_without_another_stack_there_is_no_such_section(tmp_path):

@@ -42,8 +42,8 @@ def ends(metric: str) -> dict[str, list[float]]:
     return {**found, "horovod": found["horovod"][:half]}
 
 
-def with_curves(case: Case) -> Case:
-    """As if every rank had kept its loss every 100 steps: 10 / samples, a tenth less or more by
+def with_curves(case: Case, every_steps: int = 100) -> Case:
+    """As if every rank had kept its loss every so many steps: 10 / samples, a tenth less or more by
     rank, and half of that in the last round."""
 
     def add(document: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ def with_curves(case: Case) -> Case:
             for launch in measured["launches"]:
                 for rank, run in enumerate(launch["run"]):
                     off = 0.1 * (2 * rank - 1) if len(launch["run"]) > 1 else 0.0
-                    every = 100 * launch["arm"]["passes"]
+                    every = every_steps * launch["arm"]["passes"]
                     run["curve"] = [
                         [step, scale * 10 / step + off, 1e-3]
                         for step in range(every, run["steps"] + 1, every)
@@ -94,6 +94,15 @@ def test_curves_are_means_over_ranks_and_medians_over_rounds():
     single = [row for row in figure.table.rows if "single" in str(row["arm"])]
     assert [row["samples"] for row in single] == [row["samples"] for row in own]
     assert "'line'" in str(figure.plot)
+
+
+def test_a_curve_of_two_points_has_its_axis_of_samples():
+    short = [with_curves(case, every_steps=200) for case in recorded(*REAL)]
+    figure = figures(*short)["convergence-curve-epochs"]
+    own = [row for row in figure.table.rows if row["arm"] == "horovod, np 2"]
+    assert len(own) == 2
+    assert figure.plot is not None
+    assert figure.plot["encoding"]["x"]["field"] == "samples"
 
 
 def test_losses_that_are_none_are_left_out():

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Download, Locator, Page, ViewportSize, expect
 
+from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Report, Row, Section, Table
 from hvdperf.report.formats.cells import printable, value_text
 from hvdperf.report.formats.html import page as document
 from hvdperf.report.formats.inline import themes
-from hvdperf.report.sections.scaling_plots import STRONG, speedup
 from hvdperf.verdict import Verdict
 from tests.report.sample import HOSTILE, WORDS, a_report, hostile, large
 from tests.support.browser import chromium, screenshot, served, visit
@@ -611,20 +611,22 @@ def test_a_large_page_answers_before_it_draws(page: Page, pages: Path) -> None:
 
 
 def test_a_legend_of_columns_side_by_side_fits_a_phone(page: Page, pages: Path) -> None:
-    sizes = (1, 2)
-    rows: tuple[Row, ...] = tuple(
-        {"drawn": "yes", "world_size": n, **{f"speedup_{way}": float(n) for way in STRONG}}
-        for n in sizes
-    )
+    names = {f"way_{n}": f"by the wall time of a part {n}" for n in range(4)}
+    rows: tuple[Row, ...] = tuple({"n": n, **dict.fromkeys(names, float(n))} for n in (1, 2))
     columns = tuple(Column(key, key) for key in rows[0])
-    figure = Figure("ways", "Ways", "Four.", Table(columns, rows), speedup(STRONG, sizes))
+    plot = plots.layered(
+        *plots.curves(plots.field("value", "quantitative"), plots.distinguished(names.values())),
+        encoding={"x": plots.field("n", "quantitative")},
+        transform=plots.side_by_side(names),
+    )
+    figure = Figure("ways", "Ways", "Four.", Table(columns, rows), plot)
     report = replace(USUAL, sections=(Section("one", "One", "", (figure,)),))
     (pages / "legend.html").write_text(document(report), encoding="utf-8")
     page.set_viewport_size(PHONE)
     open_page(page, "legend")
     draw_all(page)
     texts = page.locator("#ways .role-legend-label text")
-    expect(texts).to_have_count(len(STRONG))
+    expect(texts).to_have_count(len(names))
     right = page.locator("#ways .plot svg").evaluate("svg => svg.getBoundingClientRect().right")
     ends = texts.evaluate_all("all => all.map(text => text.getBoundingClientRect().right)")
     assert max(ends) <= right

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hvdperf.report.content import Column, Report, Table
+from hvdperf.report.content import CaseNote, Column, Report, Table
 from hvdperf.report.formats.cells import number_text, printable
 from hvdperf.report.formats.headline import blames, headline, neutral, others
 from hvdperf.report.formats.html import body, page
@@ -36,7 +36,21 @@ from tests.support.any_report import report as any_report
 COPIES = copies()
 # WCAG 2.2: text (1.4.3, AA), and what is no text but has to be seen (1.4.11).
 TEXT, GRAPHICS = 4.5, 3.0
+NO_ROWS = Table(a_report().board.table.columns, ())
 VERDICTS = [verdict.name.lower() for verdict in Verdict]
+
+
+@pytest.mark.parametrize(("failures", "unfolded"), [(1, 1), (3, 3), (4, 0)])
+def test_a_few_failures_are_unfolded(failures: int, unfolded: int) -> None:
+    notes = tuple(
+        CaseNote(f"parity[a-np{number}]", Verdict.FAIL, ("The figure.", "The cause."))
+        for number in range(failures)
+    )
+    report = replace(a_report(), notes=notes, counts={Verdict.FAIL: failures})
+    report = replace(report, verdict=Verdict.FAIL, board=replace(report.board, table=NO_ROWS))
+    head = page(report).partition("<nav")[0]
+    assert head.count("The cause.") == failures
+    assert head.count("<details open>") == unfolded
 
 
 class Scripts(HTMLParser):

@@ -9,7 +9,7 @@ import pytest
 from hvdperf.judge.scaling_breakdown import scaling_breakdown
 from hvdperf.plan.question import Question
 from hvdperf.plan.questions import strong_scaling, wall_time, weak_scaling
-from hvdperf.report.sections import nodes, scaling
+from hvdperf.report.sections import nodes, scaling, scaling_plots
 from hvdperf.verdict import Floor, Verdict
 from tests.report.cases import of_workload
 from tests.report.checks import assert_sound
@@ -26,61 +26,72 @@ def figures_of(section) -> dict:
     return {figure.name: figure for figure in section.figures}
 
 
+def rows_of(section, name: str) -> dict[int, dict]:
+    """The rows of a figure by world size, of a section about one network."""
+    return {row["world_size"]: row for row in figures_of(section)[name].table.rows}
+
+
+def timed(question: Question, *, n: int = 2):
+    """An outcome by wall time, and its breakdown."""
+    asked = next(each for each in wall_time(WORKLOAD, n) if each.question is question)
+    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
+    told = scaling_breakdown(asked, rounds)
+    return replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told), told
+
+
 def test_a_speedup_is_the_efficiency_times_the_replicas(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, RATIOS), outcome(STRONG, RATIOS))
     section = scaling.section(cases)
     assert_sound(section)
-    found, figure = figures_of(section), cases[0].figure
+    figure = cases[0].figure
     assert figure is not None
-    for kind, way in (("weak", "speed"), ("strong", "split")):
-        one, two = found[f"speedup-{kind}-resnet_50_s"].table.rows
-        assert one[f"speedup_{way}"] == one[f"efficiency_{way}"] == 1
-        assert two[f"efficiency_{way}"] == figure.estimate
-        assert two[f"speedup_{way}"] == 2 * figure.estimate
-        assert two[f"speedup_{way}_low"] == 2 * figure.lower
-        assert two[f"speedup_{way}_high"] == 2 * figure.upper
+    for name in ("scaling-weak-speed", "scaling-strong-split"):
+        rows = rows_of(section, name)
+        assert rows[1]["speedup"] == rows[1]["efficiency"] == 1
+        two = rows[2]
+        assert two["efficiency"] == figure.estimate
+        assert two["speedup"] == 2 * figure.estimate
+        assert two["speedup_low"] == 2 * figure.lower
+        assert two["speedup_high"] == 2 * figure.upper
+
+
+def test_the_confidence_of_an_interval_is_in_its_row_and_in_the_caption(tmp_path):
+    section = scaling.section(cases_of(tmp_path, outcome(WEAK, RATIOS)))
+    rows = rows_of(section, "scaling-weak-speed")
+    assert rows[2]["confidence"] == pytest.approx(95)
+    assert rows[1]["confidence"] is None
+    assert section.figures[0].says.endswith("Intervals: 95 % confidence.")
 
 
 def test_the_throughput_is_that_of_all_replicas(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(STRONG, [0.8] * 6))
-    found = figures_of(scaling.section(cases))
-    one, two = found["speedup-weak-resnet_50_s"].table.rows
-    assert one["samples_per_second"] == pytest.approx(1000)
-    assert two["samples_per_second"] == pytest.approx(1800)
-    assert found["speedup-strong-resnet_50_s"].table.rows[1]["samples_per_second"] == (
-        pytest.approx(1600)
-    )
+    section = scaling.section(cases)
+    rows = rows_of(section, "scaling-weak-speed")
+    assert rows[1]["samples_per_second"] == pytest.approx(1000)
+    assert rows[2]["samples_per_second"] == pytest.approx(1800)
+    two = rows_of(section, "scaling-strong-split")[2]
+    assert two["samples_per_second"] == pytest.approx(1600)
 
 
-def test_the_wall_time_stands_beside_the_speed(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
-    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
-    told = scaling_breakdown(asked, rounds)
-    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
+def test_the_wall_time_has_figures_of_its_own(tmp_path):
+    by_time, told = timed(Question.WALL_TIME_WEAK)
     section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9] * 6), by_time))
     assert_sound(section)
-    two = figures_of(section)["speedup-weak-resnet_50_s"].table.rows[1]
-    assert two["speedup_speed"] == pytest.approx(1.8)
-    assert two["speedup_time"] == pytest.approx(told.by_time.estimate)
-    assert two["efficiency_job"] == pytest.approx(told.by_job.estimate / 2)
+    speed, time, job = (rows_of(section, f"scaling-weak-{w}")[2] for w in ("speed", "time", "job"))
+    assert speed["speedup"] == pytest.approx(1.8)
+    assert time["speedup"] == pytest.approx(told.by_time.estimate)
+    assert job["efficiency"] == pytest.approx(told.by_job.estimate / 2)
+    assert time["confidence"] == pytest.approx(95)
 
 
 def test_of_wall_time_alone_the_breakdown_tells_the_speed(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
-    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
-    told = scaling_breakdown(asked, rounds)
-    case = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
-    two = figures_of(scaling.section(cases_of(tmp_path, case)))[
-        "speedup-weak-resnet_50_s"
-    ].table.rows[1]
-    assert two["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+    by_time, told = timed(Question.WALL_TIME_WEAK)
+    two = rows_of(scaling.section(cases_of(tmp_path, by_time)), "scaling-weak-speed")[2]
+    assert two["speedup"] == pytest.approx(told.by_speed.estimate)
 
 
-def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_STRONG)
-    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
-    told = scaling_breakdown(asked, rounds)
-    of_steps = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
+def test_a_divided_batch_and_divided_steps_are_not_one_figure(tmp_path):
+    of_steps, told = timed(Question.WALL_TIME_STRONG)
     of_a_batch = outcome(STRONG, [0.6] * 6)
     both, by_time, batch = (
         scaling.section(cases_of(tmp_path / str(number), *outcomes))
@@ -88,33 +99,26 @@ def test_a_divided_batch_and_divided_steps_are_not_one_column(tmp_path):
     )
     for section in (both, by_time, batch):
         assert_sound(section)
-    figure = figures_of(both)["speedup-strong-resnet_50_s"]
-    two = figure.table.rows[1]
-    assert two["speedup_split"] == pytest.approx(1.2)
-    assert two["speedup_speed"] == pytest.approx(told.by_speed.estimate)
-    assert two["speedup_time"] == pytest.approx(told.by_time.estimate)
-    assert "1.20 by speed of a divided batch (60 %)" in figure.says
-    assert f"{told.by_speed.estimate:.2f} by speed of divided steps" in figure.says
-    # Each alone fills its own columns, and none of the other's.
-    of_time = figures_of(by_time)["speedup-strong-resnet_50_s"].table
-    assert not any("split" in column.key for column in of_time.columns)
-    assert of_time.rows[1]["speedup_speed"] == pytest.approx(told.by_speed.estimate)
-    of_batch = figures_of(batch)["speedup-strong-resnet_50_s"].table
-    assert not any("_speed" in column.key for column in of_batch.columns)
+    assert rows_of(both, "scaling-strong-split")[2]["speedup"] == pytest.approx(1.2)
+    for section in (both, by_time):
+        two = rows_of(section, "scaling-strong-speed")[2]
+        assert two["speedup"] == pytest.approx(told.by_speed.estimate)
+    assert figures_of(by_time).keys() == {f"scaling-strong-{w}" for w in ("speed", "time", "job")}
+    assert figures_of(batch).keys() == {"scaling-strong-split"}
 
 
 def test_too_few_rounds_have_no_interval(tmp_path):
     section = scaling.section(cases_of(tmp_path, outcome(WEAK, [0.9, 0.91])))
     assert_sound(section)
-    two = figures_of(section)["efficiency-weak-resnet_50_s"].table.rows[1]
-    assert two["efficiency_speed"] is not None
-    assert two["efficiency_speed_low"] is two["efficiency_speed_high"] is None
+    two = rows_of(section, "scaling-weak-speed")[2]
+    assert two["efficiency"] is not None
+    assert two["efficiency_low"] is two["efficiency_high"] is two["confidence"] is None
 
 
 def test_where_replicas_share_cores_the_row_says_so(tmp_path):
     shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.NOT_JUDGED)
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), shared, slots=4, per_node=4)
-    rows = figures_of(scaling.section(cases))["speedup-weak-resnet_50_s"].table.rows
+    rows = figures_of(scaling.section(cases))["scaling-weak-speed"].table.rows
     assert [(row["world_size"], row["verdict"], row["drawn"]) for row in rows] == [
         (1, None, "yes"),
         (2, "PASS", "yes"),
@@ -127,18 +131,18 @@ def test_what_is_not_to_be_trusted_is_in_the_table_alone(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), broken, slots=4, per_node=4)
     section = scaling.section(cases)
     assert_sound(section)
-    figure = figures_of(section)["speedup-weak-resnet_50_s"]
+    figure = figures_of(section)["scaling-weak-speed"]
     last = figure.table.rows[-1]
     assert (last["verdict"], last["drawn"]) == ("INVALID", "no")
-    assert last["speedup_speed"] == pytest.approx(3.96)
-    assert "on 2 replicas the speedup is 1.80" in figure.says
-    assert figure.says.endswith("Only in the table: 4 replicas INVALID.")
-    assert figures_of(section)["weak-scaling"].says.startswith("The lowest of 1 efficiency")
+    assert last["speedup"] == pytest.approx(3.96)
+    assert "on 2 replicas, a speedup of 1.80" in figure.says
+    assert figure.says.endswith("Only in the table: resnet_50_s on 4 replicas INVALID.")
 
 
 def test_where_only_a_threshold_is_missing_the_speedup_is_drawn(tmp_path):
     new = replace(outcome(WEAK, [0.9] * 6, verdict=Verdict.INVALID), threshold_line="x = 1")
-    (figure, *_) = scaling.section(cases_of(tmp_path, new)).figures
+    (figure,) = scaling.section(cases_of(tmp_path, new)).figures
+    assert figure.plot is not None
     assert [(row["verdict"], row["drawn"]) for row in figure.table.rows] == [
         (None, "yes"),
         ("INVALID", "yes"),
@@ -149,38 +153,53 @@ def test_with_nothing_to_rely_on_there_is_no_plot(tmp_path):
     shared = outcome(WEAK_4, [0.45] * 6, verdict=Verdict.NOT_JUDGED)
     section = scaling.section(cases_of(tmp_path, shared, slots=4, per_node=4))
     assert_sound(section)
-    assert all(figure.plot is None for figure in section.figures)
-    assert "no speedup is valid. Only in the table: 4 replicas NOT JUDGED." in (
-        figures_of(section)["speedup-weak-resnet_50_s"].says
+    (figure,) = section.figures
+    assert figure.plot is None
+    assert "no efficiency is valid. Only in the table: resnet_50_s on 4 replicas NOT JUDGED." in (
+        figure.says
     )
 
 
 def test_the_sound_case_of_a_world_size_is_the_one_that_is_drawn(tmp_path):
-    asked = next(c for c in wall_time(WORKLOAD, 2) if c.question is Question.WALL_TIME_WEAK)
-    rounds = tuple(round_with_timestamps(asked, number) for number in range(6))
-    told = scaling_breakdown(asked, rounds)
-    by_time = replace(outcome(asked, [0.5] * 6), rounds=rounds, breakdown=told)
+    by_time, told = timed(Question.WALL_TIME_WEAK)
     broken = outcome(WEAK, [0.3] * 6, verdict=Verdict.INVALID, reason="replicas differ")
-    figure = scaling.section(cases_of(tmp_path, broken, by_time)).figures[1]
-    two = figure.table.rows[1]
+    section = scaling.section(cases_of(tmp_path, broken, by_time))
+    two = rows_of(section, "scaling-weak-speed")[2]
     assert (two["verdict"], two["drawn"]) == ("INVALID", "yes")
-    assert two["speedup_speed"] == pytest.approx(told.by_speed.estimate)
+    assert two["speedup"] == pytest.approx(told.by_speed.estimate)
 
 
-def test_every_network_has_its_bar(tmp_path):
+def test_all_networks_are_in_one_figure_the_lowest_said_first(tmp_path):
     other = replace(WORKLOAD, model="vgg_16_s")
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6), outcome(weak_scaling(other, 2), [0.7] * 6))
-    bars = figures_of(scaling.section(cases))["weak-scaling"]
-    assert {row["model"] for row in bars.table.rows} == {"resnet_50_s", "vgg_16_s"}
-    assert "70.0 %: vgg_16_s on 2 replicas" in bars.says
+    (figure,) = scaling.section(cases).figures
+    assert {row["model"] for row in figure.table.rows} == {"resnet_50_s", "vgg_16_s"}
+    assert figure.says.startswith("Efficiency, the lowest first: vgg_16_s 0.700")
+
+
+def test_two_sizes_are_rows_and_more_are_lines_unless_there_are_too_many_networks():
+    few, many = ["a", "b"], [f"network_{number}" for number in range(scaling_plots.MOST_LINES + 1)]
+    marks = {
+        name: [layer["mark"] for layer in scaling_plots.efficiency(networks, sizes)["layer"]]
+        for name, networks, sizes in (
+            ("pairs", few, (1, 2)),
+            ("lines", few, (1, 2, 4)),
+            ("many", many, (1, 2, 4)),
+        )
+    }
+    assert "line" in marks["lines"]
+    assert "line" not in marks["pairs"]
+    assert "line" not in marks["many"]
 
 
 def test_two_workloads_of_a_network_are_told_apart(tmp_path):
     cases = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
     half = of_workload(cases[0], precision="mixed_float16")
-    titles = [figure.title for figure in scaling.section([*cases, half]).figures]
-    assert "resnet_50_s, float32: speedup, weak scaling" in titles
-    assert "resnet_50_s, mixed_float16: speedup, weak scaling" in titles
+    (figure,) = scaling.section([*cases, half]).figures
+    assert {row["model"] for row in figure.table.rows} == {
+        "resnet_50_s, float32",
+        "resnet_50_s, mixed_float16",
+    }
 
 
 def test_nothing_measured_says_what_would():

@@ -44,6 +44,20 @@ def test_a_session_has_its_sections(tmp_path):
     assert len(names) == len(set(names))
 
 
+def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    path = directory / "session.json"
+    document = json.loads(path.read_text())
+    document |= {"hosts": ["node7"], "command": "pytest perf/ -k 'weak or strong'"}
+    document["asked"]["thresholds"] = "cpu-unknown.toml 863b84ae"
+    path.write_text(json.dumps(document))
+    facts = report_of(directory, tmp_path).facts
+    assert facts["began"] == "Saturday, 31 January 2026, 23:59 UTC"
+    assert facts["host"] == "node7"
+    assert facts["thresholds"] == "cpu-unknown.toml, hash 863b84ae"
+    assert facts["command"] == "pytest perf/ -k 'weak or strong'"
+
+
 def test_facts_tell_machine_and_stack(tmp_path):
     facts = report_of(session_of(tmp_path, GOOD), tmp_path).facts
     # Nothing is told of a library of MPI that is not known.
@@ -148,12 +162,12 @@ def test_where_there_is_no_session_the_error_says_how_to_have_one(tmp_path):
 
 def test_figures_of_one_name_are_told_apart(tmp_path):
     sources = read_sources(session_of(tmp_path, GOOD), tmp_path)
-    (case,) = sources.archive.cases
+    (case,) = recorded("memory-resnet_50_s-np2")
     shouted = of_workload(case, model="RESNET_50_S")
     archive = replace(sources.archive, cases=(case, shouted))
     names = [each.name for each in session_report(replace(sources, archive=archive)).figures]
     assert len(names) == len(set(names))
-    assert sum(name.startswith("speedup-weak-") for name in names) == 2
+    assert sum(name.startswith("memory-") for name in names) == 2
 
 
 def test_whatever_is_about_a_network_is_found_by_choosing_it(tmp_path):

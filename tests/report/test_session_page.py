@@ -66,9 +66,8 @@ def test_every_section_that_was_measured_is_drawn(opened: Opened) -> None:
     beginnings = {name.partition("-")[0] for name in opened.figures}
     assert beginnings >= {
         "board",
-        "speedup",
-        "efficiency",
-        "weak",
+        "scaling",
+        "throughput",
         "parity",
         "wall_time",
         "steps",
@@ -91,8 +90,13 @@ def test_the_board_has_every_verdict(opened: Opened) -> None:
 
 def test_a_speedup_is_the_efficiency_times_the_replicas(opened: Opened) -> None:
     told = opened.documents["weak_scaling-resnet_50_s-np2"]["outcome"]["judgement"]["figure"]
-    (two,) = (row for row in opened.figures["speedup-weak-resnet_50_s"] if row["world_size"] == 2)
-    assert two["speedup_speed"] == pytest.approx(2 * told["estimate"], rel=1e-12)
+    (two,) = (
+        row
+        for row in opened.figures["scaling-weak-speed"]
+        if (row["model"], row["world_size"]) == ("resnet_50_s", 2)
+    )
+    assert two["efficiency"] == told["estimate"]
+    assert two["speedup"] == pytest.approx(2 * told["estimate"], rel=1e-12)
 
 
 def test_parity_is_that_of_the_verdict(opened: Opened) -> None:

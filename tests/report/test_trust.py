@@ -95,7 +95,7 @@ def test_tonights_noise_is_shown(tmp_path):
 def test_an_a_a_case_that_differs_is_called_so(tmp_path):
     noisy = outcome(aa(WORKLOAD, 2), [0.8] * 6, Band(0.9, 1.1), Verdict.INVALID, "they differ")
     (figure,) = trust.section(cases_of(tmp_path, noisy), [], FINGERPRINT).figures
-    assert figure.says.endswith("0.800 [0.800, 0.800] INVALID.")
+    assert figure.says.endswith("0.800 [0.800, 0.800] INVALID. Intervals: 90 % confidence.")
     assert "do not differ" not in figure.says
 
 

@@ -179,6 +179,11 @@ def words(command: Sequence[str]) -> list[str]:
     return shlex.split("\n".join(command).replace("\\\n", " "))
 
 
+def test_a_command_line_can_be_pasted():
+    assert shlex.split(str(LINE)) == [*LINE.before, "pytest", *LINE.arguments]
+    assert "-k 'parity or weak'" in str(LINE)
+
+
 def test_a_session_goes_on_with_the_options_of_before():
     assert words(LINE.resumed("results/runs/it", 4)) == [
         *("mpirun", "-np", "4", "pytest", "perf/", "--profile", "smoke"),

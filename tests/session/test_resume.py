@@ -61,7 +61,7 @@ def writer(session_plan: SessionPlan, earlier: Earlier) -> ResultsWriter:
         disturbances=DISTURBANCES,
         arm_launcher=SimpleNamespace(slots=session_plan.slots),
     )
-    document = session_document(session_plan, facts(), (), earlier, ())
+    document = session_document(session_plan, facts(), (), earlier, (), "pytest perf/ -k weak")
     directory = open_directory(session_plan, document.session, earlier)
     return ResultsWriter(directory, document, session, earlier.cases, began=0.0)
 
@@ -82,7 +82,8 @@ def test_what_was_decided_is_taken_over(interrupted, plan):
     assert earlier.outcomes[WEAK].judgement == DONE.judgement
     assert earlier.cases.keys() == {WEAK.name}
     assert earlier.document == interrupted.session
-    document = session_document(plan(), facts(), (), earlier, ())
+    document = session_document(plan(), facts(), (), earlier, (), "pytest perf/ --resume it")
+    assert document.command == "pytest perf/ -k weak"
     assert document.session == interrupted.directory.name
     assert interrupted.session is not None
     assert document.seed == interrupted.session.seed

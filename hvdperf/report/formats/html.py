@@ -29,6 +29,8 @@ CHOSEN_BY = {
 }
 # A note of more characters is folded, because its text would push the next note away.
 _LONG_NOTE = 280
+# The notes of at most so many cases are unfolded, if no verdict is worse than theirs.
+_UNFOLDED = 3
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
@@ -74,6 +76,7 @@ def _environment() -> Environment:
         json=json_text,
         only=_only,
         long_note=_LONG_NOTE,
+        unfolded=_UNFOLDED,
     )
     return environment
 

@@ -91,6 +91,9 @@ def _parts(report: Report) -> Iterator[_Part]:
     for kind, warnings in (("Warning", report.warnings), ("Left out", report.left_out)):
         for warning in warnings:
             yield _Part("a warning", _block(f"> **{kind}**: {line(warning)}"))
+    if report.overview is not None:
+        overview = _figure("##", report.overview, _table(report.overview.table))
+        yield _Part("the table of throughputs", overview)
     yield from _not_passed(report)
     yield from _not_judged(report)
     yield _Part("the table of all cases", _figure("##", report.board, _table(report.board.table)))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
-from hvdperf.report.numbers import cells_of
+from hvdperf.report.numbers import cells_of, confidence_of
 from hvdperf.report.words import limits, plural, question_of, shown
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
-from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, confidence, is_bounded
+from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded
 
 # A plot shows at most this many rows: those that are nearest to their threshold.
 ROWS = 40
@@ -23,9 +23,11 @@ _NOT_BY_THE_FIGURE = (
 
 COLUMNS = (
     Column("verdict", "verdict"),
-    Column("question", "question"),
-    Column("model", "network"),
-    Column("world_size", "replicas"),
+    Column("case", "case"),
+    # The case's name says these three; the page's filters use them.
+    Column("question", "question", hidden=True),
+    Column("model", "network", hidden=True),
+    Column("world_size", "replicas", hidden=True),
     Column("figure", "figure", digits=3),
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
@@ -37,7 +39,6 @@ COLUMNS = (
     Column("rounds", "rounds"),
     Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
-    Column("case", "case"),
 )
 
 
@@ -92,7 +93,9 @@ def note(case: Case) -> CaseNote | None:
     paragraphs = [case.reason] if case.reason else []
     if case.verdict is not Verdict.PASS and case.figure is not None and case.rule is not None:
         rounds = plural(outcome.judgement.rounds, "round")
-        paragraphs.append(f"Figure {shown(case.figure)} of {rounds}; limit: {limits(case.rule)}")
+        level = confidence_of(case)
+        of = rounds if level is None else f"{rounds}, {level:.3g} % confidence"
+        paragraphs.append(f"Figure {shown(case.figure)} of {of}; limit: {limits(case.rule)}")
     if failure is not None:
         who = "" if failure.rank is None else f", rank {failure.rank}"
         paragraphs.append(f"{failure.arm}{who}, {failure.phase}: {failure.cause}")
@@ -113,14 +116,13 @@ def _row(case: Case) -> Row:
         margins = tuple(100 * share for share in margin(figure, rule))
     judgement = case.outcome.judgement
     effect = judgement.detectable_effect
-    covered = None if figure is None else confidence(figure, rule, judgement.fail_alpha)
     return {
         "verdict": case.verdict.value,
         "question": question_of(case),
         "model": case.workload.model,
         "world_size": case.world_size,
         **cells_of(figure, "figure", "lower", "upper"),
-        "confidence": 100 * covered if covered is not None and bounded else None,
+        "confidence": confidence_of(case),
         "must_be": "" if rule is None else limits(rule),
         "margin": margins[0],
         "margin_lower": margins[1],

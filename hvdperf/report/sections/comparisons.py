@@ -8,9 +8,9 @@ from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.numbers import cells_of
+from hvdperf.report.numbers import cells_of, confidence_of
 from hvdperf.report.sections import scaling
-from hvdperf.report.words import plural, several, shown, slug, workload_labels
+from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.verdict import REGRESSION, Band, Ceiling, Floor, Verdict
 
@@ -24,6 +24,7 @@ COLUMNS = (
     Column("ratio", "ratio", digits=3),
     Column("lower", "lower", digits=3),
     Column("upper", "upper", digits=3),
+    Column("confidence", "confidence", "%", digits=1),
     Column("low", "at least", digits=3),
     Column("high", "at most", digits=3),
     Column("rounds", "rounds"),
@@ -130,7 +131,8 @@ def _figure(
     return Figure(
         name,
         f"{title[0].upper()}{title[1:]}",
-        f"{meant[0].upper()}{meant[1:]}, {kept} of {plural(len(cases), 'case')} PASS: {said}.",
+        f"{meant[0].upper()}{meant[1:]}, {kept} of {plural(len(cases), 'case')} PASS: {said}."
+        f"{confidence_words(map(confidence_of, cases))}",
         Table(COLUMNS, rows),
         _forest(len(rows), meant),
         tags,
@@ -151,6 +153,7 @@ def _row(case: Case, label: str) -> Row:
         "model": label,
         "world_size": case.world_size,
         **cells_of(case.figure, "ratio", "lower", "upper"),
+        "confidence": confidence_of(case),
         "low": low,
         "high": high,
         "rounds": case.outcome.judgement.rounds,
@@ -163,7 +166,7 @@ def _forest(rows: int, meant: str) -> Plot:
     at = {"y": plots.row_names("case", sort=None)}
     low = plots.field("low", "quantitative")
     a_floor = {"filter": "isValid(datum.low) && !isValid(datum.high)"}
-    tip = (COLUMNS[0], COLUMNS[-1], *COLUMNS[3:8])
+    tip = (COLUMNS[0], COLUMNS[-1], *COLUMNS[3:9])
     return plots.estimates(
         at,
         plots.field("ratio", "quantitative", meant, scale={"zero": False}),

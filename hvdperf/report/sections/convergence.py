@@ -19,8 +19,6 @@ from hvdperf.report.words import plural, several, slug, workload_labels
 from hvdperf.results.documents import Case
 
 TRAINED = (LaunchMode.EPOCHS, LaunchMode.TIME)
-# If an arm has fewer points than this, no line is drawn.
-POINTS_OF_A_LINE = 4
 # If all arms together have more points than this, lines have no shapes.
 POINTS_WITH_SHAPES = 120
 
@@ -155,13 +153,12 @@ def _curves(group: _Group) -> list[Figure]:
         ]
     )
     rows = [row for of_arm in of_arms.values() for row in of_arm]
-    fewest = min(map(len, of_arms.values()))
     figure = Figure(
         name=group.named("curve"),
         title=f"{group.title}: training loss",
         says=f"Training loss: {said}.",
         table=Table(_OF_A_CURVE, tuple(rows)),
-        plot=_curve_plot(fewest, len(rows)),
+        plot=_curve_plot(max(map(len, of_arms.values())), len(rows)),
         tags=group.tags,
     )
     return [figure]
@@ -233,12 +230,12 @@ def _curve_of_run(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(fewest: int, points: int) -> Plot:
-    """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; if an
-    arm has too few points for a line, a row per arm. fewest: points of the arm with the fewest.
-    points: of all arms."""
+def _curve_plot(most: int, points: int) -> Plot:
+    """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; a row
+    per arm if every arm has a single point. most: points of the arm with the most. points: of all
+    arms."""
     loss = plots.field("loss", "quantitative", "training loss", scale={"zero": False})
-    if fewest < POINTS_OF_A_LINE:
+    if most < 2:
         return _by_arm(_OF_A_CURVE, loss, points)
     arm = plots.field("arm", "nominal", legend=plots.LEGEND)
     tip = plots.tooltip(_OF_A_CURVE)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
 from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
-from hvdperf.report.content import Column, Figure, Row, Section, Table, Value
-from hvdperf.report.numbers import cells_of, number
+from hvdperf.report.content import Column, Figure, Row, Section, Table
+from hvdperf.report.numbers import cells_of, confidence_of, number
 from hvdperf.report.sections import scaling_plots
-from hvdperf.report.sections.scaling_plots import STRONG, WEAK, Ways
-from hvdperf.report.words import plural, slug, workload_labels
+from hvdperf.report.sections.scaling_plots import STRONG, WEAK
+from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.results.throughput import throughputs
 from hvdperf.stats import Interval
-from hvdperf.verdict import Verdict, worst
+from hvdperf.verdict import Verdict, confidence, is_bounded, worst
 
 INTRO = (
     "Speedup is the speed of n replicas / that of one; efficiency is speedup / n. Weak "
@@ -43,9 +43,9 @@ MISSING = (
 
 @dataclass
 class _Point:
-    """The results at one world size. ways: efficiencies with their intervals, by way to count.
-    verdict: the worst of its cases; None if there are none. sound: whether one of the cases is
-    (Case.is_sound)."""
+    """The results at one world size. ways: efficiencies with their intervals, by way to count;
+    confidences: of these intervals, in %. verdict: the worst of its cases; None if there are none.
+    sound: whether one of the cases is (Case.is_sound)."""
 
     world_size: int
     nodes: int
@@ -53,24 +53,34 @@ class _Point:
     sound: bool = True
     samples_per_second: float | None = None
     ways: dict[str, Interval] = field(default_factory=dict)
+    confidences: dict[str, float | None] = field(default_factory=dict)
+
+
+# A label and its point.
+_Named = tuple[str, _Point]
 
 
 def section(cases: Sequence[Case]) -> Section:
+    """Return the section: for weak and for strong scaling, a figure per way to count, with all
+    networks."""
     figures = []
     speeds = throughputs(cases)
     asked = [
         case for case in cases if case.question in ASKED and case.judged_as is JudgedAs.THRESHOLD
     ]
     labels = workload_labels(case.workload for case in asked)
-    bars: list[tuple[str, _Point]] = []
-    for weak in (True, False):
-        for workload, label in labels.items():
-            points = _points(workload, weak, asked, speeds)
-            if len(points) > 1:
-                figures += _figures(workload.model, label, weak, points)
-                bars += [(label, point) for point in points] if weak else []
-    if bars:
-        figures.insert(0, _bars(bars))
+    for weak, ways in ((True, WEAK), (False, STRONG)):
+        named = [
+            (label, point)
+            for workload, label in labels.items()
+            for point in _points(workload, weak, asked, speeds)
+        ]
+        measured = {way for _, point in named for way in point.ways}
+        figures += [
+            _figure(weak, way, name, [each for each in named if way in each[1].ways])
+            for way, name in ways.items()
+            if way in measured
+        ]
     return Section("scaling", "Scaling", INTRO, tuple(figures), MISSING)
 
 
@@ -99,9 +109,12 @@ def _points(
         if breakdown is not None:
             for way in WEAK:
                 if way not in point.ways or way != "speed":
-                    point.ways[way] = _efficiency(getattr(breakdown, f"by_{way}"), n)
+                    found_by = getattr(breakdown, f"by_{way}")
+                    point.ways[way] = _efficiency(found_by, n)
+                    point.confidences[way] = 100 * confidence(found_by, None, None)
         if case.question is by_speed:
             point.ways["speed" if weak else "split"] = case.figure
+            point.confidences["speed" if weak else "split"] = confidence_of(case)
             if not weak:
                 point.samples_per_second = _split_speed(case)
     if found and 1 not in found:
@@ -138,119 +151,86 @@ def _split_speed(case: Case) -> float | None:
     return median(medians) if medians else None
 
 
-def _columns(ways: Ways) -> tuple[Column, ...]:
-    found = [
-        Column("model", "network"),
-        Column("world_size", "replicas"),
-        Column("nodes", "nodes"),
-        Column("verdict", "verdict"),
-        Column("drawn", "drawn"),
-        Column("samples_per_second", "throughput", "samples/s", digits=1),
-    ]
-    for way, name in ways.items():
-        found += [
-            Column(f"speedup_{way}", f"speedup {name}", digits=2),
-            Column(f"speedup_{way}_low", "lower", digits=2),
-            Column(f"speedup_{way}_high", "upper", digits=2),
-            Column(f"efficiency_{way}", f"efficiency {name}", digits=3),
-            Column(f"efficiency_{way}_low", "lower", digits=3),
-            Column(f"efficiency_{way}_high", "upper", digits=3),
-        ]
-    return tuple(found)
+_COLUMNS = (
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("nodes", "nodes"),
+    Column("verdict", "verdict"),
+    Column("drawn", "drawn"),
+    Column("samples_per_second", "throughput", "samples/s", digits=1),
+    Column("speedup", "speedup", digits=2),
+    Column("speedup_low", "lower", digits=2),
+    Column("speedup_high", "upper", digits=2),
+    Column("efficiency", "efficiency", digits=3),
+    Column("efficiency_low", "lower", digits=3),
+    Column("efficiency_high", "upper", digits=3),
+    Column("confidence", "confidence", "%", digits=1),
+)
 
 
-def _row(label: str, point: _Point, ways: Ways) -> Row:
-    row: dict[str, Value] = {
+def _row(label: str, point: _Point, way: str) -> Row:
+    share = cells_of(point.ways[way], "efficiency", "efficiency_low", "efficiency_high")
+    speedup = {
+        key.replace("efficiency", "speedup"): (
+            None if value is None else number(value) * point.world_size
+        )
+        for key, value in share.items()
+    }
+    return {
         "model": label,
         "world_size": point.world_size,
         "nodes": point.nodes,
         "verdict": point.verdict.value if point.verdict else None,
         "drawn": "yes" if point.sound else "no",
         "samples_per_second": point.samples_per_second,
+        **speedup,
+        **share,
+        "confidence": point.confidences.get(way) if is_bounded(point.ways[way]) else None,
     }
-    for way in ways:
-        of_way = f"efficiency_{way}"
-        cells = cells_of(point.ways.get(way), of_way, f"{of_way}_low", f"{of_way}_high")
-        for key, share in cells.items():
-            row[key] = share
-            speedup = None if share is None else number(share) * point.world_size
-            row[key.replace("efficiency", "speedup")] = speedup
-    return row
 
 
-def _measured(ways: Ways, points: Iterable[_Point]) -> Ways:
-    """Return the ways that were measured."""
-    known = {way for point in points for way in point.ways}
-    return {way: name for way, name in ways.items() if way in known}
-
-
-def _figures(model: str, label: str, weak: bool, points: Sequence[_Point]) -> list[Figure]:
+def _figure(weak: bool, way: str, name: str, named: Sequence[_Named]) -> Figure:
+    """Return the figure of one way to count. named: all points that have the way."""
     kind = "weak" if weak else "strong"
-    ways = _measured(WEAK if weak else STRONG, points)
-    table = Table(_columns(ways), tuple(_row(label, point, ways) for point in points))
-    sizes = [point.world_size for point in points if point.sound]
-    tags = {"model": model}
-    # With wall times, the figure is about two questions.
-    if list(ways) == ["speed" if weak else "split"]:
+    drawn = [each for each in named if each[1].sound]
+    sizes = sorted({point.world_size for _, point in drawn})
+    networks = list(dict.fromkeys(label for label, _ in drawn))
+    tags = {}
+    if way in ("speed", "split") and (weak or way == "split"):
         tags["question"] = f"{kind} scaling"
-    return [
-        Figure(
-            slug(what, kind, label),
-            f"{label}: {what}, {kind} scaling",
-            _says(f"{label}, {kind} scaling", points, ways),
-            table,
-            # A single replica gives no curve.
-            plot(ways, sizes) if len(sizes) > 1 else None,
-            tags,
-        )
-        for what, plot in (
-            ("speedup", scaling_plots.speedup),
-            ("efficiency", scaling_plots.efficiency),
-        )
-    ]
+    return Figure(
+        slug("scaling", kind, way),
+        f"{kind.capitalize()} scaling, {name}: efficiency",
+        _says(way, named),
+        Table(_COLUMNS, tuple(_row(label, point, way) for label, point in named)),
+        # A single replica gives no curve.
+        scaling_plots.efficiency(networks, sizes) if len(sizes) > 1 else None,
+        tags,
+    )
 
 
-def _says(what: str, points: Sequence[_Point], ways: Ways) -> str:
+def _says(way: str, named: Sequence[_Named]) -> str:
+    """Return each network's efficiency at its largest sound world size, the lowest first."""
     apart = ", ".join(
-        f"{_replicas(point)} {point.verdict.value}"
-        for point in points
+        f"{label} on {_replicas(point)} {point.verdict.value}"
+        for label, point in named
         if not point.sound and point.verdict
     )
     not_drawn = f" Only in the table: {apart}." if apart else ""
-    last = max(points, key=lambda point: (point.sound, point.world_size))
-    if last.world_size == 1:
-        return f"{what}: no speedup is valid.{not_drawn}"
-    shares = {name: last.ways[way].estimate for way, name in ways.items() if way in last.ways}
-    speedups = ", ".join(
-        f"{share * last.world_size:.2f} {name} ({100 * share:.0f} %)"
-        for name, share in shares.items()
+    last = {label: point for label, point in named if point.sound and point.world_size > 1}
+    if not last:
+        return f"On more than one replica, no efficiency is valid.{not_drawn}"
+    lowest_first = sorted(last.items(), key=lambda each: each[1].ways[way].estimate)
+    said = several(
+        [
+            f"{label} {shown(point.ways[way])} on {_replicas(point)}, a speedup of "
+            f"{point.ways[way].estimate * point.world_size:.2f}"
+            for label, point in lowest_first
+        ]
     )
-    return f"{what}: on {_replicas(last)} the speedup is {speedups}.{not_drawn}"
+    levels = confidence_words(point.confidences.get(way) for point in last.values())
+    return f"Efficiency, the lowest first: {said}.{levels}{not_drawn}"
 
 
 def _replicas(point: _Point) -> str:
     return plural(point.world_size, "replica")
-
-
-def _bars(named: Sequence[tuple[str, _Point]]) -> Figure:
-    """Return the figure of weak scaling's efficiency by speed, for every network."""
-    ways = _measured(WEAK, [point for _, point in named])
-    shares = {
-        f"{label} on {_replicas(point)}": point.ways["speed"].estimate
-        for label, point in named
-        if point.world_size > 1 and point.sound and "speed" in point.ways
-    }
-    says = "No efficiency by speed above one replica is valid."
-    if shares:
-        lowest = min(shares, key=lambda name: shares[name])
-        says = (
-            f"The lowest of {plural(len(shares), 'efficiency', 'efficiencies')} by speed is "
-            f"{100 * shares[lowest]:.1f} %: {lowest}."
-        )
-    return Figure(
-        "weak-scaling",
-        "Weak scaling: efficiency by speed",
-        says,
-        Table(_columns(ways), tuple(_row(label, point, ways) for label, point in named)),
-        scaling_plots.bars(len(shares)) if shares else None,
-    )

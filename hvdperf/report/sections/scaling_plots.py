@@ -1,9 +1,8 @@
-"""Plots of speedups and efficiencies by world size, from the columns of sections/scaling.py."""
+"""Plots of efficiencies by world size, of all networks, from the columns of sections/scaling.py."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Plot
@@ -14,31 +13,36 @@ WEAK = {"speed": "by speed", "time": "by wall time", "job": "by wall time of the
 # There is no wall time with a divided batch. The other ways are of divided steps, in which every
 # replica has a whole batch.
 STRONG = {"split": "by speed of a divided batch", **WEAK, "speed": "by speed of divided steps"}
-Ways = Mapping[str, str]
 
+# With more networks, their lines cannot be told apart: there are as many colours in the palette.
+MOST_LINES = 8
 # If replicas share cores, there is no ideal to compare an efficiency with. A line does not go
 # through points whose evidence is unsound.
 _DRAWN = {"filter": "datum.drawn == 'yes'"}
+_TIP = (
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("speedup", "speedup", digits=2),
+    Column("efficiency", "efficiency", digits=3),
+    Column("efficiency_low", "from", digits=3),
+    Column("efficiency_high", "to", digits=3),
+    Column("confidence", "confidence", "%", digits=1),
+)
+_BOUNDS = ("efficiency_low", "efficiency_high")
 
 
-def speedup(ways: Ways, sizes: Sequence[int]) -> Plot:
-    """Return a plot of speedups. ways: of WEAK or STRONG, those that were measured. sizes: the
-    world sizes, which are the marks on both axes."""
-    y = {"axis": {"values": list(sizes)}, "scale": {"type": "log", "base": 2}}
-    each = plots.field("world_size", "quantitative", "speedup", **y)
-    ideal = plots.layer({"type": "line", "style": "ideal"}, y=each)
-    return _by_way("speedup", ways, sizes, ideal, **y)
+def efficiency(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
+    """Return a plot of efficiencies: a line per network; a row per network if the lines would have
+    only two points, or if there are too many of them. sizes: the world sizes, which are marked."""
+    if len(sizes) > 2 and len(networks) <= MOST_LINES:
+        return _lines(networks, sizes)
+    return _rows(len(networks), len(sizes) - 1)
 
 
-def efficiency(ways: Ways, sizes: Sequence[int]) -> Plot:
-    ideal = plots.line("ideal", x=None, y={"datum": 1})
-    return _by_way("efficiency", ways, sizes, ideal, axis={"format": ".0%"})
-
-
-def _by_way(what: str, ways: Ways, sizes: Sequence[int], ideal: plots.Layer, **y: Any) -> Plot:
-    """Return a plot with a line per way to count, and the interval of each point."""
-    columns = {f"{what}_{way}": name for way, name in ways.items()}
-    tip = plots.tooltip((Column("world_size", "replicas"), *plots.BOUNDED))
+def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
+    scale = {"zero": False}
+    y = plots.field("efficiency", "quantitative", "efficiency", axis={"format": ".0%"}, scale=scale)
+    apart = plots.field("model", "nominal", scale={"domain": list(networks)}, legend=plots.LEGEND)
     x = plots.field(
         "world_size",
         "quantitative",
@@ -47,39 +51,31 @@ def _by_way(what: str, ways: Ways, sizes: Sequence[int], ideal: plots.Layer, **y
         axis={"values": list(sizes), "format": "d", "labelFlush": False, "grid": False},
     )
     return plots.layered(
-        ideal,
-        plots.interval("value_low", "value_high"),
-        *plots.curves(
-            plots.field("value", "quantitative", what, **y),
-            plots.distinguished(ways.values()),
-            tooltip=tip,
-        ),
+        plots.line("ideal", x=None, y={"datum": 1}),
+        plots.interval(*_BOUNDS, color={**apart, "legend": None}),
+        *plots.curves(y, apart, tooltip=plots.tooltip(_TIP)),
         encoding={"x": x},
-        transform=[_DRAWN, *plots.side_by_side(columns)],
+        transform=[_DRAWN],
     )
 
 
-def bars(count: int) -> Plot:
-    """Return a plot of efficiencies by speed: a bar per network and world size. count: of bars."""
-    places = {
+def _rows(networks: int, sizes: int) -> Plot:
+    """Return a plot with a row per network, in which each world size above one has a line."""
+    at = {
         "y": plots.row_names("model"),
         "yOffset": {"field": "world_size", "type": "ordinal"},
     }
-    tip = (
-        Column("model", "network"),
-        Column("world_size", "replicas"),
-        Column("efficiency_speed", "efficiency", digits=3),
-    )
-    return plots.layered(
-        plots.layer(
-            {"type": "bar", "opacity": 0.85},
-            **places,
-            x=plots.percent("efficiency_speed", "efficiency by speed"),
-            color=plots.field("world_size", "ordinal", "replicas"),
-            tooltip=plots.tooltip(tip),
+    scale = {"zero": False}
+    replicas = plots.field("world_size", "ordinal", "replicas")
+    return plots.estimates(
+        at,
+        plots.field(
+            "efficiency", "quantitative", "efficiency", axis={"format": ".0%"}, scale=scale
         ),
-        plots.interval("efficiency_speed_low", "efficiency_speed_high", "x", **places),
+        _BOUNDS,
         plots.line("ideal", x={"datum": 1}),
-        height=plots.rows_high(count),
-        transform=[_DRAWN, {"filter": "datum.world_size > 1"}, plots.known("efficiency_speed")],
+        rows=networks,
+        each=max(22, 14 * sizes),
+        point={"color": replicas, "shape": replicas, "tooltip": plots.tooltip(_TIP)},
+        transform=[_DRAWN, {"filter": "datum.world_size > 1"}],
     )

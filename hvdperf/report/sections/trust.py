@@ -9,8 +9,8 @@ from hvdperf.plan.faults import TRIALS
 from hvdperf.plan.question import Question
 from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Section, Table
-from hvdperf.report.numbers import cells_of
-from hvdperf.report.words import plural, several, shown
+from hvdperf.report.numbers import cells_of, confidence_of
+from hvdperf.report.words import confidence_words, plural, several, shown
 from hvdperf.results.detections import (
     Count,
     Entry,
@@ -67,6 +67,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Column("ratio", "ratio", digits=3),
         Column("lower", "lower", digits=3),
         Column("upper", "upper", digits=3),
+        Column("confidence", "confidence", "%", digits=1),
         Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
         Column("verdict", "verdict"),
     )
@@ -77,6 +78,7 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
             {
                 "case": case.name,
                 **cells_of(case.figure, "ratio", "lower", "upper"),
+                "confidence": confidence_of(case),
                 "minimum_detectable_effect": None if effect is None else 100 * effect,
                 "verdict": case.verdict.value,
             }
@@ -86,7 +88,8 @@ def _same(cases: Sequence[Case]) -> list[Figure]:
         Figure(
             "aa",
             "A/A: two groups of the same arm",
-            f"Two groups of the same arm each: {said}.",
+            f"Two groups of the same arm each: {said}."
+            f"{confidence_words(map(confidence_of, alike))}",
             Table(columns, tuple(rows)),
         )
     ]

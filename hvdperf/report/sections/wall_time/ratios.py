@@ -10,14 +10,17 @@ from hvdperf.report import plots
 from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
 from hvdperf.report.numbers import cells_of, number
 from hvdperf.report.sections.wall_time.trainings import breakdown_of, named, way_of
-from hvdperf.report.words import Labels, several
+from hvdperf.report.words import Labels, confidence_words, several
 from hvdperf.results.documents import Case
+from hvdperf.verdict import ALPHA
 
 _WHOSE = (
     Column("what", "training"),
     Column("model", "network", hidden=True),
     Column("world_size", "replicas", hidden=True),
 )
+# All intervals of a breakdown have the same level at either end (judge/scaling_breakdown.py).
+_CONFIDENCE = confidence_words([100 * (1 - 2 * ALPHA)])
 SPEEDUPS = ("by_speed", "by_time", "by_job")
 FACTORS = ("efficiency", "contention", "communication", "balance", "product")
 
@@ -71,7 +74,7 @@ def speedups(cases: Sequence[Case], labels: Labels) -> Figure:
     return Figure(
         name="wall_time-speedups",
         title="Speedup by speed, by wall time and by the whole job",
-        says=f"Speedups: {said}.",
+        says=f"Speedups: {said}.{_CONFIDENCE}",
         table=Table(columns, tuple(rows)),
         plot=_plot(SPEEDUPS, "speedup", rows, ideal=True),
     )
@@ -113,7 +116,7 @@ def factors(cases: Sequence[Case], labels: Labels) -> Figure:
     return Figure(
         name="wall_time-factors",
         title="Efficiency by speed = contention x communication x balance",
-        says=f"Factors: {said}.",
+        says=f"Factors: {said}.{_CONFIDENCE}",
         table=Table(columns, tuple(rows)),
         plot=_plot(FACTORS[:4], "ratio", rows),
     )

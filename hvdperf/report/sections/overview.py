@@ -1,0 +1,109 @@
+"""The overview: the throughput of Horovod for every network and world size, beside its ratios."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from hvdperf.plan.arms import Workload
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import Question
+from hvdperf.report import plots
+from hvdperf.report.content import Column, Figure, Plot, Row, Table, Value
+from hvdperf.report.numbers import cells_of, number
+from hvdperf.report.words import plural, several, workload_labels
+from hvdperf.results.documents import Case
+from hvdperf.results.throughput import throughputs
+from hvdperf.verdict import worst
+
+# The ratios beside the throughput, by the key of their columns.
+_RATIOS = {
+    "weak": Question.WEAK_SCALING,
+    "strong": Question.STRONG_SCALING,
+    "parity": Question.PARITY,
+}
+COLUMNS = (
+    Column("model", "network"),
+    Column("world_size", "replicas"),
+    Column("samples_per_second", "throughput", "samples/s", digits=0),
+    Column("slowest", "slowest round", "samples/s", digits=0, hidden=True),
+    Column("fastest", "fastest round", "samples/s", digits=0, hidden=True),
+    Column("rounds", "rounds", hidden=True),
+    *(
+        column
+        for key, question in _RATIOS.items()
+        for column in (
+            Column(key, question.label, digits=2),
+            Column(f"{key}_low", "lower", digits=2, hidden=True),
+            Column(f"{key}_high", "upper", digits=2, hidden=True),
+        )
+    ),
+    Column("verdict", "worst verdict"),
+)
+
+
+def overview(cases: Sequence[Case]) -> Figure | None:
+    """Return a row per network and world size; None if no throughput of Horovod with its defaults
+    was measured."""
+    speeds = throughputs(cases)
+    if not speeds:
+        return None
+    labels = workload_labels(workload for workload, _ in speeds)
+    ordered = sorted(speeds, key=lambda key: (list(labels).index(key[0]), key[1]))
+    shown = [case for case in cases if case.judged_as is JudgedAs.THRESHOLD]
+    rows = tuple(_row(key, labels[key[0]], speeds[key], shown) for key in ordered)
+    last = {str(row["model"]): row for row in rows}
+    said = several(
+        [
+            f"{label} {number(row['samples_per_second']):,.0f} samples/s on "
+            f"{plural(int(number(row['world_size'])), 'replica')}"
+            for label, row in last.items()
+        ]
+    )
+    return Figure(
+        "throughput",
+        "Horovod with its defaults, all replicas together",
+        f"Medians over the rounds: {said}. Lines reach from the slowest to the fastest round. The "
+        "ratios beside the throughput have intervals in the table of verdicts.",
+        Table(COLUMNS, rows),
+        _plot(len(last), len({row["world_size"] for row in rows})),
+    )
+
+
+def _row(
+    key: tuple[Workload, int], label: str, speeds: Sequence[float], cases: Sequence[Case]
+) -> Row:
+    own = [case for case in cases if (case.workload, case.world_size) == key]
+    ratios: dict[str, Value] = {}
+    for name, question in _RATIOS.items():
+        figure = next((case.figure for case in own if case.question is question), None)
+        ratios |= cells_of(figure, name, f"{name}_low", f"{name}_high")
+    return {
+        "model": label,
+        "world_size": key[1],
+        "samples_per_second": median(speeds),
+        "slowest": min(speeds),
+        "fastest": max(speeds),
+        "rounds": len(speeds),
+        **ratios,
+        "verdict": worst([case.verdict for case in own]).value if own else None,
+    }
+
+
+def _plot(networks: int, sizes: int) -> Plot:
+    """Return a plot with a bar per network and world size."""
+    at = {
+        "y": plots.row_names("model", sort=None),
+        "yOffset": {"field": "world_size", "type": "ordinal"},
+    }
+    return plots.layered(
+        plots.layer(
+            "bar",
+            **at,
+            x=plots.field("samples_per_second", "quantitative", "samples/s"),
+            color=plots.field("world_size", "ordinal", "replicas"),
+            tooltip=plots.tooltip(COLUMNS[:6]),
+        ),
+        plots.interval("slowest", "fastest", "x", **at),
+        height=plots.rows_high(networks, max(26, 15 * sizes)),
+    )
