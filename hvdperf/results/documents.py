@@ -119,10 +119,10 @@ class SessionDocument:
     together; timed_seconds: the part of it in which training was timed; budget_spent_seconds: the
     part that counts for the budget. resumed_at: when each later part began. taken_over: cases
     decided before the last part. suite: version and commit of the suite (hvdperf.version). label: a
-    text by which programs find the session (HVDPERF_LABEL). hosts: names, in the order of slots.
-    unfit: why the host was not fit to measure when a part began, one line each
-    (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances: by other programs,
-    one a round.
+    text by which programs find the session (HVDPERF_LABEL). compiler: of Horovod, if it is known.
+    hosts: names, in the order of slots. unfit: why the host was not fit to measure when a part
+    began, one line each (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances:
+    by other programs, one a round.
     """
 
     format: Positive
@@ -146,6 +146,7 @@ class SessionDocument:
     taken_over: tuple[str, ...] = ()
     suite: str = ""
     label: str = ""
+    compiler: str | None = None
     hosts: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None

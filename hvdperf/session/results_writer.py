@@ -76,9 +76,10 @@ def session_document(
     changed: Sequence[str],
     earlier: Earlier,
     unfit: Sequence[str],
+    compiler: str | None = None,
 ) -> SessionDocument:
     """Return the session's document at the beginning of this part. unfit: why this host is not fit
-    to measure, in this part."""
+    to measure, in this part. compiler: of Horovod."""
     document = earlier.document
     if document is not None:
         return replace(
@@ -105,6 +106,7 @@ def session_document(
         asked=asked(session_plan, changed),
         suite=version(),
         label=os.environ.get("HVDPERF_LABEL", ""),
+        compiler=compiler,
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),
     )

@@ -188,7 +188,14 @@ class Suite:
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
-        document = session_document(self.session_plan, facts, self.changed, earlier, self.unfit)
+        document = session_document(
+            self.session_plan,
+            facts,
+            self.changed,
+            earlier,
+            self.unfit,
+            stacks[""].horovod_compiler,
+        )
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None
         began = time.monotonic() - (0.0 if own_budget else document.budget_spent_seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,8 @@ def test_what_cannot_be_compiled_is_recorded(environment, tmp_path, monkeypatch)
     document = json.loads(record.read_text())
     assert document["reason"] == "x.h:1:2: error: no member named y"
     assert document["compiler"]
+    assert document["keras"] == document["python"] == "2.16.2", "as the interpreter says"
+    assert date.fromisoformat(document["tried"])
     pip.write_text("#!/bin/sh\nexit 0\n")
     build.main()
     assert not record.exists(), "it can be compiled now"
