@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the files in ci/: workflows, shell scripts and images, without a network. Run by `make lint`.
+# Checks workflows, shell scripts, images, issue forms and the fragments of the change log, without a
+# network. Run by `make lint`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 quietly() {
@@ -12,7 +13,14 @@ quietly() {
 quietly check-jsonschema --builtin-schema vendor.github-workflows ci/github/nightly.yml
 quietly check-jsonschema --builtin-schema custom.github-workflows-require-timeout ci/github/nightly.yml
 quietly check-jsonschema --builtin-schema vendor.gitlab-ci ci/gitlab/nightly.yml
+quietly check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+for form in .github/ISSUE_TEMPLATE/*.yml; do
+    if [[ $form != */config.yml ]]; then
+        quietly check-jsonschema --builtin-schema vendor.github-issue-forms "$form"
+    fi
+done
+quietly towncrier build --draft --version next
 quietly zizmor --offline --quiet ci/github/nightly.yml
 quietly shellcheck --external-sources ci/*.sh ci/*/*.sh ci/slurm/nightly.sbatch
 quietly hadolint ci/containers/*.Dockerfile
-echo "All checks passed in ci/"
+echo "All checks passed in ci/, .github/ and changes/"

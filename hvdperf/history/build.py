@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,15 +44,16 @@ class Quirk:
 
 
 _GLOO = Quirk(
-    "gloo needs gcc 11 and the headers of Linux 5.19 at most (history/quirks/gloo_before_0_28_1.h)",
+    "gloo needs gcc 11 and the headers of Linux 5.19 at most "
+    "(hvdperf/history/quirks/gloo_before_0_28_1.h)",
     {
         "CXXFLAGS": "-include gloo_before_0_28_1.h",
         "CPLUS_INCLUDE_PATH": str(ROOT / "hvdperf" / "history" / "quirks"),
     },
 )
 QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
-# The directory to which pip unpacks Horovod; it differs in every build.
-_PLACE = re.compile(r"\S*/pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?")
+# The directory to which pip unpacks Horovod, which differs in every build, and that of the packages.
+_PLACE = re.compile(r"\S*/(?:pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?|site-packages/)")
 _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<message>.+)|CMake Error.*")
 
 
@@ -80,7 +82,10 @@ def main() -> None:
     document = {
         "horovod": version,
         "tensorflow": tensorflow,
+        "keras": installed(options.python, "keras"),
+        "python": python_of(options.python),
         "compiler": compiler(),
+        "tried": datetime.now(UTC).date().isoformat(),
         "reason": reason,
     }
     record.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -97,7 +102,16 @@ def version_of(text: str) -> str:
 
 def installed(python: str, package: str) -> str | None:
     """Return the version of a package in an environment; None if it is not installed."""
-    code = f"from importlib.metadata import version; print(version({package!r}))"
+    return _printed(python, f"from importlib.metadata import version; print(version({package!r}))")
+
+
+def python_of(python: str) -> str | None:
+    """Return the version of an interpreter."""
+    return _printed(python, "import platform; print(platform.python_version())")
+
+
+def _printed(python: str, code: str) -> str | None:
+    """Return what an interpreter prints; None if it fails."""
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else None
 

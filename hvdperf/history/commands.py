@@ -44,6 +44,11 @@ def add_to(commands: Commands) -> None:
         "--again", action="store_true", help="also retry what could not be built before"
     )
     add.add_argument("--list", action="store_true", help="only show the state of each combination")
+    command(
+        "compatibility",
+        print_compatibility,
+        "print docs/compatibility.md: which releases build, import and train together",
+    )
     command("changes", list_changes, "find releases that changed the throughput, in stored results")
     # For hvdperf/history/benchmarks: JSON on stdout.
     command("params", print_parameters, "print the cases of the profile history, as JSON")
@@ -152,6 +157,17 @@ def _versions(axis: Axis, text: str) -> list[str]:
             "hvdperf/history/releases.toml"
         )
     return versions
+
+
+def print_compatibility(_: argparse.Namespace) -> int:
+    from hvdperf.history.compatibility import page, read_not_built
+
+    results, refused = read_history(places.RAW)
+    not_built, unreadable = read_not_built(places.NOT_BUILT)
+    for line in (*refused, *unreadable):
+        complain(line)
+    print(page(results, not_built), end="")
+    return REFUSED if refused or unreadable else 0
 
 
 def list_changes(_: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ class Series:
 @dataclass(frozen=True)
 class RawResult:
     """The raw result of one session. measured_at: when the session ended. machine: its label
-    (hvdperf.history.label.machine_label)."""
+    (hvdperf.history.label.machine_label). compiler: of Horovod; None if it is not recorded."""
 
     format: Positive
     session: str
@@ -54,6 +54,7 @@ class RawResult:
     machine: str
     fingerprint: Fingerprint
     series: Annotated[tuple[Series, ...], Meta(min_length=1)]
+    compiler: str | None = None
 
     def version(self, package: Axis) -> str:
         """Return the installed version of Horovod or TensorFlow."""
@@ -94,6 +95,7 @@ def extract(directory: Path) -> RawResult:
         machine=machine_label(fingerprint),
         fingerprint=fingerprint,
         series=tuple(Series(*key, speeds) for key, speeds in sorted(launches.items())),
+        compiler=archive.session.compiler,
     )
     check_releases(result)
     return result

@@ -38,7 +38,8 @@ class Stack:
     horovod_flags: the features that Horovod was built with, among mpi, gloo, nccl, cuda, rocm, ddl
     and ccl. mpi_library: the library that Horovod loads, which mpirun should match. settings:
     TensorFlow's environment settings, None for one that is not set. packages: the sorted
-    name==version lines. packages_sha256: the hash of these lines.
+    name==version lines. packages_sha256: the hash of these lines. horovod_compiler: the compiler
+    that Horovod's library names.
     """
 
     interpreter: str
@@ -59,6 +60,7 @@ class Stack:
     cudnn: str | None = None
     tf32: bool | None = None
     packages: tuple[str, ...] = ()
+    horovod_compiler: str | None = None
 
 
 def probe(
@@ -236,6 +238,8 @@ def _stack(interpreter: Path, mpirun: Path, facts: Mapping[str, Any]) -> Stack:
     values = {name: value for name, value in facts.items() if name in known}
     values["horovod_flags"] = tuple(facts["horovod_flags"])
     values["packages"] = tuple(facts["packages"])
+    # It is missing in what an earlier version of the suite has cached: probe again.
+    values["horovod_compiler"] = facts["horovod_compiler"]
     return Stack(interpreter=str(interpreter), mpirun=str(mpirun), **values)
 
 

@@ -77,10 +77,11 @@ def session_document(
     earlier: Earlier,
     unfit: Sequence[str],
     command: str = "",
+    compiler: str | None = None,
 ) -> SessionDocument:
     """Return the session's document at the beginning of this part. unfit: why this host is not fit
     to measure, in this part. command: that started this part; a resumed session keeps that of its
-    first part."""
+    first part. compiler: of Horovod."""
     document = earlier.document
     if document is not None:
         return replace(
@@ -108,6 +109,7 @@ def session_document(
         suite=version(),
         command=command,
         label=os.environ.get("HVDPERF_LABEL", ""),
+        compiler=compiler,
         hosts=tuple(dict.fromkeys(slot.host for slot in session_plan.slots)),
         unfit=tuple(unfit),
     )

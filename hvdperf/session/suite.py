@@ -195,7 +195,13 @@ class Suite:
         if self._record.problem:
             self._progress.say(self._record.problem)
         document = session_document(
-            self.session_plan, facts, self.changed, earlier, self.unfit, str(self.command)
+            self.session_plan,
+            facts,
+            self.changed,
+            earlier,
+            self.unfit,
+            str(self.command),
+            stacks[""].horovod_compiler,
         )
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None

@@ -40,6 +40,8 @@ ERRORS = ("tensorflow", "horovod", "built for another tensorflow", "horovod libr
 _FLAGS = ("mpi", "gloo", "nccl", "cuda", "rocm", "ddl", "ccl")
 # MPICH has the longest MPI_MAX_LIBRARY_VERSION_STRING.
 _VERSION_BYTES = 8192
+# What compilers write into the section .comment of a library.
+_COMPILER = re.compile(rb"GCC: \([ -'*-~]*\) [0-9.]+|clang version [0-9.]+")
 
 
 def main() -> None:
@@ -124,6 +126,7 @@ def _add_horovod(facts: dict[str, Any], tf: Any) -> dict[str, str] | None:
     facts["horovod_flags"] = _flags(hvd)
     facts["nccl"] = nccl_version(int(hvd.nccl_built()))
     facts["mpi_library"] = mpi_library_version()
+    facts["horovod_compiler"] = compiler_of(Path(found.origin).parent / "tensorflow")
     return None
 
 
@@ -147,6 +150,17 @@ def _flags(hvd: Any) -> list[str]:
     """Return the features that this Horovod was built with. A release that does not know a flag was
     built without it."""
     return [name for name in _FLAGS if getattr(hvd, name + "_built", bool)()]
+
+
+def compiler_of(directory: Path) -> str | None:
+    """Return the compilers that Horovod's library in this directory names, such as "GCC (Debian
+    12.2.0-14) 12.2.0"; None if there is no library, or it names none."""
+    found = set()
+    for library in directory.glob("mpi_lib*.so"):
+        found |= {
+            match.decode().replace(":", "") for match in _COMPILER.findall(library.read_bytes())
+        }
+    return ", ".join(sorted(found)) or None
 
 
 def nccl_version(number: int) -> str | None:

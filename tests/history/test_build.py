@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ def test_the_reason_is_the_first_error():
     place = "/tmp/pip-wheel-g6gcrnwc/horovod_7637bcb1133847e586721ac5bd9a9ad5/"
     assert build.reason_of(f"{place}horovod/x.cc:1:2: error: no y") == (
         "horovod/x.cc:1:2: error: no y"
+    )
+    header = "/home/me/.venv/lib/python3.11/site-packages/tensorflow/include/y.h"
+    assert build.reason_of(f"{header}:25:10: fatal error: z.h: No such file") == (
+        "tensorflow/include/y.h:25:10: fatal error: z.h: No such file"
     )
     assert build.reason_of("one\ntwo\n") == "two"
     assert build.reason_of("") == "nothing was printed"
@@ -77,6 +82,8 @@ def test_what_cannot_be_compiled_is_recorded(environment, tmp_path, monkeypatch)
     document = json.loads(record.read_text())
     assert document["reason"] == "x.h:1:2: error: no member named y"
     assert document["compiler"]
+    assert document["keras"] == document["python"] == "2.16.2", "as the interpreter says"
+    assert date.fromisoformat(document["tried"]) >= date(2026, 11, 25)
     pip.write_text("#!/bin/sh\nexit 0\n")
     build.main()
     assert not record.exists(), "it can be compiled now"

@@ -33,9 +33,10 @@ def speeds(series: tuple[Series, ...]) -> dict[int, list[float]]:
 
 
 def test_a_figure_a_launch_of_each_world_size(tmp_path):
-    directory = session(tmp_path, WEAK)
+    directory = session(tmp_path, WEAK, compiler="GCC (Debian 12.2.0-14) 12.2.0")
     result = extract(directory)
     assert result.session == directory.name
+    assert result.compiler == "GCC (Debian 12.2.0-14) 12.2.0"
     assert {each.replica for each in result.series} == {REPLICA}
     assert {each.model for each in result.series} == {"resnet_50_s"}
     # The reference of the made-up rounds does 1000 samples/s, an ideal pair twice as many.

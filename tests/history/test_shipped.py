@@ -46,5 +46,5 @@ def test_the_matrix_that_ships_has_no_silent_hole():
 def test_what_cannot_be_built_is_told_without_places_of_a_machine(record):
     document = json.loads(record.read_text())
     assert record.stem == f"horovod-{document['horovod']}-tensorflow-{document['tensorflow']}"
-    assert "/tmp" not in document["reason"]
+    assert " /" not in f" {document['reason']}", "a path of that machine"
     assert document["compiler"]

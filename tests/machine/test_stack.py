@@ -16,7 +16,14 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.machine.stack import Stack, find_mpirun, probe, stack_differences
-from hvdperf.worker.probe import ERRORS, SETTINGS, built_for_tensorflow, main, nccl_version
+from hvdperf.worker.probe import (
+    ERRORS,
+    SETTINGS,
+    built_for_tensorflow,
+    compiler_of,
+    main,
+    nccl_version,
+)
 from tests.support.stores import STACK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +46,7 @@ FACTS = {
     "horovod_flags": ["mpi", "gloo"],
     "nccl": None,
     "mpi_library": "Open MPI v4.1.8",
+    "horovod_compiler": "GCC (Debian 12.2.0-14) 12.2.0",
     "error": None,
 }
 
@@ -363,6 +371,25 @@ class TestTheProbeItself:
         if metadata is not None:
             file.write_text(metadata)
         assert built_for_tensorflow(file) == built_for
+
+    @pytest.mark.parametrize(
+        ("comment", "compiler"),
+        [
+            (
+                b"\0GCC: (Debian 12.2.0-14+deb12u1) 12.2.0\0",
+                "GCC (Debian 12.2.0-14+deb12u1) 12.2.0",
+            ),
+            (
+                b"\0GCC: (GNU) 8.5.0 20210514\0Debian clang version 14.0.6\0",
+                "GCC (GNU) 8.5.0, clang version 14.0.6",
+            ),
+            (b"\0no compiler\0", None),
+        ],
+    )
+    def test_the_library_names_its_compiler(self, tmp_path, comment, compiler):
+        assert compiler_of(tmp_path) is None
+        (tmp_path / "mpi_lib.cpython-311-x86_64-linux-gnu.so").write_bytes(b"\x7fELF" + comment * 2)
+        assert compiler_of(tmp_path) == compiler
 
     def test_it_is_written_for_python_3_9(self):
         for source in ("hvdperf/worker/probe.py", "hvdperf/worker/__init__.py"):

@@ -67,6 +67,12 @@ class TestRules:
     def test_parity_has_a_band(self, thresholds):
         assert thresholds.rule(Case(PARITY, "alexnet", 4, 1)) == Band(0.75, 1.3333)
 
+    @pytest.mark.parametrize("question", [Question.MULTIWORKER, Question.HOROVOD_OVERHEAD])
+    def test_a_band_asks_that_the_other_strategy_is_fast_enough_too(self, write, question):
+        line = f'"{question.value}/*/np*/*" = [0.5, 1.05]'
+        rule = load_thresholds(write(line)).rule(Case(question, "vgg_16", 2, 1))
+        assert rule == Band(0.5, 1.05)
+
     @pytest.mark.parametrize(
         ("question", "model", "world_size", "nodes"),
         [
@@ -145,6 +151,7 @@ class TestMalformed:
             ('"parity/vgg_16/np2/*" = [0.9]', "Expected `array` of length 2, got 1"),
             ('"parity/vgg_16/np2/*" = [0.9, inf]', "must be a finite number, not inf"),
             ('"parity/vgg_16/np2/*" = [0, 1.1]', "a band is [low, high]"),
+            ('"multiworker/*/np2/*" = [1.1, 1.2]', "a band is [low, high] with 0 < low < 1"),
             ('"startup_trace/*/np2/*" = 0', "a ceiling is a number above 0, not 0"),
             ('"startup_trace/*/np2/*" = inf', "must be a finite number, not inf"),
             ('"*/vgg_16/np2/*" = 0.9', "a band and a ceiling and a floor have different forms"),
