@@ -721,7 +721,8 @@ def group(name: str) -> Iterator[str]:
 def requirements(*groups: str) -> Iterator[str]:
     """Every requirement with these groups that does not take the version of another one."""
     content = pyproject()
-    for name in ("suite", *groups):
+    yield from content["project"]["dependencies"]
+    for name in groups:
         yield from group(name)
     yield from content["tool"]["uv"]["constraint-dependencies"]
     for needed in content["tool"]["uv"]["extra-build-dependencies"].values():
@@ -748,7 +749,7 @@ TENSORFLOWS = {name: pinned for name in GROUPS if FRAMEWORK & (pinned := pins(gr
 
 @pytest.mark.parametrize("requirement", sorted(set(requirements(*GROUPS))))
 def test_requirements_name_one_version(requirement: str) -> None:
-    assert re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?==\d+(\.\d+)*(b\d+)?", requirement)
+    assert re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?==\d+(\.\d+)*((a|b|rc)\d+)?", requirement)
 
 
 @pytest.mark.parametrize("name", TENSORFLOWS)
