@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str, mode: int = 0o666) -> Path:
-    """Write a file in one piece: readers see the whole text or the earlier file.
+def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> Path:
+    """Write a file in one piece: readers see the whole content or the earlier file.
 
-    mode: permissions of a new file, before the umask. Line ends are written as they are. After an
-    OSError the earlier file remains. Raises OSError also if the path is a device, a pipe or the
-    like, which a file would replace.
+    mode: permissions of a new file, before the umask. Text is written as UTF-8, with its line
+    ends as they are. After an OSError the earlier file remains. Raises OSError also if the path is
+    a device, a pipe or the like, which a file would replace.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -25,8 +25,8 @@ def write_whole(path: Path, text: str, mode: int = 0o666) -> Path:
         def opened(name: str, flags: int) -> int:
             return os.open(name, flags, mode)
 
-        with open(partial, "w", encoding="utf-8", newline="", opener=opened) as stream:
-            stream.write(text)
+        with open(partial, "wb", opener=opened) as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(path)

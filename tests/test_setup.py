@@ -721,8 +721,7 @@ def group(name: str) -> Iterator[str]:
 def requirements(*groups: str) -> Iterator[str]:
     """Every requirement with these groups that does not take the version of another one."""
     content = pyproject()
-    yield from content["project"]["dependencies"]
-    for name in groups:
+    for name in ("suite", *groups):
         yield from group(name)
     yield from content["tool"]["uv"]["constraint-dependencies"]
     for needed in content["tool"]["uv"]["extra-build-dependencies"].values():

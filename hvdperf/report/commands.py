@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.cli import REFUSED, Commands, complain
@@ -11,11 +12,13 @@ from hvdperf.errors import UserError
 from hvdperf.paths import RESULTS, shown
 from hvdperf.report.compare import comparison
 from hvdperf.report.content import Report
+from hvdperf.report.formats import figures
+from hvdperf.report.methods import methods
 from hvdperf.report.prediction_text import forecast
 from hvdperf.report.published_table import PRINTED, REQUIRED, explain, lines, read_table
 from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources, results_of
-from hvdperf.report.writing import FORMATS, write
+from hvdperf.report.writing import FORMATS, write, write_figures
 from hvdperf.results.archive import read_session
 
 
@@ -33,7 +36,19 @@ def add_to(commands: Commands) -> None:
         metavar="DIR",
         help="results directory; the newest session in it is used; default: results",
     )
-    _add_output(add)
+    _add_output(add, figures.FORMATS)
+    add.add_argument(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="write figures for a paper to this directory instead, each as a file (--format svg or "
+        "pdf), and a paragraph for its section Methods",
+    )
+    add.add_argument(
+        "--width",
+        metavar="WIDTH",
+        help=f"width of the figures, in mm, cm, in or pt; default: {figures.USUAL_WIDTH}",
+    )
     add.set_defaults(command=report_session)
 
     add = commands.add_parser("compare", help="compare two sessions")
@@ -63,8 +78,10 @@ def add_to(commands: Commands) -> None:
     add.set_defaults(command=explain_table)
 
 
-def _add_output(add: argparse.ArgumentParser) -> None:
-    add.add_argument("--format", choices=FORMATS, default="html", help="default: html")
+def _add_output(add: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
+    """Add --format and --out. more: formats of figures."""
+    default = "default: html" + ("; with --figures: svg" if more else "")
+    add.add_argument("--format", choices=(*FORMATS, *more), help=default)
     add.add_argument(
         "--out",
         type=Path,
@@ -74,13 +91,36 @@ def _add_output(add: argparse.ArgumentParser) -> None:
 
 
 def report_session(arguments: argparse.Namespace) -> int:
+    points = _points(arguments)
     directory = arguments.session or newest_session(arguments.results)
     results = results_of(directory)
     sources = read_sources(directory, results)
     if sources.archive.session is None and not sources.archive.cases:
         why = next(iter(sources.archive.left_out), "it holds no document of a session")
         raise UserError(f"{shown(directory)}: nothing to report: {why}; give results/runs/...")
+    if arguments.figures is not None:
+        for line in sources.left_out:
+            complain(line)
+        report, sentences = session_report(sources), methods(sources.archive)
+        form = arguments.format or figures.FORMATS[0]
+        print(write_figures(report, sentences, form, points, arguments.figures))
+        return 0
     return _written(session_report(sources), arguments, results, directory.resolve().name)
+
+
+def _points(arguments: argparse.Namespace) -> float:
+    """Return the width of figures in points. Raises UserError for options that contradict each
+    other."""
+    form, of_figures = arguments.format, arguments.format in figures.FORMATS
+    if arguments.figures is None:
+        if of_figures or arguments.width is not None:
+            given = f"--format {form}" if of_figures else "--width"
+            raise UserError(f"{given} is for figures: give their directory, --figures DIR")
+    elif form is not None and not of_figures:
+        raise UserError(f"--figures writes svg or pdf, not {form}: give --format svg or pdf")
+    elif arguments.out is not None:
+        raise UserError("--figures and --out are two outputs: give one of them")
+    return figures.points_of(arguments.width or figures.USUAL_WIDTH)
 
 
 def compare_sessions(arguments: argparse.Namespace) -> int:
@@ -92,7 +132,7 @@ def compare_sessions(arguments: argparse.Namespace) -> int:
 def _written(report: Report, arguments: argparse.Namespace, results: Path, name: str) -> int:
     for line in report.left_out:
         complain(line)
-    print(write(report, arguments.format, arguments.out, results / "report" / name))
+    print(write(report, arguments.format or FORMATS[0], arguments.out, results / "report" / name))
     return 0
 
 

@@ -98,7 +98,7 @@ def _facts(sources: Sources) -> dict[str, str]:
     stack += filter(None, [known["mpi_library"]])
     facts = {}
     if session is not None:
-        facts["began"] = _began(session)
+        facts["began"] = began(session)
         if session.hosts:
             facts["host" if len(session.hosts) == 1 else "hosts"] = ", ".join(session.hosts)
     facts |= {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
@@ -119,7 +119,7 @@ def _facts(sources: Sources) -> dict[str, str]:
     return facts
 
 
-def _began(session: SessionDocument) -> str:
+def began(session: SessionDocument) -> str:
     """Return when the session began, in words; its name begins with that moment."""
     try:
         began = datetime.strptime(session.session.partition("-")[0], "%Y%m%dT%H%M%SZ")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.paths import shown
 from hvdperf.report.content import Report
+from hvdperf.report.formats import figures
+from hvdperf.report.formats.cells import printable
 from hvdperf.report.formats.csv import tables
 from hvdperf.report.formats.html import page
-from hvdperf.report.formats.latex import latex
-from hvdperf.report.formats.markdown import markdown
+from hvdperf.report.formats.latex import latex, tex
+from hvdperf.report.formats.markdown import line, markdown
+from hvdperf.report.words import plural
 
 FORMATS = ("html", "markdown", "csv", "latex")
 
@@ -33,11 +37,31 @@ def write(report: Report, form: str, out: Path | None, place: Path) -> str:
     return shown(_write(out, text)) if out is not None else text
 
 
-def _write(path: Path, text: str) -> Path:
+def write_figures(
+    report: Report, methods: Sequence[str], form: str, points: float, directory: Path
+) -> str:
+    """Write each plot of the report to NAME.svg or NAME.pdf in the directory, and the paragraph to
+    methods.md and methods.tex. Return the text to print.
+
+    methods: sentences. form: svg or pdf. points: width of the figures. Raises UserError if a file
+    cannot be written.
+    """
+    drawn = [figure for figure in printable(report).figures if figure.plot is not None]
+    sentences = printable(tuple(methods))
+    paragraph = " ".join(map(line, sentences))
+    _write(directory / "methods.md", f"# Methods\n\n{paragraph}\n", "--figures")
+    _write(directory / "methods.tex", f"{' '.join(map(tex, sentences))}\n", "--figures")
+    for figure in drawn:
+        content = figures.drawing(figure, form, points)
+        _write(directory / f"{figure.name}.{form}", content, "--figures")
+    return f"{shown(directory)}: {plural(len(drawn), 'figure')}, methods.md and methods.tex"
+
+
+def _write(path: Path, content: str | bytes, option: str = "--out") -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return write_whole(path, text)
+        return write_whole(path, content)
     except OSError as error:
         raise UserError(
-            f"{shown(path)} cannot be written: {error.strerror}; give another path by --out"
+            f"{shown(path)} cannot be written: {error.strerror}; give another path by {option}"
         ) from None

@@ -8,6 +8,7 @@ import pytest
 
 from hvdperf.plan.questions import parity, strong_scaling, weak_scaling
 from hvdperf.report.content import Section
+from hvdperf.report.numbers import number
 from hvdperf.report.sections.overview import overview
 from hvdperf.verdict import Band, Verdict
 from tests.report.cases import recorded
@@ -50,10 +51,10 @@ def test_the_range_is_that_of_the_rounds_of_a_real_session():
     figure = overview(recorded("weak_scaling-resnet_50_s-np2"))
     assert figure is not None
     for row in figure.table.rows:
-        low, middle, high = (
-            float(row[name] or 0) for name in ("slowest", "samples_per_second", "fastest")
+        slowest, middle, fastest = (
+            number(row[key]) for key in ("slowest", "samples_per_second", "fastest")
         )
-        assert 0 < low <= middle <= high
+        assert 0 < slowest <= middle <= fastest
 
 
 def test_without_a_throughput_there_is_no_overview():

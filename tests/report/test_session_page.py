@@ -88,6 +88,24 @@ def test_the_board_has_every_verdict(opened: Opened) -> None:
         assert row["rounds"] == verdict["rounds"]
 
 
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_nothing_is_cut_that_is_read_first(opened: Opened, width: int) -> None:
+    opened.page.set_viewport_size({"width": width, "height": 900})
+    cut = opened.page.evaluate("""() =>
+        [document.documentElement, ...document.querySelectorAll('nav ul, .board .box, .wide .box')]
+            .filter(each => each.scrollWidth > each.clientWidth)
+            .map(each => `${each.tagName} ${each.className} ${each.scrollWidth}`)
+    """)
+    assert cut == []
+    assert opened.page.locator(".wide .box, .board .box").count() == 2
+
+
+def test_the_overview_comes_first_with_its_table(opened: Opened) -> None:
+    first = opened.page.locator("main table").first
+    assert first.is_visible()
+    assert "samples/s" in first.inner_text()
+
+
 def test_a_speedup_is_the_efficiency_times_the_replicas(opened: Opened) -> None:
     told = opened.documents["weak_scaling-resnet_50_s-np2"]["outcome"]["judgement"]["figure"]
     (two,) = (

@@ -158,7 +158,7 @@ def _curves(group: _Group) -> list[Figure]:
         title=f"{group.title}: training loss",
         says=f"Training loss: {said}.",
         table=Table(_OF_A_CURVE, tuple(rows)),
-        plot=_curve_plot(max(map(len, of_arms.values())), len(rows)),
+        plot=_curve_plot(of_arms),
         tags=group.tags,
     )
     return [figure]
@@ -230,14 +230,15 @@ def _curve_of_run(ranks: Sequence[RunReport]) -> list[_Point]:
     ]
 
 
-def _curve_plot(most: int, points: int) -> Plot:
+def _curve_plot(of_arms: Mapping[str, Sequence[Row]]) -> Plot:
     """Return a plot with lines that differ in colour, dashes and, if there is room, shapes; a row
-    per arm if every arm has a single point. most: points of the arm with the most. points: of all
-    arms."""
+    per arm if every arm has a single point. of_arms: the points, by arm."""
+    points = sum(map(len, of_arms.values()))
     loss = plots.field("loss", "quantitative", "training loss", scale={"zero": False})
-    if most < 2:
+    if points == len(of_arms):
         return _by_arm(_OF_A_CURVE, loss, points)
-    arm = plots.field("arm", "nominal", legend=plots.LEGEND)
+    # All kinds of channel share one legend only if their domains are equal.
+    arm = plots.field("arm", "nominal", scale={"domain": list(of_arms)}, legend=plots.LEGEND)
     tip = plots.tooltip(_OF_A_CURVE)
     shapes = points <= POINTS_WITH_SHAPES
     return plots.layered(

@@ -22,23 +22,13 @@ _RATIOS = {
     "strong": Question.STRONG_SCALING,
     "parity": Question.PARITY,
 }
-COLUMNS = (
+_SPEEDS = (
     Column("model", "network"),
     Column("world_size", "replicas"),
     Column("samples_per_second", "throughput", "samples/s", digits=0),
     Column("slowest", "slowest round", "samples/s", digits=0, hidden=True),
     Column("fastest", "fastest round", "samples/s", digits=0, hidden=True),
     Column("rounds", "rounds", hidden=True),
-    *(
-        column
-        for key, question in _RATIOS.items()
-        for column in (
-            Column(key, question.label, digits=2),
-            Column(f"{key}_low", "lower", digits=2, hidden=True),
-            Column(f"{key}_high", "upper", digits=2, hidden=True),
-        )
-    ),
-    Column("verdict", "worst verdict"),
 )
 
 
@@ -65,9 +55,24 @@ def overview(cases: Sequence[Case]) -> Figure | None:
         "Horovod with its defaults, all replicas together",
         f"Medians over the rounds: {said}. Lines reach from the slowest to the fastest round. The "
         "ratios beside the throughput have intervals in the table of verdicts.",
-        Table(COLUMNS, rows),
+        Table(_columns(rows), rows),
         _plot(len(last), len({row["world_size"] for row in rows})),
     )
+
+
+def _columns(rows: Sequence[Row]) -> tuple[Column, ...]:
+    """Return the columns, without those of ratios that were not measured."""
+    ratios = (
+        column
+        for key, question in _RATIOS.items()
+        if any(row[key] is not None for row in rows)
+        for column in (
+            Column(key, question.label, digits=2),
+            Column(f"{key}_low", "lower", digits=2, hidden=True),
+            Column(f"{key}_high", "upper", digits=2, hidden=True),
+        )
+    )
+    return (*_SPEEDS, *ratios, Column("verdict", "worst verdict"))
 
 
 def _row(
@@ -102,7 +107,7 @@ def _plot(networks: int, sizes: int) -> Plot:
             **at,
             x=plots.field("samples_per_second", "quantitative", "samples/s"),
             color=plots.field("world_size", "ordinal", "replicas"),
-            tooltip=plots.tooltip(COLUMNS[:6]),
+            tooltip=plots.tooltip(_SPEEDS),
         ),
         plots.interval("slowest", "fastest", "x", **at),
         height=plots.rows_high(networks, max(26, 15 * sizes)),

@@ -111,7 +111,9 @@ def _points(
                 if way not in point.ways or way != "speed":
                     found_by = getattr(breakdown, f"by_{way}")
                     point.ways[way] = _efficiency(found_by, n)
-                    point.confidences[way] = 100 * confidence(found_by, None, None)
+                    covered = 100 * confidence(found_by, None, None)
+                    level = covered if is_bounded(found_by) else None
+                    point.confidences[way] = level
         if case.question is by_speed:
             point.ways["speed" if weak else "split"] = case.figure
             point.confidences["speed" if weak else "split"] = confidence_of(case)
@@ -185,7 +187,7 @@ def _row(label: str, point: _Point, way: str) -> Row:
         "samples_per_second": point.samples_per_second,
         **speedup,
         **share,
-        "confidence": point.confidences.get(way) if is_bounded(point.ways[way]) else None,
+        "confidence": point.confidences.get(way),
     }
 
 

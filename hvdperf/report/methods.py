@@ -1,0 +1,241 @@
+"""A paragraph for the section Methods of a paper, with the numbers of one session.
+
+Every number is from the session's documents. A sentence is left out if they do not have its number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from hvdperf.measure.records import Launch
+from hvdperf.plan.arms import SWEEP, Schedule
+from hvdperf.report.numbers import confidence_of
+from hvdperf.report.session import began
+from hvdperf.report.words import plural
+from hvdperf.results.archive import Archive
+from hvdperf.results.documents import Case, SessionDocument, disturbance_summary
+from hvdperf.verdict import counted
+from hvdperf.worker.strategies.table import Strategy
+
+_NAMES = {
+    Strategy.HOROVOD: "Horovod",
+    Strategy.MIRRORED: "tf.distribute.MirroredStrategy",
+    Strategy.MULTIWORKER: "tf.distribute.MultiWorkerMirroredStrategy",
+    Strategy.SINGLE: "TensorFlow without distribution",
+    Strategy.BARE: "MPI without a framework",
+}
+
+
+def methods(archive: Archive) -> list[str]:
+    """Return the sentences of the paragraph. archive: has at least one document of the session."""
+    return [
+        *_suite(archive.session),
+        *_machine(archive),
+        *_software(archive),
+        *_workloads(archive.cases),
+        *_design(archive),
+        *_intervals(archive.cases),
+        *_rule(archive),
+        *_disturbance(archive.session),
+    ]
+
+
+def _suite(session: SessionDocument | None) -> Iterator[str]:
+    if session is None:
+        return
+    found = re.fullmatch(r"(\S+) \((\w+)(\+?)\)", session.suite)
+    version = f" {session.suite}" if session.suite else ""
+    if found:
+        changed = " with uncommitted changes" if found[3] else ""
+        version = f" {found[1]} (commit {found[2]}{changed})"
+    yield (
+        f"We measured with hvdperf{version}, profile {session.profile}, on {began(session)}, for "
+        f"{session.elapsed_seconds / 60:.1f} minutes, of which "
+        f"{session.timed_seconds / 60:.1f} minutes were timed."
+    )
+    if session.command:
+        yield f"The command was: {session.command}."
+
+
+def _machine(archive: Archive) -> Iterator[str]:
+    known, session = archive.fingerprint, archive.session
+    hosts = 1 if session is None else len(session.hosts)
+    which = "The host has" if hosts <= 1 else f"Of the {hosts} hosts, that of rank 0 has"
+    parts = [f"{plural(known['cores'], 'core')} ({known['cpu_model']})"]
+    if known["smt"]:
+        parts[0] += f", with SMT {known['smt']}"
+    if known["gpus"]:
+        models = " and ".join(known["gpu_model"])
+        drivers = " and ".join(known["gpu_driver"])
+        parts.append(f"{plural(known['gpus'], 'GPU')} ({models}; driver {drivers})")
+    parts.append(f"{known['memory_gib']} GiB of memory")
+    kernel = f"Linux {known['kernel']}"
+    inside = f", in a container ({known['container']})" if known["container"] else ""
+    yield f"{which} {', '.join(parts)} and runs {kernel}{inside}."
+
+
+def _software(archive: Archive) -> Iterator[str]:
+    known = archive.fingerprint
+    built = ", ".join(known["horovod_built_with"])
+    parts = [
+        f"Python {known['python']}",
+        f"TensorFlow {known['tensorflow']}",
+        f"Keras {known['keras']}",
+        f"NumPy {known['numpy']}",
+        f"Horovod {known['horovod']}" + (f" (built with {built})" if built else ""),
+        known["mpi_library"],
+        *(
+            f"{name} {version}" if version else None
+            for name, version in (
+                ("CUDA", known["cuda"]),
+                ("cuDNN", known["cudnn"]),
+                ("NCCL", known["nccl"]),
+            )
+        ),
+    ]
+    yield f"The software was {_joined(filter(None, parts))}."
+    fusion = known["horovod_fusion_threshold_bytes"]
+    fused = f"{fusion / 2**20:g} MiB" if isinstance(fusion, int | float) else fusion
+    settings = [*known["horovod_settings"], *known["mca_settings"], *known["nccl_settings"]]
+    also = f"; other settings: {', '.join(settings)}" if settings else ""
+    yield (
+        f"Horovod's fusion threshold was {fused}, and its cycle time "
+        f"{known['horovod_cycle_time_ms']} ms{also}."
+    )
+
+
+def _workloads(cases: Sequence[Case]) -> Iterator[str]:
+    alike: dict[tuple[str, int, str, str], dict[str, None]] = {}
+    for workload in dict.fromkeys(case.workload for case in cases):
+        if workload != SWEEP:
+            key = (workload.dataset, workload.batch, workload.optimizer, workload.precision)
+            name = f"{workload.model} (input size {workload.input_size})"
+            alike.setdefault(key, {})[name] = None
+    for (dataset, batch, optimizer, precision), names in alike.items():
+        verb = "was" if len(names) == 1 else "were"
+        yield (
+            f"{_joined(names)} {verb} trained on {dataset} with a batch of "
+            f"{plural(batch, 'sample')} per replica, the optimizer {optimizer} and "
+            f"{precision} arithmetic."
+        )
+    sizes: dict[Strategy, set[int]] = {}
+    for launch in _launches(cases):
+        sizes.setdefault(launch.arm.strategy, set()).add(launch.arm.world_size)
+    ran = [
+        f"{_NAMES[strategy]} on {_joined(map(str, sorted(sizes[strategy])))} "
+        f"{'replica' if sizes[strategy] == {1} else 'replicas'}"
+        for strategy in Strategy
+        if strategy in sizes
+    ]
+    if ran:
+        yield f"The arms were {_joined(ran)}."
+
+
+def _design(archive: Archive) -> Iterator[str]:
+    cases, session = archive.cases, archive.session
+    launches = _launches(cases)
+    rounds = [len(case.rounds) for case in cases if case.rounds]
+    if not launches or not rounds:
+        return
+    blocks = [block for launch in launches for block in launch.blocks]
+    launched = plural(len(launches), "launch", "launches")
+    processes = sum(launch.arm.processes for launch in launches)
+    started = plural(processes, "process", "processes")
+    yield (
+        f"A case has {_range(rounds)} rounds; in each round every arm was launched once more, in "
+        f"all {launched} of {started}."
+    )
+    if blocks:
+        turns = [len({block.turn for block in launch.blocks}) for launch in launches]
+        steps = [block.steps for block in blocks]
+        yield (
+            f"{plural(len(blocks), 'block')} of {_range(steps)} steps were timed, in "
+            f"{_range([turn for turn in turns if turn])} repetitions per launch, and the time of a "
+            "block is that of its slowest rank."
+        )
+    if session is not None and session.schedule is Schedule.ALTERNATE:
+        yield (
+            "The repetitions of the arms of a network were interleaved within a round, which gives "
+            "one observation of a ratio of speeds: the median over the repetitions of its "
+            "logarithm."
+        )
+
+
+def _intervals(cases: Sequence[Case]) -> Iterator[str]:
+    known = [case for case in cases if confidence_of(case) is not None]
+    early = [case for case in known if case.outcome.judgement.early is not None]
+    exact = [case for case in known if case.outcome.judgement.early is None]
+    if known:
+        yield "Estimates are those of Hodges and Lehmann over the rounds."
+    if exact:
+        yield (
+            f"The intervals of {_with_rounds(exact)} invert the Wilcoxon signed-rank test and have "
+            f"a confidence of {_levels(exact)} %."
+        )
+    if early:
+        yield (
+            f"The intervals of {_with_rounds(early)} are those of Student's t, with a variance "
+            "from these rounds, from the repetitions within launches, and from earlier launches on "
+            f"the machine; they have a confidence of {_levels(early)} %."
+        )
+
+
+def _with_rounds(cases: Sequence[Case]) -> str:
+    rounds = [case.outcome.judgement.rounds for case in cases]
+    return f"{plural(len(cases), 'case')} with {_range(rounds)} rounds"
+
+
+def _levels(cases: Sequence[Case]) -> str:
+    return _range([level for case in cases if (level := confidence_of(case)) is not None], ".3g")
+
+
+def _rule(archive: Archive) -> Iterator[str]:
+    cases, session = archive.cases, archive.session
+    asked = {} if session is None else session.asked
+    named = f" (file {asked['thresholds'].rpartition(' ')[0]})" if asked.get("thresholds") else ""
+    yield (
+        f"A case passes if its whole interval keeps its threshold{named}, fails if its whole "
+        "interval misses it, and is inconclusive otherwise."
+    )
+    looks = re.findall(r"\d+", asked.get("sampling.looks", ""))
+    if looks:
+        early = asked.get("sampling.early") == "True"
+        only = "; earlier analyses could only pass a case" if early else ""
+        yield f"A case could fail after {_joined(looks, 'or')} rounds{only}."
+    if cases:
+        verdicts = counted(Counter(case.verdict for case in cases))
+        yield f"The verdicts on {plural(len(cases), 'case')}: {verdicts}."
+
+
+def _disturbance(session: SessionDocument | None) -> Iterator[str]:
+    whole = disturbance_summary(session.disturbances) if session is not None else None
+    if whole is not None:
+        yield (
+            f"While blocks were timed, other programs used {100 * whole.foreign_share:.1f} % of "
+            f"the cores, and the hypervisor took {100 * whole.steal_share:.1f} %."
+        )
+
+
+def _launches(cases: Iterable[Case]) -> list[Launch]:
+    """Return the launches of all cases, each once, because cases share launches."""
+    found = {
+        (case.round_group, measured.number, launch.arm): launch
+        for case in cases
+        for measured in case.rounds
+        for launch in measured.launches
+    }
+    return list(found.values())
+
+
+def _range(values: Sequence[float], form: str = "") -> str:
+    """Return the least and the greatest value, such as `3 to 8`; one of them if they are equal."""
+    ends = dict.fromkeys((f"{min(values):{form}}", f"{max(values):{form}}"))
+    return " to ".join(ends)
+
+
+def _joined(parts: Iterable[str], last: str = "and") -> str:
+    """Return a list for a sentence: `a, b and c`."""
+    *others, end = parts
+    return f"{', '.join(others)} {last} {end}" if others else end

@@ -1,0 +1,136 @@
+"""The paragraph for a paper: each number is that of the documents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from hvdperf.plan.questions import weak_scaling
+from hvdperf.report.methods import methods
+from hvdperf.results.archive import Archive, read_session
+from tests.report.cases import RECORDED
+from tests.support.reports import session_of
+from tests.support.rounds import WORKLOAD, outcome
+from tests.support.stores import SESSION
+
+WEAK = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6)
+
+
+def archive_with(results, **fields: Any) -> Archive:
+    """A session with one case, and with these fields in its document."""
+    directory = session_of(results, WEAK)
+    path = directory / "session.json"
+    document = json.loads(path.read_text())
+    document["asked"] |= fields.pop("asked", {})
+    path.write_text(json.dumps(document | fields))
+    return read_session(directory)
+
+
+def said(archive: Archive) -> str:
+    return " ".join(methods(archive))
+
+
+def test_suite_time_and_command_are_those_of_the_session(tmp_path):
+    archive = archive_with(
+        tmp_path,
+        suite="0.2.0 (a38e7e4b0f8c+)",
+        command="pytest perf/ -k weak",
+        elapsed_seconds=90.0,
+        timed_seconds=30.0,
+    )
+    text = said(archive)
+    assert "hvdperf 0.2.0 (commit a38e7e4b0f8c with uncommitted changes), profile smoke" in text
+    assert "on Saturday, 31 January 2026, 23:59 UTC" in text
+    assert "for 1.5 minutes, of which 0.5 minutes were timed" in text
+    assert "The command was: pytest perf/ -k weak." in text
+
+
+def test_machine_and_software_are_those_of_the_fingerprint(tmp_path):
+    archive = archive_with(tmp_path)
+    assert archive.session is not None
+    known = archive.session.fingerprint | {
+        "cores": 64,
+        "gpus": 2,
+        "gpu_model": ["H100"],
+        "gpu_driver": ["550.1"],
+        "nccl": "2.21.5",
+        "horovod_fusion_threshold_bytes": 64 * 2**20,
+        "horovod_settings": ["HOROVOD_AUTOTUNE=1"],
+    }
+    text = said(replace(archive, session=replace(archive.session, fingerprint=known)))
+    assert "64 cores" in text
+    assert "2 GPUs (H100; driver 550.1)" in text
+    assert "TensorFlow 2.18.1, Keras 3.15.1, NumPy 2.0.2, Horovod 0.28.1" in text
+    assert "NCCL 2.21.5" in text
+    assert "CUDA" not in text
+    assert "fusion threshold was 64 MiB" in text
+    assert "other settings: HOROVOD_AUTOTUNE=1" in text
+
+
+def test_rounds_launches_and_blocks_are_counted(tmp_path):
+    archive = archive_with(tmp_path)
+    (case,) = archive.cases
+    launches = [launch for measured in case.rounds for launch in measured.launches]
+    blocks = sum(len(launch.blocks) for launch in launches)
+    processes = sum(launch.arm.processes for launch in launches)
+    text = said(archive)
+    assert f"A case has {len(case.rounds)} rounds" in text
+    assert f"{len(launches)} launches of {processes} processes" in text
+    assert f"{blocks} blocks of" in text
+    assert "resnet_50_s (input size 32) was trained on cifar10 with a batch of" in text
+    assert "The arms were Horovod on 1 and 2 replicas." in text
+
+
+def test_a_launch_that_cases_share_counts_once(tmp_path):
+    archive = archive_with(tmp_path)
+    (case,) = archive.cases
+    assert said(replace(archive, cases=(case, case))).count("launches of") == 1
+    alone, twice = (
+        next(each for each in methods(one) if "launches of" in each)
+        for one in (archive, replace(archive, cases=(case, case)))
+    )
+    assert alone == twice
+
+
+def test_intervals_have_their_method_and_confidence(tmp_path):
+    text = said(archive_with(tmp_path))
+    assert "The intervals of 1 case with 6 rounds invert the Wilcoxon signed-rank test" in text
+    assert "a confidence of 95 %" in text
+    assert "Student's t" not in text
+
+
+def test_the_rule_names_its_file_its_analyses_and_the_verdicts(tmp_path):
+    asked = {
+        "thresholds": "cpu-unknown.toml 863b84ae",
+        "sampling.looks": "[8, 12]",
+        "sampling.early": "True",
+    }
+    text = said(archive_with(tmp_path, asked=asked))
+    assert "keeps its threshold (file cpu-unknown.toml)" in text
+    assert (
+        "A case could fail after 8 or 12 rounds; earlier analyses could only pass a case." in text
+    )
+    assert "The verdicts on 1 case: 1 PASS." in text
+
+
+def test_without_session_json_the_cases_tell(tmp_path):
+    archive = replace(archive_with(tmp_path), session=None)
+    text = said(archive)
+    assert "hvdperf" not in text
+    assert "TensorFlow 2.18.1" in text
+    assert "1 PASS" in text
+
+
+def test_every_kind_of_case_is_told(tmp_path):
+    directory = session_of(tmp_path)
+    for path in RECORDED.glob("*.json"):
+        document = {**json.loads(path.read_text()), "session": SESSION}
+        (directory / path.name).write_text(json.dumps(document))
+    archive = read_session(directory)
+    assert archive.left_out == ()
+    text = said(archive)
+    assert "tf.distribute.MirroredStrategy on" in text
+    assert "MPI without a framework on 2 replicas" in text
+    assert "None" not in text
+    assert "nan" not in text
