@@ -52,7 +52,7 @@ _GLOO = Quirk(
     },
 )
 QUIRKS = dict.fromkeys(("0.25.0", "0.26.0", "0.26.1", "0.27.0", "0.28.0"), _GLOO)
-# The directory to which pip unpacks Horovod, which differs in every build, and that of packages.
+# The directories to which pip unpacks Horovod and installs packages, which differ in every build.
 _PLACE = re.compile(r"\S*/(?:pip-wheel-[^/]+/(?:horovod_[0-9a-f]+/)?|site-packages/)")
 _ERROR = re.compile(r"(?:fatal error|error|Error|ERROR): (?P<message>.+)|CMake Error.*")
 
