@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import textwrap
+from collections.abc import Mapping
 
-from hvdperf.cli import REFUSED, complain, run
+from hvdperf.cli import REFUSED, Parser, complain, run
+from hvdperf.columns import WIDTH
 from hvdperf.history import commands as history
 from hvdperf.nightly import commands as nightly
 from hvdperf.report import commands as report
@@ -17,8 +21,13 @@ from hvdperf.version import version
 def main() -> int:
     """Run the command and return its exit status: 2 after an interruption, else as
     `hvdperf.cli.run` returns it."""
+    top = parser()
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks how the command line may go on
+        import argcomplete
+
+        argcomplete.autocomplete(top)
     try:
-        return run(parser())
+        return run(top)
     except KeyboardInterrupt:
         complain("interrupted; finished results are kept")
         return REFUSED
@@ -32,16 +41,51 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+# The commands by purpose, as the help shows them.
+PURPOSES = {
+    "look before measuring": ("list", "doctor", "thresholds"),
+    "show results": ("report", "compare", "predict", "explain"),
+    "night by night": ("nightly", "regressions"),
+    "release by release": ("history", "bisect"),
+}
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="hvdperf",
-        description="Report, compare and publish the results of sessions. To measure: pytest perf/",
+        usage="hvdperf [-h] [--version] COMMAND ...",
+        description="Do everything but measure, which is `pytest perf/`.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=_Version, nargs=0, help="print the version and the commit")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    top.add_argument(
+        "--version", action=_Version, nargs=0, help="Print the version and the commit, and exit."
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for package in (report, session, doctor, nightly, history):
         package.add_to(commands)
+    top.epilog = _by_purpose(
+        {name: each.description or "" for name, each in commands.choices.items()}
+    )
     return top
+
+
+def _by_purpose(descriptions: Mapping[str, str]) -> str:
+    """Return the commands in groups, each with the first sentence of its description."""
+    lines = []
+    for purpose, names in PURPOSES.items():
+        lines.append(f"{purpose}:")
+        for name in names:
+            first, _, _ = descriptions[name].partition(". ")
+            indent = " " * 15
+            lines += textwrap.wrap(
+                f"{first.rstrip('.')}.",
+                WIDTH,
+                initial_indent=f"  {name:<13}",
+                subsequent_indent=indent,
+            )
+        lines.append("")
+    lines.append("`hvdperf COMMAND --help` shows the options of a command.")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

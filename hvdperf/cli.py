@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from hvdperf.errors import UserError
 
@@ -20,6 +20,22 @@ PIPE_CLOSED = 141
 def complain(text: str) -> None:
     """Print the text to stderr as one line, even if names from a document contain line breaks."""
     print(" ".join(text.split()), file=sys.stderr)
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses a bad command line in one line, where argparse prints its usage, too. Its commands
+    are of this class as well."""
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{self.prog}: {message}; see {self.prog} --help")
+        self.exit(REFUSED)
+
+
+def add_command(commands: Commands, name: str, description: str) -> argparse.ArgumentParser:
+    """Add a command and return its parser. description: sentences for its own help, of which the
+    first one also stands in the list of commands."""
+    first, _, _ = description.partition(". ")
+    return commands.add_parser(name, help=f"{first.rstrip('.')}.", description=description)
 
 
 def run(

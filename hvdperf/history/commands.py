@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hvdperf.cli import REFUSED, Commands, complain
+from hvdperf.cli import REFUSED, Commands, add_command, complain
 from hvdperf.errors import UserError
 from hvdperf.history import backfill, places
 from hvdperf.history.raw import RawResult, keep, read_history
@@ -21,54 +21,110 @@ Run = Callable[[argparse.Namespace], int]
 
 def add_to(commands: Commands) -> None:
     """Add the commands history, which has commands of its own, and bisect."""
-    top = commands.add_parser("history", help="throughput across releases", description=__doc__)
+    top = add_command(
+        commands, "history", "Keep and show the throughput across Horovod and TensorFlow releases."
+    )
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Run, help: str) -> argparse.ArgumentParser:
-        add = subparsers.add_parser(name, help=help)
+    def command(name: str, run: Run, description: str) -> argparse.ArgumentParser:
+        add = add_command(subparsers, name, description)
         add.set_defaults(command=run)
         return add
 
-    command("releases", write_releases, "write the git repositories that asv reads")
+    command("releases", write_releases, "Write the git repositories that asv reads.")
     add = command(
-        "import", import_sessions, "convert sessions into raw results, and those into asv's form"
+        "import",
+        import_sessions,
+        "Convert sessions into raw results, and those into the form of asv.",
     )
-    add.add_argument("--sessions", type=Path, default=places.SESSIONS, metavar="DIR")
-    command("publish", publish, "write the sites by Horovod and by TensorFlow release")
-    add = command("preview", preview, "serve the sites on this machine")
-    add.add_argument("--port", type=int, default=8080)
-    add = command("backfill", fill_matrix, "build and measure the missing combinations of releases")
-    add.add_argument("--horovod", default=",".join(backfill.HOROVOD), metavar="V,V")
-    add.add_argument("--tensorflow", default=",".join(backfill.TENSORFLOW), metavar="V,V")
     add.add_argument(
-        "--again", action="store_true", help="also retry what could not be built before"
+        "--sessions",
+        type=Path,
+        default=places.SESSIONS,
+        metavar="DIR",
+        help="Convert the sessions of this directory. Default: results/runs.",
     )
-    add.add_argument("--list", action="store_true", help="only show the state of each combination")
+    command("publish", publish, "Write the sites by Horovod and by TensorFlow release.")
+    add = command("preview", preview, "Serve the sites on this machine.")
+    add.add_argument(
+        "--port", type=int, default=8080, metavar="N", help="Serve on this port. Default: 8080."
+    )
+    add = command(
+        "backfill", fill_matrix, "Build and measure the missing combinations of releases."
+    )
+    for option, versions in (("horovod", backfill.HOROVOD), ("tensorflow", backfill.TENSORFLOW)):
+        add.add_argument(
+            f"--{option}",
+            default=",".join(versions),
+            metavar="V,V",
+            help=f"Combine these releases. Default: {','.join(versions)}.",
+        )
+    add.add_argument(
+        "--again",
+        action="store_true",
+        help="Also retry what could not be built before. Default: leave it out.",
+    )
+    add.add_argument(
+        "--list",
+        action="store_true",
+        help="Show the state of each combination. Default: build and measure, then show it.",
+    )
+    command(
+        "changes", list_changes, "Find releases that changed the throughput, in stored results."
+    )
     command(
         "compatibility",
         print_compatibility,
-        "print docs/compatibility.md: which releases build, import and train together",
+        "Print docs/compatibility.md: which releases build, import and train together.",
     )
-    command("changes", list_changes, "find releases that changed the throughput, in stored results")
     # For hvdperf/history/benchmarks: JSON on stdout.
-    command("params", print_parameters, "print the cases of the profile history, as JSON")
-    add = command("measure", measure_stack, "measure one installed stack, as JSON")
-    add.add_argument("--stack", type=Path, required=True, metavar="PYTHON")
-    command("machine", print_machine, "print this machine's label")
-
-    add = commands.add_parser(
-        "bisect",
-        help="find the release that changed the throughput, by measuring",
-        description="Build releases and compare each with the first one, in sessions of a few "
-        "minutes, until the release that changed the throughput is found.",
+    command("params", print_parameters, "Print the cases of the profile history, as JSON.")
+    add = command("measure", measure_stack, "Measure one installed stack, and print it as JSON.")
+    add.add_argument(
+        "--stack",
+        type=Path,
+        required=True,
+        metavar="PYTHON",
+        help="Measure the stack of this interpreter.",
     )
-    add.add_argument("--along", choices=[axis.value for axis in Axis], default="tensorflow")
-    add.add_argument("--from", dest="first", required=True, metavar="V", help="the older release")
-    add.add_argument("--to", dest="last", required=True, metavar="V", help="the newer release")
-    add.add_argument("--at", required=True, metavar="V", help="the release of the other package")
-    add.add_argument("--model", required=True, metavar="NAME", help="network, such as vgg_16_s")
-    add.add_argument("--np", type=int, required=True, metavar="N", help="replicas")
-    add.add_argument("--budget", type=float, metavar="MIN", help="minutes of each session")
+    command("machine", print_machine, "Print the label of this machine.")
+    _add_bisect(commands)
+
+
+def _add_bisect(commands: Commands) -> None:
+    add = add_command(
+        commands,
+        "bisect",
+        "Find the release that changed the throughput, by measuring. Releases are built, and each "
+        "is compared with the first one in a session of a few minutes.",
+    )
+    group = add.add_argument_group("which releases")
+    group.add_argument(
+        "--along",
+        choices=[axis.value for axis in Axis],
+        default="tensorflow",
+        help="Search the releases of this package. Default: tensorflow.",
+    )
+    group.add_argument(
+        "--from", dest="first", required=True, metavar="V", help="Begin with this older release."
+    )
+    group.add_argument(
+        "--to", dest="last", required=True, metavar="V", help="End with this newer release."
+    )
+    group.add_argument(
+        "--at", required=True, metavar="V", help="Use this release of the other package."
+    )
+    group = add.add_argument_group("what to measure")
+    group.add_argument(
+        "--model", required=True, metavar="NAME", help="Train this network, such as vgg_16_s."
+    )
+    group.add_argument("--np", type=int, required=True, metavar="N", help="Train with N replicas.")
+    group.add_argument(
+        "--budget",
+        type=float,
+        metavar="MIN",
+        help="Give each session MIN minutes. Default: those of the profile.",
+    )
     add.set_defaults(command=bisect)
 
 
@@ -125,6 +181,8 @@ def publish(_: argparse.Namespace) -> int:
 def preview(arguments: argparse.Namespace) -> int:
     from hvdperf.history.site.serve import serve
 
+    if not 0 <= arguments.port <= 65535:
+        raise UserError(f"--port {arguments.port}: must be between 0 and 65535")
     serve(places.SITE, arguments.port)
     return 0
 

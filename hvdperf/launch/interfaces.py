@@ -7,7 +7,9 @@ import socket
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Interface, IPv4Network
+
+from hvdperf.errors import UserError
 
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 
@@ -23,6 +25,16 @@ class Interface:
     def network(self) -> str:
         """The interface's network, such as 10.77.0.0/24."""
         return str(self.address.network)
+
+
+def check_network(text: str) -> IPv4Network:
+    """Return the network of --network; "" is every network. Raises UserError."""
+    try:
+        return IPv4Network(text or "0.0.0.0/0", strict=False)
+    except ValueError:
+        raise UserError(
+            f"--network {text}: is not a network of IPv4 addresses such as 10.77.0.0/24"
+        ) from None
 
 
 def interfaces() -> list[Interface]:

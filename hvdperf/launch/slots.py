@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,7 +25,13 @@ from hvdperf.errors import UserError
 from hvdperf.launch import outer
 from hvdperf.launch.agents import LocalAgent
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.interfaces import Interface, interface_of, interface_settings, interfaces
+from hvdperf.launch.interfaces import (
+    Interface,
+    check_network,
+    interface_of,
+    interface_settings,
+    interfaces,
+)
 from hvdperf.launch.job import SlotGone
 from hvdperf.launch.outer import on_one_host, outer_rank, outer_size, shown_by
 from hvdperf.machine.host import local_machine
@@ -276,12 +281,7 @@ def _own_stack(interpreter: str) -> dict[str, Any]:
 def _addresses(network: str) -> list[str]:
     """Return the addresses at which other hosts may reach this one: those in the network, or those
     of all interfaces. Raises UserError if there is none."""
-    try:
-        within = ip_network(network or "0.0.0.0/0", strict=False)
-    except ValueError:
-        raise UserError(
-            f"--network {network}: is not a network of IPv4 addresses such as 10.77.0.0/24"
-        ) from None
+    within = check_network(network)
     every = interfaces()
     found = [str(each.address.ip) for each in every if each.address.ip in within]
     if not found:

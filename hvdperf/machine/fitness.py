@@ -210,9 +210,19 @@ def _locked_memory(root: Path) -> Check:
     )
 
 
+def unwritable(results: Path) -> str:
+    """Return why nothing can be written below a directory, which need not exist; "" if it can."""
+    where = next(path for path in (results, *results.absolute().parents) if path.exists())
+    if not where.is_dir():
+        return f"{shown(where)} is not a directory"
+    return "" if os.access(where, os.W_OK | os.X_OK) else f"{shown(where)} is not writable"
+
+
 def _disk(results: Path) -> Check:
     where = next(path for path in (results, *results.absolute().parents) if path.exists())
     free = shutil.disk_usage(where).free
+    if problem := unwritable(results):
+        return Check("disk", f"results in {shown(results)}", problem, "give --results DIR")
     return judged(
         "disk",
         f"{_size(free)} free for {shown(results)}",

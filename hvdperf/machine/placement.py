@@ -15,6 +15,9 @@ from typing import TypeVar
 from hvdperf.errors import UserError
 from hvdperf.machine.host import Machine
 
+# A rank that has loaded TensorFlow has 400 MiB, a part of which it shares with others.
+LEAST_MEMORY_OF_A_RANK_MIB = 128
+
 # Policies by which a group of fewer replicas than slots is spread over hosts.
 PACKED, SPREAD = PLACEMENTS = ("packed", "spread")
 
@@ -195,6 +198,11 @@ def local_offers(
         raise UserError(
             f"--np {wanted}: {machine.host} has {available} slots, one a {unit}; ask for fewer, "
             f"or add --oversubscribe to let replicas share a {unit}"
+        )
+    if 0 < machine.memory_mib < wanted * LEAST_MEMORY_OF_A_RANK_MIB:
+        raise UserError(
+            f"--np {wanted}: {machine.host} has memory for at most "
+            f"{machine.memory_mib // LEAST_MEMORY_OF_A_RANK_MIB} ranks; ask for fewer"
         )
     gpus = tuple(gpu.uuid for gpu in machine.gpus)
     model = model_of(machine)

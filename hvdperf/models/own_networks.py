@@ -80,11 +80,12 @@ def load_file(path: str | Path) -> tuple[Network, ...]:
     sys.modules[path.stem] = module
     try:
         specification.loader.exec_module(module)
-    except Exception as error:  # noqa: BLE001 - it is the user's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code
         del sys.modules[path.stem]
         line = line_of(error, path)
         where = f"{path}:{line}" if line else f"{path}"
-        raise BadWorkloads(f"{where}: {type(error).__name__}: {error}") from None
+        said = " ".join(str(error).split())
+        raise BadWorkloads(f"{where}: {type(error).__name__}: {said}") from None
     return _networks_of(module, str(path), present)
 
 
@@ -97,6 +98,8 @@ def _networks_of(module: ModuleType, origin: str, present: set[str]) -> tuple[Ne
     found = getattr(module, "NETWORKS", None)
     if not isinstance(found, (tuple, list)) or not all(isinstance(n, Network) for n in found):
         raise BadWorkloads(f"{origin}: defines no NETWORKS = (Network(...), ...)")
+    if not found:
+        raise BadWorkloads(f"{origin}: NETWORKS is empty; define a Network in it")
     for each in found:
         _add(replace(each, origin=origin))
     return tuple(NETWORKS[each.name] for each in found)
@@ -109,7 +112,7 @@ def source(origin: str) -> str:
     return getattr(sys.modules.get(origin), "__file__", None) or ""
 
 
-def line_of(error: Exception, path: str | Path) -> int | None:
+def line_of(error: BaseException, path: str | Path) -> int | None:
     """Return the last line of the file through which the error passed; None if there is none."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.lineno

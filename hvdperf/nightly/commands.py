@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from hvdperf.cli import Commands, complain
+from hvdperf.cli import Commands, add_command, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.history import places
-from hvdperf.nightly.night import BRANCH, NIGHTS, Night, check_series, read_nights
+from hvdperf.nightly.night import BRANCH, NIGHTS, OVERDUE_H, Night, check_series, read_nights
 from hvdperf.paths import RESULTS, shown
 from hvdperf.session.commands import from_here
 from hvdperf.session.terminal.cases import NOT_WRITTEN, exit_status
@@ -21,88 +22,172 @@ INDEX = "index.html"
 
 def add_to(commands: Commands) -> None:
     """Add the commands nightly, which has commands of its own, and regressions."""
-    top = commands.add_parser(
+    top = add_command(
+        commands,
         "nightly",
-        help="measure unattended, publish, and watch",
-        description="Measure a night, publish nights to a git repository, and watch from elsewhere "
-        "that they come.",
+        "Measure unattended, publish, and watch. A night is published to a git repository, and "
+        "watched from elsewhere.",
     )
     tasks = top.add_subparsers(required=True, metavar="TASK")
+    _add_run(tasks)
 
-    add = tasks.add_parser(
-        "run",
-        help="measure one night: doctor, A/A pair, session, gate",
-        description="Measure one night, or go on with it if it was interrupted. Options after -- "
-        "are passed on to pytest.",
-    )
-    add.add_argument("--series", default="nightly", metavar="NAME", help="default: nightly")
-    add.add_argument("--profile", default="nightly", help="default: nightly")
-    add.add_argument("--against", default="", metavar="PYTHON", help="the reference stack")
-    add.add_argument(
-        "--launch", default="", metavar="WORDS", help="before pytest, such as 'mpirun -np 4'"
-    )
-    add.add_argument("--night", metavar="DATE", help="default: today, in UTC")
-    add.add_argument(
-        "--require-fit", action="store_true", help="measure only if doctor finds no problem"
-    )
-    add.add_argument("--no-pair", action="store_true", help="leave out the A/A pair")
-    add.add_argument("--publish", metavar="URL", help="publish to this git repository, too")
-    add.add_argument(
-        "--summary", type=Path, metavar="FILE", help="append the night to this file, in Markdown"
-    )
-    _add_places(add)
-    add.add_argument(
-        "pytest", nargs=argparse.REMAINDER, metavar="-- ...", help="options for pytest"
-    )
-    add.set_defaults(command=run_night)
-
-    add = tasks.add_parser("publish", help="publish all ended nights to a git repository")
-    add.add_argument("url", metavar="URL", help="a git repository")
+    add = add_command(tasks, "publish", "Publish all ended nights to a git repository.")
+    add.add_argument("url", metavar="URL", help="Publish to this git repository.")
     _add_places(add)
     add.set_defaults(command=publish_nights)
 
-    add = tasks.add_parser("index", help="write the page of all nights")
+    add = add_command(tasks, "index", "Write the page of all nights.")
     _add_places(add, repository=False)
     add.set_defaults(command=write_page)
 
-    add = tasks.add_parser(
+    add = add_command(
+        tasks,
         "watch",
-        help="say whether the nights come, and how they ended",
-        description="Print the last verdict of each series, or MISSING if the next night is "
+        "Say whether the nights come, and how they ended. A series is MISSING if its next night is "
         "overdue. Exit status: 11 if one is MISSING, else that of the worst verdict.",
     )
-    add.add_argument("--published", metavar="URL", help="read this git repository")
-    add.add_argument("--series", action="append", default=[], metavar="NAME")
-    add.add_argument("--overdue", type=float, metavar="HOURS", help="default: 28")
-    add.add_argument("--issues", type=Path, metavar="DIR", help="write texts of issues below DIR")
-    _add_places(add)
+    group = _add_which_nights(add)
+    group.add_argument(
+        "--overdue",
+        type=float,
+        default=OVERDUE_H,
+        metavar="HOURS",
+        help=f"Call a series MISSING this many hours after its last night. Default: {OVERDUE_H:g}.",
+    )
+    _add_places(add).add_argument(
+        "--issues",
+        type=Path,
+        metavar="DIR",
+        help="Write texts of issues into this directory. Default: none.",
+    )
     add.set_defaults(command=watch_nights)
 
-    add = tasks.add_parser("prune", help="remove sessions and pages of nights long ago")
-    add.add_argument("--keep", type=int, default=90, metavar="DAYS", help="default: 90")
+    add = add_command(tasks, "prune", "Remove sessions and pages of nights long ago.")
+    add.add_argument(
+        "--keep",
+        type=int,
+        default=90,
+        metavar="DAYS",
+        help="Keep those of the last DAYS days. Default: 90.",
+    )
     _add_places(add, repository=False)
     add.set_defaults(command=prune)
 
-    add = commands.add_parser(
+    add = add_command(
+        commands,
         "regressions",
-        help="list lasting changes over nights, with the commands that repeat them",
+        "List lasting changes over nights, with the commands that repeat them.",
     )
-    add.add_argument("--since", metavar="DATE", help="such as 2026-01-01")
-    add.add_argument("--published", metavar="URL", help="read this git repository")
-    add.add_argument("--series", action="append", default=[], metavar="NAME")
-    add.add_argument("--better", action="store_true", help="list improvements, too")
+    group = _add_which_nights(add)
+    group.add_argument(
+        "--since",
+        metavar="DATE",
+        help="List changes since this date, such as 2026-01-01. Default: all.",
+    )
+    group.add_argument(
+        "--better", action="store_true", help="List improvements, too. Default: only regressions."
+    )
     _add_places(add)
     add.set_defaults(command=list_regressions)
 
 
-def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> None:
-    add.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="DIR", help="default: results"
+def _add_run(tasks: Commands) -> None:
+    add = add_command(
+        tasks,
+        "run",
+        "Measure one night: doctor, A/A pair, session, gate. A night that was interrupted goes on. "
+        "Options after -- are passed on to pytest.",
+    )
+    group = add.add_argument_group("what to measure")
+    group.add_argument(
+        "--profile",
+        default="nightly",
+        metavar="NAME",
+        help="Measure this profile. Default: nightly.",
+    )
+    group.add_argument(
+        "--against",
+        default="",
+        metavar="PYTHON",
+        help="Compare with the stack of this interpreter. Default: judge by thresholds.",
+    )
+    group.add_argument(
+        "--require-fit",
+        action="store_true",
+        help="Measure only if doctor finds no problem. Default: measure anyway.",
+    )
+    group.add_argument(
+        "--no-pair", action="store_true", help="Leave out the A/A pair. Default: measure it first."
+    )
+    group.add_argument(
+        "pytest",
+        nargs=argparse.REMAINDER,
+        metavar="-- ...",
+        help="Pass these options on to pytest.",
+    )
+    group = add.add_argument_group("where and when")
+    group.add_argument(
+        "--launch",
+        default="",
+        metavar="WORDS",
+        help="Put these words before pytest, such as 'mpirun -np 4'. Default: none.",
+    )
+    group.add_argument(
+        "--series",
+        default="nightly",
+        metavar="NAME",
+        help="Add the night to this series. Default: nightly.",
+    )
+    group.add_argument(
+        "--night", metavar="DATE", help="Measure the night of this date. Default: today, in UTC."
+    )
+    group = _add_places(add)
+    group.add_argument(
+        "--publish", metavar="URL", help="Publish to this git repository, too. Default: do not."
+    )
+    group.add_argument(
+        "--summary",
+        type=Path,
+        metavar="FILE",
+        help="Append the night to this file, in Markdown. Default: do not.",
+    )
+    add.set_defaults(command=run_night)
+
+
+def _add_which_nights(add: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    group = add.add_argument_group("which nights")
+    group.add_argument(
+        "--series",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Read this series. The option may be repeated. Default: all.",
+    )
+    group.add_argument(
+        "--published",
+        metavar="URL",
+        help="Read the nights of this git repository. Default: those of --results.",
+    )
+    return group
+
+
+def _add_places(add: argparse.ArgumentParser, repository: bool = True) -> argparse._ArgumentGroup:
+    group = add.add_argument_group("places")
+    group.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help="Keep nights and sessions in this directory. Default: results.",
     )
     if repository:
-        add.add_argument(
-            "--branch", default=BRANCH, metavar="NAME", help=f"branch of nights; default: {BRANCH}"
+        group.add_argument(
+            "--branch",
+            default=BRANCH,
+            metavar="NAME",
+            help=f"Use this branch of the git repository. Default: {BRANCH}.",
         )
+    return group
 
 
 def _date(option: str, text: str) -> date:
@@ -111,6 +196,15 @@ def _date(option: str, text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise UserError(f"{option} {text}: is no date such as 2026-01-31") from None
+
+
+def _words(option: str, text: str) -> tuple[str, ...]:
+    """Return the words of a text as a shell splits it. Raises UserError."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        problem = f"{error}".lower()
+        raise UserError(f"{option} {text}: {problem}; close every quotation mark") from None
 
 
 # Commands import what they need themselves: publishing and watching need neither pytest nor asv.
@@ -131,7 +225,7 @@ def run_night(arguments: argparse.Namespace) -> int:
         against=from_here("against", arguments.against),
         require_fit=arguments.require_fit,
         pair=not arguments.no_pair,
-        launch=tuple(shlex.split(arguments.launch)),
+        launch=_words("--launch", arguments.launch),
         arguments=tuple(more[1:]),
     )
     night = run(plan, lambda line: print(f"nightly: {line}", flush=True))
@@ -179,6 +273,9 @@ def _night(text: str | None) -> date:
 
 
 def write_page(arguments: argparse.Namespace) -> int:
+    nights = arguments.results / NIGHTS
+    if not nights.is_dir():
+        raise UserError(f"{shown(nights)}: there are no nights; measure one: nightly run")
     _write_page(arguments.results)
     return 0
 
@@ -215,12 +312,16 @@ def _nights_directory(arguments: argparse.Namespace) -> Path:
 
 
 def watch_nights(arguments: argparse.Namespace) -> int:
-    from hvdperf.nightly.watch import OVERDUE_H, badness, watched, write_issues
+    from hvdperf.nightly.watch import badness, watched, write_issues
 
+    overdue: float = arguments.overdue
+    if not 0 < overdue < math.inf:
+        raise UserError(f"--overdue {overdue:g}: give hours above zero, such as 28")
+    for name in arguments.series:
+        check_series(name)
     found = read_nights(_nights_directory(arguments))
     for line in found.left_out:
         complain(line)
-    overdue = OVERDUE_H if arguments.overdue is None else arguments.overdue
     names = arguments.series or list(found.of)
     if not names:
         raise UserError("there is no night of any series yet; name those that should be: --series")
@@ -240,13 +341,13 @@ def list_regressions(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.index import change_text
     from hvdperf.nightly.lines import findings, repeat
 
+    since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     directory = _nights_directory(arguments)
     found = read_nights(directory, arguments.series)
     for line in found.left_out:
         complain(line)
     if not found.of:
         raise UserError(f"{shown(directory)}: there are no nights; measure one: nightly run")
-    since = "" if arguments.since is None else f"{_date('--since', arguments.since)}"
     table = Columns(("since", -10), ("change (95 %)", -26), ("nights", 6), (" line", 0))
     for name, nights in found.of.items():
         known = findings(nights)
@@ -278,6 +379,8 @@ def list_regressions(arguments: argparse.Namespace) -> int:
 def prune(arguments: argparse.Namespace) -> int:
     from hvdperf.nightly.prune import remove_older
 
+    if not arguments.results.is_dir():
+        raise UserError(f"--results {shown(arguments.results)}: there is no such directory")
     for line in remove_older(arguments.results, arguments.keep):
         print(line)
     return 0

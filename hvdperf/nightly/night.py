@@ -32,6 +32,9 @@ FORMAT = 1
 # Exit statuses of a session that was killed, was interrupted, or failed in pytest itself.
 UNENDED = (None, 2, 3)
 NIGHTS = "nights"
+# Hours after the end of a night from which the next one is missing: a day, and four hours of delay.
+# A watch at noon sees by then that a night which should have begun at 1 o'clock has not ended.
+OVERDUE_H = 28.0
 # Where nights are published.
 BRANCH = "hvdperf-nights"
 # The number of unreadable files that are named.

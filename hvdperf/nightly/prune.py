@@ -12,12 +12,15 @@ from hvdperf.errors import UserError
 from hvdperf.nightly.night import NIGHTS, read_nights
 from hvdperf.paths import shown
 
+# A hundred years.
+MOST_DAYS = 36500
+
 
 def remove_older(results: Path, days: int) -> Iterator[str]:
     """Remove the sessions and pages of nights that ended more than this many days ago; yield a line
     for each. Sessions that belong to no night stay. Raises UserError."""
-    if days < 1:
-        raise UserError(f"--keep {days}: must be at least one day")
+    if not 1 <= days <= MOST_DAYS:
+        raise UserError(f"--keep {days}: must be between 1 and {MOST_DAYS} days")
     limit = datetime.now(UTC) - timedelta(days=days)
     for nights in read_nights(results / NIGHTS).of.values():
         for night in nights:

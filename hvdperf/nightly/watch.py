@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from hvdperf.files import write_whole
-from hvdperf.nightly.night import Night, Part
+from hvdperf.nightly.night import OVERDUE_H, Night, Part
 from hvdperf.results.documents import Row
 from hvdperf.session.terminal.cases import EXIT_STATUS, NOTHING_MEASURED
 from hvdperf.verdict import Verdict
@@ -16,9 +16,6 @@ from hvdperf.verdict import Verdict
 # The word of a series whose last night is too long ago, and its exit status.
 MISSING = "MISSING"
 MISSING_STATUS = 11
-# Hours after the end of a night from which the next one is missing: a day, and four hours of delay.
-# A watch at noon sees by then that a night which should have begun at 1 o'clock has not ended.
-OVERDUE_H = 28.0
 # Nights without a FAIL after which an issue is closed.
 CLEAN_NIGHTS = 2
 

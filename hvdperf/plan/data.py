@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
@@ -28,6 +29,8 @@ from hvdperf.worker.dataset_id import dataset_id, files_of
 
 # The data set of language models if the user asks for one of images.
 WORDS = "ptb"
+# Begins a part of --data-dir that names its data set.
+_NAMED = re.compile(r"\w+=")
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,37 @@ def open_data_sets(
 
 def parse_data_dir(text: str, dataset: str) -> dict[str, str]:
     """Return directories by data set. text: `DIR`, for the data set `dataset`, or
-    `imagenet=DIR,ptb=DIR`."""
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not all(equals and name in inputs.INPUTS for name, equals, _ in pairs):
+    `imagenet=DIR,ptb=DIR`. Raises UserError."""
+    parts = text.split(",")
+    if Path(text).exists() or not any(map(_NAMED.match, parts)):
         return {dataset: text} if text else {}
-    return {name: directory for name, _, directory in pairs}
+    found: dict[str, str] = {}
+    for name, equals, directory in (part.partition("=") for part in parts):
+        if not equals:
+            raise UserError(f"--data-dir: {name}: say which data set it is, as in ptb={name}")
+        try:
+            inputs.find(name)
+        except inputs.UnknownInput as error:
+            raise UserError(f"--data-dir: {error}") from None
+        if name in found:
+            raise UserError(f"--data-dir: {name}= is given twice; give it once")
+        if not directory:
+            raise UserError(f"--data-dir: {name}= names no directory; leave it out for a sample")
+        found[name] = directory
+    return found
+
+
+def check_all_read(directories: Mapping[str, str], read: Iterable[str]) -> None:
+    """Raise UserError if a directory would be ignored while a sample stands in for another data
+    set. read: the data sets of the session."""
+    read = tuple(read)
+    ignored = [name for name in directories if name not in read]
+    missing = [name for name in read if inputs.find(name).needs_data and name not in directories]
+    if ignored and missing:
+        raise UserError(
+            f"--data-dir: {directories[ignored[0]]} is taken for {ignored[0]}, but this session "
+            f"reads {' and '.join(read)}; add --dataset {ignored[0]}, or give {missing[0]}=DIR"
+        )
 
 
 def open_data(dataset: str, directory: str) -> DataSource:

@@ -12,7 +12,7 @@ from hvdperf.machine.placement import PACKED
 from hvdperf.models import own_networks, registry
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.faults import Fault
-from hvdperf.plan.profile import Profile, load_profile
+from hvdperf.plan.profile import LARGEST, Profile, load_profile
 from hvdperf.worker.protocol import STARTUP, Phase
 
 
@@ -26,10 +26,9 @@ class LaunchSpec:
 
 # Launchers by the name that --launcher takes; launch/resources.py makes them.
 LAUNCHERS = {"mpirun": LaunchSpec(over_mpi=True), "agents": LaunchSpec(over_mpi=False)}
-# The largest dimension of a tensor that every operation takes.
-LARGEST = 2**31 - 1
-# A shorter budget is more likely a mistake than a wish.
+# A shorter budget is more likely a mistake than a wish, and so is a longer one, of a year.
 LEAST_BUDGET_MINUTES = 0.1
+MOST_BUDGET_MINUTES = 366 * 24 * 60
 # Phases in which a rank can raise, exit, be killed or hang (hvdperf.plan.faults), and phases that
 # can be prolonged.
 STRIKING = tuple(
@@ -121,7 +120,7 @@ def resolve_profile(options: Options) -> Profile:
     if options.schedule:
         profile = replace(profile, schedule=Schedule(options.schedule))
     if options.budget_minutes is not None:
-        positive("--budget", options.budget_minutes)
+        positive("--budget", options.budget_minutes, MOST_BUDGET_MINUTES)
         if options.budget_minutes < LEAST_BUDGET_MINUTES:
             raise UserError(
                 f"--budget {options.budget_minutes:g}: {60 * options.budget_minutes:.2g} s are "
@@ -154,7 +153,9 @@ def known_model(name: str) -> registry.Network:
 
 
 def positive(option: str, value: float, largest: float = math.inf) -> None:
-    if not 0 < value < math.inf:
+    if not math.isfinite(value):
+        raise UserError(f"{option} {value:g}: must be a finite number")
+    if value <= 0:
         raise UserError(f"{option} {value:g}: must be above zero")
     if value > largest:
         raise UserError(f"{option} {value}: must be at most {largest}")

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from hvdperf.errors import UserError
 from hvdperf.json_records import Positive
-from hvdperf.models import own_networks
+from hvdperf.models import inputs, own_networks
 from hvdperf.models.registry import UnknownNetwork, network
 from hvdperf.paths import SHIPPED, shown
 from hvdperf.plan.arms import Schedule
@@ -26,7 +26,14 @@ FEWEST_TO_FAIL = 8
 
 Above0 = Annotated[float, Meta(gt=0)]
 Names = Annotated[tuple[Text, ...], Meta(min_length=1)]
-Looks = Annotated[tuple[Annotated[int, Meta(ge=FEWEST_TO_FAIL)], ...], Meta(min_length=1)]
+# More rounds or turns than a session of months could take are a mistake.
+MOST_ROUNDS = 10_000
+Look = Annotated[int, Meta(ge=FEWEST_TO_FAIL, le=MOST_ROUNDS)]
+Looks = Annotated[tuple[Look, ...], Meta(min_length=1)]
+Turns = Annotated[int, Meta(ge=1, le=MOST_ROUNDS)]
+# The largest dimension of a tensor that every operation takes.
+LARGEST = 2**31 - 1
+Batch = Annotated[int, Meta(ge=1, le=LARGEST)]
 
 
 def _check_ascending(key: str, values: Sequence[int]) -> None:
@@ -49,8 +56,8 @@ class Sampling:
 
     looks: Looks = (8, 12, 24)
     early: bool = True
-    turns_min: Positive = 4
-    turns_max: Positive = 8
+    turns_min: Turns = 4
+    turns_max: Turns = 8
     min_block_seconds: Above0 = 0.3
     min_block_steps: Positive = 10
     startup_deadline_s: Above0 = 240.0
@@ -60,6 +67,9 @@ class Sampling:
         _check_ascending("looks", self.looks)
         if self.turns_min > self.turns_max:
             raise ValueError(f"turns_min: must not be above turns_max = {self.turns_max}")
+        if self.min_block_seconds >= self.block_deadline_s:
+            deadline = self.block_deadline_s
+            raise ValueError(f"min_block_seconds: must be below block_deadline_s = {deadline:g}")
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ class Profile:
     name: str
     models: Names
     dataset: Text
-    batch: Positive
+    batch: Batch
     budget_s: Above0
     sampling: Sampling = Sampling()
     runs: Runs = Runs()
@@ -146,6 +156,10 @@ def load_profile(name_or_path: str | Path, directory: Path = PROFILES) -> Profil
         except own_networks.BadWorkloads as error:
             raise file_error(path, f"workloads: {error}") from None
     _check_networks(path, profile)
+    try:
+        inputs.find(profile.dataset)
+    except inputs.UnknownInput as error:
+        raise file_error(path, f"dataset: {error}") from None
     return profile
 
 

@@ -19,7 +19,14 @@ from hvdperf.models import inputs, registry
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.plan.arms import SWEEP, Arm, BlockKind, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
-from hvdperf.plan.data import DataSource, can_swap, dataset_of, open_data_sets, parse_data_dir
+from hvdperf.plan.data import (
+    DataSource,
+    can_swap,
+    check_all_read,
+    dataset_of,
+    open_data_sets,
+    parse_data_dir,
+)
 from hvdperf.plan.faults import Fault
 from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, resolve_profile
 from hvdperf.plan.profile import Profile, default_world_sizes
@@ -27,6 +34,9 @@ from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import against
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
 from hvdperf.worker.protocol import Phase
+
+# Of float32, and of the number of a word.
+BYTES_OF_A_VALUE = 4
 
 Ask = Callable[[Workload, int], Comparison | Sequence[Comparison]]
 
@@ -238,7 +248,15 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
         for names in (profile.models, profile.sentinels)
     )
     every = (*workloads, *sentinels)
-    data = open_data_sets(every, parse_data_dir(options.data_dir, profile.dataset))
+    if options.image_size is not None and not any(_takes_images(each.model) for each in every):
+        raise UserError(
+            f"--image-size {options.image_size}: none of {', '.join(profile.models)} takes images "
+            "of another size; leave it out"
+        )
+    _check_memory(every, machine, sum(slot.host == machine.host for slot in slots[: max(sizes)]))
+    directories = parse_data_dir(options.data_dir, profile.dataset)
+    check_all_read(directories, dict.fromkeys(each.dataset for each in every))
+    data = open_data_sets(every, directories)
     planned = SessionPlan(
         options=options,
         profile=profile,
@@ -250,7 +268,9 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
         data=data,
         extents=_extents(every, data, max(sizes)),
         thresholds=(
-            load_thresholds(Path(options.thresholds)) if options.thresholds else select(machine)
+            load_thresholds(Path(options.thresholds), machine)
+            if options.thresholds
+            else select(machine)
         ),
         fault=parse_fault(options.inject, [w.model for w in workloads], sizes),
     )
@@ -262,7 +282,7 @@ def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) ->
 def _workload(name: str, profile: Profile, options: Options) -> Workload:
     network = known_model(name)
     input_size = network.input_size
-    if options.image_size is not None and network.task is registry.Task.CLASSIFICATION:
+    if options.image_size is not None and _takes_images(name):
         input_size = options.image_size
         if input_size < network.smallest:
             raise UserError(
@@ -276,6 +296,28 @@ def _workload(name: str, profile: Profile, options: Options) -> Workload:
         batch=profile.batch,
         precision=options.precision,
     )
+
+
+def _takes_images(name: str) -> bool:
+    """Return whether --image-size changes the network's input."""
+    return registry.network(name).task is registry.Task.CLASSIFICATION
+
+
+def _check_memory(workloads: Sequence[Workload], machine: Machine, ranks: int) -> None:
+    """Raise UserError if the input of one step is larger than the memory of this host, so that no
+    step could run. ranks: on this host."""
+    for workload in workloads:
+        # An image has three channels, and a word is one number.
+        is_image = registry.network(workload.model).task.form is registry.Form.IMAGES
+        values = 3 * workload.input_size**2 if is_image else workload.input_size
+        gib = BYTES_OF_A_VALUE * values * workload.batch * ranks / 2**30
+        if gib > machine.memory_mib / 1024 > 0:
+            raise UserError(
+                f"batch {workload.batch}: the input of one step of {workload.model} takes "
+                f"{gib:.3g} GiB on {ranks} replicas, and {machine.host} has "
+                f"{machine.memory_mib / 1024:.3g} GiB; give a smaller --batch-size"
+                + (" or --image-size" if is_image else "")
+            )
 
 
 def _extents(

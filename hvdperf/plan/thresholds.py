@@ -22,7 +22,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
@@ -230,10 +230,14 @@ def select(machine: Machine, directory: Path = THRESHOLDS) -> Thresholds:
     return Thresholds("; ".join((first.label, *then)), first.path, tuple(lines))
 
 
-def load_thresholds(path: Path) -> Thresholds:
-    """Return the thresholds of a file, whatever its [match]. Raises UserError if malformed."""
-    _, thresholds = _load(path)
-    return thresholds
+def load_thresholds(path: Path, machine: Machine | None = None) -> Thresholds:
+    """Return the thresholds of a file, whatever its [match]. If it is not for the machine, the
+    label says so. Raises UserError if malformed."""
+    match, thresholds = _load(path)
+    if machine is None or match.specificity(machine) is not None:
+        return thresholds
+    warning = f"but its [match] is for other machines than {machine.description}"
+    return replace(thresholds, label=f"{thresholds.label}, {warning}")
 
 
 def _class(machine: Machine) -> tuple[str, str]:

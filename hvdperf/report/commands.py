@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from hvdperf.cli import REFUSED, Commands, complain
+from hvdperf.cli import REFUSED, Commands, add_command, complain
 from hvdperf.errors import UserError
 from hvdperf.paths import RESULTS, shown
 from hvdperf.report.compare import comparison
@@ -21,72 +21,102 @@ from hvdperf.report.sources import newest_session, read_sources, results_of
 from hvdperf.report.writing import FORMATS, write, write_figures
 from hvdperf.results.archive import read_session
 
+# A published table that the suite comes with.
+EXAMPLE = "tests/published/lab11.json"
+
 
 def add_to(commands: Commands) -> None:
     """Add the commands report, compare, predict and explain."""
-    add = commands.add_parser("report", help="write a session's report, as a page or as tables")
-    which = add.add_mutually_exclusive_group()
+    add = add_command(
+        commands, "report", "Write the report of one session, as a page or as tables."
+    )
+    which = add.add_argument_group("which session").add_mutually_exclusive_group()
     which.add_argument(
-        "session", type=Path, nargs="?", metavar="SESSION", help="results/runs/...; default: newest"
+        "session",
+        type=Path,
+        nargs="?",
+        metavar="SESSION",
+        help="Report this session, a directory of results/runs. Default: the newest one.",
     )
     which.add_argument(
         "--results",
         type=Path,
         default=RESULTS,
         metavar="DIR",
-        help="results directory; the newest session in it is used; default: results",
+        help="Take the newest session of this directory of results. Default: results.",
     )
     _add_output(add, figures.FORMATS)
-    add.add_argument(
+    paper = add.add_argument_group("figures for a paper")
+    paper.add_argument(
         "--figures",
         type=Path,
         metavar="DIR",
-        help="write figures for a paper to this directory instead, each as a file (--format svg or "
-        "pdf), and a paragraph for its section Methods",
+        help="Write each figure as a file (--format svg or pdf) to this directory, and a paragraph "
+        "for the section Methods. Default: write the report.",
     )
-    add.add_argument(
+    paper.add_argument(
         "--width",
         metavar="WIDTH",
-        help=f"width of the figures, in mm, cm, in or pt; default: {figures.USUAL_WIDTH}",
+        help=f"Make the figures this wide, in mm, cm, in or pt. Default: {figures.USUAL_WIDTH}.",
     )
     add.set_defaults(command=report_session)
 
-    add = commands.add_parser("compare", help="compare two sessions")
-    add.add_argument("first", type=Path, metavar="A", help="such as results/runs/...")
-    add.add_argument("second", type=Path, metavar="B")
+    add = add_command(commands, "compare", "Compare two sessions, case by case.")
+    both = add.add_argument_group("which sessions")
+    both.add_argument("first", type=Path, metavar="A", help="Compare this session, ...")
+    both.add_argument(
+        "second",
+        type=Path,
+        metavar="B",
+        help="... with this one. Both are directories of results/runs.",
+    )
     _add_output(add)
     add.set_defaults(command=compare_sessions)
 
-    add = commands.add_parser(
+    add = add_command(
+        commands,
         "predict",
-        help="predict the efficiency at more nodes, with a model",
-        description="Predict the efficiency of weak scaling at twice and four times the largest "
-        "number of nodes, by continuing the trend of its last doubling. The session must have "
-        "used several nodes.",
+        "Predict the efficiency of weak scaling at twice and four times the largest number of "
+        "nodes. The trend of the last doubling is continued, so the session must have used several "
+        "nodes.",
     )
-    add.add_argument("session", type=Path, metavar="SESSION", help="such as results/runs/...")
+    add.add_argument(
+        "session",
+        type=Path,
+        metavar="SESSION",
+        help="Predict from this session, a directory of results/runs.",
+    )
     add.set_defaults(command=predict)
 
-    add = commands.add_parser(
+    add = add_command(
+        commands,
         "explain",
-        help="explain why the speedups by speed and by time of a published table differ",
-        description="Explain why the speedups by speed and by time of a published table "
-        f"differ. FILE: a JSON object with the lists {', '.join(REQUIRED)}, and "
-        f"with {' and '.join(PRINTED)} if the table prints them.",
+        "Explain why the speedups by speed and by time of a published table differ. FILE is a JSON "
+        f"object with the lists {', '.join(REQUIRED)}, and with {' and '.join(PRINTED)} if the "
+        "table prints them.",
     )
-    add.add_argument("file", type=Path, metavar="FILE", help="such as tests/published/lab11.json")
+    add.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help=f"Read the table from this file, such as {EXAMPLE}.",
+    )
     add.set_defaults(command=explain_table)
 
 
 def _add_output(add: argparse.ArgumentParser, more: Sequence[str] = ()) -> None:
     """Add --format and --out. more: formats of figures."""
-    default = "default: html" + ("; with --figures: svg" if more else "")
-    add.add_argument("--format", choices=(*FORMATS, *more), help=default)
-    add.add_argument(
+    output = add.add_argument_group("output")
+    default = "html" + ("; with --figures: svg" if more else "")
+    output.add_argument(
+        "--format", choices=(*FORMATS, *more), help=f"Write this format. Default: {default}."
+    )
+    output.add_argument(
         "--out",
         type=Path,
         metavar="PATH",
-        help="output file, for csv a directory; default: below results/report, or stdout for text",
+        help="Write to this file, or with --format csv into this directory. Default: below "
+        "results/report, or for text stdout.",
     )
 
 
@@ -150,12 +180,14 @@ def explain_table(arguments: argparse.Namespace) -> int:
     path: Path = arguments.file
     try:
         document = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UserError(f"{path}: is not JSON; give a file such as {EXAMPLE}") from None
     except RecursionError:
         raise UserError(f"{path}: nested too deeply for a table") from None
     if not isinstance(document, dict):
-        raise UserError(f"{path}: is not a JSON object")
+        raise UserError(f"{path}: is not a JSON object; give a file such as {EXAMPLE}")
     for line in lines(explain(read_table(document, str(path)))):
         print(line)
     return 0

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hvdperf.cli import Commands, complain
+from hvdperf.cli import Commands, add_command, complain
 from hvdperf.columns import Columns, wrapped
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
@@ -27,44 +27,76 @@ from hvdperf.verdict import Band, Ceiling, Rule
 
 def add_to(commands: Commands) -> None:
     """Add the commands list and thresholds."""
-    add = commands.add_parser("list", help="list networks, profiles, cases or faults")
+    add = add_command(commands, "list", "List networks, profiles, cases or faults.")
     lists = add.add_subparsers(required=True, metavar="WHAT")
-    lists.add_parser("networks", help="the names for --models").set_defaults(command=list_networks)
-    lists.add_parser("profiles", help="the names for --profile").set_defaults(command=list_profiles)
-    lists.add_parser("faults", help="the injected faults for --inject").set_defaults(
-        command=list_faults
-    )
-    cases = lists.add_parser("cases", help="the cases that pytest perf/ would measure")
-    for option in ("--profile", "--models", "--np"):
-        cases.add_argument(option, help="as for pytest perf/")
+    for name, run, description in (
+        ("networks", list_networks, "List the networks, by the names for --models."),
+        ("profiles", list_profiles, "List the profiles, by the names for --profile."),
+        ("faults", list_faults, "List the faults for --inject, and the fault cases."),
+    ):
+        add_command(lists, name, description).set_defaults(command=run)
+    cases = add_command(lists, "cases", "List the cases that `pytest perf/` would measure.")
+    _add_options_of_a_session(cases, "--profile", "--models", "--np")
     cases.set_defaults(command=list_cases)
 
-    add = commands.add_parser("thresholds", help="propose, check and compare thresholds")
+    add = add_command(commands, "thresholds", "Propose, check and compare thresholds.")
     tasks = add.add_subparsers(required=True, metavar="TASK")
-    task = tasks.add_parser(
+    task = add_command(
+        tasks,
         "propose",
-        help="write a file for --thresholds, from sessions of unchanged builds",
-        description="Propose thresholds for machines like this one, from the rounds of all "
-        "given sessions together. Give four or more sessions of an unchanged build.",
+        "Propose thresholds for machines like this one, from the rounds of all given sessions "
+        "together. Give four or more sessions of an unchanged build.",
     )
-    task.add_argument("sessions", type=Path, nargs="+", metavar="SESSION", help="results/runs/...")
-    task.add_argument("--out", type=Path, metavar="FILE", help="a new file; default: stdout")
+    task.add_argument(
+        "sessions",
+        type=Path,
+        nargs="+",
+        metavar="SESSION",
+        help="Use the rounds of these sessions, a directory of results/runs.",
+    )
+    task.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="Write to this new file, which --thresholds takes. Default: stdout.",
+    )
     task.set_defaults(command=propose_thresholds)
 
-    task = tasks.add_parser(
+    task = add_command(
+        tasks,
         "check",
-        help="say which cases of a profile lack a threshold",
-        description="Say which file of thresholds counts here, and which cases of a profile it has "
-        "no line for. Exit status: 1 if there is such a case.",
+        "Say which file of thresholds counts here, and which cases of a profile it has no line "
+        "for. Exit status: 1 if there is such a case.",
     )
-    for option in ("--profile", "--models", "--np", "--thresholds"):
-        task.add_argument(option, help="as for pytest perf/")
+    _add_options_of_a_session(task, "--profile", "--models", "--np", "--thresholds")
     task.set_defaults(command=check_thresholds)
 
-    task = tasks.add_parser("diff", help="show what a file tightens or loosens")
-    task.add_argument("old", type=Path, metavar="OLD", help="such as ci/thresholds/gpu-a100.toml")
-    task.add_argument("new", type=Path, metavar="NEW")
+    task = add_command(tasks, "diff", "Show what a file of thresholds tightens or loosens.")
+    task.add_argument(
+        "old",
+        type=Path,
+        metavar="OLD",
+        help="Compare this file, such as ci/thresholds/gpu-a100.toml, ...",
+    )
+    task.add_argument("new", type=Path, metavar="NEW", help="... with this one.")
     task.set_defaults(command=diff_thresholds)
+
+
+def _add_options_of_a_session(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options that are handed on to pytest."""
+    group = parser.add_argument_group("the session, as for pytest perf/")
+    for name in names:
+        metavar, text = _OF_A_SESSION[name]
+        group.add_argument(name, metavar=metavar, help=text)
+
+
+# Options that are handed on to pytest: what stands for the value, and the help.
+_OF_A_SESSION = {
+    "--profile": ("NAME", "Take the cases of this profile. Default: default."),
+    "--models": ("A,B", "Take these networks. Default: those of the profile."),
+    "--np": ("N", "Take N slots. Default: all GPUs, or else all cores."),
+    "--thresholds": ("FILE", "Check this file. Default: that of machines like this one."),
+}
 
 
 def propose_thresholds(arguments: argparse.Namespace) -> int:

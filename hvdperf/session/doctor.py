@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from hvdperf.cli import Commands
+from hvdperf.cli import Commands, add_command
 from hvdperf.columns import WIDTH
 from hvdperf.errors import UserError
 from hvdperf.launch.guard import guarded
@@ -40,25 +40,31 @@ _AGAIN = f"stop what else runs here, then: pytest {' '.join(cases('test_trust'))
 
 def add_to(commands: Commands) -> None:
     """Add the command doctor."""
-    add = commands.add_parser(
+    add = add_command(
+        commands,
         "doctor",
-        help="check whether this machine is fit to measure",
-        description="Check this machine, its GPUs, the installed stack, data and thresholds. Exit "
-        f"status: 0 if it is fit to measure, {UNFIT} if not.",
+        "Check whether this machine is fit to measure. The machine, its GPUs, the installed stack, "
+        f"data and thresholds are checked. Exit status: 0 if it is fit to measure, {UNFIT} if not.",
     )
-    add.add_argument(
+    group = add.add_argument_group("what to check")
+    group.add_argument(
         "--pair",
         action="store_true",
-        help="also compare the stack with itself for a minute, to show which change a session sees",
+        help="Also compare the stack with itself for a minute, to show which change a session "
+        "sees. Default: start no ranks.",
     )
-    for option, what in (
-        ("--profile", "the profile to check"),
-        ("--data-dir", "the directory of the data sets to check"),
-        ("--thresholds", "the file to check, instead of that of the machine's class"),
+    for option, metavar, text in (
+        ("--profile", "NAME", "Check this profile. Default: default."),
+        ("--data-dir", "DIR", "Check the data sets of this directory. Default: as pytest perf/."),
+        ("--thresholds", "FILE", "Check this file. Default: that of machines like this one."),
     ):
-        add.add_argument(option, metavar=option.strip("-").upper(), help=what)
-    add.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="DIR", help="default: results"
+        group.add_argument(option, metavar=metavar, help=text)
+    group.add_argument(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help="Check that there is room for results here. Default: results.",
     )
     add.set_defaults(command=doctor)
 

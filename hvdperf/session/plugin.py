@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -15,17 +15,13 @@ from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.launch.outer import outer_size, shown_by
 from hvdperf.launch.slots import Slots
-from hvdperf.machine.placement import PACKED, PLACEMENTS
-from hvdperf.models.inputs import INPUTS
 from hvdperf.paths import CHECKOUT, SHIPPED, path_of
-from hvdperf.plan.arms import Schedule
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.options import LAUNCHERS
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
-from hvdperf.plan.variants import PRECISIONS
 from hvdperf.results.summary_rows import properties
 from hvdperf.session import live_line
 from hvdperf.session.benchmark_json import ReplayedClock, record
+from hvdperf.session.pytest_options import DATA_DIR, add_options
 from hvdperf.session.suite import Suite, Unfit
 from hvdperf.session.terminal import bandwidths, cases, networks
 from hvdperf.verdict import Verdict, worst
@@ -61,62 +57,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("hvdperf", "distributed training (hvdperf)")
-    add = group.addoption
-
-    def text(name: str, metavar: str | None, help: str, default: str = "") -> None:
-        add(name, default=default, metavar=metavar, help=help)
-
-    text("--profile", "NAME", "smoke, default, nightly, trust, history, or a TOML file", "default")
-    add("--np", type=int, metavar="N", help="number of slots, without mpirun (default: all)")
-    add("--oversubscribe", action="store_true", help="allow more slots than cores or devices")
-    placements = {"default": PACKED, "choices": PLACEMENTS}
-    add("--placement", **placements, help="packed: fill a host first; spread: hosts in turn")
-    text("--network", "CIDR", "network between the hosts, such as 10.77.0.0/24")
-    text("--world-sizes", "1,2,4", "numbers of replicas (default: powers of two, and all slots)")
-    several: Mapping[str, Any] = {"action": "append", "default": []}
-    add("--models", **several, metavar="A,B", help="networks (default: the profile's)")
-    add(
-        "--workloads",
-        **several,
-        metavar="FILE",
-        help="Python file with networks of your own; without --models they are measured",
-    )
-    add("--dataset", default="", choices=["", *INPUTS], help="data set (default: the profile's)")
-    data = os.environ.get("HVDPERF_DATA_DIR", "")
-    text("--data-dir", "DIR", "directory of the data set; of several: ptb=DIR,imagenet=DIR", data)
-    add("--batch-size", type=int, metavar="N", help="samples per replica and step")
-    add("--image-size", type=int, metavar="PX", help="size of images (default: the network's own)")
-    add("--precision", default="float32", choices=PRECISIONS, help="precision policy of Keras")
-    add("--launcher", default="mpirun", choices=LAUNCHERS, help="program that starts the ranks")
-    schedules = ["", *(schedule.value for schedule in Schedule)]
-    add("--schedule", default="", choices=schedules, help="order of the arms within a round")
-    add(
-        "--budget",
-        type=float,
-        dest="budget_minutes",
-        metavar="MIN",
-        help="begin no round that would end later (default: the profile's)",
-    )
-    text("--thresholds", "FILE", "file of thresholds (default: that of the machine's class)")
-    add(
-        "--inconclusive",
-        default="fail",
-        choices=("fail", "ok"),
-        help="ok: INCONCLUSIVE cases neither stop -x nor change the exit status",
-    )
-    text("--results", "DIR", "directory of the results (default: results)", "results")
-    add(
-        "--require-fit",
-        action="store_true",
-        help="measure only if nothing makes this machine unfit (hvdperf doctor); else exit with 9",
-    )
-    add("--dry-run", action="store_true", help="list arms, world sizes and budget; start nothing")
-    text("--stack", "PYTHON", "measure the stack of that interpreter (default: pytest's own)")
-    text("--against", "PYTHON", "compare every case with the same case under another stack")
-    text("--baseline", "DIR", "show the figures of an earlier session beside those of this one")
-    text("--resume", "DIR", "continue a session that was interrupted, or left cases undecided")
-    add("--inject", **several, metavar="FAULT", help="inject a fault, such as slow:rank=1,factor=2")
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -191,9 +132,20 @@ def suite_of(config: pytest.Config) -> Suite:
     if _suite not in config.stash:
         try:
             config.stash[_suite] = Suite(config, config.stash.get(_slots, None))
+            if config.option.dry_run:
+                config.stash[_suite].check_before_a_dry_run()
         except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise pytest.UsageError(_as_given(config, str(error))) from None
     return config.stash[_suite]
+
+
+def _as_given(config: pytest.Config, message: str) -> str:
+    """Return the message about an option, with the name of the variable if that gave the value."""
+    option = "--data-dir"
+    given = any(argument.startswith(option) for argument in config.invocation_params.args)
+    if given or not message.startswith(option):
+        return message
+    return message.replace(option, DATA_DIR, 1)
 
 
 # Collecting ------------------------------------------------------------------------------------

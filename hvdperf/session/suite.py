@@ -17,12 +17,13 @@ from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
+from hvdperf.launch.interfaces import check_network
 from hvdperf.launch.outer import words_before_pytest
 from hvdperf.launch.resources import dispose, make_arm_launcher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
-from hvdperf.machine.fitness import complaints
+from hvdperf.machine.fitness import complaints, unwritable
 from hvdperf.machine.gpu_health import slowdowns
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.noise_record import MachineRecord, read_record
@@ -65,6 +66,7 @@ class Suite:
         self.config = config
         names = {field.name for field in fields(Options)}
         self.options = from_command_line({name: getattr(config.option, name) for name in names})
+        check_network(config.option.network)
         self.machine = local_machine()
         self.slots = slots
         self.command = CommandLine(
@@ -106,6 +108,15 @@ class Suite:
                 f"to {len(offers)}"
             )
         return offers[: self.options.np]
+
+    def check_before_a_dry_run(self) -> None:
+        """Check the input that other sessions check when they begin to measure: interpreters, and
+        the directory of the results. Raises UserError."""
+        for interpreter in filter(None, (self.options.stack, self.options.against)):
+            probe(interpreter, CACHE)
+        results = Path(self.options.results)
+        if problem := unwritable(results):
+            raise UserError(f"--results {shown(results)}: {problem}; give another directory")
 
     def without_threshold(self) -> list[str]:
         """Return the names of the selected cases that would be INVALID for lack of a threshold."""

@@ -1,0 +1,265 @@
+"""The options that the suite adds to pytest, grouped by purpose."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+import pytest
+
+from hvdperf.machine.placement import PACKED, PLACEMENTS
+from hvdperf.models.inputs import INPUTS
+from hvdperf.plan.arms import Schedule
+from hvdperf.plan.options import LAUNCHERS, Options
+from hvdperf.plan.variants import PRECISIONS
+
+# The environment variable that gives the default of --data-dir.
+DATA_DIR = "HVDPERF_DATA_DIR"
+_KINDS = {int: "a whole number", float: "a number"}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add all options of a session. Values that are no number, and unknown choices, end pytest with
+    one line."""
+    _add_what_to_measure(parser)
+    _add_where(parser)
+    _add_how_long(parser)
+    _add_comparisons(parser)
+    _add_output(parser)
+
+
+class _Group:
+    """Adds the options of one purpose."""
+
+    def __init__(self, parser: pytest.Parser, purpose: str) -> None:
+        self.add = parser.getgroup(f"hvdperf: {purpose}").addoption
+
+    def flag(self, name: str, help: str) -> None:
+        self.add(name, action="store_true", help=help)
+
+    def text(self, name: str, metavar: str, help: str, default: str = "") -> None:
+        self.add(name, default=default, metavar=metavar, type=_filled(name, default), help=help)
+
+    def several(self, name: str, metavar: str, help: str) -> None:
+        kind = _filled(name)
+        self.add(name, action="append", default=[], metavar=metavar, type=kind, help=help)
+
+    def number(self, name: str, kind: type[int] | type[float], metavar: str, help: str) -> None:
+        # A destination names its unit, and an option has its unit as metavar.
+        unit = {"dest": "budget_minutes"} if name == "--budget" else {}
+        self.add(name, type=_number(name, kind), metavar=metavar, help=help, **unit)
+
+    def choice(self, name: str, choices: Iterable[str], help: str, default: str = "") -> None:
+        known = tuple(choices)
+        kind = _known(name, known, default)
+        self.add(name, default=default, choices=known, type=kind, help=help)
+
+
+def _add_what_to_measure(parser: pytest.Parser) -> None:
+    group = _Group(parser, "what to measure")
+    group.text(
+        "--profile",
+        "NAME",
+        "Take networks, questions and numbers of rounds from this profile, by name (`hvdperf list "
+        "profiles`) or as a TOML file. Default: default.",
+        Options.profile,
+    )
+    group.several(
+        "--models",
+        "A,B",
+        "Measure these networks (`hvdperf list networks`). The option may be repeated. Default: "
+        "those of the profile.",
+    )
+    group.several(
+        "--workloads",
+        "FILE",
+        "Add the networks that this Python file defines, and without --models measure only them. "
+        "The option may be repeated. Default: none.",
+    )
+    group.choice(
+        "--dataset",
+        INPUTS,
+        "Train on this data set; language models read ptb beside one with images. Default: that of "
+        "the profile.",
+    )
+    group.add(
+        "--data-dir",
+        default=os.environ.get(DATA_DIR, ""),
+        metavar="DIR",
+        help="Read the data set from this directory, or several data sets from ptb=DIR,"
+        f"imagenet=DIR. Default: {DATA_DIR}, or else small samples that the suite writes.",
+    )
+    group.number(
+        "--batch-size", int, "N", "Train on N samples a replica and step. Default: as the profile."
+    )
+    group.number(
+        "--image-size",
+        int,
+        "PX",
+        "Train on images of PX by PX pixels. Default: the size of each network.",
+    )
+    group.choice(
+        "--precision",
+        PRECISIONS,
+        "Train all networks with this precision policy of Keras. Default: float32.",
+        Options.precision,
+    )
+
+
+def _add_where(parser: pytest.Parser) -> None:
+    group = _Group(parser, "where, and on how many replicas")
+    group.number(
+        "--np",
+        int,
+        "N",
+        "Use N slots; under mpirun, the first N of its ranks. Default: all GPUs, or else all "
+        "cores; under mpirun, all its ranks.",
+    )
+    group.flag(
+        "--oversubscribe",
+        "Allow more slots than GPUs or cores. Default: --np must not exceed their number.",
+    )
+    group.text(
+        "--world-sizes",
+        "1,2,4",
+        "Measure with these numbers of replicas. Default: those of the profile, or else powers of "
+        "two up to the number of slots, and that number.",
+    )
+    group.choice(
+        "--placement",
+        PLACEMENTS,
+        "Fill one host before the next (packed), or take one slot of each host in turn (spread). "
+        "Default: packed.",
+        PACKED,
+    )
+    group.text(
+        "--network",
+        "CIDR",
+        "Connect the hosts through this network, such as 10.77.0.0/24. Default: any network that "
+        "reaches the host of rank 0.",
+    )
+    group.choice(
+        "--launcher",
+        LAUNCHERS,
+        "Start ranks with mpirun (Horovod over MPI), or have each slot start its own (agents; "
+        "Horovod over Gloo). Default: mpirun.",
+        Options.launcher,
+    )
+    group.text(
+        "--stack",
+        "PYTHON",
+        "Measure the TensorFlow and Horovod of this interpreter. Default: those of pytest's own.",
+    )
+    group.flag(
+        "--require-fit",
+        "Measure only if `hvdperf doctor` finds this machine fit; otherwise exit with status 9. "
+        "Default: measure, and show what makes it unfit.",
+    )
+    group.several(
+        "--inject",
+        "FAULT",
+        "Inject this fault, such as slow:rank=1,factor=2, to try the suite (`hvdperf list "
+        "faults`). Default: none.",
+    )
+
+
+def _add_how_long(parser: pytest.Parser) -> None:
+    group = _Group(parser, "how long")
+    group.number(
+        "--budget",
+        float,
+        "MIN",
+        "Begin no round that would end after MIN minutes, except the first of each workload. "
+        "Default: that of the profile.",
+    )
+    group.choice(
+        "--schedule",
+        (schedule.value for schedule in Schedule),
+        "Let arms take turns while they are all loaded (alternate), or run one after the other "
+        "(fresh). Default: that of the profile.",
+    )
+    group.flag("--dry-run", "List cases, arms, world sizes and budget, and start nothing.")
+    group.text(
+        "--resume",
+        "DIR",
+        "Continue the session of this directory, results/runs/..., where it was interrupted or "
+        "left cases undecided. Default: begin a new session.",
+    )
+
+
+def _add_comparisons(parser: pytest.Parser) -> None:
+    group = _Group(parser, "compare and judge")
+    group.text(
+        "--thresholds",
+        "FILE",
+        "Judge by the thresholds of this file. Default: those in ci/thresholds for machines like "
+        "this one.",
+    )
+    group.text(
+        "--against",
+        "PYTHON",
+        "Compare every case with the same case under the TensorFlow and Horovod of this "
+        "interpreter (`make stack`). Default: judge by thresholds.",
+    )
+    group.text(
+        "--baseline",
+        "DIR",
+        "Show the figures of this earlier session, results/runs/..., beside those of the new one; "
+        "verdicts stay the same. Default: none.",
+    )
+    group.choice(
+        "--inconclusive",
+        ("fail", "ok"),
+        "Let INCONCLUSIVE cases stop -x and make the exit status 6 (fail), or do neither (ok). "
+        "Default: fail.",
+        "fail",
+    )
+
+
+def _add_output(parser: pytest.Parser) -> None:
+    group = _Group(parser, "output")
+    # An empty directory is refused later, like all that needs more than the option itself.
+    group.text(
+        "--results",
+        "DIR",
+        "Write documents below DIR/runs and the page below DIR/report. Default: results.",
+        Options.results,
+    )
+
+
+def _filled(option: str, default: str = "") -> Callable[[str], str]:
+    """Return a function that refuses an empty value, which scripts give by mistake. default: the
+    value without the option, which argparse passes to that function, too."""
+
+    def filled(text: str) -> str:
+        if not text.strip() and text is not default:
+            _refuse(f"{option}: is empty; give a value, or leave it out")
+        return text
+
+    return filled
+
+
+def _number(option: str, kind: type[int] | type[float]) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        try:
+            return kind(text)
+        except ValueError:
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            _refuse(f"{option} {shown}: is not {_KINDS[kind]}")
+
+    return number
+
+
+def _known(option: str, choices: tuple[str, ...], default: str) -> Callable[[str], str]:
+    def known(text: str) -> str:
+        if text not in (*choices, default):
+            _refuse(f"{option} {text}: is unknown; known are {', '.join(choices)}")
+        return text
+
+    return known
+
+
+def _refuse(problem: str) -> NoReturn:
+    """End pytest with one line. argparse would print several, with its usage."""
+    raise pytest.UsageError(problem)
