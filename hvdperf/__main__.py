@@ -12,6 +12,7 @@ from hvdperf.cli import REFUSED, Parser, complain, run
 from hvdperf.columns import WIDTH
 from hvdperf.history import commands as history
 from hvdperf.nightly import commands as nightly
+from hvdperf.paths import CHECKOUT
 from hvdperf.report import commands as report
 from hvdperf.session import commands as session
 from hvdperf.session import doctor
@@ -61,7 +62,8 @@ def parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, help="Print the version and the commit, and exit."
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
-    for package in (report, session, doctor, nightly, history):
+    # The history builds environments, for which it needs the files of a checkout.
+    for package in (report, session, doctor, nightly, *([history] if CHECKOUT else [])):
         package.add_to(commands)
     top.epilog = _by_purpose(
         {name: each.description or "" for name, each in commands.choices.items()}
@@ -73,8 +75,10 @@ def _by_purpose(descriptions: Mapping[str, str]) -> str:
     """Return the commands in groups, each with the first sentence of its description."""
     lines = []
     for purpose, names in PURPOSES.items():
-        lines.append(f"{purpose}:")
-        for name in names:
+        known = [name for name in names if name in descriptions]
+        if known:
+            lines.append(f"{purpose}:")
+        for name in known:
             first, _, _ = descriptions[name].partition(". ")
             indent = " " * 15
             lines += textwrap.wrap(
@@ -83,7 +87,8 @@ def _by_purpose(descriptions: Mapping[str, str]) -> str:
                 initial_indent=f"  {name:<13}",
                 subsequent_indent=indent,
             )
-        lines.append("")
+        if known:
+            lines.append("")
     lines.append("`hvdperf COMMAND --help` shows the options of a command.")
     return "\n".join(lines)
 

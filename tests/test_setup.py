@@ -748,7 +748,7 @@ TENSORFLOWS = {name: pinned for name in GROUPS if FRAMEWORK & (pinned := pins(gr
 
 @pytest.mark.parametrize("requirement", sorted(set(requirements(*GROUPS))))
 def test_requirements_name_one_version(requirement: str) -> None:
-    assert re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?==\d+(\.\d+)*((a|b|rc)\d+)?", requirement)
+    assert re.fullmatch(r"[\w.-]+(\[[\w,-]+\])?==\d+(\.\d+)*(\.?(a|b|rc|post)\d+)?", requirement)
 
 
 @pytest.mark.parametrize("name", TENSORFLOWS)

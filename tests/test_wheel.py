@@ -137,4 +137,5 @@ def test_the_commands_find_the_cases_of_the_package(call: Call) -> None:
     cases = call("hvdperf", "list", "cases", "--profile=smoke", "--models=theirs")
     assert "test_weak_scaling[theirs-np2]" in cases.stdout, cases.stderr
     assert call("hvdperf", "thresholds", "check", "--profile=smoke").returncode == 0
+    assert "history" not in call("hvdperf", "--help").stdout
     assert call("hvdperf", "--version").stdout == "0.2.0\n"
