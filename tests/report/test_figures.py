@@ -99,9 +99,29 @@ def test_a_drawing_has_its_width_and_legible_letters(millimetres: int) -> None:
 
 
 def test_every_network_of_a_plot_is_in_its_legend() -> None:
-    svg = figures.drawing(scaling("vgg_16_s", "resnet_50_s"), "svg", 250).decode()
-    assert "vgg_16_s" in svg
-    assert "resnet_50_s" in svg
+    root = ET.fromstring(figures.drawing(scaling("vgg_16_s", "resnet_50_s"), "svg", 250))
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("vgg_16_s") == texts.count("resnet_50_s") == 1
+
+
+def test_verdicts_have_shapes_and_colours_of_their_own(tmp_path: Path) -> None:
+    board = of_every_case(tmp_path).board
+    assert board.plot is not None
+    spec = figures.specification(board.plot, board.table.rows, 400)
+    present = {str(row["verdict"]) for row in board.table.rows}
+    (point,) = (each for each in spec["layer"] if "shape" in each["encoding"])
+    shapes, colours = (point["encoding"][name]["scale"] for name in ("shape", "color"))
+    assert set(shapes["domain"]) == set(colours["domain"]) == present
+    assert len(set(shapes["range"])) == len(set(colours["range"])) == len(present)
+    assert len(present) > 1
+    assert shapes["range"][shapes["domain"].index("PASS")] == "circle"
+    assert all(colour.startswith("#") for colour in colours["range"])
+
+
+def test_a_plot_that_cannot_be_drawn_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    (broken,) = (figure for figure in hostile().figures if figure.name == "broken")
+    with pytest.raises(UserError, match="figure broken cannot be drawn"):
+        figures.drawing(broken, "svg", 250)
 
 
 def of_every_case(results: Path) -> Report:
