@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from itertools import combinations, pairwise
@@ -12,10 +13,12 @@ import pytest
 from hvdperf.__main__ import parser
 from hvdperf.cli import run
 from hvdperf.errors import UserError
-from hvdperf.report.content import Column, Figure, Row, Table
+from hvdperf.report.content import Column, Figure, Report, Row, Table
 from hvdperf.report.formats import figures
 from hvdperf.report.formats.cells import printable
 from hvdperf.report.sections import scaling_plots
+from hvdperf.report.session import session_report
+from hvdperf.report.sources import read_sources
 from tests.report.cases import RECORDED
 from tests.report.sample import a_report, hostile
 from tests.support.reports import session_of
@@ -96,16 +99,49 @@ def test_a_drawing_has_its_width_and_legible_letters(millimetres: int) -> None:
 
 
 def test_every_network_of_a_plot_is_in_its_legend() -> None:
-    svg = figures.drawing(scaling("vgg_16_s", "resnet_50_s"), "svg", 250).decode()
-    assert "vgg_16_s" in svg
-    assert "resnet_50_s" in svg
+    root = ET.fromstring(figures.drawing(scaling("vgg_16_s", "resnet_50_s"), "svg", 250))
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("vgg_16_s") == texts.count("resnet_50_s") == 1
 
 
-@pytest.mark.parametrize("make", [a_report, hostile])
-def test_whatever_a_page_draws_can_be_drawn_for_paper(make) -> None:
-    for figure in printable(make()).figures:
-        if figure.plot is not None and figure.name != "broken":
-            ET.fromstring(figures.drawing(figure, "svg", 250))
+def test_verdicts_have_shapes_and_colours_of_their_own(tmp_path: Path) -> None:
+    board = of_every_case(tmp_path).board
+    assert board.plot is not None
+    spec = figures.specification(board.plot, board.table.rows, 400)
+    present = {str(row["verdict"]) for row in board.table.rows}
+    (point,) = (each for each in spec["layer"] if "shape" in each["encoding"])
+    shapes, colours = (point["encoding"][name]["scale"] for name in ("shape", "color"))
+    assert set(shapes["domain"]) == set(colours["domain"]) == present
+    assert len(set(shapes["range"])) == len(set(colours["range"])) == len(present)
+    assert len(present) > 1
+    assert shapes["range"][shapes["domain"].index("PASS")] == "circle"
+    assert all(colour.startswith("#") for colour in colours["range"])
+
+
+def test_a_plot_that_cannot_be_drawn_is_named(capfd: pytest.CaptureFixture[str]) -> None:
+    (broken,) = (figure for figure in hostile().figures if figure.name == "broken")
+    with pytest.raises(UserError, match="figure broken cannot be drawn"):
+        figures.drawing(broken, "svg", 250)
+
+
+def of_every_case(results: Path) -> Report:
+    """The report of a session of all recorded cases."""
+    directory = session_of(results)
+    for path in RECORDED.glob("*.json"):
+        document = {**json.loads(path.read_text()), "session": SESSION}
+        (directory / path.name).write_text(json.dumps(document))
+    return session_report(read_sources(directory, results))
+
+
+@pytest.mark.parametrize("which", ["usual", "hostile", "recorded"])
+def test_whatever_a_page_draws_can_be_drawn_for_paper(which: str, tmp_path: Path) -> None:
+    report = {"usual": a_report, "hostile": hostile, "recorded": lambda: of_every_case(tmp_path)}
+    drawn = [figure for figure in printable(report[which]()).figures if figure.plot is not None]
+    assert drawn
+    for figure in drawn:
+        if figure.name != "broken":
+            root = ET.fromstring(figures.drawing(figure, "svg", 250))
+            assert float(root.attrib["width"].removesuffix("mm")) == pytest.approx(88.2, abs=0.1)
 
 
 def test_the_colours_are_told_apart_in_grey() -> None:

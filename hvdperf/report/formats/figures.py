@@ -6,9 +6,9 @@ differ in lightness too, so that they can be told apart on grey paper.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 from hvdperf.errors import UserError
@@ -66,13 +66,18 @@ def points_of(width: str) -> float:
 
 
 def drawing(figure: Figure, form: str, points: float) -> bytes:
-    """Return the plot of a figure, which has one, as SVG or PDF. points: its width."""
+    """Return the plot of a figure, which has one, as SVG or PDF. points: its width. Raises
+    UserError if it cannot be drawn."""
     import vl_convert  # imported here, because it loads 80 MB
 
     assert figure.plot is not None
     spec = specification(figure.plot, figure.table.rows, points / SCALE)
-    # Nothing is loaded from any address.
-    svg = vl_convert.vegalite_to_svg(spec, _VEGA_LITE, allowed_base_urls=[])
+    try:
+        # Nothing is loaded from any address.
+        svg = vl_convert.vegalite_to_svg(spec, _VEGA_LITE, allowed_base_urls=[])
+    except ValueError as error:
+        why = " ".join(str(error).split())[:200]
+        raise UserError(f"figure {figure.name} cannot be drawn: {why}") from None
     if form == "pdf":
         # The unit of a page of PDF is the point.
         return vl_convert.svg_to_pdf(_sized(svg, "pt", ""))
@@ -81,7 +86,8 @@ def drawing(figure: Figure, form: str, points: float) -> bytes:
 
 def specification(plot: Plot, rows: Sequence[Row], pixels: float) -> dict[str, Any]:
     """Return the plot as a whole Vega-Lite specification: with its data, width and style."""
-    spec = deepcopy(dict(plot))
+    # A copy in which no two channels are one object, as those of a plot may be.
+    spec: dict[str, Any] = json.loads(json.dumps(plot))
     present = [word for word in _VERDICTS if any(row.get("verdict") == word for row in rows)]
     for channels in _encodings(spec):
         for name, channel in channels.items():

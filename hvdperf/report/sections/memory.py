@@ -75,7 +75,7 @@ def _of_case(case: Case, label: str) -> list[Figure]:
             title=f"{label} on {plural(n, 'replica')}: resident set of each rank",
             says=_said(case, rows, by_growth[0], len(ranks)),
             table=Table(_COLUMNS, tuple(rows)),
-            plot=_plot(by_growth[0]),
+            plot=_plot(by_growth[0], shown),
             tags=tags_of(case),
         )
     ]
@@ -144,8 +144,10 @@ def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
     )
 
 
-def _plot(limited: int) -> Plot:
+def _plot(limited: int, ranks: Sequence[int]) -> Plot:
     """Return a plot with a line per rank, and the limit of the rank `limited`."""
+    # All kinds of channel share one legend only if their domains are equal.
+    domain = {"domain": sorted(ranks)}
     return plots.layered(
         plots.layer(
             {"type": "line", "style": "limit"},
@@ -157,7 +159,7 @@ def _plot(limited: int) -> Plot:
             plots.field(
                 "resident_mib", "quantitative", "resident set in MiB", scale={"zero": False}
             ),
-            plots.field("rank", "nominal", "rank"),
+            plots.field("rank", "nominal", "rank", scale=domain),
             25,
             tooltip=plots.tooltip(_COLUMNS),
         ),

@@ -52,7 +52,7 @@ def _lines(networks: Sequence[str], sizes: Sequence[int]) -> Plot:
     )
     return plots.layered(
         plots.line("ideal", x=None, y={"datum": 1}),
-        plots.interval(*_BOUNDS, color={**apart, "legend": None}),
+        plots.interval(*_BOUNDS, color=apart),
         *plots.curves(y, apart, tooltip=plots.tooltip(_TIP)),
         encoding={"x": x},
         transform=[_DRAWN],
