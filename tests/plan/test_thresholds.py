@@ -8,6 +8,7 @@ from hvdperf.errors import UserError
 from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.models.registry import NETWORKS, Scale
+from hvdperf.paths import ROOT
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.threshold_proposal import fewest_rounds, proposed_rule
 from hvdperf.plan.thresholds import THRESHOLDS, Case, load_thresholds, propose, select
@@ -72,6 +73,12 @@ class TestRules:
         line = f'"{question.value}/*/np*/*" = [0.5, 1.05]'
         rule = load_thresholds(write(line)).rule(Case(question, "vgg_16", 2, 1))
         assert rule == Band(0.5, 1.05)
+
+    def test_the_example_asks_of_every_strategy_to_be_fast_enough(self):
+        example = load_thresholds(ROOT / "examples" / "leaving_horovod.toml")
+        asked = (Question.PARITY, Question.MULTIWORKER, Question.HOROVOD_OVERHEAD)
+        rules = {example.rule(Case(question, "vgg_16", 1, 1)) for question in asked}
+        assert rules == {Band(0.5, 1.05)}
 
     @pytest.mark.parametrize(
         ("question", "model", "world_size", "nodes"),
