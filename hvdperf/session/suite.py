@@ -65,7 +65,7 @@ class Suite:
         self.config = config
         names = {field.name for field in fields(Options)}
         self.options = from_command_line({name: getattr(config.option, name) for name in names})
-        check_network(config.option.network)
+        check_network(config.option.network or "")
         self.machine = local_machine()
         self.slots = slots
         self.session_plan = plan_session(self.options, self.machine, self._offers())
@@ -108,8 +108,7 @@ class Suite:
     def check_before_a_dry_run(self) -> None:
         """Check the input that other sessions check when they begin to measure: interpreters, and
         the directory of the results. Raises UserError."""
-        for interpreter in filter(None, (self.options.stack, self.options.against)):
-            probe(interpreter, CACHE)
+        self._stacks()
         results = Path(self.options.results)
         if problem := unwritable(results):
             raise UserError(f"--results {shown(results)}: {problem}; give another directory")
@@ -169,9 +168,8 @@ class Suite:
         profile = self.session_plan.profile
         self._preflight()
         self._progress.say("probe the installed stack")
-        stacks = {"": probe(self.options.stack or sys.executable, CACHE)}
+        stacks = self._stacks()
         if self.options.against:
-            stacks[AGAINST] = probe(self.options.against, CACHE)
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
         for stack in stacks.values():
             self._refuse_other_stacks(stack)
@@ -226,6 +224,19 @@ class Suite:
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         return session
+
+    def _stacks(self) -> dict[str, Stack]:
+        """Return the session's own stack, and that of --against. Raises UserError."""
+        wanted = {"": ("--stack", self.options.stack), AGAINST: ("--against", self.options.against)}
+        stacks = {}
+        for name, (option, interpreter) in wanted.items():
+            if not interpreter and name == AGAINST:
+                continue
+            try:
+                stacks[name] = probe(interpreter or sys.executable, CACHE)
+            except UserError as error:
+                raise UserError(f"{option}: {error}" if interpreter else str(error)) from None
+        return stacks
 
     def _own_networks(self) -> list[Network]:
         """Return the networks of this session that are not the suite's."""
