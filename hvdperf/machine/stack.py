@@ -76,7 +76,7 @@ def probe(
     does not end.
     """
     interpreter = Path(interpreter).absolute()
-    if not os.access(interpreter, os.X_OK):
+    if not interpreter.is_file() or not os.access(interpreter, os.X_OK):
         raise UserError(f"there is no Python interpreter at {interpreter}; {_install(interpreter)}")
     mpirun = find_mpirun(interpreter, environment)
     # The probe inspects the installation, so it needs no GPU.
@@ -184,7 +184,11 @@ def _ask(interpreter: Path, environment: Mapping[str, str], deadline_s: float) -
     try:
         facts: dict[str, Any] = json.loads(answer.stdout)
     except ValueError:
-        last = answer.stderr.strip().splitlines()[-1:] or ["it printed nothing"]
+        last = answer.stderr.strip().splitlines()[-1:] or ["it printed no error"]
+        if answer.returncode == 0:
+            raise UserError(
+                f"{interpreter} does not answer as Python does; {_install(interpreter)}"
+            ) from None
         raise UserError(
             f"{interpreter} -m {_PROBE} failed with exit code {answer.returncode}: {last[0]}"
         ) from None
@@ -202,7 +206,9 @@ def _build(program: Path) -> str:
 
 
 def _install(program: Path) -> str:
-    return f"run `{_build(program)}` and `. ./activate`"
+    command = f"run `{_build(program)}` and `. ./activate`"
+    is_own = any(map(_OWN.fullmatch, program.parts))
+    return command if is_own else f"{command}, or give the interpreter that `make stack` prints"
 
 
 def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:

@@ -64,10 +64,9 @@ class Options:
 
 
 def from_command_line(given: Mapping[str, Any]) -> Options:
-    """Return the options that pytest has parsed. given: values by name, a list for an option that
-    may be repeated. Raises UserError if more than one fault is given, or no place for results."""
-    if not given["results"].strip():
-        raise UserError("--results: is empty; leave it out to use `results`")
+    """Return the options that pytest has parsed. given: values by name, None for an option that was
+    not given, a list for one that may be repeated. Raises UserError if more than one fault is
+    given."""
     faults = given["inject"]
     if len(faults) > 1:
         raise UserError(
@@ -76,7 +75,7 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
         )
     return Options(
         **{
-            **given,
+            **{name: value for name, value in given.items() if value is not None},
             "workloads": tuple(given["workloads"]),
             "models": ",".join(given["models"]),
             "inject": faults[0] if faults else "",
@@ -153,7 +152,7 @@ def known_model(name: str) -> registry.Network:
 
 
 def positive(option: str, value: float, largest: float = math.inf) -> None:
-    if not math.isfinite(value):
+    if value != value or abs(value) == math.inf:  # math.isfinite refuses integers of 400 digits
         raise UserError(f"{option} {value:g}: must be a finite number")
     if value <= 0:
         raise UserError(f"{option} {value:g}: must be above zero")

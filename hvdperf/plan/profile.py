@@ -112,7 +112,7 @@ class Profile:
     models: Names
     dataset: Text
     batch: Batch
-    budget_s: Above0
+    budget_s: Annotated[float, Meta(gt=0, le=366 * 86400)]
     sampling: Sampling = Sampling()
     runs: Runs = Runs()
     schedule: Schedule = Schedule.ALTERNATE

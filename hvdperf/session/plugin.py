@@ -93,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if outer_size() > 1:
         # In every session, because the other ranks wait until this one publishes its address.
         try:
-            config.stash[_slots] = Slots(config.option.network)
+            config.stash[_slots] = Slots(config.option.network or "")
         except UserError as error:
             raise pytest.UsageError(str(error)) from None
 

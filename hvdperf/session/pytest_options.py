@@ -38,8 +38,8 @@ class _Group:
     def flag(self, name: str, help: str) -> None:
         self.add(name, action="store_true", help=help)
 
-    def text(self, name: str, metavar: str, help: str, default: str = "") -> None:
-        self.add(name, default=default, metavar=metavar, type=_filled(name, default), help=help)
+    def text(self, name: str, metavar: str, help: str, default: str | None = None) -> None:
+        self.add(name, default=default, metavar=metavar, type=_filled(name), help=help)
 
     def several(self, name: str, metavar: str, help: str) -> None:
         kind = _filled(name)
@@ -50,10 +50,11 @@ class _Group:
         unit = {"dest": "budget_minutes"} if name == "--budget" else {}
         self.add(name, type=_number(name, kind), metavar=metavar, help=help, **unit)
 
-    def choice(self, name: str, choices: Iterable[str], help: str, default: str = "") -> None:
+    def choice(
+        self, name: str, choices: Iterable[str], help: str, default: str | None = None
+    ) -> None:
         known = tuple(choices)
-        kind = _known(name, known, default)
-        self.add(name, default=default, choices=known, type=kind, help=help)
+        self.add(name, default=default, choices=known, type=_known(name, known), help=help)
 
 
 def _add_what_to_measure(parser: pytest.Parser) -> None:
@@ -179,7 +180,10 @@ def _add_how_long(parser: pytest.Parser) -> None:
         "Let arms take turns while they are all loaded (alternate), or run one after the other "
         "(fresh). Default: that of the profile.",
     )
-    group.flag("--dry-run", "List cases, arms, world sizes and budget, and start nothing.")
+    group.flag(
+        "--dry-run",
+        "List cases, arms, world sizes and budget, and start no ranks. Default: measure.",
+    )
     group.text(
         "--resume",
         "DIR",
@@ -219,7 +223,6 @@ def _add_comparisons(parser: pytest.Parser) -> None:
 
 def _add_output(parser: pytest.Parser) -> None:
     group = _Group(parser, "output")
-    # An empty directory is refused later, like all that needs more than the option itself.
     group.text(
         "--results",
         "DIR",
@@ -228,12 +231,11 @@ def _add_output(parser: pytest.Parser) -> None:
     )
 
 
-def _filled(option: str, default: str = "") -> Callable[[str], str]:
-    """Return a function that refuses an empty value, which scripts give by mistake. default: the
-    value without the option, which argparse passes to that function, too."""
+def _filled(option: str) -> Callable[[str], str]:
+    """Return a function that refuses an empty value, which scripts give by mistake."""
 
     def filled(text: str) -> str:
-        if not text.strip() and text is not default:
+        if not text.strip():
             _refuse(f"{option}: is empty; give a value, or leave it out")
         return text
 
@@ -251,10 +253,11 @@ def _number(option: str, kind: type[int] | type[float]) -> Callable[[str], float
     return number
 
 
-def _known(option: str, choices: tuple[str, ...], default: str) -> Callable[[str], str]:
+def _known(option: str, choices: tuple[str, ...]) -> Callable[[str], str]:
     def known(text: str) -> str:
-        if text not in (*choices, default):
-            _refuse(f"{option} {text}: is unknown; known are {', '.join(choices)}")
+        if text not in choices:
+            shown = f"{option} {text}".strip()
+            _refuse(f"{shown}: is unknown; known are {', '.join(choices)}")
         return text
 
     return known

@@ -66,7 +66,7 @@ class Suite:
         self.config = config
         names = {field.name for field in fields(Options)}
         self.options = from_command_line({name: getattr(config.option, name) for name in names})
-        check_network(config.option.network)
+        check_network(config.option.network or "")
         self.machine = local_machine()
         self.slots = slots
         self.command = CommandLine(
@@ -112,8 +112,7 @@ class Suite:
     def check_before_a_dry_run(self) -> None:
         """Check the input that other sessions check when they begin to measure: interpreters, and
         the directory of the results. Raises UserError."""
-        for interpreter in filter(None, (self.options.stack, self.options.against)):
-            probe(interpreter, CACHE)
+        self._stacks()
         results = Path(self.options.results)
         if problem := unwritable(results):
             raise UserError(f"--results {shown(results)}: {problem}; give another directory")
@@ -173,9 +172,8 @@ class Suite:
         profile = self.session_plan.profile
         self._preflight()
         self._progress.say("probe the installed stack")
-        stacks = {"": probe(self.options.stack or sys.executable, CACHE)}
+        stacks = self._stacks()
         if self.options.against:
-            stacks[AGAINST] = probe(self.options.against, CACHE)
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
         doubts: dict[str, str] = {}
         for stack in stacks.values():
@@ -245,6 +243,19 @@ class Suite:
                 invalid = Judgement(Verdict.INVALID, None, None, 0, doubts[model])
                 self._decided(Outcome(comparison, invalid))
         return session
+
+    def _stacks(self) -> dict[str, Stack]:
+        """Return the session's own stack, and that of --against. Raises UserError."""
+        wanted = {"": ("--stack", self.options.stack), AGAINST: ("--against", self.options.against)}
+        stacks = {}
+        for name, (option, interpreter) in wanted.items():
+            if not interpreter and name == AGAINST:
+                continue
+            try:
+                stacks[name] = probe(interpreter or sys.executable, CACHE)
+            except UserError as error:
+                raise UserError(f"{option}: {error}" if interpreter else str(error)) from None
+        return stacks
 
     def _own_networks(self) -> list[Network]:
         """Return the networks of this session that are not the suite's."""

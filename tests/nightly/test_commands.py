@@ -59,7 +59,7 @@ def test_a_calm_series_has_no_regression(tmp_path: Path) -> None:
         (["nightly", "run", "--night=2062-01-01"], "--night 2062-01-01: has not come yet"),
         (["regressions", "--series=v100"], "--series v100: has no night in "),
         (["nightly", "watch"], "there is no night of any series yet; name those that should be"),
-        (["nightly", "prune", "--keep=0"], "--keep 0: must be at least one day"),
+        (["nightly", "prune", "--keep=0"], "--keep 0: must be between 1 and 36500 days"),
         (["nightly", "publish", "/no/such.git"], "/no/such.git: git ls-remote: fatal: "),
     ],
 )

@@ -43,12 +43,6 @@ def test_networks_of_several_options_are_added_up():
     assert resolve_profile(options).models == ("vgg_16_s", "lstm_s", "resnet_50_s")
 
 
-@pytest.mark.parametrize("place", ["", " "])
-def test_results_need_a_place(place):
-    with pytest.raises(UserError, match="--results: is empty"):
-        from_command_line(given(results=place))
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -432,4 +432,6 @@ def test_thresholds_come_from_the_file_that_is_named(tmp_path: Path):
     file.write_text(
         'label = "mine"\n[match]\ndevice = "gpu"\n[thresholds]\n"weak_scaling/*/*/*" = 0.5\n'
     )
-    assert session_plan(thresholds=str(file)).thresholds.label == "mine"
+    assert session_plan(thresholds=str(file)).thresholds.label == (
+        "mine, but its [match] is for other machines than 4 cores of Some CPU"
+    )
