@@ -28,7 +28,20 @@ from tests.support.pages import ROOT
 # checked.
 OTHERS = {
     *("mpirun", "srun", "salloc", "docker", "apptainer"),
-    *("asv", "cat", "cd", "curl", "echo", "eval", "git", "mail", "pip", "sudo", "ssh"),
+    *(
+        "asv",
+        "cat",
+        "cd",
+        "curl",
+        "echo",
+        "eval",
+        "register-python-argcomplete",
+        "git",
+        "mail",
+        "pip",
+        "sudo",
+        "ssh",
+    ),
 }
 # Words of the shell that stand before a command.
 BEFORE = {"do", "then", "else", "!", "exec", "sudo"}

@@ -68,7 +68,10 @@ def points_of(width: str) -> float:
 def drawing(figure: Figure, form: str, points: float) -> bytes:
     """Return the plot of a figure, which has one, as SVG or PDF. points: its width. Raises
     UserError if it cannot be drawn."""
-    import vl_convert  # imported here, because it loads 80 MB
+    try:
+        import vl_convert  # imported here, because it loads 80 MB
+    except ImportError as error:
+        raise UserError(f"--figures: {error}; install vl-convert-python") from None
 
     assert figure.plot is not None
     spec = specification(figure.plot, figure.table.rows, points / SCALE)
