@@ -41,7 +41,9 @@ def run(script: str, clone: Path, **variables: str) -> dict[str, Line]:
     commands = [
         line.partition(" # ")[0].strip() for line in script.replace("\\\n", " ").splitlines()
     ]
-    text = "".join(f"{command}\necho; echo '{MARK}' $?\n" for command in commands if command)
+    text = "".join(
+        f"{command}\nstatus=$?; echo; echo '{MARK}' $status\n" for command in commands if command
+    )
     ended = subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", text],
         cwd=clone,
@@ -56,6 +58,12 @@ def run(script: str, clone: Path, **variables: str) -> dict[str, Line]:
     parts = re.split(rf"^{MARK} (\d+)$", ended.stdout, flags=re.MULTILINE)
     found = zip(filter(None, commands), parts[::2], parts[1::2], strict=False)
     return {command: Line(command, int(status), output) for command, output, status in found}
+
+
+def test_each_line_has_its_own_exit_status(tmp_path: Path) -> None:
+    found = run("name=x   # a comment\n\necho $name; (exit 6)\ntrue\n", tmp_path)
+    assert [line.status for line in found.values()] == [0, 6, 0]
+    assert found["echo $name; (exit 6)"].output.strip() == "x"
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +134,7 @@ def test_every_line_of_the_tutorial_ran(tutorial: Mapping[str, Line]) -> None:
 def test_the_summary_is_as_the_tutorial_shows_it(clone: Path, tutorial: Mapping[str, Line]) -> None:
     line = tutorial["pytest perf/ --profile smoke"]
     assert shape(line.output) == sample("docs/first_session.md") != set()
-    assert f"exit status {line.status}: " in line.output.strip().splitlines()[-1]
+    assert f"\nexit status {line.status}: " in line.output
     page = re.search(r"^report: (\S+)$", line.output, re.MULTILINE)
     assert page is not None
     assert (clone / page[1]).stat().st_size > 100_000
