@@ -174,9 +174,8 @@ def options() -> str:
     groups = [group for group in parser.optparser._action_groups if _own(group)]
     parts = []
     for group in groups:
-        title = [f"## {group.title}"] if len(groups) > 1 else []
-        rows = map(_option, _own(group))
-        parts.append("\n\n".join([*title, table(("option", "default", "meaning"), rows)]))
+        title = (group.title or "").removeprefix("hvdperf: ").capitalize()
+        parts += [f"## {title}", table(("option", "meaning"), map(_option, _own(group)))]
     return page(
         "Options of pytest perf/",
         "The suite's own options, besides those of pytest. `pytest perf/ --dry-run` shows what "
@@ -192,13 +191,10 @@ def _own(group: argparse._ArgumentGroup) -> list[argparse.Action]:
     return [action for action in group._group_actions if action.option_strings]
 
 
-def _option(action: argparse.Action) -> tuple[str, str, str]:
+def _option(action: argparse.Action) -> tuple[str, str]:
     choices = [choice for choice in action.choices or () if choice]
     name = f"{', '.join(action.option_strings)} {'|'.join(choices) or action.metavar or ''}"
-    default = "" if isinstance(action.default, bool | list) else action.default or ""
-    if action.dest == "data_dir":
-        default = "$HVDPERF_DATA_DIR"
-    return code(name.strip()), code(default), action.help or ""
+    return code(name.strip()), action.help or ""
 
 
 def commands() -> str:
