@@ -196,7 +196,7 @@ def _rule(archive: Archive) -> Iterator[str]:
     asked = {} if session is None else session.asked
     named = f" (file {asked['thresholds'].rpartition(' ')[0]})" if asked.get("thresholds") else ""
     yield (
-        f"A case passes if its whole interval keeps its threshold{named}, fails if its whole "
+        f"A case passes if its whole interval meets its threshold{named}, fails if its whole "
         "interval misses it, and is inconclusive otherwise."
     )
     looks = re.findall(r"\d+", asked.get("sampling.looks", ""))
