@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from typing import Any
 
 from hvdperf.models import own_networks
@@ -67,7 +68,7 @@ def main() -> None:
         found = {"error": f": {error}"}
     except Exception as error:  # noqa: BLE001 - it is the user's code
         where = own_networks.line_of(error, own_networks.source(config["own_network"]))
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        text = textwrap.shorten(f"{type(error).__name__}: {error}", 300, placeholder=" ...")
         found = {"error": f"{f' (line {where})' if where else ''}: {text}"}
     print(json.dumps(found))
 
