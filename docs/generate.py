@@ -250,8 +250,8 @@ def profiles() -> str:
     return page(
         "Profiles",
         "A profile says what a session measures: `--profile NAME` for those below "
-        "(`ci/profiles/`), or `--profile FILE.toml` for one of your own. `budget` is the time "
-        "after which no round begins; most sessions end before.",
+        "(`ci/profiles/`), or `--profile FILE.toml` for one of your own. No round begins that "
+        "would end after the `budget`, except the first ones; most sessions end before.",
         table(("profile", "what for", "networks", "budget"), rows),
         *keys,
     )
@@ -309,8 +309,9 @@ def thresholds() -> str:
     return page(
         "Thresholds files",
         "The limits of figures are in one TOML file per machine class, `ci/thresholds/*.toml`. A "
-        "session takes the file whose `[match]` names most of its machine; a case without a line "
-        "there takes that of the file for unknown machines. How to make one: "
+        "session takes the files whose `[match]` fits its machine, the one with more or longer "
+        "names in `[match]` first; a case without a line there takes that of the next file. How to "
+        "make one: "
         "[Set thresholds](../thresholds.md).",
         f"```toml\n{example}\n```",
         "In each of the four parts `*` stands for anything. The first line that matches wins.",
@@ -341,14 +342,16 @@ OTHERS = {
     "PYTEST_ADDOPTS": "options for every pytest, as for pytest",
     "CMAKE_BUILD_PARALLEL_LEVEL": "jobs that compile another Horovod",
     "CXX": "the compiler of Horovod",
+    "XDG_CACHE_HOME": "where an [installed](../installed.md) suite keeps samples and facts",
 }
 
 
 def environment() -> str:
     return page(
         "Environment variables",
-        "Variables that begin with " + codes(PREFIXES) + " are passed to all ranks on all hosts, "
-        "and are part of the fingerprint: sessions with different settings are different series.",
+        "Variables that begin with " + codes(PREFIXES) + " are passed to all ranks on all hosts. "
+        "Those that are known to change figures are part of the "
+        "[fingerprint](../glossary.md#fingerprint).",
         table(
             ("variable", "set by", "meaning"),
             [(code(name), *row) for name, row in VARIABLES.items()],
@@ -379,7 +382,7 @@ def faults() -> str:
             code(trial.question.value),
             trial.verdict.value,
             trial.term or trial.says,
-            "all ranks" if trial.rank is None else f"rank {trial.rank}",
+            ("all" if trial.rank is None else f"{trial.rank}") if trial.term else "",
         )
         for name, trial in TRIALS.items()
     ]
@@ -387,13 +390,13 @@ def faults() -> str:
         "Faults",
         "`--inject KIND:key=value,key=value` injects a fault into the session's own stack "
         "([how](../faults.md)). Every kind also takes `model=` and `world_size=`, which restrict "
-        "it. `rank` is 0 if it is not given. A given `factor` or `ms` replaces the defaults of "
-        "both.",
+        "it. `rank` is 0 and `phase` is `block` if they are not given and the table has no "
+        "other default. A given `factor` or `ms` replaces the defaults of both.",
         table(("kind", "what happens", "keys", "defaults"), kinds),
         "## Fault cases\n\n`pytest perf/test_trust.py --profile trust` injects each of these into "
-        "one of two arms, and PASSes if verdict and attribution are the expected ones. How often "
-        "they were: [Detected faults](../trust.md).",
-        table(("case", "fault", "question", "verdict", "attribution", "of"), trials),
+        "one of two arms, and PASSes if the verdict and its attribution, or the reason of an "
+        "INVALID, are the expected ones. How often they were: [Detected faults](../trust.md).",
+        table(("case", "fault", "question", "verdict", "attribution or reason", "rank"), trials),
     )
 
 

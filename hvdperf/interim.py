@@ -4,7 +4,7 @@ After three to six rounds (an early look) a comparison can PASS but not FAIL. Th
 rest on the noise of turns within launches and on the known noise of launches on this machine. A
 comparison FAILs only at the full looks of a profile (8, 12, ... rounds), by the exact bounds of the
 signed-rank test. The error rates of both kinds of looks together are simulated
-(docs/figures.md).
+(docs/error_rates.md).
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ class Fault:
     rank: the faulty rank. phase: a Phase (worker/protocol.py). model, world_size: of the arms that
     get the fault; "" and 0 for all. Kinds of one rank:
 
-    raise, exit, kill, hang: the rank raises an error, exits, is killed, or hangs, in `phase`.
+    raise: the rank raises an error in `phase`. exit: the rank exits in `phase`.
+    kill: the rank is killed in `phase`. hang: the rank hangs in `phase`.
     longer: `phase` of the start takes `factor` times as long, and `ms` milliseconds more.
     slow, delay: every step is late by `ms` milliseconds and `factor` - 1 times the step.
     input: the batch of every step is late by `ms` milliseconds and `factor` - 1 times the step.
