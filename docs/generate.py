@@ -91,12 +91,25 @@ def first_sentence(documented: Any) -> str:
 
 # What a case needs that its row in hvdperf/plan/question.py does not say.
 NEEDS = {
-    Question.GRADIENT_REDUCTION: "`adasum`: MPI and a power of two; `dense`: a language model",
+    Question.GRADIENT_REDUCTION: "`adasum`: MPI and 2, 4, 8, ... ranks; `dense`: language models",
     Question.RECIPE: "`f16`: GPUs",
-    Question.CONVERGENCE_LOSS: "held-out data, a sample a rank",
-    Question.CONVERGENCE_ACCURACY: "held-out data, a sample a rank",
+    Question.CONVERGENCE_LOSS: "held-out data, at least one sample per rank",
+    Question.CONVERGENCE_ACCURACY: "held-out data, at least one sample per rank",
     Question.COLLECTIVE_OVERHEAD: "`--launcher mpirun`; NOT JUDGED on GPUs",
-    Question.OVERLAP: "`--launcher mpirun`, no embedding; NOT JUDGED on GPUs",
+    Question.OVERLAP: "`--launcher mpirun`, not a language model; NOT JUDGED on GPUs",
+}
+# What the variants of hvdperf/plan/variants.py change.
+VARIANTS = {
+    "fp16": "gradients are exchanged in half precision",
+    "group": "all gradients are exchanged as one group",
+    "adasum": "gradients are combined by Adasum (arXiv:2006.02924) instead of averaged",
+    "dense": "the gradient of an embedding is reduced whole, instead of gathering the rows in use",
+    "nofuse": "Horovod fuses no tensors",
+    "cycle": "Horovod collects tensors for 25 ms",
+    "passes": "the gradients of two batches are added up before they are exchanged",
+    "bf16": "the network trains in mixed precision with bfloat16",
+    "f16": "the network trains in mixed precision with float16",
+    "rate": "the learning rate is warmed up, and reduced when training stalls",
 }
 
 
@@ -136,6 +149,18 @@ def cases() -> str:
         "`startup[init-vgg_16_s-np2]`. The [glossary](../glossary.md) explains the terms, and "
         "[figures](../figures.md) how a figure is measured.",
         table(("question", "figure", "unit", "better", "needs"), rows),
+        "## Variants",
+        table(
+            ("question", "variant", "what it changes"),
+            [
+                (code(question.value), code(name), VARIANTS[name])
+                for question in (Question.GRADIENT_REDUCTION, Question.RECIPE)
+                for name in dict.fromkeys(variants[question])
+            ],
+        ),
+        "Those of `convergence_loss` and `convergence_accuracy` name the other strategy "
+        "(`mirrored`: MirroredStrategy, `single`: plain TensorFlow), those of "
+        "`collective_overhead` the operation.",
         "## Who asks what",
         table(("question", "profiles", "file"), asking),
         "A profile without a list of questions asks all of them, some only of the networks that it "
