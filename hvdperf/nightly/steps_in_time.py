@@ -26,7 +26,7 @@ CONFIRMED = 1e-7
 # The smallest change that is reported, as a share: less is within what a machine does by itself.
 LEAST_CHANGE = 0.02
 # The fewest nights on either side of a split.
-FEWEST = 3
+FEWEST = 4
 # One-sided level of the bounds of a change.
 _ALPHA = 0.025
 # Numbers of nights up to which the exact distribution is computed.
