@@ -61,7 +61,10 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--version", action=_Version, nargs=0, help="Print the version and the commit, and exit."
     )
-    commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    # Without prog, the usages and errors of commands would begin with all of the usage above.
+    commands = top.add_subparsers(
+        prog=top.prog, required=True, metavar="COMMAND", help=argparse.SUPPRESS
+    )
     # The history builds environments, for which it needs the files of a checkout.
     for package in (report, session, doctor, nightly, *([history] if CHECKOUT else [])):
         package.add_to(commands)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -16,29 +17,40 @@ def _checkout() -> Path | None:
 
 
 def _cache() -> Path:
+    """Return the cache of the checkout, or else of the user, or a temporary one if the user has
+    none that can be written."""
     if CHECKOUT is not None:
         return CHECKOUT / ".cache"
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if given else Path("~/.cache").expanduser()) / "hvdperf"
+    homes = (os.environ.get("XDG_CACHE_HOME", ""), os.path.expanduser("~/.cache"))
+    temporary = Path(tempfile.gettempdir(), f"hvdperf-{os.getuid()}")
+    places = (*(Path(home, "hvdperf") for home in homes), temporary)
+    return next(filter(_is_own, places), temporary)
+
+
+def _is_own(directory: Path) -> bool:
+    """Make a directory if it is missing, and return whether it is this user's and can be written.
+    Code is imported through the cache, so nobody else may have made it."""
+    try:
+        if directory.is_absolute():  # a relative XDG_CACHE_HOME does not count
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            is_own = directory.stat().st_uid == os.getuid()
+            return is_own and os.access(directory, os.W_OK | os.X_OK)
+    except OSError:
+        pass
+    return False
 
 
 def _only_hvdperf() -> Path:
-    """Return a directory in the cache, or a temporary one, that holds a link to the installed
-    package, and nothing else: another interpreter must not find the packages of this one."""
-    name = f"import-{hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:12]}"
-    places = (CACHE / name, Path(tempfile.gettempdir()) / f"hvdperf-{os.getuid()}-{name}")
-    for directory in places:
-        link = directory / PACKAGE.name
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            if not link.is_symlink():
-                link.symlink_to(PACKAGE)
-        except FileExistsError:  # another process was faster
-            pass
-        except OSError:
-            continue
-        return directory
-    return PACKAGE.parent
+    """Return a directory in the cache that holds a link to the installed package, and nothing else:
+    another interpreter must not find the packages of this one."""
+    directory = CACHE / f"import-{hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:12]}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            (directory / PACKAGE.name).symlink_to(PACKAGE)
+    except OSError:
+        return PACKAGE.parent
+    return directory
 
 
 # None if the package is installed without one.

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from hvdperf.__main__ import parser
 from hvdperf.paths import ROOT
 
 TALKS = """
@@ -56,6 +57,14 @@ def test_whoever_reads_no_further_sees_no_traceback(lines):
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(60) == 141
+
+
+def test_an_error_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["list", "everything"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("hvdperf list: argument WHAT: invalid choice: 'everything'")
+    assert line.endswith("; see hvdperf list --help")
 
 
 def test_the_version_names_the_commit() -> None:

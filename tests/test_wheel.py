@@ -108,6 +108,26 @@ def test_the_wheel_has_one_package_with_cases_profiles_and_networks(wheel: Path)
         assert needed in names
 
 
+def test_without_a_cache_of_its_own_a_user_has_a_temporary_one(
+    python: Path, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [python, "-c", "from hvdperf.paths import CACHE, ROOT; print(CACHE, ROOT)"],
+        cwd=tmp_path,
+        # A relative one does not count, and nobody can write the other.
+        env={"XDG_CACHE_HOME": "cache", "HOME": "/proc", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    cache, root = map(Path, done.stdout.split())
+    assert cache.parent == tmp_path
+    assert root.parent == cache
+    assert [each.name for each in root.iterdir()] == ["hvdperf"]
+    assert [each.name for each in tmp_path.iterdir()] == [cache.name]
+
+
 def test_a_project_that_does_not_ask_for_the_plugin_has_none(call: Call) -> None:
     done = call("pytest", "-q", "test_own.py")
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 import re
 import sys
 import traceback
@@ -12,6 +13,7 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import get_type_hints
 
 from hvdperf.models.inputs import INPUTS, Input
 from hvdperf.models.registry import NETWORKS, Network
@@ -50,7 +52,7 @@ def _load_module(name: str) -> tuple[Network, ...]:
     present = {heavy for heavy in _HEAVY if heavy in sys.modules}
     try:
         module = importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001 - it is the user's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the user's code
         raise BadWorkloads(f"{name}: {type(error).__name__}: {error}") from None
     return _networks_of(module, name, present)
 
@@ -62,7 +64,7 @@ def load_file(path: str | Path) -> tuple[Network, ...]:
     others beside it, but not TensorFlow or Keras, which a session does without. Raises
     BadWorkloads.
     """
-    path = Path(path).absolute()
+    path = Path(os.path.abspath(path))  # one file is one module, however it is named
     if not path.stem.isidentifier() or path.suffix != ".py":
         raise BadWorkloads(f"{path}: is no name of a module, such as my_networks.py")
     if not path.is_file():
@@ -100,6 +102,10 @@ def _networks_of(module: ModuleType, origin: str, present: set[str]) -> tuple[Ne
         raise BadWorkloads(f"{origin}: defines no NETWORKS = (Network(...), ...)")
     if not found:
         raise BadWorkloads(f"{origin}: NETWORKS is empty; define a Network in it")
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadWorkloads(f"{origin}: NETWORKS has network {name!r} twice; rename one")
     for each in found:
         _add(replace(each, origin=origin))
     return tuple(NETWORKS[each.name] for each in found)
@@ -123,12 +129,16 @@ def line_of(error: BaseException, path: str | Path) -> int | None:
 def _add(network: Network) -> None:
     """Add a network of a file. Raises BadWorkloads."""
     where = f"{network.origin}: network {network.name!r}"
+    for field, kind in get_type_hints(Network).items():
+        value = getattr(network, field)
+        if not isinstance(value, kind):
+            raise BadWorkloads(f"{where}: {field} {value!r} is not of the type {kind.__name__}")
     known = NETWORKS.get(network.name)
     if known is not None and known.origin != network.origin:
         whose = known.origin or "the suite"
         raise BadWorkloads(f"{where}: {whose} has a network of that name")
-    if not re.fullmatch(r"[A-Za-z0-9_.]+", network.name):
-        raise BadWorkloads(f"{where}: use letters, digits, '_' and '.'")
+    if not re.fullmatch(r"[A-Za-z0-9_.]{1,100}", network.name):
+        raise BadWorkloads(f"{where}: use letters, digits, '_' and '.', at most 100")
     for field in ("builder", "loss", "optimizer", "data"):
         named = getattr(network, field)
         if (named or field == "builder") and not _FUNCTION.fullmatch(named):

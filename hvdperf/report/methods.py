@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hvdperf.measure.records import Launch
 from hvdperf.plan.arms import SWEEP, Schedule
+from hvdperf.plan.comparisons import JudgedAs
+from hvdperf.plan.question import LaunchMode
 from hvdperf.report.numbers import confidence_of
 from hvdperf.report.session import began
 from hvdperf.report.words import plural
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case, SessionDocument, disturbance_summary
-from hvdperf.verdict import counted
+from hvdperf.verdict import REGRESSION, counted
 from hvdperf.worker.strategies.table import Strategy
 
 _NAMES = {
@@ -104,6 +106,13 @@ def _software(archive: Archive) -> Iterator[str]:
         f"Horovod's fusion threshold was {fused}, and its cycle time "
         f"{known['horovod_cycle_time_ms']} ms{also}."
     )
+    session = archive.session
+    if session is not None and session.against is not None:
+        differs = "; ".join(session.changed) or "none"
+        yield (
+            f"Every case compares this stack with that of {session.against}. Differences from that "
+            f"stack to this one: {differs}."
+        )
 
 
 def _workloads(cases: Sequence[Case]) -> Iterator[str]:
@@ -195,10 +204,18 @@ def _rule(archive: Archive) -> Iterator[str]:
     cases, session = archive.cases, archive.session
     asked = {} if session is None else session.asked
     named = f" (file {asked['thresholds'].rpartition(' ')[0]})" if asked.get("thresholds") else ""
-    yield (
-        f"A case passes if its whole interval meets its threshold{named}, fails if its whole "
-        "interval misses it, and is inconclusive otherwise."
-    )
+    of_stacks = [case for case in cases if _compares_speeds_of_stacks(case)]
+    if of_stacks:
+        yield (
+            f"A case fails if the ratio of the speeds of the two stacks is below "
+            f"{REGRESSION.fail_below}, and passes if it is not below {REGRESSION.pass_from}, each "
+            "with 97.5 % confidence, and is inconclusive otherwise."
+        )
+    if len(of_stacks) < len(cases) or not cases:
+        yield (
+            f"A case passes if its whole interval meets its threshold{named}, fails if its whole "
+            "interval misses it, and is inconclusive otherwise."
+        )
     looks = re.findall(r"\d+", asked.get("sampling.looks", ""))
     if looks:
         early = asked.get("sampling.early") == "True"
@@ -207,6 +224,11 @@ def _rule(archive: Archive) -> Iterator[str]:
     if cases:
         verdicts = counted(Counter(case.verdict for case in cases))
         yield f"The verdicts on {plural(len(cases), 'case')}: {verdicts}."
+
+
+def _compares_speeds_of_stacks(case: Case) -> bool:
+    """Return whether the rule for one stack against another judges the case (judge/rules.py)."""
+    return case.judged_as is JudgedAs.REGRESSION and case.question.mode is not LaunchMode.EPOCHS
 
 
 def _disturbance(session: SessionDocument | None) -> Iterator[str]:

@@ -6,7 +6,8 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hvdperf.plan.questions import weak_scaling
+from hvdperf.judge.outcome import Outcome
+from hvdperf.plan.questions import against, weak_scaling
 from hvdperf.report.methods import methods
 from hvdperf.results.archive import Archive, read_session
 from tests.report.cases import RECORDED
@@ -17,9 +18,9 @@ from tests.support.stores import SESSION
 WEAK = outcome(weak_scaling(WORKLOAD, 2), [0.9] * 6)
 
 
-def archive_with(results, **fields: Any) -> Archive:
+def archive_with(results, case: Outcome = WEAK, **fields: Any) -> Archive:
     """A session with one case, and with these fields in its document."""
-    directory = session_of(results, WEAK)
+    directory = session_of(results, case)
     path = directory / "session.json"
     document = json.loads(path.read_text())
     document["asked"] |= fields.pop("asked", {})
@@ -107,11 +108,30 @@ def test_the_rule_names_its_file_its_analyses_and_the_verdicts(tmp_path):
         "sampling.early": "True",
     }
     text = said(archive_with(tmp_path, asked=asked))
-    assert "keeps its threshold (file cpu-unknown.toml)" in text
+    assert "meets its threshold (file cpu-unknown.toml)" in text
     assert (
         "A case could fail after 8 or 12 rounds; earlier analyses could only pass a case." in text
     )
     assert "The verdicts on 1 case: 1 PASS." in text
+
+
+def test_two_stacks_are_named_and_judged_by_their_own_rule(tmp_path):
+    asked = against(weak_scaling(WORKLOAD, 2))
+    assert asked is not None
+    archive = archive_with(
+        tmp_path,
+        outcome(asked, [1.0] * 8),
+        against="old/python",
+        changed=["keras: 2.15.0 -> 3.15.1", "numpy: 1.26.4 -> 2.0.2"],
+        asked={"thresholds": "cpu-unknown.toml 863b84ae"},
+    )
+    text = said(archive)
+    assert (
+        "Every case compares this stack with that of old/python. Differences from that stack to "
+        "this one: keras: 2.15.0 -> 3.15.1; numpy: 1.26.4 -> 2.0.2." in text
+    )
+    assert "speeds of the two stacks is below 0.98, and passes if it is not below 0.95" in text
+    assert "threshold (file" not in text
 
 
 def test_without_session_json_the_cases_tell(tmp_path):
