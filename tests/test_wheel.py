@@ -146,6 +146,11 @@ def test_a_project_measures_a_network_of_an_installed_package(call: Call, projec
     assert len(list((project / "results" / "report").glob("*.html"))) == 1
 
 
+def test_a_session_without_a_case_of_the_suite_has_no_summary(call: Call) -> None:
+    done = call("pytest", "-p", "hvdperf", "test_own.py")
+    assert (done.returncode, "hvdperf:" in done.stdout) == (0, False), done.stdout
+
+
 def test_bad_input_is_one_line(call: Call) -> None:
     done = call("pytest", "-p", "hvdperf", "--profile=hourly")
     assert done.returncode == 4

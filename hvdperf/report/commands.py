@@ -49,7 +49,6 @@ def add_to(commands: Commands) -> None:
     paper = add.add_argument_group("figures for a paper")
     paper.add_argument(
         "--figures",
-        type=Path,
         metavar="DIR",
         help="Write each figure as a file (--format svg or pdf) to this directory, and a paragraph "
         "for the section Methods. Default: write the report.",
@@ -133,7 +132,7 @@ def report_session(arguments: argparse.Namespace) -> int:
             complain(line)
         report, sentences = session_report(sources), methods(sources.archive)
         form = arguments.format or figures.FORMATS[0]
-        print(write_figures(report, sentences, form, points, arguments.figures))
+        print(write_figures(report, sentences, form, points, Path(arguments.figures)))
         return 0
     return _written(session_report(sources), arguments, results, directory.resolve().name)
 
@@ -146,6 +145,8 @@ def _points(arguments: argparse.Namespace) -> float:
         if of_figures or arguments.width is not None:
             given = f"--format {form}" if of_figures else "--width"
             raise UserError(f"{given} is for figures: give their directory, --figures DIR")
+    elif not arguments.figures:
+        raise UserError("--figures: is empty; give a directory")
     elif form is not None and not of_figures:
         raise UserError(f"--figures writes svg or pdf, not {form}: give --format svg or pdf")
     elif arguments.out is not None:

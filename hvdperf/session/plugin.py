@@ -348,8 +348,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Ite
     try:
         return (yield)
     finally:
-        if _suite in config.stash and not config.option.collectonly:
+        if _suite in config.stash and _has_summary(config):
             _summarize(terminalreporter, config)
+
+
+def _has_summary(config: pytest.Config) -> bool:
+    # Another project may have no case among its tests.
+    is_asked = config.rootpath == CHECKOUT or bool(config.stash[_suite].selected)
+    return is_asked and not config.option.collectonly
 
 
 def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
