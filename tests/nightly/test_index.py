@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from bench.nights import Year, nights
 from hvdperf.nightly.index import SPARK_EDGE, SPARK_W, write_index
@@ -72,7 +72,7 @@ def test_the_calendar_has_every_date_with_its_verdict(page: Page) -> None:
 
 def test_a_night_leads_to_its_session(page: Page) -> None:
     page.locator(".calendar a").click()
-    assert page.title() == "the session"
+    expect(page).to_have_title("the session")  # waits for the page
 
 
 def test_lasting_changes_are_listed_with_what_changed_that_night(page: Page) -> None:
@@ -138,7 +138,7 @@ def test_asvs_graphs_are_linked_where_there_are_some(browser: Browser, tmp_path:
     with visit(browser, tmp_path) as page:
         page.goto("/")
         page.get_by_text("Throughput by release").click()
-        assert page.title() == "asv"
+        expect(page).to_have_title("asv")
 
 
 def test_without_a_night_the_page_says_what_measures_one(browser: Browser, tmp_path: Path) -> None:
