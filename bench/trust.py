@@ -3,7 +3,7 @@ raised.
 
 It repeats whole sessions of perf/test_trust.py, as a user starts them. It counts their results, and
 those of all earlier sessions of this machine, stack, suite and profile
-(results/trust/sessions.jsonl), in docs/trust.md and docs/faults.md. It can be stopped and restarted
+(results/trust/sessions.jsonl), in docs/trust.md. It can be stopped and restarted
 at any time, because sessions add up.
 """
 
@@ -13,7 +13,7 @@ import argparse
 import sys
 import time
 
-from bench.trust_page import FAULTS, PAGE, faults_page, page
+from bench.trust_page import PAGE, page
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.history.measure import ended, is_without_session
@@ -41,13 +41,13 @@ def main() -> None:
     try:
         # Write the pages before measuring, too, so that files which cannot be written fail first.
         check_log()
-        others = write_pages()
+        others = write_page()
         for number in range(options.sessions):
             if time.monotonic() - began >= 60 * options.minutes:
                 break
             print(f"session {number + 1} of {options.sessions}", flush=True)
             add_session(options.selected)
-            others = write_pages()
+            others = write_page()
     except UserError as error:
         sys.exit(f"bench.trust: {error}")
     print(PAGE.read_text())
@@ -64,16 +64,14 @@ def check_log() -> None:
         raise UserError(f"{shown(LOG)} cannot be written: {error.strerror}") from None
 
 
-def write_pages() -> int:
-    """Write the pages from the log. Return the number of its sessions that are not counted. Raises
-    UserError if the log cannot be read or a page cannot be written."""
+def write_page() -> int:
+    """Write the page from the log. Return the number of its sessions that are not counted. Raises
+    UserError if the log cannot be read or the page cannot be written."""
     newest, *before = series(read_log(LOG)) or [[]]
-    introduction = faults_page(FAULTS.read_text(), newest, before)
-    for path, text in ((PAGE, "\n".join(page(newest, before)) + "\n"), (FAULTS, introduction)):
-        try:
-            write_whole(path, text)
-        except OSError as error:
-            raise UserError(f"{shown(path)} cannot be written: {error.strerror}") from None
+    try:
+        write_whole(PAGE, "\n".join(page(newest, before)) + "\n")
+    except OSError as error:
+        raise UserError(f"{shown(PAGE)} cannot be written: {error.strerror}") from None
     return sum(map(len, before))
 
 

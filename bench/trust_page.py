@@ -1,12 +1,11 @@
-"""The pages that `make trust` writes: docs/trust.md, and the table that docs/faults.md shows."""
+"""The page that `make trust` writes: docs/trust.md."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from hvdperf.errors import UserError
-from hvdperf.paths import ROOT, shown
+from hvdperf.paths import ROOT
 from hvdperf.plan.arms import AA
 from hvdperf.plan.faults import TRIALS
 from hvdperf.report.words import plural
@@ -15,9 +14,6 @@ from hvdperf.stats import hodges_lehmann
 from hvdperf.verdict import as_ratio
 
 PAGE = ROOT / "docs" / "trust.md"
-FAULTS = ROOT / "docs" / "faults.md"
-# The text of docs/faults.md between these two lines is written from the log.
-BEGINS, ENDS = "<!-- written by make trust -->", "<!-- end -->"
 HEAD = """\
 # Which injected faults the suite detects
 
@@ -43,10 +39,6 @@ A/A pairs at two replicas have low figures, because
 TABLE = """\
 | case: fault | network, np | expected | reported | right attribution | undecided | figure | range |
 |---|---|---|---|---|---|---|---|
-"""
-_SHORT = """\
-| case, replicas | expected verdict | reported | right attribution | undecided |
-|---|---|---|---|---|
 """
 
 
@@ -84,38 +76,11 @@ def _table(entries: Sequence[Entry]) -> list[str]:
     return lines
 
 
-def faults_page(text: str, entries: Sequence[Entry], older: Sequence[Sequence[Entry]] = ()) -> str:
-    """Return docs/faults.md with the table of these sessions. text: docs/faults.md. older: series
-    before these. Raises UserError if docs/faults.md has no place for the table."""
-    before, begins, rest = text.partition(BEGINS)
-    _, ends, after = rest.partition(ENDS)
-    if not ends:
-        raise UserError(f"{shown(FAULTS)}: there must be a line {BEGINS!r}, and later {ENDS!r}")
-    return "\n".join([before + begins, *_summary(entries), *_mention(older), ends + after])
-
-
-def _summary(entries: Sequence[Entry]) -> list[str]:
-    found = counts_of(entries)
-    if not found:
-        return _where(entries)
-    pairs = [count for count in found if count.trial == AA]
+def _false_alarms(entries: Sequence[Entry]) -> list[str]:
+    """Return a line that counts the FAILs without a fault; none without a session."""
+    pairs = [count for count in counts_of(entries) if count.trial == AA]
     tried, alarms = sum(c.sessions for c in pairs), sum(c.alarms for c in pairs)
-    false = f"False alarms (FAIL without a fault): {share(alarms, tried)}."
-    lines = [*_where(entries), false, "", *_SHORT.splitlines()]
-    for count in found:
-        lines.append(
-            f"| {count.trial}, {count.world_size} | {expected_report(TRIALS[count.trial])} "
-            f"| {share(count.reported, count.sessions)} | {count.attributed} of {count.reported} "
-            f"| {count.inconclusive} |"
-        )
-    return lines
-
-
-def _mention(before: Sequence[Sequence[Entry]]) -> list[str]:
-    """Return lines that say where the older series are."""
-    sessions = sum(map(len, before))
-    mention = f"docs/trust.md also shows {plural(sessions, 'session')} under other conditions."
-    return ["", mention] if sessions else []
+    return [f"False alarms (FAIL without a fault): {share(alarms, tried)}."] if tried else []
 
 
 def _where(entries: Sequence[Entry]) -> list[str]:
@@ -129,6 +94,7 @@ def _where(entries: Sequence[Entry]) -> list[str]:
     return [
         f"{sessions} on {facts['cores']} cores of {facts['cpu_model']}; {stack}.",
         *([] if every else ["Not all of them injected every fault."]),
+        *_false_alarms(entries),
     ]
 
 

@@ -460,7 +460,32 @@ def _fields(record: Any) -> Iterator[tuple[str, str, str]]:
     fields = dataclasses.fields(record)
     told = meanings(record, [field.name for field in fields])
     for field in fields:
-        yield code(field.name), code(field.type), told.get(field.name, "")
+        kind = field.type
+        for name, plain in PLAIN_TYPES.items():
+            kind = re.sub(rf"\b{name}\b", plain, str(kind))
+        meaning = told.get(field.name) or PLAIN_FIELDS[field.name]
+        yield code(field.name), code(kind), meaning
+
+
+PLAIN_TYPES = {"Positive": "int", "Moment": "time in UTC", "Day": "date"}
+# Fields that the docstrings of the records take for known.
+PLAIN_FIELDS = {
+    "format": "version of this kind of document",
+    "session": "name of the session, its directory in `results/runs`",
+    "written_at": "when the document was written",
+    "fingerprint": "machine, stack, data and settings",
+    "name": "of the case, such as `weak_scaling[vgg_16_s-np2]`",
+    "outcome": "judgement, observations, and the rounds that they rest on",
+    "profile": "its name",
+    "launcher": "as `--launcher`",
+    "schedule": "as `--schedule`",
+    "exit_status": "of pytest; none while the session runs",
+    "disturbance": "the share of the cores that other programs and the hypervisor took",
+    "cases": "a row for each: figure, interval, limit, rounds, verdict and reason",
+    "series": "of a night: the name that it was given; of raw results: a throughput per network",
+    "began_at": "when it began",
+    "parts": "the sessions of the night",
+}
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.trust import LOG
-from bench.trust_page import BEGINS, ENDS, FAULTS, PAGE, faults_page, page, share
+from bench.trust_page import PAGE, page, share
 from hvdperf.errors import UserError
 from hvdperf.judge.attribution import Attribution
 from hvdperf.judge.detection import Detection
@@ -111,7 +111,7 @@ def test_a_launch_that_failed_has_not_noticed_anything(tmp_path):
 def test_a_twin_that_failed_is_no_false_alarm(entries, tmp_path):
     failed = outcome(TRIED["aa"], [], RULE, Verdict.FAIL, "rank 1 failed in phase 'build'")
     unsound = said("aa", Verdict.FAIL, Verdict.INVALID, Attribution())
-    lines = faults_page(f"{BEGINS}\n{ENDS}", [entry(tmp_path, "session", failed, unsound, CAUGHT)])
+    lines = page([entry(tmp_path, "session", failed, unsound, CAUGHT)])
     assert "False alarms (FAIL without a fault): 0 of 1 (0-98 %)." in lines
     slow, _ = counts_of(entries[2:3])
     assert (slow.trial, slow.alarms) == ("aa", 1), "of what must FAIL no FAIL is one"
@@ -152,18 +152,8 @@ def test_the_page_has_a_line_for_each_trial(entries):
     assert slow.endswith("| 0.900 | 0.900 .. 0.900 |")
     assert "| 0.900 [0.900, 0.900] |" in page([*entries, *entries])[-1]
     assert any("4 sessions on" in line for line in lines)
+    assert "False alarms (FAIL without a fault): 1 of 4 (1-81 %)." in lines
     assert "No session has been measured yet." in page([])
-
-
-def test_the_readme_tells_of_false_alarms_and_of_each_trial(entries):
-    told = faults_page(f"before\n{BEGINS}\nold\n{ENDS}\nafter\n", entries)
-    assert told.startswith(f"before\n{BEGINS}\n4 sessions on")
-    assert told.endswith(f"\n{ENDS}\nafter\n")
-    assert "False alarms (FAIL without a fault): 1 of 4 (1-81 %)." in told
-    assert "| slow10, 2 | FAIL, for between steps of rank 1 | 2 of 4 (7-93 %) | 1 of 2" in told
-    assert "old" not in told
-    assert faults_page(told, entries) == told
-    assert "No session has been measured yet." in faults_page(told, [])
 
 
 def test_sessions_that_injected_a_part_are_told(entries, tmp_path):
@@ -171,13 +161,7 @@ def test_sessions_that_injected_a_part_are_told(entries, tmp_path):
     assert not any(told in line for line in [*page(entries), *page([])])
     alone = entry(tmp_path, "alone", CAUGHT)
     assert any(told in line for line in page([*entries, alone]))
-    assert told in faults_page(f"{BEGINS}\n{ENDS}", [alone, *entries])
-
-
-@pytest.mark.parametrize("text", ["", BEGINS, ENDS, f"{ENDS} {BEGINS}"])
-def test_a_readme_without_a_place_for_it_is_refused(entries, text):
-    with pytest.raises(UserError, match=r"docs/faults\.md: there must be a line"):
-        faults_page(text, entries)
+    assert any(told in line for line in page([alone, *entries]))
 
 
 def test_sessions_of_another_machine_are_not_counted(entries):
@@ -234,9 +218,6 @@ def test_sessions_that_are_not_counted_have_tables_of_their_own(entries):
         "1 session",
     ]
     assert sum(line.startswith("| slow10") for line in lines) == 3
-    told = faults_page(f"{BEGINS}\n{ENDS}", newest, before)
-    assert "docs/trust.md also shows 3 sessions under other conditions." in told
-    assert faults_page(told, newest) == faults_page(f"{BEGINS}\n{ENDS}", newest)
     assert series([]) == []
 
 
@@ -308,10 +289,8 @@ def test_whatever_stands_in_the_log_it_is_counted_or_named(tmp_path, data):
         assert "\n" not in str(error)
     else:
         assert page(newest, before)
-        assert faults_page(f"{BEGINS}\n{ENDS}", newest, before)
 
 
 def test_the_log_that_ships_can_be_read():
     newest, *before = series(read_log(LOG))
     assert page(newest, before) == PAGE.read_text().splitlines()
-    assert faults_page(FAULTS.read_text(), newest, before) == FAULTS.read_text()
