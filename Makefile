@@ -142,7 +142,7 @@ changes: env ## list releases that changed the throughput, found by Apache Otava
 	@bash ci/otava.sh
 	@$(ACTIVATE); hvdperf history changes $(ARGS)
 
-clean: ## remove samples and caches
+clean: ## remove samples, caches, the site of docs/ and wheels
 	rm -rf $(SAMPLES) site .cache/docs .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
 
