@@ -143,7 +143,7 @@ changes: env ## list releases that changed the throughput, found by Apache Otava
 	@$(ACTIVATE); hvdperf history changes $(ARGS)
 
 clean: ## remove samples, caches, the site of docs/ and wheels
-	rm -rf $(SAMPLES) site .cache/docs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(SAMPLES) site dist .cache/docs .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './.venv*' -not -path './.uv/*' -prune -exec rm -rf {} +
 
 distclean: clean ## remove the environments too

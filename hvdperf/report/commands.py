@@ -28,7 +28,9 @@ EXAMPLE = "tests/published/lab11.json"
 def add_to(commands: Commands) -> None:
     """Add the commands report, compare, predict and explain."""
     add = add_command(
-        commands, "report", "Write the report of one session, as a page, tables, or figures for a paper."
+        commands,
+        "report",
+        "Write the report of one session, as a page, tables, or figures for a paper.",
     )
     which = add.add_argument_group("which session").add_mutually_exclusive_group()
     which.add_argument(
