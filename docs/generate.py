@@ -19,7 +19,12 @@ from typing import Any
 from _pytest.config.argparsing import Parser
 
 from hvdperf import __main__ as command
+from hvdperf.cli import first_sentence
 from hvdperf.files import write_whole
+from hvdperf.history import places
+from hvdperf.history.compatibility import page as compatibility_page
+from hvdperf.history.compatibility import read_not_built
+from hvdperf.history.raw import read_history
 from hvdperf.nightly import schemas
 from hvdperf.paths import ROOT
 from hvdperf.plan import thresholds as limits
@@ -80,11 +85,6 @@ def meanings(documented: Any, names: Iterable[str]) -> dict[str, str]:
             for key in keys.split(", "):
                 found[key] = meaning.strip().rstrip(".;")
     return found
-
-
-def first_sentence(documented: Any) -> str:
-    text = " ".join((documented.__doc__ or "").split())
-    return re.split(r"(?<=\.) ", text, maxsplit=1)[0].rstrip(".")
 
 
 # Pages -----------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def options() -> str:
     parts = []
     for group in groups:
         title = (group.title or "").removeprefix("hvdperf: ").capitalize()
-        parts += [f"## {title}", table(("option", "meaning"), map(_option, _own(group)))]
+        parts += [f"## {title}", table(("option", "meaning"), map(_argument, _own(group)))]
     return page(
         "Options of pytest perf/",
         "The suite's own options, besides those of pytest. `pytest perf/ --dry-run` shows what "
@@ -216,12 +216,6 @@ def _own(group: argparse._ArgumentGroup) -> list[argparse.Action]:
     return [action for action in group._group_actions if action.option_strings]
 
 
-def _option(action: argparse.Action) -> tuple[str, str]:
-    choices = [choice for choice in action.choices or () if choice]
-    name = f"{', '.join(action.option_strings)} {'|'.join(choices) or action.metavar or ''}"
-    return code(name.strip()), action.help or ""
-
-
 def commands() -> str:
     return page(
         "Commands of hvdperf",
@@ -234,18 +228,13 @@ def commands() -> str:
 def _commands(parser: argparse.ArgumentParser, name: str) -> Iterator[str]:
     subcommands = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     others = [a for a in parser._actions if a not in subcommands and a.dest != "help"]
-    if others:
-        yield f"## {name}"
-        if parser.description:
-            yield parser.description
-        yield table(("argument", "meaning"), map(_argument, others))
-    elif not subcommands:
+    if others or not subcommands:
         yield f"## {name}"
         yield parser.description or ""
+    if others:
+        yield table(("argument", "meaning"), map(_argument, others))
     for action in subcommands:
-        helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
         for sub, each in action.choices.items():
-            each.description = each.description or f"{helps[sub][:1].upper()}{helps[sub][1:]}."
             yield from _commands(each, f"{name} {sub}")
 
 
@@ -296,18 +285,19 @@ def _keys(record: type[Any]) -> Iterator[tuple[str, str, str]]:
     fields = [field for field in dataclasses.fields(record) if field.name != "name"]
     told = meanings(record, [field.name for field in fields])
     for field in fields:
-        if field.default_factory is not dataclasses.MISSING or dataclasses.is_dataclass(
-            field.default
-        ):
-            yield code(field.name), "", told.get(field.name, "a table of its own, below")
-        elif field.default is dataclasses.MISSING:
-            yield code(field.name), "required", told.get(field.name, PLAIN_KEYS.get(field.name, ""))
+        default: object = field.default
+        plain = PLAIN_KEYS.get(field.name, "")
+        if field.default_factory is not dataclasses.MISSING or dataclasses.is_dataclass(default):
+            shown, plain = "", "a table of its own, below"
+        elif default is dataclasses.MISSING:
+            shown = "required"
+        elif isinstance(default, Enum):
+            shown = code(default.value)
+        elif isinstance(default, bool):
+            shown = code(str(default).lower())
         else:
-            default = field.default.value if isinstance(field.default, Enum) else field.default
-            shown = list(default) if isinstance(default, tuple) else default
-            shown = str(shown).lower() if isinstance(shown, bool) else shown
-            meaning = told.get(field.name, PLAIN_KEYS.get(field.name, ""))
-            yield code(field.name), code(shown), meaning
+            shown = code(list(default) if isinstance(default, tuple) else default)
+        yield code(field.name), shown, told.get(field.name, plain)
 
 
 # Keys that the docstring of Profile takes for known.
@@ -430,7 +420,7 @@ def documents() -> str:
         (
             f"[{name}](../../results/schema/{name}.schema.json)",
             code(PLACES[name]),
-            first_sentence(r),
+            first_sentence(" ".join((r.__doc__ or "").split())).rstrip("."),
         )
         for name, r in schemas.DOCUMENTS.items()
     ]
@@ -488,6 +478,14 @@ PLAIN_FIELDS = {
 }
 
 
+def compatibility() -> str:
+    results, refused = read_history(places.RAW)
+    not_built, unreadable = read_not_built(places.NOT_BUILT)
+    if refused or unreadable:
+        raise SystemExit("\n".join([*refused, *unreadable]))
+    return compatibility_page(results, not_built)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "cases": cases,
     "options": options,
@@ -497,6 +495,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "environment": environment,
     "faults": faults,
     "documents": documents,
+    "compatibility": compatibility,
 }
 
 

@@ -72,11 +72,6 @@ def add_to(commands: Commands) -> None:
     command(
         "changes", list_changes, "Find releases that changed the throughput, in stored results."
     )
-    command(
-        "compatibility",
-        print_compatibility,
-        "Print docs/compatibility.md: which releases build, import and train together.",
-    )
     # For hvdperf/history/benchmarks: JSON on stdout.
     command("params", print_parameters, "Print the cases of the profile history, as JSON.")
     add = command("measure", measure_stack, "Measure one installed stack, and print it as JSON.")
@@ -215,17 +210,6 @@ def _versions(axis: Axis, text: str) -> list[str]:
             "hvdperf/history/releases.toml"
         )
     return versions
-
-
-def print_compatibility(_: argparse.Namespace) -> int:
-    from hvdperf.history.compatibility import page, read_not_built
-
-    results, refused = read_history(places.RAW)
-    not_built, unreadable = read_not_built(places.NOT_BUILT)
-    for line in (*refused, *unreadable):
-        complain(line)
-    print(page(results, not_built), end="")
-    return REFUSED if refused or unreadable else 0
 
 
 def list_changes(_: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 TensorFlow.
 
 It is made from raw results, whose stacks have trained, and from the records of stacks that could
-not be built. `hvdperf history compatibility` prints the page.
+not be built. `make docs` writes the page.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hvdperf.paths import shown
 NOT_TRIED, NOT_RECORDED, NONE = "not tried", "not recorded", "-"
 
 _TEXT = """\
+<!-- made by `make docs` from results/history and results/not-built: do not change this page -->
+
 # Compatibility
 
-Which releases of Horovod and TensorFlow work together, as tried with this suite. The page is
-printed by `hvdperf history compatibility`, from `results/history` and `results/not-built`; do not
-edit it.
+Which releases of Horovod and TensorFlow work together, as tried with this suite.
 
 A combination *trains* if a session has measured the speed of networks with it, so it was built and
 imported before. It does not *build* if its compilation ended with an error, so it cannot be

@@ -31,7 +31,7 @@ def test_the_committed_page_is_current():
     failures, refused = read_not_built(places.NOT_BUILT)
     assert refused == []
     made = page(results, failures)
-    assert path.read_text() == made, "run `hvdperf history compatibility > docs/compatibility.md`"
+    assert path.read_text() == made, "run make docs"
 
 
 def test_a_stack_that_was_measured_builds_imports_and_trains():
