@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Mapping
 
-from hvdperf.cli import REFUSED, Parser, complain, run
+from hvdperf.cli import REFUSED, Parser, complain, first_sentence, run
 from hvdperf.columns import WIDTH
 from hvdperf.history import commands as history
 from hvdperf.nightly import commands as nightly
@@ -76,24 +76,21 @@ def parser() -> argparse.ArgumentParser:
 
 def _by_purpose(descriptions: Mapping[str, str]) -> str:
     """Return the commands in groups, each with the first sentence of its description."""
-    lines = []
+    parts = []
     for purpose, names in PURPOSES.items():
-        known = [name for name in names if name in descriptions]
-        if known:
-            lines.append(f"{purpose}:")
-        for name in known:
-            first, _, _ = descriptions[name].partition(". ")
-            indent = " " * 15
-            lines += textwrap.wrap(
-                f"{first.rstrip('.')}.",
+        lines = [
+            textwrap.fill(
+                first_sentence(descriptions[name]),
                 WIDTH,
                 initial_indent=f"  {name:<13}",
-                subsequent_indent=indent,
+                subsequent_indent=" " * 15,
             )
-        if known:
-            lines.append("")
-    lines.append("`hvdperf COMMAND --help` shows the options of a command.")
-    return "\n".join(lines)
+            for name in names
+            if name in descriptions
+        ]
+        if lines:
+            parts.append("\n".join([f"{purpose}:", *lines]))
+    return "\n\n".join([*parts, "`hvdperf COMMAND --help` shows the options of a command."])
 
 
 if __name__ == "__main__":

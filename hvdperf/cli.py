@@ -31,11 +31,15 @@ class Parser(argparse.ArgumentParser):
         self.exit(REFUSED)
 
 
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text, with its stop."""
+    return f"{text.partition('. ')[0].rstrip('.')}."
+
+
 def add_command(commands: Commands, name: str, description: str) -> argparse.ArgumentParser:
     """Add a command and return its parser. description: sentences for its own help, of which the
     first one also stands in the list of commands."""
-    first, _, _ = description.partition(". ")
-    return commands.add_parser(name, help=f"{first.rstrip('.')}.", description=description)
+    return commands.add_parser(name, help=first_sentence(description), description=description)
 
 
 def run(

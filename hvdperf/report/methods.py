@@ -14,7 +14,7 @@ from hvdperf.plan.arms import SWEEP, Schedule
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import LaunchMode
 from hvdperf.report.numbers import confidence_of
-from hvdperf.report.session import began
+from hvdperf.report.session import began, thresholds_of
 from hvdperf.report.words import plural
 from hvdperf.results.archive import Archive
 from hvdperf.results.documents import Case, SessionDocument, disturbance_summary
@@ -203,7 +203,8 @@ def _levels(cases: Sequence[Case]) -> str:
 def _rule(archive: Archive) -> Iterator[str]:
     cases, session = archive.cases, archive.session
     asked = {} if session is None else session.asked
-    named = f" (file {asked['thresholds'].rpartition(' ')[0]})" if asked.get("thresholds") else ""
+    name = "" if session is None else thresholds_of(session)[0]
+    named = f" (file {name})" if name else ""
     of_stacks = [case for case in cases if _compares_speeds_of_stacks(case)]
     if of_stacks:
         yield (

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from hvdperf.report.content import Value
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
-from hvdperf.verdict import confidence, is_bounded
+from hvdperf.verdict import Rule, confidence, is_bounded
 
 
 def finite(values: Iterable[float | None]) -> list[float]:
@@ -35,10 +35,18 @@ def cells_of(figure: Interval | None, estimate: str, lower: str, upper: str) -> 
 
 def confidence_of(case: Case) -> float | None:
     """Return the confidence of the interval of a case's figure, in %; None without an interval."""
-    figure, judgement = case.figure, case.outcome.judgement
+    judgement = case.outcome.judgement
+    return level(case.figure, judgement.rule, judgement.fail_alpha)
+
+
+def level(
+    figure: Interval | None, rule: Rule | None = None, fail_alpha: float | None = None
+) -> float | None:
+    """Return the confidence of an interval, in %; None without an interval. rule, fail_alpha: of
+    the judgement, if there is one (hvdperf.verdict.confidence)."""
     if figure is None or not is_bounded(figure):
         return None
-    return 100 * confidence(figure, judgement.rule, judgement.fail_alpha)
+    return 100 * confidence(figure, rule, fail_alpha)
 
 
 def quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:

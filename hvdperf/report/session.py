@@ -109,14 +109,20 @@ def _facts(sources: Sources) -> dict[str, str]:
         facts["took"] = f"{minutes:.1f} min, {100 * timed:.0f} % of it in timed blocks"
         if session.suite:
             facts["suite"] = session.suite
-        if session.asked.get("thresholds"):
-            name, _, digest = session.asked["thresholds"].rpartition(" ")
+        name, digest = thresholds_of(session)
+        if name:
             facts["thresholds"] = f"{name}, hash {digest}"
         if session.against:
             facts["against"] = session.against
         if session.command:
             facts["command"] = session.command
     return facts
+
+
+def thresholds_of(session: SessionDocument) -> tuple[str, str]:
+    """Return the name and the hash of the thresholds that were asked for; "" if that is unknown."""
+    name, _, digest = session.asked.get("thresholds", "").rpartition(" ")
+    return name, digest
 
 
 def began(session: SessionDocument) -> str:

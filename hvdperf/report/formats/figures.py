@@ -13,6 +13,8 @@ from typing import Any
 
 from hvdperf.errors import UserError
 from hvdperf.report.content import Figure, Plot, Row
+from hvdperf.report.formats.html import slug
+from hvdperf.report.formats.inline import themes
 from hvdperf.verdict import Verdict
 
 FORMATS = ("svg", "pdf")
@@ -40,14 +42,14 @@ CATEGORIES = (
 )
 _SIZES = ["#8fc1e3", "#0b2f52"]
 _TEXT, _GRID, _AXIS, _INTERVAL = "#000000", "#dddddd", "#666666", "#333333"
-# Colours and shapes of verdicts, as page/config.js has the shapes.
-_VERDICTS = {
-    Verdict.FAIL.value: ("#b34700", "cross"),
-    Verdict.INVALID.value: ("#94407a", "triangle-up"),
-    Verdict.NOT_RUN.value: ("#4a4f9c", "triangle-down"),
-    Verdict.INCONCLUSIVE.value: ("#7a5000", "diamond"),
-    Verdict.PASS.value: ("#00735a", "circle"),
-    Verdict.NOT_JUDGED.value: ("#55606e", "square"),
+# Shapes of verdicts, as page/config.js has them.
+_SHAPES = {
+    Verdict.FAIL: "cross",
+    Verdict.INVALID: "triangle-up",
+    Verdict.NOT_RUN: "triangle-down",
+    Verdict.INCONCLUSIVE: "diamond",
+    Verdict.PASS: "circle",
+    Verdict.NOT_JUDGED: "square",
 }
 _LEGENDS = ("color", "fill", "stroke", "shape", "strokeDash", "size")
 # Pixels of a letter, of a legend's symbol with its gaps, and of the margins.
@@ -91,16 +93,20 @@ def specification(plot: Plot, rows: Sequence[Row], pixels: float) -> dict[str, A
     """Return the plot as a whole Vega-Lite specification: with its data, width and style."""
     # A copy in which no two channels are one object, as those of a plot may be.
     spec: dict[str, Any] = json.loads(json.dumps(plot))
-    present = [word for word in _VERDICTS if any(row.get("verdict") == word for row in rows)]
+    words = {row.get("verdict") for row in rows}
+    present = [verdict for verdict in _SHAPES if verdict.value in words]
+    colours = themes()["light"]
+    of_verdicts = {
+        "color": [colours[slug(verdict)] for verdict in present],
+        "shape": [_SHAPES[verdict] for verdict in present],
+    }
     for channels in _encodings(spec):
         for name, channel in channels.items():
             if not isinstance(channel, dict):
                 continue
-            if channel.get("field") == "verdict" and "scale" not in channel:
-                of = {"color": 0, "shape": 1}.get(name)
-                if of is not None:
-                    range_ = [_VERDICTS[word][of] for word in present]
-                    channel["scale"] = {"domain": present, "range": range_}
+            if channel.get("field") == "verdict" and "scale" not in channel and name in of_verdicts:
+                domain = [verdict.value for verdict in present]
+                channel["scale"] = {"domain": domain, "range": of_verdicts[name]}
             if name in _LEGENDS and isinstance(channel.get("legend"), dict):
                 fit = _legend_columns(channel, rows, pixels)
                 channel["legend"] = {**channel["legend"], "columns": fit}

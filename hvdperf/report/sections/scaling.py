@@ -10,14 +10,14 @@ from hvdperf.plan.arms import BlockKind, Workload
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.report.content import Column, Figure, Row, Section, Table
-from hvdperf.report.numbers import cells_of, confidence_of, number
+from hvdperf.report.numbers import cells_of, confidence_of, level, number
 from hvdperf.report.sections import scaling_plots
 from hvdperf.report.sections.scaling_plots import STRONG, WEAK
 from hvdperf.report.words import confidence_words, plural, several, shown, slug, workload_labels
 from hvdperf.results.documents import Case
 from hvdperf.results.throughput import throughputs
 from hvdperf.stats import Interval
-from hvdperf.verdict import Verdict, confidence, is_bounded, worst
+from hvdperf.verdict import Verdict, worst
 
 INTRO = (
     "Speedup is the speed of n replicas / that of one; efficiency is speedup / n. Weak "
@@ -109,11 +109,9 @@ def _points(
         if breakdown is not None:
             for way in WEAK:
                 if way not in point.ways or way != "speed":
-                    found_by = getattr(breakdown, f"by_{way}")
-                    point.ways[way] = _efficiency(found_by, n)
-                    covered = 100 * confidence(found_by, None, None)
-                    level = covered if is_bounded(found_by) else None
-                    point.confidences[way] = level
+                    speedup = getattr(breakdown, f"by_{way}")
+                    point.ways[way] = _efficiency(speedup, n)
+                    point.confidences[way] = level(speedup)
         if case.question is by_speed:
             point.ways["speed" if weak else "split"] = case.figure
             point.confidences["speed" if weak else "split"] = confidence_of(case)
