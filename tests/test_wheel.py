@@ -151,11 +151,22 @@ def test_a_session_without_a_case_of_the_suite_has_no_summary(call: Call) -> Non
     assert (done.returncode, "hvdperf:" in done.stdout) == (0, False), done.stdout
 
 
-def test_bad_input_is_one_line(call: Call) -> None:
-    done = call("pytest", "-p", "hvdperf", "--profile=hourly")
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--profile=hourly", "unknown profile 'hourly'"),
+        (
+            "--stack=/no/such/python",
+            "--stack: there is no Python interpreter at /no/such/python; install TensorFlow, "
+            "Horovod and MPI in that environment",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(call: Call, option: str, said: str) -> None:
+    done = call("pytest", "-p", "hvdperf", "--dry-run", option)
     assert done.returncode == 4
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("ERROR: unknown profile 'hourly'")
+    assert line.startswith(f"ERROR: {said}")
 
 
 def test_the_commands_find_the_cases_of_the_package(call: Call) -> None:

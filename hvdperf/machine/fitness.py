@@ -210,19 +210,23 @@ def _locked_memory(root: Path) -> Check:
     )
 
 
+def _existing(results: Path) -> Path:
+    """Return the directory, or the lowest one above it that exists."""
+    return next(path for path in (results, *results.absolute().parents) if path.exists())
+
+
 def unwritable(results: Path) -> str:
     """Return why nothing can be written below a directory, which need not exist; "" if it can."""
-    where = next(path for path in (results, *results.absolute().parents) if path.exists())
+    where = _existing(results)
     if not where.is_dir():
         return f"{shown(where)} is not a directory"
     return "" if os.access(where, os.W_OK | os.X_OK) else f"{shown(where)} is not writable"
 
 
 def _disk(results: Path) -> Check:
-    where = next(path for path in (results, *results.absolute().parents) if path.exists())
-    free = shutil.disk_usage(where).free
     if problem := unwritable(results):
         return Check("disk", f"results in {shown(results)}", problem, "give --results DIR")
+    free = shutil.disk_usage(_existing(results)).free
     return judged(
         "disk",
         f"{_size(free)} free for {shown(results)}",
@@ -251,8 +255,8 @@ def load_check(meter: CpuMeter, seconds: float) -> Check:
     meter.watch()
     usage = used(before, meter.read([]), busiest=0)
     shares = {
-        core: (seconds - by_core[core]) / usage.wall_seconds
-        for core, seconds in _busy_seconds(meter).items()
+        core: (busy - by_core[core]) / usage.wall_seconds
+        for core, busy in _busy_seconds(meter).items()
     }
     found = meter.disturbance([usage])
     is_fit = found.foreign_share <= DISTURBED_ABOVE and not usage.throttled_seconds
@@ -274,8 +278,10 @@ def _load(found: Disturbance, shares: dict[int, float]) -> str:
 
 def _busy_seconds(meter: CpuMeter) -> dict[int, float]:
     """Return the busy seconds of each of the meter's cores since the boot."""
-    stat = (meter.root / "proc/stat").read_text()
-    return {core: parse_busy(stat, [core])[0] for core in meter.cores}
+    # Each line is read for its own core: hundreds of cores would otherwise read hundreds of lines.
+    stat = (meter.root / "proc/stat").read_text().splitlines()
+    lines = {line.partition(" ")[0]: line for line in stat}
+    return {core: parse_busy(lines.get(f"cpu{core}", ""), [core])[0] for core in meter.cores}
 
 
 def _number(path: Path) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any
 from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.machine.rank_environment import rank_environment
-from hvdperf.paths import ROOT
+from hvdperf.paths import CHECKOUT, ROOT
 from hvdperf.worker.probe import SETTINGS
 
 # The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.
@@ -206,6 +206,9 @@ def _build(program: Path) -> str:
 
 
 def _install(program: Path) -> str:
+    """Return what to do about an environment that a program is in."""
+    if CHECKOUT is None:
+        return "install TensorFlow, Horovod and MPI in that environment"
     command = f"run `{_build(program)}` and `. ./activate`"
     is_own = any(map(_OWN.fullmatch, program.parts))
     return command if is_own else f"{command}, or give the interpreter that `make stack` prints"
@@ -223,9 +226,8 @@ def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
     if kind == "horovod":
         raise UserError(f"{interpreter} has TensorFlow but no Horovod ({message}): {install}")
     if kind == "built for another tensorflow":
-        raise UserError(
-            f"{interpreter}: {message}; run `{_build(interpreter)}` to build Horovod again"
-        )
+        build = "" if CHECKOUT is None else f"run `{_build(interpreter)}` to "
+        raise UserError(f"{interpreter}: {message}; {build}build Horovod again")
     raise UserError(
         f"{interpreter}: Horovod {facts['horovod']} does not load ({message}): {install}"
     )

@@ -30,7 +30,7 @@ from hvdperf.machine.noise_record import MachineRecord, read_record
 from hvdperf.machine.placement import Offer, local_offers
 from hvdperf.machine.stack import Stack, probe, stack_differences
 from hvdperf.models.own_networks import digest
-from hvdperf.models.registry import Network, network
+from hvdperf.models.registry import network
 from hvdperf.paths import CACHE, shown
 from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
@@ -110,9 +110,10 @@ class Suite:
         return offers[: self.options.np]
 
     def check_before_a_dry_run(self) -> None:
-        """Check the input that other sessions check when they begin to measure: interpreters, and
-        the directory of the results. Raises UserError."""
-        self._stacks()
+        """Check the input that other sessions check when they begin to measure: interpreters
+        that were named, and the directory of the results. Raises UserError."""
+        if self.options.stack or self.options.against:
+            self._stacks()
         results = Path(self.options.results)
         if problem := unwritable(results):
             raise UserError(f"--results {shown(results)}: {problem}; give another directory")
@@ -178,15 +179,14 @@ class Suite:
         doubts: dict[str, str] = {}
         for stack in stacks.values():
             self._refuse_other_stacks(stack)
-            for name, reason in self._doubts(stack).items():
-                doubts.setdefault(name, reason)
+            doubts = self._doubts(stack) | doubts
         facts = fingerprint(
             self.machine,
             stacks[""],
             self.options.launcher,
             self.session_plan.slots,
             data_sets={name: data.identity for name, data in self.session_plan.data.items()},
-            own_networks={network.name: digest(network) for network in self._own_networks()},
+            own_networks={name: digest(network(name)) for name in self._own_networks()},
         )
         if self.baseline is not None:
             settings = asked(self.session_plan, self.changed)
@@ -257,25 +257,22 @@ class Suite:
                 raise UserError(f"{option}: {error}" if interpreter else str(error)) from None
         return stacks
 
-    def _own_networks(self) -> list[Network]:
-        """Return the networks of this session that are not the suite's."""
-        return [found for name in self._workloads() if (found := network(name)).origin]
-
-    def _workloads(self) -> dict[str, Workload]:
-        """Return a workload of each network of this session, by the network's name."""
+    def _own_networks(self) -> dict[str, Workload]:
+        """Return the networks of this session that are not the suite's, with a workload of each."""
         plan = self.session_plan
-        return {workload.model: workload for workload in (*plan.sentinels, *plan.workloads)}
+        every = (*plan.sentinels, *plan.workloads)
+        return {each.model: each for each in every if network(each.model).origin}
 
     def _doubts(self, stack: Stack) -> dict[str, str]:
         """Try each network of the user's own with a stack. Return those of which no comparison can
         be trusted, with the reason. Raises UserError for one that cannot be measured."""
         found = {}
-        for own in self._own_networks():
-            self._progress.say(f"try {own.name}, from {shown(Path(own.origin))}")
-            workload = self._workloads()[own.name]
+        for name, workload in self._own_networks().items():
+            own = network(name)
+            self._progress.say(f"try {name}, from {shown(Path(own.origin))}")
             data = self.session_plan.data[workload.dataset]
             if reason := own_network.doubt(workload, own, data, stack):
-                found[own.name] = reason
+                found[name] = reason
         return found
 
     def _preflight(self) -> None:
