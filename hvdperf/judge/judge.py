@@ -81,7 +81,7 @@ class Judge:
         for arm in comparison.arms:
             failure = self._failures.get(arm)
             if failure is not None:
-                word = Verdict.FAIL if failure.started else Verdict.NOT_RUN
+                word = _of_failure(failure)
                 judgement = replace(outcome.judgement, verdict=word, reason=str(failure))
                 return replace(outcome, judgement=judgement, failure=failure)
         if not rounds:
@@ -127,7 +127,7 @@ class Judge:
 
     def _reported(self, outcome: Outcome, final: bool) -> Outcome:
         comparison = outcome.comparison
-        unjudged = self._rules.unjudged(comparison)
+        unjudged = self._rules.unjudged(comparison) or _exchanges_elsewhere(outcome)
         rows: list[Row] = []
         problems = []
         try:
@@ -209,6 +209,7 @@ class Judge:
             measured.of(arm) for measured in outcome.rounds for arm in outcome.comparison.arms
         ]
         found = [problem for launch in launches for problem in validity.invalid_reasons(launch)]
+        found += _overlaps(outcome)
         if outcome.comparison.question.mode is LaunchMode.COLLECTIVES:
             found += self._transport_problems(outcome, at_look)
         if outcome.comparison.tolerance is not None:
@@ -249,8 +250,20 @@ class Judge:
         difference = validity.weights_differ(
             trained[0], trained[1], of_update=comparison.tolerance or 0.0
         )
+        if not difference:
+            return []
         names = " and ".join(arm.label for arm in comparison.arms)
-        return [f"{names} trained different weights: {difference}"] if difference else []
+        ours, theirs = (self._correctness[arm].correctness for arm in comparison.arms)
+        parted = validity.parted(ours, theirs, *trained)
+        return [f"{names} trained different weights: {difference}; {parted.value}"]
+
+
+def _of_failure(failure: Failure) -> Verdict:
+    """Return the verdict on a case of which a launch failed. A mistake in the user's own network or
+    data says nothing of the stack."""
+    if not failure.started:
+        return Verdict.NOT_RUN
+    return Verdict.INVALID if failure.of_user else Verdict.FAIL
 
 
 def _cannot_be_seen(judgement: Judgement) -> str:
@@ -272,6 +285,39 @@ def _cause(outcome: Outcome) -> str:
     if question.mode is not LaunchMode.BLOCKS and question.mode is not LaunchMode.STARTUP:
         return ""
     return str(attributed(outcome.comparison, _undisturbed(outcome, outcome.judgement)))
+
+
+def _overlaps(outcome: Outcome) -> list[str]:
+    """Return the problem of shards of the user's own data that overlap, by a launch of one
+    replica."""
+    candidate, reference = (side.arm for side in outcome.comparison.sides)
+    if candidate.world_size == 1 or reference.world_size > 1:
+        return []
+    found = (
+        validity.overlap_of_shards(measured.of(candidate), measured.of(reference))
+        for measured in outcome.rounds
+    )
+    return [problem for problem in found if problem][:1]
+
+
+def _exchanges_elsewhere(outcome: Outcome) -> str:
+    """Return why a step without the exchange of its gradients still exchanges something, so that
+    its time is no measure of computing alone; return "" if it does not, or if the question does not
+    take such a step."""
+    comparison = outcome.comparison
+    if not (comparison.within_a_launch or comparison.question.spec.times_steps):
+        return ""
+    others = max(
+        rank.other_exchanges
+        for measured in outcome.rounds
+        for rank in measured.of(comparison.candidate.arm).metadata
+    )
+    if not others:
+        return ""
+    return (
+        f"{others} of Horovod's operations in a step do not reduce gradients, as in a synchronised "
+        "normalisation, so there is no step without communication to compare with"
+    )
 
 
 def _undisturbed(outcome: Outcome, judgement: Judgement) -> tuple[Round, ...]:

@@ -89,5 +89,6 @@ def invalid_reasons(arm: Arm, ranks: Reports) -> list[str]:
     for number, rank in enumerate(ranks):
         figures = [rank.loss, *(astuple(rank.validation) if rank.validation else ())]
         if not all(math.isfinite(figure) for figure in figures):
-            found.append(f"{arm.name}: rank {number} ended with a loss that is not finite")
+            by = next((int(row[0]) for row in rank.curve if not math.isfinite(row[1])), rank.steps)
+            found.append(f"{arm.name}: rank {number}: the loss is not finite by step {by}")
     return found

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from statistics import median
+from enum import Enum
+from statistics import fmean, median
 from typing import Any
 
 from hvdperf.judge import collectives, training_runs
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.time_breakdown import CLOSES_WITHIN, time_breakdown
 from hvdperf.measure.records import Block, Launch
+from hvdperf.measure.reports import Correctness
 from hvdperf.plan.arms import BlockKind
 from hvdperf.stats import hodges_lehmann
 
@@ -81,6 +83,20 @@ def _data_problems(launch: Launch) -> list[str]:
     ]
 
 
+def overlap_of_shards(launch: Launch, alone: Launch) -> str:
+    """Return an error message if the replicas of a launch have more samples of the user's own data
+    in a pass than the one replica of `alone`, so that some samples are read by several of them; ""
+    if they have not, or if a pass was not over in either launch."""
+    ours, theirs = ([rank.samples_of_a_pass for rank in each.evidence] for each in (launch, alone))
+    known = [count for count in ours if count is not None]
+    if len(known) < len(ours) or len(theirs) != 1 or theirs[0] is None or sum(known) <= theirs[0]:
+        return ""
+    return (
+        f"{launch.arm.name}: its shards have {sum(known)} samples together, and the whole data have "
+        f"{theirs[0]}: they overlap; divide the samples by shard.index and shard.count"
+    )
+
+
 def _setting_problems(launch: Launch) -> list[str]:
     """Return a line for every setting that does not have one value on all ranks."""
     found = []
@@ -101,6 +117,12 @@ def _block_problems(launch: Launch, block: Block) -> list[str]:
     if len(block.ranks) != arm.processes:
         found.append(f"{where}: {len(block.ranks)} of {arm.processes} ranks reported")
     for number, rank in enumerate(block.ranks):
+        if rank.not_finite_at is not None:
+            loss = "NaN" if math.isnan(rank.loss) else f"{rank.loss}"
+            found.append(
+                f"{arm.name}: rank {number}: the loss is {loss} at step {rank.not_finite_at}"
+            )
+            continue
         figures = [rank.seconds, rank.loss, *rank.step_seconds]
         if not all(math.isfinite(figure) for figure in figures) or rank.seconds <= 0:
             found.append(f"{where}: rank {number} reported a figure that is not finite")
@@ -175,6 +197,55 @@ def weights_differ(
         if excess.size and excess.max() > worst:
             worst, where = float(excess.max()), name
     return f"tensor {where} differs by {worst:.2g} more than tolerated" if where else ""
+
+
+class Parted(Enum):
+    """Where two reproducible trainings of one network part, in words, with what to look at next."""
+
+    AT_THE_START = (
+        "their first weights differ already: the builder draws at random without a seed of Keras"
+    )
+    IN_THE_DATA = (
+        "their first batches differ already: the data differ at each opening; give its shuffle and "
+        "its random operations a seed, and map with deterministic=True"
+    )
+    AT_THE_FIRST_LOSS = (
+        "their first losses differ already, with the same weights and samples: the network or its "
+        "loss draws at random, or normalises over the samples of all replicas in one of them only"
+    )
+    AT_THE_FIRST_UPDATE = (
+        "their first losses agree, and the first update differs: the optimizer does not do the same "
+        "with both, as when it clips or scales gradients before they are exchanged in one, and "
+        "after it in the other"
+    )
+
+
+# Relative difference of two losses by the order of sums.
+_LOSSES_AGREE_WITHIN = 1e-4
+
+
+def parted(
+    ours: Sequence[Correctness],
+    theirs: Sequence[Correctness],
+    our_weights: Mapping[str, Array],
+    their_weights: Mapping[str, Array],
+) -> Parted:
+    """Return where two trainings part. ours, theirs: of each process. The weights are as
+    Trainer.correctness writes them."""
+    import numpy as np
+
+    begun = [name for name in our_weights if name.startswith("begun")]
+    if any(
+        not np.array_equal(our_weights[name], their_weights.get(name, math.nan)) for name in begun
+    ):
+        return Parted.AT_THE_START
+    samples = [[digest for rank in ranks for digest in rank.samples] for ranks in (ours, theirs)]
+    if samples[0] != samples[1]:
+        return Parted.IN_THE_DATA
+    loss, other = (fmean(rank.loss for rank in ranks) for ranks in (ours, theirs))
+    if not math.isclose(loss, other, rel_tol=_LOSSES_AGREE_WITHIN):
+        return Parted.AT_THE_FIRST_LOSS
+    return Parted.AT_THE_FIRST_UPDATE
 
 
 def _shown(values: Collection[str] | Collection[float]) -> str:

@@ -26,6 +26,8 @@ from hvdperf.worker.protocol import Phase
 from hvdperf.worker.strategies.table import Strategy
 
 SEED = 20181231
+# Something hangs if it takes this many times as long as the known pace predicts.
+PATIENCE = 3
 # Used if the data has no end, or if the learning rate is constant.
 STEPS_OF_AN_EPOCH = 100
 # Horovod gives up on a stalled collective before an order's deadline passes, because it names the
@@ -69,6 +71,14 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """The seconds of a start and of a step of a network, alone on the machine."""
+
+    start_seconds: float = 0.0
+    step_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Installed:
     """An installed stack. interpreter: runs its ranks. launcher: starts them."""
 
@@ -82,7 +92,8 @@ class ArmLauncher:
 
     stacks: by Arm.stack. data: by the name of the data set. scratch: directory in which every
     launch gets a directory. startup_deadline_s, order_deadline_s: seconds. fault: injected by the
-    session. gone: returns the slots that cannot be used any more, by rank.
+    session. gone: returns the slots that cannot be used any more, by rank. paces: of networks that
+    have been tried, by model.
     """
 
     stacks: Mapping[str, Installed]
@@ -94,6 +105,7 @@ class ArmLauncher:
     order_deadline_s: float
     fault: Fault | None = None
     gone: Callable[[], Mapping[int, SlotGone]] = dict
+    paces: dict[str, Pace] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _placed: dict[Arm, tuple[Slot, ...]] = field(default_factory=dict, init=False)
     # By Arm.stack; None while ranks are fresh processes.
@@ -136,34 +148,73 @@ class ArmLauncher:
         session_cores = cores_of(self.slots)
         configs = []
         for rank, slots in enumerate(slots_by_rank):
-            cores = cores_of(slots)
-            devices = [slot.device for slot in slots if slot.device is not None]
-            configs.append(
-                {
-                    **self._workload(arm),
-                    "exchange": asdict(exchange),
-                    "passes": arm.passes,
-                    "kinds": sorted(kind.value for kind in kinds),
-                    "seed": seed,
-                    "data_seed": data_seed,
-                    "last_phase": last_phase.value,
-                    "common_order": common_order,
-                    "cores": cores,
-                    "share_startup": share_startup,
-                    "startup_cores": session_cores if share_startup else cores,
-                    "device": ",".join(devices) if devices else None,
-                    **asdict(threads(arm.strategy, slots)),
-                    "input_threads": max(1, len(cores)),
-                    "rendezvous": launcher.rendezvous(placed) if strategy.horovod else None,
-                    "cluster": strategy.cluster,
-                    "fault": fault.as_config() if fault else None,
-                }
-            )
+            config = {
+                **self._config(arm, slots, exchange),
+                "kinds": sorted(kind.value for kind in kinds),
+                "seed": seed,
+                "data_seed": data_seed,
+                "last_phase": last_phase.value,
+                "common_order": common_order,
+                "share_startup": share_startup,
+                "rendezvous": launcher.rendezvous(placed) if strategy.horovod else None,
+                "cluster": strategy.cluster,
+                "fault": fault.as_config() if fault else None,
+            }
+            if share_startup:
+                config["startup_cores"] = session_cores
+            configs.append(config)
             if fault is not None and injected == "data" and fault.rank == rank:
                 configs[rank]["data_dir"] = str(self._other_data(arm))
         timeline_settings = {"HOROVOD_TIMELINE": "DYNAMIC"} if timeline else {}
         order = self._order(arm, placed, {**_settings(exchange), **timeline_settings})
         return Group(arm.name, launcher, self.hub, order, configs, self._server(arm, placed))
+
+    def config_of_trial(self, arm: Arm) -> dict[str, Any]:
+        """Return the config by which one process, without others, does what a rank of the arm does
+        (worker/strategies/trial.py)."""
+        slots = self.slots[: arm.world_size]
+        strategy = arm.strategy.spec
+        config = {
+            **self._config(
+                arm, slots if strategy.one_process else slots[:1], EXCHANGES[arm.exchange]
+            ),
+            "kinds": [BlockKind.FULL.value],
+            "seed": SEED,
+            "data_seed": 1,
+            "last_phase": Phase.BROADCAST.value,
+            "common_order": False,
+            "share_startup": True,
+            "rendezvous": None,
+            "cluster": False,
+            "fault": None,
+        }
+        if strategy.cluster:
+            config["world_size"] = 1
+        return config
+
+    def _config(self, arm: Arm, slots: Sequence[Slot], exchange: Exchange) -> dict[str, Any]:
+        """Return the part of a process's config that does not depend on the launch. slots: of the
+        process."""
+        cores = cores_of(slots)
+        devices = [slot.device for slot in slots if slot.device is not None]
+        return {
+            **self._workload(arm),
+            "exchange": asdict(exchange),
+            "passes": arm.passes,
+            "cores": cores,
+            "startup_cores": cores,
+            "device": ",".join(devices) if devices else None,
+            **asdict(threads(arm.strategy, slots)),
+            "input_threads": max(1, len(cores)),
+        }
+
+    def startup_deadline(self, arm: Arm) -> float:
+        """Return the seconds that a start of the arm may take."""
+        return self.startup_deadline_s + PATIENCE * self.pace(arm).start_seconds
+
+    def pace(self, arm: Arm) -> Pace:
+        """Return the pace of the arm's network, of which 0 s stands for an unknown one."""
+        return self.paces.get(arm.workload.model, Pace())
 
     @contextmanager
     def forking(self, tell: Callable[[str], None]) -> Iterator[None]:
@@ -266,7 +317,8 @@ class ArmLauncher:
     def _order(self, arm: Arm, slots: Sequence[Slot], settings: Mapping[str, str]) -> Order:
         """Return an order whose ranks get these settings, then the user's, then Horovod's check for
         stalled collectives. Earlier ones override later ones."""
-        shutdown = max(STALL_CHECK_S + 1, int(self.order_deadline_s * STALL_SHUTDOWN_FACTOR))
+        within_s = self.order_deadline_s + PATIENCE * self.pace(arm).step_seconds
+        shutdown = max(STALL_CHECK_S + 1, int(within_s * STALL_SHUTDOWN_FACTOR))
         defaults = {
             "HOROVOD_STALL_CHECK_TIME_SECONDS": str(STALL_CHECK_S),
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": str(shutdown),
@@ -277,7 +329,7 @@ class ArmLauncher:
             interpreter=self.stacks[arm.stack].interpreter,
             environment={**defaults, **user_settings(), **settings},
             scratch=self.scratch / f"launch-{next(self._numbers)}",
-            deadline_s=max(self.startup_deadline_s, self.order_deadline_s),
+            deadline_s=max(self.startup_deadline(arm), self.order_deadline_s),
         )
 
 

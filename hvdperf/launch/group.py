@@ -49,7 +49,8 @@ DEADLINES = {
 class Failure:
     """A launch that failed. rank: None if no single rank can be named. host: the rank's; "" if it
     is that of the session. tail: the end of its stderr, by lines. started: False if a slot was
-    gone, so that nothing was started; this is no fault of the stack."""
+    gone, so that nothing was started; this is no fault of the stack. of_user: whether the user's own
+    network or data raised the error, which is no fault of the stack either."""
 
     arm: str
     rank: int | None
@@ -58,6 +59,7 @@ class Failure:
     tail: Sequence[str] = ()
     started: bool = True
     host: str = ""
+    of_user: bool = False
 
     def __str__(self) -> str:
         if not self.started:
@@ -90,7 +92,7 @@ class Rank:
     metadata: dict[str, Any] = field(default_factory=dict)
     replies: list[dict[str, Any]] = field(default_factory=list)
     standing: dict[str, Any] | None = None
-    error: dict[str, str] | None = None
+    error: dict[str, Any] | None = None
     lost_at: float = math.inf
     left: bool = False
     time_asked: list[float] = field(default_factory=list)
@@ -100,7 +102,7 @@ class Rank:
     def finished(self) -> bool:
         return self.phase == Phase.END.value
 
-    def fail(self, error: dict[str, str]) -> None:
+    def fail(self, error: dict[str, Any]) -> None:
         self.error = error
         self.lost_at = min(self.lost_at, time.monotonic())
 
@@ -189,7 +191,8 @@ class Group:
         state.left, state.connection = True, None
         state.lost_at = min(state.lost_at, time.monotonic())
         if reason and state.error is None:
-            state.fail({"phase": state.phase, "kind": "ConnectionError", "message": reason})
+            lost = {"kind": "ConnectionError", "message": reason, "of_user": False}
+            state.fail({"phase": state.phase, **lost})
 
     def _ask_time(self, rank: int) -> None:
         self.ranks[rank].time_asked.append(time.time())
@@ -407,6 +410,10 @@ class Group:
         error = self.ranks[first].error
         if error is not None:
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
+            if error["of_user"]:
+                at = f"step {error['step']}: " if error["step"] else ""
+                failed = self._failure(first, f"{at}{message}", error["phase"])
+                return GroupFailed(replace(failed.failure, of_user=True))
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])
         lost_slot = self._job.lost_slot() if self._job is not None else None
         if lost_slot is not None and lost_slot.host != self.ranks[first].host:

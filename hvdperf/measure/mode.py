@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import ClassVar
 
-from hvdperf.launch.arm_launcher import ArmLauncher
+from hvdperf.launch.arm_launcher import PATIENCE, ArmLauncher
 from hvdperf.launch.group import Group
 from hvdperf.machine.cpu_usage import CpuMeter
 from hvdperf.measure.interleaving import Pair
@@ -20,8 +20,9 @@ from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.plan.collectives import Transfer
 from hvdperf.plan.profile import Runs, Sampling
 
-# A block hangs if it takes this many times as long as the launch's own pace predicts.
-PATIENCE = 3
+# A block of slow steps has fewer of them than the profile says, but not less than one, so that it
+# does not take longer than this, in seconds.
+LONGEST_BLOCK_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,22 @@ class Mode:
         gets a later one."""
         known = [b.seconds / b.steps for b in launch.warm_up + launch.blocks if b.kind is kind]
         known = known or [rank.seconds / rank.steps for rank in launch.run]
-        pace = median(known) if known else 0.0
+        pace = median(known) if known else self.known_pace(launch.arm)
         return max(self.settings.sampling.block_deadline_s, PATIENCE * pace * steps)
 
     def steps_of_a_block(self, step_seconds: float) -> int:
         """Return how many steps a block must have at this pace."""
         sampling = self.settings.sampling
-        return max(sampling.min_block_steps, math.ceil(sampling.min_block_seconds / step_seconds))
+        wanted = math.ceil(sampling.min_block_seconds / step_seconds)
+        return affordable(max(sampling.min_block_steps, wanted), step_seconds)
+
+    def known_pace(self, arm: Arm) -> float:
+        """Return the seconds of a step of the arm's network when it was tried; 0 if it was not."""
+        return self.settings.arm_launcher.pace(arm).step_seconds
+
+
+def affordable(steps: int, step_seconds: float) -> int:
+    """Return as many of the steps as end within LONGEST_BLOCK_S, but at least one."""
+    if steps * step_seconds <= LONGEST_BLOCK_S:
+        return steps
+    return max(1, int(LONGEST_BLOCK_S / step_seconds))

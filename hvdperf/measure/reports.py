@@ -21,8 +21,10 @@ class Metadata:
     world_size: number of replicas that the framework reports. transport: the way of reducing
     gradients: mpi or gloo under Horovod, the cross-device operation of a TensorFlow strategy, or
     none. nccl: whether Horovod was built with NCCL. parameters: number of trained weights.
-    gradient_tensors, gradient_bytes: number and size of the gradients that a step exchanges. The
-    last three are 0 if no model was built.
+    gradient_tensors, gradient_bytes: number and size of the gradients that a step exchanges; of
+    sparse gradients, the rows of one replica's batch. These three are 0 if no model was built.
+    sparse_tensors: number of gradients of which single rows are gathered, such as an embedding's.
+    other_exchanges: number of Horovod's operations in a step that do not reduce its gradients.
     """
 
     rank: Count
@@ -32,6 +34,8 @@ class Metadata:
     parameters: Count = 0
     gradient_tensors: Count = 0
     gradient_bytes: Count = 0
+    sparse_tensors: Count = 0
+    other_exchanges: Count = 0
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class BlockReport(Figures):
     seconds: from the barrier before the first step to the loss of the last step. step_seconds,
     input_seconds: one per step; input_seconds is the wait for its batch. inside_seconds: of all
     steps, from the batch on. samples: consumed by this process. cpu_seconds: CPU time of all its
-    threads. loss: of the last step.
+    threads. loss: of the last step. not_finite_at: the step since the start of the process at which
+    the loss was not finite for the first time; None if it was finite throughout.
     """
 
     seconds: Number
@@ -51,6 +56,7 @@ class BlockReport(Figures):
     samples: Count
     cpu_seconds: Number
     loss: Number
+    not_finite_at: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class RunReport(Figures):
     timestamps: one row a step of [begun, had its batch, had met the other ranks, ended], in seconds
     since the run began; empty unless asked for. curve: rows of [steps, mean loss since the row
     before, learning rate]; empty in a run with timestamps. validation: None without one.
+    samples_of_a_pass: as in Evidence.
     """
 
     seconds: Number
@@ -103,6 +110,7 @@ class RunReport(Figures):
     timestamps: Sequence[Annotated[Sequence[float], Meta(min_length=4, max_length=4)]]
     curve: Sequence[Annotated[Sequence[Number], Meta(min_length=3, max_length=3)]]
     validation: Validation | None = None
+    samples_of_a_pass: Positive | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,8 @@ class Evidence(Figures):
     SHA-256 of the weights, one a replica of this process. data, data_wanted: id of the training
     data that the process has read, and of the session's (hvdperf/worker/dataset_id.py); "" if it
     reads none. settings: of Horovod, NCCL, TensorFlow, OpenMP and XLA in the environment
-    (hvdperf/worker/settings.py).
+    (hvdperf/worker/settings.py). samples_of_a_pass: number of samples that this process has in one
+    pass over the user's own data; None if the first pass is not over, or for other data.
     """
 
     world_size: Positive
@@ -123,15 +132,18 @@ class Evidence(Figures):
     data: str
     data_wanted: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    samples_of_a_pass: Positive | None = None
 
 
 @dataclass(frozen=True)
 class Correctness(Figures):
-    """The report of one process after a reproducible training of a second model. loss: of its last
-    step. digests: SHA-256 of its weights, one a replica of this process."""
+    """The report of one process after a reproducible training of a second model. loss: of its first
+    step, before the update. digests, samples: SHA-256 of the weights, and of the batches that they
+    were trained on, one a replica of this process; samples is empty in documents of format 4."""
 
     loss: Number
     digests: Sequence[str]
+    samples: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ class RoundRunner:
 
     def _record(self, live: LiveGroups, request: RoundRequest, arm: Arm) -> None:
         def recorded(group: Group) -> None:
-            group.wait_ready(self.settings.sampling.startup_deadline_s)
+            group.wait_ready(self.settings.arm_launcher.startup_deadline(arm))
             self.mode.record(group, live.result.of(arm))
             group.close()
 
@@ -108,7 +108,7 @@ class RoundRunner:
     def _start(self, live: LiveGroups, request: RoundRequest, arms: Sequence[Arm]) -> None:
         """Start the arms, as many processes at a time as there are cores, because further ones
         would only wait for each other and poll. Stop each group once it is ready."""
-        deadline_s = self.settings.sampling.startup_deadline_s
+        deadline = self.settings.arm_launcher.startup_deadline
         self.settings.progress(_start_of(arms))
         waiting, starting = list(arms), set[Arm]()
         while waiting or starting:
@@ -120,7 +120,7 @@ class RoundRunner:
                     starting.add(arm)
             self.settings.arm_launcher.hub.pump(0.1)
             for arm in list(starting):
-                if live.groups[arm].settled(deadline_s):
+                if live.groups[arm].settled(deadline(arm)):
                     starting.remove(arm)
                     if left := [each for each in arms if each in starting or each in waiting]:
                         self.settings.doing(_start_of(left))
@@ -151,7 +151,7 @@ class RoundRunner:
             live.fail(arm, Failure(arm.name, None, Phase.LAUNCH.value, str(error), started=started))
 
     def _on_ready(self, result: Round, arm: Arm, group: Group) -> None:
-        group.wait_ready(self.settings.sampling.startup_deadline_s)
+        group.wait_ready(self.settings.arm_launcher.startup_deadline(arm))
         # The group would burn CPU time that the others need to start.
         group.pause()
         launch = Launch(
@@ -163,7 +163,8 @@ class RoundRunner:
         result.launches.append(launch)
 
     def _finish(self, launch: Launch, group: Group) -> None:
-        arm, deadline_s = launch.arm, self.settings.sampling.startup_deadline_s
+        arm = launch.arm
+        deadline_s = self.settings.arm_launcher.startup_deadline(arm)
         self.settings.doing(f"check {arm.label}")
         group.resume()
         # Use the longer deadline: every rank reads all files of the data set, maybe over a network.

@@ -16,7 +16,7 @@ from hvdperf.machine.cpu_usage import Reading, used
 from hvdperf.machine.disturbance import together
 from hvdperf.measure.interleaving import Visit, walk
 from hvdperf.measure.live_groups import LiveGroups
-from hvdperf.measure.mode import Mode, RoundRequest
+from hvdperf.measure.mode import Mode, RoundRequest, affordable
 from hvdperf.measure.records import (
     Block,
     Launch,
@@ -85,7 +85,8 @@ class TimedBlocks(Mode):
             self.repeats.setdefault((launch.arm, transfer), affordable_repeats(first))
         kinds = self._in_random_order(kinds_of[launch.arm])
         for kind in kinds:
-            steps = max(FEWEST_WARM_UP_STEPS, math.ceil(WARM_UP_STEPS / len(kinds)))
+            wanted = max(FEWEST_WARM_UP_STEPS, math.ceil(WARM_UP_STEPS / len(kinds)))
+            steps = affordable(wanted, self.known_pace(launch.arm))
             seconds: list[float] = []
             while not settled(seconds) and len(seconds) < WARM_UP_BLOCKS_MAX:
                 block = self.take_block(group, launch, kind, len(seconds), steps)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from statistics import median
 
+from hvdperf.launch.arm_launcher import PATIENCE
 from hvdperf.launch.group import Group
 from hvdperf.measure.live_groups import LiveGroups
 from hvdperf.measure.mode import Mode, RoundRequest
@@ -30,15 +31,18 @@ class Training(Mode, ABC):
 
     def train(self, group: Group, launch: Launch) -> None:
         self.settings.progress(f"train {launch.arm.label}")
-        launch.run = self.run(group, validate=self.validates, **self.length(launch.arm))
+        launch.run = self.run(group, launch.arm, validate=self.validates, **self.length(launch.arm))
 
     @abstractmethod
     def length(self, arm: Arm) -> dict[str, float]:
         """Return the steps or the seconds of a run, as an argument of the order."""
 
-    def run(self, group: Group, **wanted: object) -> list[RunReport]:
+    def run(self, group: Group, arm: Arm, **wanted: object) -> list[RunReport]:
         """Return the reports of a run. wanted: arguments of the order."""
-        return group.reports(RunReport, "run", self.settings.runs.deadline_s, **wanted)
+        steps = wanted.get("steps")
+        known_s = PATIENCE * steps * self.known_pace(arm) if isinstance(steps, int) else 0.0
+        deadline_s = max(self.settings.runs.deadline_s, known_s)
+        return group.reports(RunReport, "run", deadline_s, **wanted)
 
 
 @dataclass
@@ -85,13 +89,13 @@ class TrainWithTimestamps(Training):
     def train(self, group: Group, launch: Launch) -> None:
         settings, length = self.settings, self.length(launch.arm)
         settings.progress(f"train {launch.arm.label} with timestamps")
-        launch.run = self.run(group, validate=False, with_timestamps=True, **length)
+        launch.run = self.run(group, launch.arm, validate=False, with_timestamps=True, **length)
         settings.progress(f"time the parts of a step of {launch.arm.label}")
         if launch.arm.world_size > 1:
             launch.met_run = self.run(
-                group, validate=False, with_timestamps=True, steps=MET_STEPS, meet=True
+                group, launch.arm, validate=False, with_timestamps=True, steps=MET_STEPS, meet=True
             )
-        group.ask("ablation", settings.sampling.startup_deadline_s)
+        group.ask("ablation", settings.arm_launcher.startup_deadline(launch.arm))
         run_seconds = median(rank.seconds for rank in launch.run)
         steps = self.steps_of_a_block(run_seconds / length["steps"])
         kinds = [BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE]

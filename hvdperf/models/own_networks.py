@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import get_type_hints
 
 from hvdperf.models.inputs import INPUTS, Input
-from hvdperf.models.registry import NETWORKS, Network
+from hvdperf.models.registry import NETWORKS, Network, Task
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # Entry points of this group name modules with NETWORKS.
@@ -143,6 +143,14 @@ def _add(network: Network) -> None:
         named = getattr(network, field)
         if (named or field == "builder") and not _FUNCTION.fullmatch(named):
             raise BadWorkloads(f"{where}: {field} {named!r} is not of the form module:function")
+    if network.data and not network.loss and network.classes < 1:
+        raise BadWorkloads(
+            f"{where}: its data need classes=, the number of labels, or a loss= of their own"
+        )
+    if network.loss and network.task is Task.ADVERSARIAL:
+        raise BadWorkloads(
+            f"{where}: an adversarial network has the losses of its task; leave out loss"
+        )
     if network.input_size < 1:
         raise BadWorkloads(f"{where}: input_size must be a whole number above 0")
     NETWORKS[network.name] = network

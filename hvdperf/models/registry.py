@@ -6,7 +6,7 @@ import difflib
 import importlib
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Traffic(Enum):
@@ -53,6 +53,13 @@ class Task(Enum):
         return Form.WORDS if self is Task.LANGUAGE else Form.IMAGES
 
 
+class Shard(NamedTuple):
+    """The part of the samples that one of `count` replicas trains on. index: from 0."""
+
+    index: int  # type: ignore[assignment]  # tuples have methods of these names
+    count: int  # type: ignore[assignment]
+
+
 class UnknownNetwork(ValueError):
     """No network has that name."""
 
@@ -69,9 +76,9 @@ class Network:
     classifier can be built for.
 
     A network of one's own may also have functions "module:function": loss (labels, outputs) ->
-    float32 [n], optimizer () -> Keras optimizer, and data (input_size) -> tf.data.Dataset of single
-    samples (inputs, label), which needs an end. origin: the file or module that
-    defines the network.
+    float32 [n], optimizer () -> Keras optimizer, and data (input_size, shard) -> tf.data.Dataset of
+    that Shard's single samples (inputs, label), of which each part may be a tensor, or tensors in
+    dicts and tuples. origin: the file or module that defines the network.
     """
 
     name: str
@@ -87,6 +94,12 @@ class Network:
     optimizer: str = ""
     data: str = ""
     origin: str = ""
+
+    @property
+    def looks_up_rows(self) -> bool:
+        """Whether it is one of the suite's networks with an embedding, whose gradient is the rows
+        that a batch looks up."""
+        return self.task is Task.LANGUAGE and not self.origin
 
 
 _HUGE, _TINY, _MIXED = Traffic.FEW_HUGE, Traffic.MANY_TINY, Traffic.MIXED

@@ -139,9 +139,9 @@ class SessionPlan:
             # If replicas share cores, no speed is judged.
             return size not in self.oversubscribed_sizes()
         if question.spec.times_steps:
-            # A language model exchanges only the rows of its embedding that were looked up, so the
-            # bare MPI would exchange more.
-            return registry.network(model).task is not registry.Task.LANGUAGE
+            # If only the rows of a table are exchanged that were looked up, bare MPI would exchange
+            # more. Of a network of the user's own this is not known before it is tried.
+            return not registry.network(model).looks_up_rows
         if question.mode is LaunchMode.EPOCHS:
             return self._can_validate(comparison.workload, size)
         return True
@@ -180,8 +180,9 @@ class SessionPlan:
             power_of_two = arm.world_size & (arm.world_size - 1) == 0
             return power_of_two and LAUNCHERS[self.options.launcher].over_mpi
         if arm.exchange == "dense":
-            # Only an embedding has a sparse gradient: the rows that were looked up.
-            return registry.network(arm.workload.model).task is registry.Task.LANGUAGE
+            # A network of the user's own is asked for its gradients when it is tried.
+            known = registry.network(arm.workload.model)
+            return known.looks_up_rows or bool(known.origin)
         if arm.workload.precision == "mixed_float16":
             # Without a GPU float16 takes 30 to 60 times as long as float32: only on request.
             return bool(self.machine.gpus) or self.options.precision == "mixed_float16"

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from hvdperf.columns import wrapped
 from hvdperf.errors import UserError
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
+from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.interfaces import check_network
 from hvdperf.launch.outer import words_before_pytest
 from hvdperf.launch.resources import dispose, make_arm_launcher
@@ -40,6 +41,7 @@ from hvdperf.results.archive import read_session
 from hvdperf.results.fingerprint import fingerprint
 from hvdperf.session import next_steps, own_network
 from hvdperf.session.next_steps import CommandLine
+from hvdperf.session.own_network import Trial
 from hvdperf.session.preflight import preflight
 from hvdperf.session.progress import ProgressReporter
 from hvdperf.session.results_writer import (
@@ -51,7 +53,7 @@ from hvdperf.session.results_writer import (
 from hvdperf.session.resume import asked, earlier_parts, resumable
 from hvdperf.session.scheduler import Session
 from hvdperf.session.terminal import baseline
-from hvdperf.verdict import Judgement, Verdict
+from hvdperf.verdict import Verdict
 
 
 class Unfit(Exception):
@@ -176,16 +178,30 @@ class Suite:
         stacks = self._stacks()
         if self.options.against:
             self.changed = stack_differences(stacks[AGAINST], stacks[""])
-        doubts: dict[str, str] = {}
         for stack in stacks.values():
             self._refuse_other_stacks(stack)
-            doubts = self._doubts(stack) | doubts
+        arm_launcher = make_arm_launcher(self.session_plan, stacks, self.slots)
+        try:
+            return self._opened(stacks, arm_launcher)
+        except UserError:
+            dispose(arm_launcher)
+            raise
+
+    def _opened(self, stacks: Mapping[str, Stack], arm_launcher: ArmLauncher) -> Session:
+        """Try the user's own networks, and open the session's directory. Raises UserError."""
+        profile = self.session_plan.profile
+        trials = own_network.try_all(self.selected, arm_launcher, stacks, self._progress.say)
+        self._refuse_broken(trials)
+        arm_launcher.paces.update({name: trial.pace for name, trial in trials.items()})
         facts = fingerprint(
             self.machine,
             stacks[""],
             self.options.launcher,
             self.session_plan.slots,
-            data_sets={name: data.identity for name, data in self.session_plan.data.items()},
+            data_sets={
+                name: trials[name].identity if name in trials else data.identity
+                for name, data in self.session_plan.data.items()
+            },
             own_networks={name: digest(network(name)) for name in self._own_networks()},
         )
         if self.baseline is not None:
@@ -199,7 +215,6 @@ class Suite:
         self.outcomes.update(earlier.outcomes)
         for text in earlier.messages:
             self._progress.say(text)
-        arm_launcher = make_arm_launcher(self.session_plan, stacks, self.slots)
         self._record = read_record(Path(self.options.results), self.machine)
         if self._record.problem:
             self._progress.say(self._record.problem)
@@ -238,10 +253,10 @@ class Suite:
         if earlier.document is None and (problem := clock_problem(directory)):
             self._progress.say(problem)
         for comparison in self.selected:
-            model = comparison.workload.model
-            if model in doubts:
-                invalid = Judgement(Verdict.INVALID, None, None, 0, doubts[model])
-                self._decided(Outcome(comparison, invalid))
+            trial = trials.get(comparison.workload.model)
+            judgement = trial.judgement(comparison) if trial is not None else None
+            if judgement is not None and comparison not in self.outcomes:
+                self._decided(Outcome(comparison, judgement))
         return session
 
     def _stacks(self) -> dict[str, Stack]:
@@ -263,17 +278,15 @@ class Suite:
         every = (*plan.sentinels, *plan.workloads)
         return {each.model: each for each in every if network(each.model).origin}
 
-    def _doubts(self, stack: Stack) -> dict[str, str]:
-        """Try each network of the user's own with a stack. Return those of which no comparison can
-        be trusted, with the reason. Raises UserError for one that cannot be measured."""
-        found = {}
-        for name, workload in self._own_networks().items():
-            own = network(name)
-            self._progress.say(f"try {name}, from {shown(Path(own.origin))}")
-            data = self.session_plan.data[workload.dataset]
-            if reason := own_network.doubt(workload, own, data, stack):
-                found[name] = reason
-        return found
+    def _refuse_broken(self, trials: Mapping[str, Trial]) -> None:
+        """Say which of the user's own networks cannot be measured. Raises UserError if nothing else
+        is left to measure, unless only time was lacking."""
+        broken = {name: trial for name, trial in trials.items() if trial.error}
+        left = [c for c in self.selected if c.workload.model not in broken]
+        if broken and not left and not all(trial.late for trial in broken.values()):
+            raise UserError("\n".join(trial.error for trial in broken.values()))
+        for trial in broken.values():
+            self._progress.say(f"NOT RUN {trial.error}")
 
     def _preflight(self) -> None:
         """Note why this host is not fit to measure. Raises Unfit under --require-fit if it is not.

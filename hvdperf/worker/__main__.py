@@ -15,6 +15,7 @@ from hvdperf.models import inputs, own_networks
 from hvdperf.worker import process, rendezvous
 from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.faults import Fault
+from hvdperf.worker.own_errors import in_words, is_of_user
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.session_link import Driver, message_of
 from hvdperf.worker.settings import settings
@@ -93,6 +94,7 @@ def obey(trainer: Any, driver: Driver, fault: Fault, order: Message) -> dict[str
     found: dict[str, Any] = getattr(trainer, phase.value)(**arguments)
     if phase is Phase.EVIDENCE:
         found |= {**data_read(trainer.config), "settings": settings()}
+        found["samples_of_a_pass"] = trainer.samples_of_a_pass
     return found
 
 
@@ -133,7 +135,10 @@ def run_rank() -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the driver must know of any error
         traceback.print_exc()
         explained = inputs.explain(config["dataset"], config["data_dir"], error)
-        driver.fail(error, explained or message_of(error))
+        if is_of_user(error, config):
+            driver.fail(error, in_words(error), of_user=True)
+        else:
+            driver.fail(error, explained or message_of(error))
         leave(1)
     leave(0)
 

@@ -47,6 +47,33 @@ class Constant:
             rate.assign(initial * scale * self._astray)
 
 
+def can_be_set(rate: Any) -> bool:
+    """Return whether an optimizer's learning rate is a variable, and not that of a schedule."""
+    return hasattr(rate, "assign")
+
+
+class Scheduled(Constant):
+    """The learning rate of an optimizer that has a schedule of its own."""
+
+    def __init__(self, optimizer: Any) -> None:
+        super().__init__([])
+        self._optimizer = optimizer
+
+    @property
+    def value(self) -> float:
+        rate = self._optimizer.learning_rate
+        return float(rate(self._optimizer.iterations) if callable(rate) else rate)
+
+    @property
+    def assigned(self) -> float:
+        return self.value
+
+    def go_astray(self, factor: float) -> None:
+        raise ValueError(
+            "the fault `stray` sets the learning rate, and this optimizer has a schedule of its own"
+        )
+
+
 class Adaptive(Constant):
     """A learning rate that rises linearly through WARM_UP_EPOCHS (arXiv:1706.02677, section 2.2),
     and is multiplied by FACTOR when the mean loss of an epoch has not fallen below the best by

@@ -95,9 +95,9 @@ class Driver:
     def reply(self, result: dict[str, Any]) -> None:
         self._send({"reply": result})
 
-    def fail(self, error: BaseException, message: str) -> None:
+    def fail(self, error: BaseException, message: str, of_user: bool = False) -> None:
         """Report what this rank raised, with its current phase and the message; wait to be
-        dismissed.
+        dismissed. of_user: whether the user's own network or data raised it.
 
         The rank must not end by itself: mpirun would then end the other ranks before they have
         reported whether they caused the error.
@@ -108,6 +108,8 @@ class Driver:
                     "phase": self.phase.value,
                     "kind": type(error).__name__,
                     "message": message,
+                    "step": self.steps_begun,
+                    "of_user": of_user,
                 }
             }
         )

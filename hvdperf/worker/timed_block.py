@@ -1,5 +1,6 @@
 """The timed loop: one block of consecutive training steps."""
 
+import math
 import time
 from typing import Any, NamedTuple
 
@@ -67,10 +68,12 @@ def run_block(
     Returns seconds (of the whole block, until the last loss is there), step_seconds and
     input_seconds (one per step; input_seconds is the part of a step spent waiting for the batch),
     inside_seconds (of all steps, from the batch on), samples (consumed by this process),
-    cpu_seconds and loss (of the last step).
+    cpu_seconds, loss (of the last step) and not_finite_at (the step since the start of the process
+    at which the loss was not finite for the first time, or None).
     """
     step_ends = []
     input_seconds = []
+    losses = []
     inside_seconds = 0.0
     samples = 0
     clock = time.perf_counter
@@ -89,10 +92,15 @@ def run_block(
         step_ends.append(step.end)
         last_step_seconds = step.end - step.got_batch
         samples += step.samples
+        losses.append(step.loss)
     last_loss = float(step.loss)  # waits for whatever a GPU still has to do
     end = clock()
     cpu_after = cpu_seconds()
     trainer.leave_block(kind)
+    not_finite_at = None
+    if not math.isfinite(last_loss):
+        first = next(i for i, loss in enumerate(losses) if not math.isfinite(float(loss)))
+        not_finite_at = driver.steps_begun - steps + first + 1
     return {
         "seconds": end - begin,
         "step_seconds": [b - a for a, b in zip([step_begin, *step_ends], step_ends)],
@@ -101,4 +109,5 @@ def run_block(
         "samples": samples,
         "cpu_seconds": cpu_after - cpu_before,
         "loss": last_loss,
+        "not_finite_at": not_finite_at,
     }

@@ -1,6 +1,8 @@
 """The part of training that all strategies share: models, losses, optimizers and input."""
 
+import functools
 import hashlib
+import inspect
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,8 +11,9 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models import inputs, registry, tasks
-from hvdperf.worker.learning_rate import Adaptive, Constant
+from hvdperf.models import contract, inputs, registry, tasks
+from hvdperf.models.inputs import own
+from hvdperf.worker.learning_rate import Adaptive, Constant, Scheduled, can_be_set
 
 Config = dict[str, Any]
 
@@ -58,10 +61,11 @@ def find_task(config: Config) -> tasks.Step:
 
 
 def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
-    """Build the workload's models, whose initial weights are the same if the seed is the same."""
+    """Build the workload's models, whose initial weights are the same if the seed is the same.
+    Raises contract.BadNetwork if a network of one's own is not what the suite can train."""
     tf.keras.mixed_precision.set_global_policy(config["precision"])
     tf.keras.utils.set_random_seed(config["seed"])
-    models = task.build(config["model"])
+    models = contract.built(task.build(config["model"]), task)
     own_optimizer = registry.network(config["model"]).optimizer
     return [
         Part(model, prepare(make_optimizer(own_optimizer or optimizer, config["precision"]), model))
@@ -70,23 +74,52 @@ def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
 
 
 def make_learning_rate(
-    config: Config, parts: Iterable[Part], mean_loss: Callable[[float], float]
+    config: Config, parts: Sequence[Part], mean_loss: Callable[[float], float]
 ) -> Constant:
-    """Return the workload's learning rate. mean_loss: as in Adaptive."""
-    rates = tf_variables(part.optimizer.learning_rate for part in parts)
+    """Return the workload's learning rate. mean_loss: as in Adaptive. Raises contract.BadNetwork if
+    the rate is to be adapted, and an optimizer has a schedule of its own."""
+    optimizers = [part.optimizer for part in parts]
+    if not all(can_be_set(optimizer.learning_rate) for optimizer in optimizers):
+        if config["learning_rate"] == "adaptive":
+            raise contract.BadNetwork(
+                "its optimizer has a schedule of the learning rate, which this recipe would replace"
+            )
+        return Scheduled(optimizers[0])
+    rates = tf_variables(optimizer.learning_rate for optimizer in optimizers)
     if config["learning_rate"] == "adaptive":
         return Adaptive(rates, config["epoch_steps"], mean_loss)
     return Constant(rates)
 
 
-def without_dropout(parts: Iterable[Part]) -> list[Part]:
-    """Switch dropout off, for runs that must be reproducible, and return the parts."""
-    switched = list(parts)
-    for part in switched:
-        for layer in part.model.layers:
-            if isinstance(layer, tf.keras.layers.Dropout):
-                layer.rate = 0.0
-    return switched
+def without_randomness(parts: Iterable[Part]) -> list[Part]:
+    """Have each layer that draws random numbers, such as a dropout, work as it does in inference,
+    for runs that must be reproducible. Return the parts. This holds for steps that are traced
+    afterwards."""
+    listed = list(parts)
+    for part in listed:
+        for layer in layers_of(part.model):
+            if _draws(layer) and "training" in inspect.signature(layer.call).parameters:
+                layer.call = _in_inference(layer.call)
+    return listed
+
+
+def layers_of(model: Any) -> list[Any]:
+    """Return all layers of a model, also those within other layers and models."""
+    return list(model._flatten_layers(include_self=False, recursive=True))
+
+
+def _draws(layer: Any) -> bool:
+    """Return whether a layer holds a generator of random numbers of Keras."""
+    # Keras 3 lists the generators of a layer. A layer of Keras 2 that draws has one by this name.
+    return bool(getattr(layer, "_seed_generators", None)) or hasattr(layer, "_random_generator")
+
+
+def _in_inference(call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def called(*arguments: Any, **keywords: Any) -> Any:
+        return call(*arguments, **{**keywords, "training": False})
+
+    return called
 
 
 def slow_averages(parts: Iterable[Part], passes: int) -> None:
@@ -94,7 +127,7 @@ def slow_averages(parts: Iterable[Part], passes: int) -> None:
     `passes` passes move them as far as one pass does by default. This holds for steps that are
     traced afterwards."""
     for part in parts:
-        for layer in part.model.layers:
+        for layer in layers_of(part.model):
             if isinstance(layer, tf.keras.layers.BatchNormalization):
                 layer.momentum **= 1 / passes
 
@@ -114,6 +147,7 @@ def make_optimizer(name: str, precision: str) -> Any:
 
 def prepare(optimizer: Any, model: Any) -> Any:
     """Create the optimizer's variables outside of the traced step; return the optimizer."""
+    contract.check_optimizer(optimizer)
     optimizer.build(model.trainable_variables)
     return optimizer
 
@@ -132,15 +166,47 @@ def open_common(config: Config, task: tasks.Step, batch: int) -> tf.data.Dataset
     return open_dataset(config, task, whole).flat_map(cut)
 
 
+def open_global(config: Config, task: tasks.Step, augment: bool) -> tf.data.Dataset:
+    """Return global batches for a process that divides each of them among all replicas, in equal
+    parts. Not augmented, or of a network's own data, a global batch consists of a batch of each
+    replica's shard, which is what the ranks of other strategies read."""
+    batch, replicas = config["batch"], config["world_size"]
+    if augment and not has_own_data(config):
+        return open_dataset(config, task, batch * replicas)
+    shards = tuple(
+        open_dataset(config, task, batch, shard=(index, replicas), augment=augment)
+        for index in range(replicas)
+    )
+    if replicas == 1:
+        return shards[0]
+
+    def joined(*batches: Any) -> Any:
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, 0), *batches)
+
+    return tf.data.Dataset.zip(shards).map(joined).prefetch(1)
+
+
 def open_dataset(
     config: Config,
     task: tasks.Step,
     batch: int,
     shard: tuple[int, int] = (0, 1),
     augment: bool = True,
+    numbered: bool = False,
 ) -> tf.data.Dataset:
     """Return an endless dataset of the task's batches. They are in file order and as in the files
-    unless `augment`, which augments and shuffles them."""
+    unless `augment`, which augments and shuffles them. Those of a network's own data are always as
+    its function yields them; `numbered` makes pairs of them: the numbers of the samples in a pass,
+    int64 [batch], and the batch."""
+    if numbered:
+        return own.train_dataset(
+            config["model"],
+            config["input_size"],
+            shard=shard,
+            batch=batch,
+            seed=config["data_seed"],
+            numbered=True,
+        )
     dataset = inputs.open_train(
         **_input(config),
         shard=shard,
@@ -151,6 +217,11 @@ def open_dataset(
         shuffle=augment,
     )
     return task.prepare(dataset, config["data_seed"], shard[0])
+
+
+def has_own_data(config: Config) -> bool:
+    """Return whether the network brings its own data."""
+    return bool(registry.network(config["model"]).data)
 
 
 def _input(config: Config) -> dict[str, Any]:
@@ -232,16 +303,22 @@ def update(
     total: Callable[[tf.Tensor], tf.Tensor],
     shared: Callable[[Any], Any] = lambda tape: tape,
     use: Callable[[Part, Sequence[Any]], None] = apply,
+    summed: int = 1,
 ) -> tf.Tensor:
     """Train one step: take the gradients of every part's loss from one forward pass, and use them.
 
     total: maps losses [samples] to the scalar that is differentiated. shared: wraps a tape in one
     that exchanges gradients among replicas. use: takes a part and its gradients; by default it
-    updates the weights. Returns the sum of the parts' losses.
+    updates the weights. summed: number of replicas whose gradients are added up. Returns the sum of
+    the parts' losses, with what their layers add to it (regularization).
     """
     with ExitStack() as recording:
         tapes = [recording.enter_context(tf.GradientTape()) for _ in parts]
         losses = [total(loss) for loss in task.losses([part.model for part in parts], batch)]
+        losses = [
+            loss + sum(tf.cast(added, loss.dtype) / summed for added in part.model.losses)
+            for part, loss in zip(parts, losses)
+        ]
         scaled = [scale_up(part.optimizer, loss) for part, loss in zip(parts, losses)]
     for part, tape, loss in zip(parts, tapes, scaled):
         gradients = shared(tape).gradient(loss, part.sources)
@@ -282,6 +359,11 @@ def digest(variables: Iterable[tf.Variable]) -> str:
     return result.hexdigest()
 
 
+def combined(digests: Iterable[str]) -> str:
+    """Return one digest of several."""
+    return hashlib.sha256(" ".join(digests).encode()).hexdigest()
+
+
 def save_arrays(path: str, **sets: Iterable[Any]) -> None:
     """Write sets of tensors or variables to an .npz file, in order: set `a` as a0, a1, ..."""
     values = {
@@ -290,6 +372,22 @@ def save_arrays(path: str, **sets: Iterable[Any]) -> None:
         for i, array in enumerate(arrays)
     }
     np.savez(path, **values)
+
+
+def count(batch: Any) -> int:
+    """Return the number of samples of a batch."""
+    return int(tf.nest.flatten(batch)[0].shape[0])
+
+
+def samples_digest(batch: Any) -> str:
+    """Return a SHA-256 hash of the values of a batch."""
+    result = hashlib.sha256()
+    for part in tf.nest.flatten(batch):
+        values = part.numpy()
+        result.update(
+            repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
+        )
+    return result.hexdigest()
 
 
 def size_of(parts: Iterable[Part]) -> dict[str, int]:

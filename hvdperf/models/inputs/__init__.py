@@ -123,14 +123,15 @@ def open_train(
 
     shard: (index, count). symmetric: scale pixels to -1..1, as a generator's are, instead of
     standardising them by channel. classes: size of the vocabulary, or number of synthetic labels if
-    not 0. augment and shuffle have no effect on the synthetic input, which repeats one batch, and
-    augment has none on words. Raises UnknownInput, and DataError if the files are not usable.
+    not 0. augment and shuffle have no effect on the synthetic input, which repeats one batch, nor on
+    a network's own data, which are as its `data` function yields them; augment has none on words.
+    Raises UnknownInput, and DataError if the files are not usable.
     """
     source = find(name)
     if name in registry.NETWORKS:
         from hvdperf.models.inputs import own
 
-        return own.train_dataset(name, size, shard=shard, batch=batch, seed=seed, shuffle=shuffle)
+        return own.train_dataset(name, size, shard=shard, batch=batch, seed=seed)
     if not source.needs_data:
         from hvdperf.models.inputs import synthetic
 

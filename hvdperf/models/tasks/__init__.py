@@ -1,7 +1,8 @@
 """The computation of a training step, apart from how it is spread over replicas.
 
 A task builds the models of a step, each of which is trained on a loss of its own, and computes
-these losses from a batch. A batch is a tuple of tensors whose first dimension counts samples.
+these losses from a batch. A batch is a pair of tensors whose first dimension counts samples; of a
+network with data of its own, each part may also be tensors in dicts and tuples.
 Importing this never imports TensorFlow; `find` does.
 """
 
@@ -27,7 +28,8 @@ class Step(Protocol):
         """Return new Keras models, in the order in which a step trains them."""
 
     def signature(self) -> Sequence[Any]:
-        """Return a tf.TensorSpec for each part of a batch. The number of samples is open."""
+        """Return a tf.TensorSpec for each tensor of a batch, nested as a batch is. The number of
+        samples is open."""
 
     def losses(self, models: Sequence[Any], batch: Sequence[Any]) -> Sequence[Any]:
         """Return each model's loss of every sample, shape [samples]."""
@@ -53,10 +55,10 @@ _STEPS = {
 
 
 def find(network: Network, size: int, classes: int) -> Step:
-    if network.loss or network.data:
-        from hvdperf.models.tasks.own import Own
-
-        return Own(size, classes, network)
     module, name = _STEPS[network.task]
     step: Step = getattr(importlib.import_module(module), name)(size, classes)
-    return step
+    if not (network.loss or network.data):
+        return step
+    from hvdperf.models.tasks.own import Own
+
+    return Own(size, network, step)

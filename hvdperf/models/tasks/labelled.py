@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hvdperf.models import registry
+from hvdperf.models import contract, registry
 
 
 class Labelled:
@@ -24,7 +24,9 @@ class Labelled:
     def losses(self, models: Sequence[Any], batch: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
         (model,) = models
         inputs, labels = batch
-        return (_of_sample(_cross_entropy(labels, model(inputs, training=True))),)
+        logits = model(inputs, training=True)
+        contract.check_logits(logits, labels, self._classes)
+        return (_of_sample(_cross_entropy(labels, logits)),)
 
     def scores(
         self, models: Sequence[Any], batch: Sequence[tf.Tensor]

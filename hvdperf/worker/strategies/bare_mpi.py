@@ -19,6 +19,7 @@ class BareTrainer:
 
     rank = 0
     world_size = 1
+    samples_of_a_pass = None
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config

@@ -1,7 +1,7 @@
 """The interface between a rank's loop and a strategy. Each strategy is one file beside this one."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Optional, Protocol
 
 from hvdperf.worker.learning_rate import Constant
 from hvdperf.worker.training import Config
@@ -18,6 +18,8 @@ class Trainer(Protocol):
 
     config: Config
     learning_rate: Constant
+    # Samples of this process in a pass over the user's own data; None until a pass is over.
+    samples_of_a_pass: Optional[int]
 
     def __init__(self, config: Config) -> None: ...
 
@@ -74,11 +76,13 @@ class Trainer(Protocol):
         weights of every replica of this process."""
 
     def correctness(self, steps: int, path: str) -> Facts:
-        """Train a second model by SGD from the same seed, reproducibly. This process's replicas
-        take contiguous slices of each global batch, in rank order. Rank 0 writes the trainable
-        weights to path (.npz): begun0, begun1, ... before the steps, trained0, ... after them.
+        """Train a second model by SGD from the same seed, reproducibly. Every replica trains on the
+        first batches of its own shard. Rank 0 writes the trainable weights to path (.npz): begun0,
+        begun1, ... before the steps, trained0, ... after them.
 
-        Returns loss (of the last step) and digests (of the weights of this process's replicas)."""
+        Returns loss (of the first step, before its update, a mean over this process's samples), and
+        digests and samples (hashes of the weights, and of the batches, of each replica of this
+        process)."""
 
     def timeline(self, steps: int, path: str) -> Facts:
         """Train `steps` steps while Horovod records its timeline to path, on rank 0's host.

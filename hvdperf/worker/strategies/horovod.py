@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from hvdperf.worker import horovod_timeline, training
 from hvdperf.worker.collectives import Buffers, Exchange
+from hvdperf.worker.exchanges import Exchanges
 from hvdperf.worker.faults import injected
 from hvdperf.worker.strategies.base import Facts
 from hvdperf.worker.strategies.replica import ReplicaTrainer
@@ -23,6 +24,7 @@ class HorovodTrainer(ReplicaTrainer):
     def init(self) -> Facts:
         training.set_up_devices(self.config)
         hvd.init()
+        self._exchanges = Exchanges()
         self.rank, self.world_size = hvd.rank(), hvd.size()
         self._barrier_token = tf.zeros([])
         return {
@@ -41,12 +43,20 @@ class HorovodTrainer(ReplicaTrainer):
             num_groups=exchange["groups"],
             sparse_as_dense=exchange["sparse_as_dense"],
         )
+        wrapped._allreduce_grads = self._exchanges.reducing(wrapped._allreduce_grads)
         if injected(self.config, "skip"):
             wrapped.register_local_source(self.parts[0].sources[0])
         return wrapped
 
     def exchanged(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        return [hvd.allreduce(gradient, op=hvd.Average) for gradient in gradients]
+        averaged: Sequence[Any] = self._exchanges.reducing(_averaged)(gradients)
+        return averaged
+
+    def trace(self) -> Facts:
+        return {**super().trace(), "other_exchanges": self._exchanges.others}
+
+    def count_exchanges(self, graph: Any) -> None:
+        self._exchanges.count(graph)
 
     def total(self, values: Sequence[float]) -> list[float]:
         summed = hvd.allreduce(tf.constant(values, tf.float64), op=hvd.Sum, name="hvdperf.total")
@@ -112,6 +122,10 @@ class HorovodTrainer(ReplicaTrainer):
             return results
 
         return run
+
+
+def _averaged(values: Sequence[Any]) -> Sequence[Any]:
+    return [hvd.allreduce(value, op=hvd.Average) for value in values]
 
 
 def _communication(path: str) -> Facts:

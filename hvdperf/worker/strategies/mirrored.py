@@ -37,7 +37,7 @@ class MirroredTrainer(DistributedTrainer):
         return training.validate(self.config, self.task, self.parts, (0, 1), self.total)
 
     def distribute(self, augment: bool) -> Any:
-        dataset = training.open_dataset(self.config, self.task, self.global_batch, augment=augment)
+        dataset = training.open_global(self.config, self.task, augment)
         return self.strategy.experimental_distribute_dataset(dataset, IN_HOST_MEMORY)
 
     def loss_of(self, per_replica: Replicated) -> tf.Tensor:

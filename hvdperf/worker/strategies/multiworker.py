@@ -90,15 +90,13 @@ class MultiWorkerTrainer(DistributedTrainer):
     def distribute(self, augment: bool) -> Any:
         def shard(context: tf.distribute.InputContext) -> tf.data.Dataset:
             index, count = context.input_pipeline_id, context.num_input_pipelines
-            if augment:
-                return training.open_dataset(
-                    self.config, self.task, self.config["batch"], shard=(index, count)
-                )
-            # This worker takes its contiguous slice of every global batch.
-            whole = training.open_dataset(self.config, self.task, self.global_batch, augment=False)
-            batch = self.config["batch"]
-            mine = slice(index * batch, (index + 1) * batch)
-            return whole.map(lambda *parts: tuple(part[mine] for part in parts))
+            return training.open_dataset(
+                self.config,
+                self.task,
+                self.config["batch"],
+                shard=(index, count),
+                augment=augment,
+            )
 
         return self.strategy.distribute_datasets_from_function(shard, IN_HOST_MEMORY)
 

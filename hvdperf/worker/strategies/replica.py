@@ -3,8 +3,9 @@ gradients."""
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
+import numpy as np
 import tensorflow as tf
 
 from hvdperf.worker import training
@@ -33,6 +34,7 @@ class ReplicaTrainer:
 
     rank = 0
     world_size = 1
+    samples_of_a_pass: Optional[int] = None
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -43,6 +45,9 @@ class ReplicaTrainer:
         self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
         self._saved: list[tf.Tensor] = []
+        self._sparse: list[tf.IndexedSlices] = []
+        self._rows: list[tf.Tensor] = []
+        self._last_number = -1
 
     def shared(self, tape: tf.GradientTape) -> Any:
         """Return a tape whose gradients are reduced over all replicas."""
@@ -88,12 +93,21 @@ class ReplicaTrainer:
             common = training.open_common(self.config, self.task, batch)
             return common.shard(self.world_size, self.rank)
         shard = (self.rank, self.world_size)
-        return training.open_dataset(self.config, self.task, batch, shard=shard)
+        return training.open_dataset(
+            self.config, self.task, batch, shard=shard, numbered=self._counts_samples
+        )
 
-    def trace(self) -> None:
+    @property
+    def _counts_samples(self) -> bool:
+        """Return whether batches come with the numbers of their samples, as those of one's own data
+        do."""
+        return training.has_own_data(self.config)
+
+    def trace(self) -> Facts:
         self._steps["full"] = self.cycle(self.parts)
         self._steps["split"] = self._steps["full"]
         self._trace_without_exchange(self.config["kinds"])
+        return {}
 
     def ablation(self) -> Facts:
         self._trace_without_exchange(WITHOUT_EXCHANGE)
@@ -152,18 +166,58 @@ class ReplicaTrainer:
         shared: Callable[[tf.GradientTape], Any],
         use: Callable[[Part, Sequence[Any]], None] = training.apply,
     ) -> StepFunction:
-        """Return one training step as a concrete function."""
+        """Return one training step as a function. Gradients of single rows of a table are noted in
+        `_sparse`, with the number of rows that they had in the last step."""
+        sparse: list[tf.IndexedSlices] = []
+
+        def noted(part: Part, gradients: Sequence[Any]) -> None:
+            sparse.extend(each for each in gradients if isinstance(each, tf.IndexedSlices))
+            use(part, gradients)
 
         @training.graph(input_signature=self.task.signature())
-        def step(*batch: tf.Tensor) -> tf.Tensor:
-            return training.update(self.task, parts, batch, tf.reduce_mean, shared, use)
+        def step(*batch: Any) -> Any:
+            loss = training.update(self.task, parts, batch, tf.reduce_mean, shared, noted)
+            rows = [tf.shape(each.values)[0] for each in sparse]
+            return (loss, rows) if rows else loss
 
-        return step.get_concrete_function()  # type: ignore[no-any-return]
+        traced = step.get_concrete_function()
+        self.count_exchanges(traced.graph)
+        if not sparse:
+            return traced  # type: ignore[no-any-return]
 
-    def first_step(self) -> None:
+        def with_rows(*batch: Any) -> tf.Tensor:
+            loss, rows = traced(*batch)
+            self._rows = rows
+            return loss
+
+        self._sparse = sparse
+        return with_rows
+
+    def count_exchanges(self, graph: Any) -> None:
+        """Take the graph of a step that has been traced. A single process exchanges nothing."""
+
+    def first_step(self) -> Facts:
         # A whole update takes all passes.
         for _ in range(self._passes):
             float(self.step("full", self.next_batch("full")))
+        return self._sparse_gradients()
+
+    def _sparse_gradients(self) -> Facts:
+        """Return the number of gradients of single rows, and the bytes of all gradients with their
+        rows alone; {} if every gradient is of a whole tensor."""
+        if not self._sparse:
+            return {}
+        tables = gathered = 0
+        for gradient, rows in zip(self._sparse, self._rows):
+            width = int(np.prod(gradient.values.shape[1:])) * gradient.values.dtype.size
+            tables += int(tf.get_static_value(gradient.dense_shape)[0]) * width
+            # The rows of all ranks have been gathered by now.
+            gathered += int(rows) // self.world_size * (width + gradient.indices.dtype.size)
+        whole = training.size_of(self.parts)["gradient_bytes"]
+        return {
+            "sparse_tensors": len(self._sparse),
+            "gradient_bytes": whole - tables + gathered,
+        }
 
     def broadcast(self) -> None:
         # After the first step, as in Horovod's examples: by then the optimizer has its state.
@@ -190,7 +244,18 @@ class ReplicaTrainer:
             self._saved = []
 
     def next_batch(self, kind: str) -> Any:
-        return next(self._batches[kind])
+        batch = next(self._batches[kind])
+        if self._counts_samples:
+            numbers, batch = batch
+            if self.samples_of_a_pass is None and kind != "split":
+                self._count(numbers.numpy())
+        return batch
+
+    def _count(self, numbers: Any) -> None:
+        """Find the end of the first pass over the data, where the numbers of samples begin anew."""
+        before, self._last_number = self._last_number, int(numbers[-1])
+        if self._last_number <= before or numbers.argmax() < len(numbers) - 1:
+            self.samples_of_a_pass = max(before, int(numbers.max())) + 1
 
     def step(self, kind: str, batch: Any) -> Any:
         return next(self._steps[kind])(*batch)
@@ -199,7 +264,7 @@ class ReplicaTrainer:
         return loss
 
     def count(self, batch: Any) -> int:
-        return int(batch[1].shape[0])
+        return training.count(batch)
 
     def evidence(self) -> Facts:
         return {
@@ -209,22 +274,26 @@ class ReplicaTrainer:
         }
 
     def correctness(self, steps: int, path: str) -> Facts:
-        batch = self.config["batch"]
-        parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
+        parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
         steps_in_turn = self.cycle(parts)
         self.agree([variable for part in parts for variable in part.state])
         begun = [variable.numpy() for variable in training.weights(parts)]
-        mine = slice(self.rank * batch, (self.rank + 1) * batch)
+        shard = (self.rank, self.world_size)
         dataset = training.open_dataset(
-            self.config, self.task, batch * self.world_size, augment=False
+            self.config, self.task, self.config["batch"], shard=shard, augment=False
         )
-        loss = 0.0
-        for whole in dataset.take(steps):
-            loss = float(next(steps_in_turn)(*(part[mine] for part in whole)))
+        losses, samples = [], []
+        for batch in dataset.take(steps):
+            samples.append(training.samples_digest(batch))
+            losses.append(float(next(steps_in_turn)(*batch)))
         trained = training.weights(parts)
         if self.rank == 0:
             training.save_arrays(path, trained=trained, begun=begun)
-        return {"loss": loss, "digests": [training.digest(trained)]}
+        return {
+            "loss": losses[0],
+            "digests": [training.digest(trained)],
+            "samples": [training.combined(samples)],
+        }
 
     def validate(self) -> Facts:
         # Average the statistics, because every replica has seen other samples.

@@ -20,6 +20,8 @@ class DistributedTrainer(ABC):
     """The common part of every Trainer (base.py) under tf.distribute. A strategy adds how it is
     made, how its input is spread and what this process's share of a loss is."""
 
+    samples_of_a_pass = None
+
     def __init__(self, config: Config) -> None:
         self.config = config
         self.task = training.find_task(config)
@@ -90,7 +92,9 @@ class DistributedTrainer(ABC):
             return tf.nn.compute_average_loss(losses, global_batch_size=self.global_batch)
 
         def replica_step(*batch: tf.Tensor) -> tf.Tensor:
-            return training.update(self.task, parts, batch, average)
+            return training.update(
+                self.task, parts, batch, average, summed=self.config["world_size"]
+            )
 
         @training.graph(input_signature=[dataset.element_spec])
         def step(batch: Any) -> tf.Tensor:
@@ -125,8 +129,12 @@ class DistributedTrainer(ABC):
         return self._step(batch)
 
     def count(self, batch: Any) -> int:
-        local = self.strategy.experimental_local_results(batch[1])
-        return sum(int(part.shape[0]) for part in local)
+        return sum(training.count(part) for part in self._by_process(batch))
+
+    def _by_process(self, batch: Any) -> Sequence[Any]:
+        """Return the batches of the replicas of this process."""
+        parts = [self.strategy.experimental_local_results(leaf) for leaf in tf.nest.flatten(batch)]
+        return [tf.nest.pack_sequence_as(batch, of_replica) for of_replica in zip(*parts)]
 
     def evidence(self) -> Facts:
         return {
@@ -145,18 +153,24 @@ class DistributedTrainer(ABC):
 
     def correctness(self, steps: int, path: str) -> Facts:
         with self.strategy.scope():
-            parts = training.without_dropout(training.build_parts(self.config, self.task, "sgd"))
+            parts = training.without_randomness(training.build_parts(self.config, self.task, "sgd"))
         begun = [variable.numpy() for variable in self._by_replica(parts)[0]]
         dataset = self.distribute(augment=False)
         step = self._traced(parts, dataset)
-        loss = 0.0
+        losses, samples = [], []
         batches = iter(dataset)
         for _ in range(steps):
-            loss = float(step(next(batches)))
+            batch = next(batches)
+            samples.append([training.samples_digest(each) for each in self._by_process(batch)])
+            losses.append(self.own_loss(float(step(batch))))
         replicas = self._by_replica(parts)
         if self.rank == 0:
             training.save_arrays(path, trained=replicas[0], begun=begun)
-        return {"loss": loss, "digests": [training.digest(weights) for weights in replicas]}
+        return {
+            "loss": losses[0],
+            "digests": [training.digest(weights) for weights in replicas],
+            "samples": [training.combined(of_replica) for of_replica in zip(*samples)],
+        }
 
     def timeline(self, steps: int, path: str) -> Facts:
         raise ValueError(training.no_timeline(self.config))

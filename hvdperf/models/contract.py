@@ -1,0 +1,138 @@
+"""The contract of a network of one's own: what the suite can train, checked where it comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+# Methods of a model that the suite does not call: it trains by its own loop.
+_NOT_CALLED = ("train_step", "compute_loss")
+_KERAS = ("keras", "tf_keras", "tensorflow")
+
+
+class BadNetwork(ValueError):
+    """A network cannot be trained as it is. The message follows the name of the network, and says
+    what to change."""
+
+
+def built(models: Any, task: Any) -> Sequence[Any]:
+    """Return a task's new models, each of which has its variables now. Raises BadNetwork.
+
+    task: a models.tasks.Step. A model that is built by its first call is called with zeros.
+    """
+    for model in models:
+        if not isinstance(model, tf.keras.Model):
+            raise BadNetwork(
+                f"the builder returns a {type(model).__name__}; return a keras.Model, such as one "
+                "whose call() has this computation"
+            )
+        if not _is_built(model):
+            _build(model, task)
+        if not model.trainable_variables:
+            raise BadNetwork("it has no trainable variables; set trainable = True on some layers")
+    return list(models)
+
+
+def _is_built(model: Any) -> bool:
+    """Return whether a model and all of its layers have their variables."""
+    layers = model._flatten_layers(include_self=True, recursive=True)
+    return all(layer.built for layer in layers)
+
+
+def _build(model: Any, task: Any) -> None:
+    inputs, _ = task.signature()
+    zeros = tf.nest.map_structure(
+        lambda spec: tf.zeros([size or 1 for size in spec.shape], spec.dtype), inputs
+    )
+    try:
+        model(zeros, training=False)
+    except Exception as error:
+        raise BadNetwork(
+            "it is not built, and a call with zeros does not build it: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raise BadNetwork unless this is an optimizer of Keras that nothing wraps."""
+    exchanges = any(
+        str(getattr(part, "__module__", "")).startswith("horovod")
+        for part in vars(type(optimizer)).values()
+    )
+    if exchanges:
+        raise BadNetwork(
+            "its optimizer is a DistributedOptimizer of Horovod; return the optimizer itself, "
+            "since the suite exchanges the gradients"
+        )
+    if not (hasattr(optimizer, "build") and hasattr(optimizer, "apply_gradients")):
+        raise BadNetwork(
+            f"its optimizer is a {type(optimizer).__name__}; return an optimizer of tf.keras, "
+            "such as tf.keras.optimizers.Adam()"
+        )
+
+
+def check_methods(model: Any, has_loss: bool, has_optimizer: bool) -> None:
+    """Raise BadNetwork if a model defines a training that the suite would ignore.
+
+    has_loss, has_optimizer: whether the network names its own.
+    """
+    for name in _NOT_CALLED:
+        owner = next((each for each in type(model).__mro__ if name in vars(each)), object)
+        if owner.__module__.partition(".")[0] not in _KERAS and owner is not object:
+            raise BadNetwork(
+                f"{owner.__name__} overrides {name}(), which the suite's own training loop does "
+                "not call; express it by loss= of the Network and add_loss() in layers, or leave "
+                "it out"
+            )
+    told = getattr(model, "optimizer", None) is not None
+    if told and not (has_loss and has_optimizer):
+        raise BadNetwork(
+            "the builder calls compile(), which the suite's own training loop does not use; name "
+            "loss= and optimizer= in the Network instead"
+        )
+
+
+def check_logits(logits: Any, labels: Any, classes: int) -> None:
+    """Raise BadNetwork unless the suite's own loss can be taken: logits of one class more than the
+    largest label, for every label. classes: 0 if the number is not known."""
+    if not isinstance(logits, tf.Tensor):
+        raise BadNetwork(
+            f"it returns a {type(logits).__name__}; return one tensor of logits, or give a loss= "
+            "that takes it"
+        )
+    if not isinstance(labels, tf.Tensor) or not labels.dtype.is_integer:
+        kind = labels.dtype.name if isinstance(labels, tf.Tensor) else type(labels).__name__
+        raise BadNetwork(
+            f"its labels are {kind}, and the loss of the suite takes the numbers of classes; give "
+            "a loss= of your own"
+        )
+    wanted = [*labels.shape[1:], classes or None]
+    found = logits.shape[1:] if logits.shape.rank else logits.shape
+    fits = found.is_compatible_with(tf.TensorShape(wanted))
+    if logits.shape.rank != labels.shape.rank + 1 or not fits:
+        shape = ", ".join(map(str, ["n", *wanted]))
+        raise BadNetwork(
+            f"its outputs have the shape {_shown(logits.shape)}, and the loss of the suite takes "
+            f"logits [{shape}]; change the last layer, or give a loss= of your own"
+        )
+
+
+def check_loss(losses: Any) -> None:
+    """Raise BadNetwork unless a loss of one's own is one figure a sample, [n]."""
+    if not isinstance(losses, tf.Tensor) or not losses.dtype.is_floating:
+        kind = losses.dtype.name if isinstance(losses, tf.Tensor) else type(losses).__name__
+        raise BadNetwork(f"its loss returns {kind}; return one figure a sample, float32 [n]")
+    rank = losses.shape.rank
+    if rank == 1:
+        return
+    what = "a scalar" if rank == 0 else _shown(losses.shape) if rank else "an unknown shape"
+    how = 'reduction="none"' if rank == 0 else "tf.reduce_mean over the other dimensions"
+    raise BadNetwork(f"its loss returns {what}; return one figure a sample, [n], as by {how}")
+
+
+def _shown(shape: Any) -> str:
+    if shape.rank is None:
+        return "unknown"
+    return "[" + ", ".join("n" if size is None else str(size) for size in shape) + "]"

@@ -1,0 +1,50 @@
+"""Errors of a network of one's own, in words, and whether an error is one."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from typing import Any
+
+from hvdperf.models import contract, own_networks
+from hvdperf.models.inputs.errors import DataError
+from hvdperf.worker.session_link import message_of
+
+# Keras writes the names of layers in bold.
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+_LABEL = re.compile(
+    r"Received a label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)"
+)
+
+
+def in_words(error: BaseException) -> str:
+    """Return the kind and the message of an error in one line; of one that was raised to explain
+    something to the user, the message alone."""
+    if isinstance(error, (contract.BadNetwork, DataError)):
+        return str(error)
+    if isinstance(error, StopIteration):
+        return "its data have ended; yield at least one sample for every rank"
+    text = " ".join(_ESCAPES.sub("", message_of(error)).split())
+    label = _LABEL.search(text)
+    if label is not None:
+        return f"label {label[1]} of {label[2]} classes"
+    return f"{type(error).__name__}: {text}"
+
+
+def is_of_user(error: BaseException, config: dict[str, Any]) -> bool:
+    """Return whether the user's own network, or the data that it was given, raised an error in a
+    rank. config: the rank's."""
+    origin = config["own_network"]
+    if not origin:
+        return False
+    if isinstance(error, (contract.BadNetwork, DataError, StopIteration)):
+        return True
+    source = own_networks.source(origin)
+    # Code within a graph is not in the traceback, but in the message.
+    if own_networks.line_of(error, source) or source in str(error):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    if config["dataset"] == config["model"] and any(f.name == "next_batch" for f in frames):
+        return True
+    # An operation of the network that refuses a value, such as a label that is out of range.
+    return type(error).__name__ == "InvalidArgumentError" and "Horovod" not in str(error)
