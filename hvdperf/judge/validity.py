@@ -92,8 +92,8 @@ def overlap_of_shards(launch: Launch, alone: Launch) -> str:
     if len(known) < len(ours) or len(theirs) != 1 or theirs[0] is None or sum(known) <= theirs[0]:
         return ""
     return (
-        f"{launch.arm.name}: its shards have {sum(known)} samples together, and the whole data have "
-        f"{theirs[0]}: they overlap; divide the samples by shard.index and shard.count"
+        f"{launch.arm.name}: its shards have {sum(known)} samples together, and the whole data "
+        f"have {theirs[0]}: they overlap; divide the samples by shard.index and shard.count"
     )
 
 
@@ -214,8 +214,8 @@ class Parted(Enum):
         "loss draws at random, or normalises over the samples of all replicas in one of them only"
     )
     AT_THE_FIRST_UPDATE = (
-        "their first losses agree, and the first update differs: the optimizer does not do the same "
-        "with both, as when it clips or scales gradients before they are exchanged in one, and "
+        "their first losses agree, and the first update differs: the optimizer does not do the "
+        "same with both, as when it clips or scales gradients before they are exchanged in one, and "
         "after it in the other"
     )
 

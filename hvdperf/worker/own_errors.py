@@ -25,6 +25,11 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, StopIteration):
         return "its data have ended; yield at least one sample for every rank"
     text = " ".join(_ESCAPES.sub("", message_of(error)).split())
+    if "merge_call" in text:
+        return (
+            "its optimizer lets replicas meet within a condition, as moving averages and the "
+            "accumulation of gradients do, which tf.distribute does not allow in a traced step"
+        )
     label = _LABEL.search(text)
     if label is not None:
         return f"label {label[1]} of {label[2]} classes"

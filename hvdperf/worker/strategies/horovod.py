@@ -72,7 +72,9 @@ class HorovodTrainer(ReplicaTrainer):
     def agree(self, variables: list[tf.Variable]) -> None:
         # In place it is one operation. Otherwise AutoGraph converts, and TensorFlow optimizes, a
         # graph with one operation per variable first, which takes ten times as long.
-        hvd.broadcast_variables(variables, root_rank=0, inplace=True)
+        # It is keyed by the names of variables, which Keras 3 does not make unique.
+        unique = len({variable.name for variable in variables}) == len(variables)
+        hvd.broadcast_variables(variables, root_rank=0, inplace=unique)
 
     def leave_group(self) -> None:
         hvd.shutdown()

@@ -45,7 +45,8 @@ class ReplicaTrainer:
         self._steps: dict[str, Cycle] = {}
         self._batches: dict[str, Iterator[Any]] = {}
         self._saved: list[tf.Tensor] = []
-        self._sparse: list[tf.IndexedSlices] = []
+        # Sparse gradients of a step, each with its variable.
+        self._sparse: list[tuple[tf.Variable, tf.IndexedSlices]] = []
         self._rows: list[tf.Tensor] = []
         self._last_number = -1
 
@@ -168,16 +169,17 @@ class ReplicaTrainer:
     ) -> StepFunction:
         """Return one training step as a function. Gradients of single rows of a table are noted in
         `_sparse`, with the number of rows that they had in the last step."""
-        sparse: list[tf.IndexedSlices] = []
+        sparse: list[tuple[tf.Variable, tf.IndexedSlices]] = []
 
         def noted(part: Part, gradients: Sequence[Any]) -> None:
-            sparse.extend(each for each in gradients if isinstance(each, tf.IndexedSlices))
+            pairs = zip(part.sources, gradients)
+            sparse.extend(pair for pair in pairs if isinstance(pair[1], tf.IndexedSlices))
             use(part, gradients)
 
         @training.graph(input_signature=self.task.signature())
         def step(*batch: Any) -> Any:
             loss = training.update(self.task, parts, batch, tf.reduce_mean, shared, noted)
-            rows = [tf.shape(each.values)[0] for each in sparse]
+            rows = [tf.shape(each.values)[0] for _, each in sparse]
             return (loss, rows) if rows else loss
 
         traced = step.get_concrete_function()
@@ -208,9 +210,9 @@ class ReplicaTrainer:
         if not self._sparse:
             return {}
         tables = gathered = 0
-        for gradient, rows in zip(self._sparse, self._rows):
-            width = int(np.prod(gradient.values.shape[1:])) * gradient.values.dtype.size
-            tables += int(tf.get_static_value(gradient.dense_shape)[0]) * width
+        for (table, gradient), rows in zip(self._sparse, self._rows):
+            width = int(np.prod(table.shape[1:])) * table.dtype.size
+            tables += int(table.shape[0]) * width
             # The rows of all ranks have been gathered by now.
             gathered += int(rows) // self.world_size * (width + gradient.indices.dtype.size)
         whole = training.size_of(self.parts)["gradient_bytes"]

@@ -112,7 +112,9 @@ def _steps(trainer: Any, most: int) -> float:
         loss = float(trainer.step("full", trainer.next_batch("full")))
         seconds.append(time.monotonic() - began)
         if not math.isfinite(loss):
-            raise NotTrainable(f"the loss is {_shown(loss)} at step {len(seconds) + 1}")
+            raise NotTrainable(
+                f"the loss is {_shown(loss)} at step {len(seconds) + 1}; lower its learning rate"
+            )
     return sorted(seconds)[len(seconds) // 2]
 
 
@@ -333,7 +335,7 @@ def answer_apart(request: dict[str, Any]) -> dict[str, Any]:
 
 def _read_to_end(descriptor: int, deadline: float) -> tuple[str, bool]:
     """Return what a process writes until it ends, and whether it has not ended in time."""
-    parts = []
+    parts: list[bytes] = []
     with os.fdopen(descriptor, "rb", buffering=0) as stream:
         while select.select([stream], [], [], max(0.0, deadline - time.monotonic()))[0]:
             part = stream.read(1 << 16)
