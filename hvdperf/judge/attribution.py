@@ -1,9 +1,8 @@
-"""Attributes the time that a launch takes longer than another launch of the same arm to a term and
-a rank.
+"""Attributes the time that a launch takes longer than another launch to terms and ranks.
 
 Blocks divide every rank's step into the time between steps, the wait for its batch, and the rest.
 Blocks of the same batch without exchange, if there are any, divide the rest into computing (with
-applying) and the exchange, in which the ranks wait for each other. The rank at fault is found by
+applying) and the exchange, in which the ranks wait for each other. The ranks at fault are found by
 the time that each rank spends outside of the exchange: if one rank is late, the others merely wait.
 The names of terms are those of the time breakdown (hvdperf.plan.terms).
 """
@@ -12,13 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import Any
 
 from hvdperf.json_records import Figures, Number
 from hvdperf.judge import training_runs
-from hvdperf.measure.records import Block, Launch, Round
-from hvdperf.plan.arms import BlockKind
+from hvdperf.judge.ranks_apart import Group, group_apart, without
+from hvdperf.judge.step_terms import OWN, Computing, Growth, computing_known, growth
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
 from hvdperf.plan.terms import Term
@@ -26,34 +28,105 @@ from hvdperf.stats import Interval, hodges_lehmann, shift
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.
 WORTH_A_NAME = 0.02
-# A rank is at fault if its own part is at least this share of the growth of the step. The share is
-# below 1 because what slows a rank's computing slows its part in the exchange, too.
+# Ranks are at fault if their own part is at least this share of the growth of the step. The share
+# is below 1 because what slows a rank's computing slows its part in the exchange, too.
 OWN_SHARE = 1 / 3
+# A further cause is told from this share of the growth on.
+ALSO_SHARE = 1 / 5
 # Highest probability that a given rank is named by chance. That either of two ranks is named is
 # twice as probable.
 NAMED_BY_CHANCE = 0.025
 
 
 @dataclass(frozen=True)
-class Attribution(Figures):
-    """An attribution. term: the part that takes longer; "" if it is not known. rank: the rank at
-    fault; None if all ranks take longer alike. share: the extra time / the time of the step, or of
-    that phase of the start; for memory, the growth of ln(resident set)."""
+class Cause(Figures):
+    """A term that takes longer, and whose it is.
+
+    term: "" if it is not known. rank: the only rank at fault. ranks: several ranks at fault, but
+    not all. Without either, all ranks take longer alike. host: the host whose ranks they all are;
+    "" if they are not. share: the extra time / the time of the step, or of that phase of the start;
+    for memory, the growth of ln(resident set). seconds: of the term, on these ranks; usual_seconds:
+    on the reference; others_seconds: on the other ranks. step_seconds, usual_step_seconds: of the
+    whole step (of wall time: of the whole training) on both sides. None where they are not known.
+    """
 
     term: str = ""
     rank: int | None = None
     share: Number = 0.0
+    ranks: tuple[int, ...] = ()
+    host: str = ""
+    seconds: float | None = None
+    usual_seconds: float | None = None
+    others_seconds: float | None = None
+    step_seconds: float | None = None
+    usual_step_seconds: float | None = None
+
+    @property
+    def at_fault(self) -> tuple[int, ...]:
+        """The ranks at fault; () if all ranks take longer alike."""
+        return self.ranks if self.rank is None else (self.rank,)
+
+    @property
+    def whose(self) -> str:
+        """The ranks at fault, in words."""
+        if not self.at_fault:
+            return "all ranks"
+        if self.host:
+            return f"host {self.host} ({_listed(self.at_fault)})"
+        return _listed(self.at_fault)
+
+    def __str__(self) -> str:
+        return f"{self.term} of {self.whose} (+{100 * self.share:.0f} %)"
+
+
+@dataclass(frozen=True)
+class Attribution(Cause):
+    """The cause of a growth, the largest one if there are several. also: the other causes, the
+    larger ones first."""
+
+    also: tuple[Cause, ...] = ()
 
     def __str__(self) -> str:
         if not self.term:
             return "not attributed"
-        whose = "all ranks" if self.rank is None else f"rank {self.rank}"
-        return f"attributed to {self.term} of {whose} (+{100 * self.share:.0f} %)"
+        return f"attributed to {'; also to '.join(map(str, self.causes))}"
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """All causes, the first of which is this one; () if none is known."""
+        return (Cause(**_fields(self)), *self.also) if self.term else ()
 
 
-def attributed(comparison: Comparison, rounds: Sequence[Round]) -> Attribution:
-    """Return the term and the rank that make the candidate slower than the reference, another
-    launch of the same arm; for memory, the rank that grows most."""
+def _fields(cause: Cause) -> dict[str, Any]:
+    return {name: getattr(cause, name) for name in Cause.__dataclass_fields__}
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    """Return ranks in words, such as `ranks 0, 2-3`."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return f"rank{'s' * (len(ranks) > 1)} {words}"
+
+
+def attribution_of(causes: Sequence[Cause]) -> Attribution:
+    """Return causes as an attribution to the first of them, and then to the others."""
+    if not causes:
+        return Attribution()
+    first, *others = causes
+    return Attribution(**_fields(first), also=tuple(others))
+
+
+def attributed(
+    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the terms and ranks that make the candidate slower than the reference, another launch
+    of the same arm; for memory, the ranks that grow most. hosts: of the ranks, if they are
+    known."""
     pairs = [
         (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
         for measured in rounds
@@ -61,62 +134,161 @@ def attributed(comparison: Comparison, rounds: Sequence[Round]) -> Attribution:
     if comparison.question.mode is LaunchMode.STARTUP:
         return attribute_start(comparison.question.spec.phase, pairs)
     if comparison.question.mode is LaunchMode.ENDURANCE:
-        return attribute_memory([faulty for faulty, _ in pairs])
-    return attribute_steps(pairs, comparison.candidate.kind)
+        return attribute_memory([faulty for faulty, _ in pairs], hosts)
+    return attribute_steps(pairs, comparison.candidate.kind, hosts)
 
 
 def attribute_steps(
-    pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL
+    pairs: Sequence[tuple[Launch, Launch]],
+    kind: BlockKind = BlockKind.FULL,
+    hosts: Sequence[str] = (),
 ) -> Attribution:
     """Return the attribution of steps in blocks of that kind. pairs: the slow launch and a usual
     one of the same arm, one pair per round."""
     if not pairs:
         return Attribution()
-    # Blocks without exchange take a whole batch, and split ones a part of it.
-    with_local = kind is not BlockKind.SPLIT and all(
-        launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair
-    )
-    rounds = [_grown(slow, usual, kind, with_local) for slow, usual in pairs]
+    ours, theirs = (Side(launch.arm, kind) for launch in pairs[0])
+    return attribute_sides(ours, theirs, pairs, hosts)
+
+
+def attribute_sides(
+    ours: Side,
+    theirs: Side,
+    pairs: Sequence[tuple[Launch, Launch]],
+    hosts: Sequence[str] = (),
+    ideal: float = 1.0,
+) -> Attribution:
+    """Return the attribution of the steps of one side that take longer than those of the other.
+    pairs: launches of both sides, one pair per round. ideal: seconds that a step should take for a
+    second of the other side's."""
+    known = computing_known(ours, theirs, pairs)
+    rounds = [growth(ours, theirs, pair, known, ideal) for pair in pairs]
+    rest = Term.EXCHANGE if known is Computing.BOTH_SIDES else Term.INSIDE
+    found = causes_of(rounds, rest, hosts)
+    if known is Computing.OF_RANKS:
+        found = [
+            replace(cause, usual_seconds=None) if cause.term == Term.COMPUTE else cause
+            for cause in found
+        ]
+    return attribution_of(found)
+
+
+def causes_of(rounds: Sequence[Growth], rest: Term, hosts: Sequence[str] = ()) -> list[Cause]:
+    """Return the causes of a growth, the larger ones first. rest: name of what is left in the
+    exchange.
+
+    The growth of a rank's computing comes before that of the exchange, which it slows, too.
+    """
     # The median over rounds, because a round alone is noisy.
-    grown = [
-        {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
-        for rank in range(len(rounds[0]))
+    longer = median(each.whole for each in rounds)
+    own = _of_groups(rounds, longer, hosts)
+    first = [cause for cause in own if cause.share >= max(WORTH_A_NAME, OWN_SHARE * longer)]
+    common = _of_all(rounds, rest)
+    surely = [
+        cause
+        for cause in common
+        if cause.share >= max(WORTH_A_NAME, ALSO_SHARE * longer)
+        and _surely(_in_common(rounds, cause.term))
     ]
-    own = [
-        [sum(share for term, share in rank.items() if term != Term.EXCHANGE) for rank in each]
-        for each in rounds
-    ]
-    rank = _at_fault(own, max(sum(terms.values()) for terms in grown))
-    if rank is not None:
-        ours = {term: share for term, share in grown[rank].items() if term != Term.EXCHANGE}
-        term = max(ours, key=ours.__getitem__)
-        return Attribution(term, rank, ours[term])
-    alike = {term: min(each[term] for each in grown) for term in grown[0]}
-    longest = max(alike, key=alike.__getitem__)
-    if alike[longest] < WORTH_A_NAME:
-        return Attribution()
-    named = Term.INSIDE if longest is Term.EXCHANGE and not with_local else longest
-    return Attribution(named, None, alike[longest])
+    if not first:
+        largest = [cause for cause in common if cause.share >= WORTH_A_NAME][:1]
+        others = [cause for cause in surely if cause not in largest]
+        return largest + sorted([*others, *own], key=_size) if largest else []
+    slowed = any(cause.term == Term.COMPUTE for cause in first)
+    after = [cause for cause in surely if slowed and cause.term == rest]
+    return sorted([*own, *(cause for cause in surely if cause not in after)], key=_size) + after
 
 
-def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
-    """Return the rank that causes the growth. Return None if there is only one rank, or if none
-    stands out with 97.5 % confidence, which takes enough rounds for a finite interval
-    (hvdperf.stats). rounds: the growth of each rank's own time, one row per round. longer: the
-    growth of the whole."""
-    # Compare ranks within each round, because a change that they share there is the machine's.
-    apart = list(zip(*(_apart(own) for own in rounds), strict=True))
-    if len(apart) == 1:
-        return None
-    rank = max(range(len(apart)), key=lambda rank: median(apart[rank]))
-    far = _outweighs(median(apart[rank]), median(own[rank] for own in rounds), longer)
-    return rank if far and hodges_lehmann(apart[rank], NAMED_BY_CHANCE).lower > 0.0 else None
+def _size(cause: Cause) -> float:
+    return -cause.share
+
+
+def _surely(values: Sequence[float]) -> bool:
+    return hodges_lehmann(values, NAMED_BY_CHANCE).lower > 0.0
+
+
+def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Sequence[str]) -> list[Cause]:
+    """Return the terms that grow on some ranks and not on the others. longer: the growth of the
+    whole step."""
+    totals = [[sum(terms.values()) for terms in each.own] for each in rounds]
+    least = max(WORTH_A_NAME, ALSO_SHARE * longer)
+    found = []
+    for term in OWN:
+        # Compare ranks within each round, because a change that they share there is the machine's.
+        rows = [[terms[term] for terms in each.own] for each in rounds]
+        group = group_apart(rows, hosts)
+        if group is None:
+            continue
+        share = _mean_of(rows, group.ranks)
+        # A rank that takes longer in one term, and less in another, keeps nobody waiting; and the
+        # others may have become faster.
+        if min(group.ahead, share, _mean_of(totals, group.ranks)) >= least:
+            found.append(_cause(rounds, term, share, group))
+    if found:
+        return found
+    group = group_apart(totals, hosts)
+    least = max(WORTH_A_NAME, OWN_SHARE * longer)
+    if group is None or min(group.ahead, _mean_of(totals, group.ranks)) < least:
+        return []
+    shares = {
+        term: _mean_of([[terms[term] for terms in each.own] for each in rounds], group.ranks)
+        for term in OWN
+    }
+    largest = max(shares, key=shares.__getitem__)
+    return [_cause(rounds, largest, shares[largest], group)]
+
+
+def _mean_of(rows: Sequence[Sequence[float]], ranks: Sequence[int]) -> float:
+    """Return the mean of these ranks in a typical round."""
+    return median(fmean(row[rank] for rank in ranks) for row in rows)
+
+
+def _in_common(rounds: Sequence[Growth], term: str) -> list[float]:
+    """Return the growth of a term that all ranks have in common, by round."""
+    if term not in OWN:
+        return [each.exchange for each in rounds]
+    return [min(terms[Term(term)] for terms in each.own) for each in rounds]
+
+
+def _of_all(rounds: Sequence[Growth], rest: Term) -> list[Cause]:
+    """Return every term with the growth that all ranks have in common, the largest first."""
+    shares = {
+        term: min(
+            median(each.own[rank][term] for each in rounds) for rank in range(len(rounds[0].own))
+        )
+        for term in OWN
+    }
+    shares[rest] = median(each.exchange for each in rounds)
+    found = [_cause(rounds, term, share, None) for term, share in shares.items()]
+    return sorted(found, key=_size)
+
+
+def _cause(rounds: Sequence[Growth], term: Term, share: float, group: Group | None) -> Cause:
+    """Return the growth of a term on a group of ranks, or on all of them, with its seconds in a
+    typical round."""
+    count = len(rounds[0].own)
+    ranks = group.ranks if group is not None else tuple(range(count))
+    others = without(ranks, count)
+    return Cause(
+        term,
+        ranks[0] if group is not None and len(ranks) == 1 else None,
+        share,
+        ranks if group is not None and len(ranks) > 1 else (),
+        group.host if group is not None else "",
+        seconds=median(each.candidate.of(term, ranks) for each in rounds),
+        usual_seconds=median(each.usual.of(term, ranks) for each in rounds),
+        others_seconds=median(each.candidate.of(term, others) for each in rounds)
+        if others
+        else None,
+        step_seconds=median(each.candidate.step for each in rounds),
+        usual_step_seconds=median(each.usual.step for each in rounds),
+    )
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
-    """Return whether a rank's growth exceeds the others' so far that the rank is at fault. ahead:
-    the excess. own: the rank's own growth; without it, the others became faster. longer: the growth
-    of the whole."""
+    """Return whether ranks' growth exceeds the others' so far that they are at fault. ahead: the
+    excess. own: their own growth; without it, the others became faster. longer: the growth of the
+    whole."""
     return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
@@ -126,47 +298,6 @@ def _apart(own: Sequence[float]) -> list[float]:
         share - max((other for at, other in enumerate(own) if at != rank), default=0.0)
         for rank, share in enumerate(own)
     ]
-
-
-def _grown(
-    slow: Launch, usual: Launch, kind: BlockKind, with_local: bool
-) -> list[dict[Term, float]]:
-    """Return the growth of each term, by rank, as a share of a usual step."""
-    ours, theirs = (of_steps(launch, kind, with_local) for launch in (slow, usual))
-    whole = median(sum(rank.values()) for rank in theirs)
-    return [
-        {term: (rank[term] - before[term]) / whole for term in rank}
-        for rank, before in zip(ours, theirs, strict=True)
-    ]
-
-
-def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Term, float]]:
-    """Return the seconds of a typical step's terms, by rank, from blocks of that kind. with_local:
-    divide computing from the exchange by blocks without exchange. Without it, Term.EXCHANGE holds
-    both."""
-    blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
-    result = []
-    for rank in range(len(blocks[0].ranks)):
-        computing = median(block.inside_seconds(rank) for block in local) if with_local else 0.0
-        inside = median(block.inside_seconds(rank) for block in blocks)
-        result.append(
-            {
-                Term.BETWEEN: median(_between(block, rank) for block in blocks),
-                Term.INPUT: median(_waiting(block, rank) for block in blocks),
-                Term.COMPUTE: computing,
-                Term.EXCHANGE: inside - computing,
-            }
-        )
-    return result
-
-
-def _waiting(block: Block, rank: int) -> float:
-    return sum(block.ranks[rank].input_seconds) / block.steps
-
-
-def _between(block: Block, rank: int) -> float:
-    whole = sum(block.ranks[rank].step_seconds) / block.steps
-    return whole - _waiting(block, rank) - block.inside_seconds(rank)
 
 
 def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attribution:
@@ -205,14 +336,20 @@ def _shifts(
     return [shift(own, usual, alpha) for own, usual in columns]
 
 
-def attribute_memory(launches: Sequence[Launch]) -> Attribution:
-    """Return the rank whose resident set grows most, or all ranks. share: growth of its logarithm
+def attribute_memory(launches: Sequence[Launch], hosts: Sequence[str] = ()) -> Attribution:
+    """Return the ranks whose resident set grows most, or all ranks. share: growth of its logarithm
     in 1,000 steps (training_runs.py)."""
     if not launches:
         return Attribution()
     rounds = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
     # The median over rounds, because a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
-    rank = _at_fault(rounds, max(shares))
-    share = min(shares) if rank is None else shares[rank]
-    return Attribution(Term.MEMORY, rank, share) if share >= WORTH_A_NAME else Attribution()
+    group = group_apart(rounds, hosts)
+    if group is not None:
+        share = fmean(shares[rank] for rank in group.ranks)
+        if _outweighs(group.ahead, share, max(shares)) and share >= WORTH_A_NAME:
+            alone = group.ranks[0] if len(group.ranks) == 1 else None
+            several = group.ranks if alone is None else ()
+            return Attribution(Term.MEMORY, alone, share, several, group.host)
+    share = min(shares)
+    return Attribution(Term.MEMORY, None, share) if share >= WORTH_A_NAME else Attribution()
