@@ -10,20 +10,21 @@ The names of terms are those of the time breakdown (hvdperf.plan.terms).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean, median
-from typing import Any
 
-from hvdperf.json_records import Figures, Number
 from hvdperf.judge import training_runs
-from hvdperf.judge.ranks_apart import Group, group_apart, without
-from hvdperf.judge.step_terms import OWN, Computing, Growth, computing_known, growth
+from hvdperf.judge.cause import Attribution, Cause, attribution_of
+from hvdperf.judge.ranks_apart import Group, group_apart, highest, host_of, without
+from hvdperf.judge.speedup import FIXED, Training, steps_of_each
+from hvdperf.judge.step_terms import Computing, Growth, Terms, computing_known, grown, growth
+from hvdperf.judge.time_breakdown import time_breakdown
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
-from hvdperf.plan.terms import Term
+from hvdperf.plan.terms import START, Term
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.
@@ -33,109 +34,168 @@ WORTH_A_NAME = 0.02
 OWN_SHARE = 1 / 3
 # A further cause is told from this share of the growth on.
 ALSO_SHARE = 1 / 5
+# Without a reference, a rank is slow to start if this share of the phase is its own.
+SLOW_START = 0.1
+# The phases of a start in their order, and those in which the ranks wait for each other.
+BEFORE = tuple(term.value for term in START)
+MEETINGS = (Term.INIT.value, Term.BROADCAST.value)
 # Highest probability that a given rank is named by chance. That either of two ranks is named is
 # twice as probable.
 NAMED_BY_CHANCE = 0.025
 
 
-@dataclass(frozen=True)
-class Cause(Figures):
-    """A term that takes longer, and whose it is.
-
-    term: "" if it is not known. rank: the only rank at fault. ranks: several ranks at fault, but
-    not all. Without either, all ranks take longer alike. host: the host whose ranks they all are;
-    "" if they are not. share: the extra time / the time of the step, or of that phase of the start;
-    for memory, the growth of ln(resident set). seconds: of the term, on these ranks; usual_seconds:
-    on the reference; others_seconds: on the other ranks. step_seconds, usual_step_seconds: of the
-    whole step (of wall time: of the whole training) on both sides. None where they are not known.
-    """
-
-    term: str = ""
-    rank: int | None = None
-    share: Number = 0.0
-    ranks: tuple[int, ...] = ()
-    host: str = ""
-    seconds: float | None = None
-    usual_seconds: float | None = None
-    others_seconds: float | None = None
-    step_seconds: float | None = None
-    usual_step_seconds: float | None = None
-
-    @property
-    def at_fault(self) -> tuple[int, ...]:
-        """The ranks at fault; () if all ranks take longer alike."""
-        return self.ranks if self.rank is None else (self.rank,)
-
-    @property
-    def whose(self) -> str:
-        """The ranks at fault, in words."""
-        if not self.at_fault:
-            return "all ranks"
-        if self.host:
-            return f"host {self.host} ({_listed(self.at_fault)})"
-        return _listed(self.at_fault)
-
-    def __str__(self) -> str:
-        return f"{self.term} of {self.whose} (+{100 * self.share:.0f} %)"
-
-
-@dataclass(frozen=True)
-class Attribution(Cause):
-    """The cause of a growth, the largest one if there are several. also: the other causes, the
-    larger ones first."""
-
-    also: tuple[Cause, ...] = ()
-
-    def __str__(self) -> str:
-        if not self.term:
-            return "not attributed"
-        return f"attributed to {'; also to '.join(map(str, self.causes))}"
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """All causes, the first of which is this one; () if none is known."""
-        return (Cause(**_fields(self)), *self.also) if self.term else ()
-
-
-def _fields(cause: Cause) -> dict[str, Any]:
-    return {name: getattr(cause, name) for name in Cause.__dataclass_fields__}
-
-
-def _listed(ranks: Sequence[int]) -> str:
-    """Return ranks in words, such as `ranks 0, 2-3`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    words = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return f"rank{'s' * (len(ranks) > 1)} {words}"
-
-
-def attribution_of(causes: Sequence[Cause]) -> Attribution:
-    """Return causes as an attribution to the first of them, and then to the others."""
-    if not causes:
-        return Attribution()
-    first, *others = causes
-    return Attribution(**_fields(first), also=tuple(others))
-
-
 def attributed(
     comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
 ) -> Attribution:
-    """Return the terms and ranks that make the candidate slower than the reference, another launch
-    of the same arm; for memory, the ranks that grow most. hosts: of the ranks, if they are
-    known."""
+    """Return the terms and ranks that make the candidate slower than the reference, or than the
+    reference's share of ideal scaling; for memory, the ranks that grow most. hosts: of the ranks,
+    if they are known."""
     pairs = [
         (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
         for measured in rounds
     ]
-    if comparison.question.mode is LaunchMode.STARTUP:
-        return attribute_start(comparison.question.spec.phase, pairs)
-    if comparison.question.mode is LaunchMode.ENDURANCE:
+    question = comparison.question
+    if not pairs:
+        return Attribution()
+    if question.mode is LaunchMode.STARTUP and comparison.is_of_one_arm:
+        return attribute_slow_start(question.spec.phase, [launch for launch, _ in pairs], hosts)
+    if question.mode is LaunchMode.STARTUP:
+        return attribute_start(question.spec.phase, pairs, hosts)
+    if question.mode is LaunchMode.ENDURANCE:
         return attribute_memory([faulty for faulty, _ in pairs], hosts)
-    return attribute_steps(pairs, comparison.candidate.kind, hosts)
+    if question.mode is LaunchMode.WALL_TIME:
+        return attribute_training(comparison, pairs, hosts)
+    if question.mode is LaunchMode.BLOCKS:
+        return attribute_sides(*comparison.sides, pairs, hosts, _ideal(comparison))
+    if question.spec.times_steps:
+        ours = comparison.candidate
+        alone = replace(ours, kind=BlockKind.LOCAL)
+        return attribute_sides(ours, alone, [(launch, launch) for launch, _ in pairs], hosts)
+    return Attribution()
+
+
+def _ideal(comparison: Comparison) -> float:
+    """Return the seconds that a step of the candidate should take, for one second of the
+    reference's: those with which the figure is 1."""
+    ours, theirs = (
+        side.arm.workload.batch * (1 if side.kind is BlockKind.SPLIT else side.arm.world_size)
+        for side in comparison.sides
+    )
+    return ours / theirs / comparison.ideal_ratio
+
+
+def behind_threshold(
+    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the terms and ranks that keep a comparison from its threshold: what the candidate
+    takes longer than the reference for the same work, as far as documents tell it."""
+    mode, spec = comparison.question.mode, comparison.question.spec
+    ours, theirs = comparison.sides
+    if mode is LaunchMode.COLLECTIVES and spec.times_steps:
+        # What a step takes longer than one without exchange.
+        theirs = Side(ours.arm, BlockKind.LOCAL)
+    pairs = [(measured.of(ours.arm), measured.of(theirs.arm)) for measured in rounds]
+    if not pairs:
+        return Attribution()
+    if mode is LaunchMode.BLOCKS or (mode is LaunchMode.COLLECTIVES and spec.times_steps):
+        blocks = [
+            launch.of_kind(side.kind)[0]
+            for launch, side in zip(pairs[0], (ours, theirs), strict=True)
+        ]
+        work = [block.samples / block.steps for block in blocks]
+        ideal = work[0] / work[1] / comparison.ideal_ratio
+        return attribute_sides(ours, theirs, pairs, hosts, ideal)
+    if mode is LaunchMode.WALL_TIME:
+        return _of_training(comparison, pairs, hosts)
+    if mode is LaunchMode.ENDURANCE:
+        return attribute_memory([launch for launch, _ in pairs], hosts)
+    if mode is LaunchMode.STARTUP and spec.phase == Term.TRACE:
+        # In the other phases, ranks wait for each other.
+        return _of_start(spec.phase, [launch for launch, _ in pairs], hosts)
+    return Attribution()
+
+
+def _of_training(
+    comparison: Comparison, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str]
+) -> Attribution:
+    """Return the attribution of trainings with timestamps, whose terms are seconds of the whole
+    training."""
+    n = comparison.world_size
+    parts = n if comparison.question.spec.divides_steps else 1
+    rounds = [grown(_spent(ours, parts), _spent(theirs, 1), 1 / parts) for ours, theirs in pairs]
+    return attribution_of(causes_of(rounds, Term.EXCHANGE, hosts))
+
+
+def _spent(launch: Launch, parts: int) -> Terms:
+    """Return the seconds of a training from its trace on, whose steps are divided into parts."""
+    ranks = time_breakdown(launch).ranks
+    taken = steps_of_each(launch.run[0].steps, parts) / launch.run[0].steps
+    # Ranks that are early wait for the others here.
+    together = {
+        Term(term): min(rank[term] for rank in ranks) for term in (Term.FIRST_STEP, Term.BROADCAST)
+    }
+    own = (Term.BETWEEN, Term.INPUT, Term.COMPUTE, Term.APPLY)
+    return Terms(
+        [
+            {
+                Term.TRACE: rank[Term.TRACE],
+                **together,
+                **{term: taken * max(0.0, rank[term]) for term in own},
+            }
+            for rank in ranks
+        ],
+        taken * max(0.0, min(rank[Term.EXCHANGE] for rank in ranks)),
+    )
+
+
+def _of_start(phase: str, launches: Sequence[Launch], hosts: Sequence[str]) -> Attribution:
+    """Return the ranks whose phase of the start takes longer than that of the others."""
+    rows = [[rank[phase] for rank in launch.startup_seconds] for launch in launches]
+    group = group_apart(rows, hosts)
+    if group is None:
+        return Attribution()
+    own = _mean_of(rows, group.ranks)
+    others = _mean_of(rows, without(group.ranks, len(rows[0])))
+    if group.ahead < OWN_SHARE * others:
+        return Attribution()
+    alone = group.ranks[0] if len(group.ranks) == 1 else None
+    return Attribution(
+        phase,
+        alone,
+        group.ahead / others,
+        group.ranks if alone is None else (),
+        group.host,
+        seconds=own,
+        others_seconds=others,
+    )
+
+
+def in_words(comparison: Comparison, found: Attribution) -> str:
+    """Return the causes with their seconds, such as `input wait of all ranks: 344 of 369 ms a step
+    (np 1: 12 of 40)`; "" without a cause."""
+    return "; ".join(_in_words(comparison, cause) for cause in found.causes)
+
+
+def _in_words(comparison: Comparison, cause: Cause) -> str:
+    if cause.seconds is None:
+        return str(cause)
+    of_steps = cause.step_seconds is not None and (
+        comparison.question.mode is not LaunchMode.WALL_TIME
+    )
+    factor, unit = (1000.0, " ms a step") if of_steps else (1.0, " s")
+    whole = "" if cause.step_seconds is None else f" of {factor * cause.step_seconds:.3g}"
+    text = f"{cause.term} of {cause.whose}: {factor * cause.seconds:.3g}{whole}{unit}"
+    if cause.others_seconds is not None:
+        text += f", {factor * cause.others_seconds:.3g} on the others, which wait for it"
+    if cause.usual_seconds is None or cause.usual_step_seconds is None:
+        return text
+    reference = comparison.reference.arm
+    alone = reference.world_size == 1 < comparison.world_size
+    name = "np 1" if alone else reference.label
+    if comparison.within_a_launch or comparison.question.mode is LaunchMode.COLLECTIVES:
+        name = "without exchange"
+    usual = f"{factor * cause.usual_seconds:.3g} of {factor * cause.usual_step_seconds:.3g}"
+    return f"{text} ({name}: {usual})"
 
 
 def attribute_steps(
@@ -163,6 +223,8 @@ def attribute_sides(
     second of the other side's."""
     known = computing_known(ours, theirs, pairs)
     rounds = [growth(ours, theirs, pair, known, ideal) for pair in pairs]
+    if median(each.whole for each in rounds) <= 0.0:
+        return Attribution()
     rest = Term.EXCHANGE if known is Computing.BOTH_SIDES else Term.INSIDE
     found = causes_of(rounds, rest, hosts)
     if known is Computing.OF_RANKS:
@@ -213,7 +275,7 @@ def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Sequence[str]) ->
     totals = [[sum(terms.values()) for terms in each.own] for each in rounds]
     least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     found = []
-    for term in OWN:
+    for term in rounds[0].own[0]:
         # Compare ranks within each round, because a change that they share there is the machine's.
         rows = [[terms[term] for terms in each.own] for each in rounds]
         group = group_apart(rows, hosts)
@@ -232,7 +294,7 @@ def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Sequence[str]) ->
         return []
     shares = {
         term: _mean_of([[terms[term] for terms in each.own] for each in rounds], group.ranks)
-        for term in OWN
+        for term in rounds[0].own[0]
     }
     largest = max(shares, key=shares.__getitem__)
     return [_cause(rounds, largest, shares[largest], group)]
@@ -245,7 +307,7 @@ def _mean_of(rows: Sequence[Sequence[float]], ranks: Sequence[int]) -> float:
 
 def _in_common(rounds: Sequence[Growth], term: str) -> list[float]:
     """Return the growth of a term that all ranks have in common, by round."""
-    if term not in OWN:
+    if term not in rounds[0].own[0]:
         return [each.exchange for each in rounds]
     return [min(terms[Term(term)] for terms in each.own) for each in rounds]
 
@@ -256,7 +318,7 @@ def _of_all(rounds: Sequence[Growth], rest: Term) -> list[Cause]:
         term: min(
             median(each.own[rank][term] for each in rounds) for rank in range(len(rounds[0].own))
         )
-        for term in OWN
+        for term in rounds[0].own[0]
     }
     shares[rest] = median(each.exchange for each in rounds)
     found = [_cause(rounds, term, share, None) for term, share in shares.items()]
@@ -292,17 +354,145 @@ def _outweighs(ahead: float, own: float, longer: float) -> bool:
     return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
-def _apart(own: Sequence[float]) -> list[float]:
-    """Return each rank's share minus the largest share of the other ranks."""
+def _apart(own: Sequence[float], group: Sequence[int]) -> float:
+    """Return the smallest share of these ranks minus the largest share of the others."""
+    others = without(group, len(own))
+    return min(own[rank] for rank in group) - max(own[rank] for rank in others)
+
+
+def attribute_training(
+    comparison: Comparison, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the attribution of a training that takes longer than the reference's ideal part of it:
+    to the terms of its steps, by the blocks after the run, and to its fixed cost. share: of the
+    ideal time of the training. pairs: as in attribute_sides."""
+    ours, theirs = comparison.sides
+    trainings = [(Training(a.startup_seconds, a.run), b) for a, b in pairs]
+    times = [(own, Training(b.startup_seconds, b.run)) for own, b in trainings]
+    steps = times[0][1].steps
+    divides = comparison.question.spec.divides_steps
+    parts = comparison.world_size if divides else 1
+    taken = steps_of_each(steps, comparison.world_size) if divides else steps
+    ideal = [reference.seconds(steps) / parts for _, reference in times]
+    longer = median(
+        own.seconds(taken) / usual - 1.0 for (own, _), usual in zip(times, ideal, strict=True)
+    )
+    found = []
+    for cause in attribute_sides(ours, theirs, pairs, hosts).causes:
+        of_training = taken * (cause.usual_step_seconds or 0.0) / median(ideal)
+        found.append(replace(cause, share=cause.share * of_training))
+    for phase in FIXED:
+        rows = [
+            [
+                (rank[phase] - fmean(each[phase] for each in b.startup_seconds) / parts) / usual
+                for rank in a.startup_seconds
+            ]
+            for (a, b), usual in zip(pairs, ideal, strict=True)
+        ]
+        found += _of_phase(
+            phase, rows, [(a.startup_seconds, b.startup_seconds) for a, b in pairs], hosts
+        )
+    least = max(WORTH_A_NAME, ALSO_SHARE * longer)
+    return attribution_of(sorted((each for each in found if each.share >= least), key=_size))
+
+
+Starts = Sequence[Mapping[str, float]]
+
+
+def _of_phase(
+    phase: str,
+    rows: Sequence[Sequence[float]],
+    starts: Sequence[tuple[Starts, Starts]],
+    hosts: Sequence[str],
+) -> list[Cause]:
+    """Return the growth of a phase of the start, as a cause of its own for some ranks or for all.
+    rows: the growth by rank, one row a round. starts: seconds by phase and rank, of both sides."""
+    group = group_apart(rows, hosts)
+    count = len(rows[0])
+    share = _mean_of(rows, group.ranks) if group is not None else 0.0
+    if group is None or min(group.ahead, share) < WORTH_A_NAME:
+        common = [min(row) for row in rows]
+        group, share = None, median(common)
+        if share < WORTH_A_NAME or not _surely(common):
+            return []
+    ranks = group.ranks if group is not None else tuple(range(count))
+    others = without(ranks, count)
     return [
-        share - max((other for at, other in enumerate(own) if at != rank), default=0.0)
-        for rank, share in enumerate(own)
+        Cause(
+            phase,
+            ranks[0] if group is not None and len(ranks) == 1 else None,
+            share,
+            ranks if group is not None and len(ranks) > 1 else (),
+            group.host if group is not None else "",
+            seconds=_typical(phase, [ours for ours, _ in starts], ranks),
+            usual_seconds=_typical(phase, [theirs for _, theirs in starts]),
+            others_seconds=_typical(phase, [ours for ours, _ in starts], others)
+            if others
+            else None,
+        )
     ]
 
 
-def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attribution:
-    """Return the rank at fault for a phase of the start that takes longer. pairs: as in
-    attribute_steps.
+def _typical(phase: str, starts: Sequence[Starts], ranks: Sequence[int] | None = None) -> float:
+    """Return the seconds of a phase in a typical start: the mean of these ranks, or of all."""
+    return median(
+        fmean(start[rank][phase] for rank in (range(len(start)) if ranks is None else ranks))
+        for start in starts
+    )
+
+
+def attribute_slow_start(
+    phase: str, launches: Sequence[Launch], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the ranks whose phase of the start takes longest, of launches without a reference. If
+    no ranks stand out, return all ranks with a share of 0.
+
+    In a phase in which ranks wait for each other, those are at fault that come to it last; then the
+    term is the earlier phase that takes them longest. share: the extra time / the time of the other
+    ranks.
+    """
+    starts = [launch.startup_seconds for launch in launches]
+    everyone = tuple(range(len(starts[0])))
+    slowest = median(max(rank[phase] for rank in start) for start in starts)
+    if phase in MEETINGS:
+        earlier = [each for each in BEFORE if each in starts[0][0]]
+        earlier = earlier[: earlier.index(phase)] if phase in earlier else earlier
+        rows = [[sum(rank[each] for each in earlier) for rank in start] for start in starts]
+        group = group_apart(rows, hosts)
+        if group is not None and group.ahead >= OWN_SHARE * slowest:
+            others = without(group.ranks, len(everyone))
+            late = {
+                each: _typical(each, starts, group.ranks) - _typical(each, starts, others)
+                for each in earlier
+            }
+            return _slow(max(late, key=late.__getitem__), starts, group)
+    else:
+        group = group_apart([[rank[phase] for rank in start] for start in starts], hosts)
+        if group is not None and group.ahead >= SLOW_START * slowest:
+            return _slow(phase, starts, group)
+    return Attribution(phase, None, 0.0, seconds=_typical(phase, starts))
+
+
+def _slow(phase: str, starts: Sequence[Starts], group: Group) -> Attribution:
+    """Return the attribution of a start to a phase of these ranks."""
+    others = _typical(phase, starts, without(group.ranks, len(starts[0])))
+    seconds = _typical(phase, starts, group.ranks)
+    return Attribution(
+        phase,
+        group.ranks[0] if len(group.ranks) == 1 else None,
+        seconds / others - 1.0 if others > 0 else math.inf,
+        group.ranks if len(group.ranks) > 1 else (),
+        group.host,
+        seconds=seconds,
+        others_seconds=others,
+    )
+
+
+def attribute_start(
+    phase: str, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the ranks at fault for a phase of the start that takes longer. pairs, hosts: as in
+    attribute_sides.
 
     A start has the machine to itself. Two starts of one round are thus as independent as any two,
     so the starts of each arm are a sample of their own. All ranks are named only if each takes
@@ -318,11 +508,15 @@ def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attri
     shares = [math.expm1(of_rank.estimate) for of_rank in grown]
     # Several ranks share the error rate of two (Bonferroni).
     alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
-    ahead = _shifts([_apart(own) for own in ours], [_apart(own) for own in theirs], alpha)
-    rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
-    far = _outweighs(math.expm1(ahead[rank].estimate), shares[rank], max(shares))
-    if len(shares) > 1 and far and ahead[rank].lower > 0.0:
-        return Attribution(phase, rank, shares[rank])
+    group = highest([of_rank.estimate for of_rank in grown], hosts)
+    if group:
+        here, usual = ([_apart(own, group) for own in arm] for arm in (ours, theirs))
+        ahead = shift(here, usual, alpha)
+        share = fmean(shares[rank] for rank in group)
+        if _outweighs(math.expm1(ahead.estimate), share, max(shares)) and ahead.lower > 0.0:
+            alone = group[0] if len(group) == 1 else None
+            several = group if alone is None else ()
+            return Attribution(phase, alone, share, several, host_of(group, hosts))
     all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
     return Attribution(phase, None, min(shares)) if all_grown else Attribution()
 

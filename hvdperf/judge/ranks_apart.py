@@ -43,23 +43,24 @@ def group_apart(rows: Rows, hosts: Sequence[str] = ()) -> Group | None:
     ranks = len(rows[0])
     if ranks < 2 or len(rows) < 2:
         return None
-    found = _highest(_medians(rows), hosts)
+    found = highest(_medians(rows), hosts)
     if not found:
         return None
     tested = []
     for number, row in enumerate(rows):
         others = [*rows[:number], *rows[number + 1 :]]
-        tested.append(_ahead(row, _highest(_medians(others), hosts)))
+        tested.append(_ahead(row, highest(_medians(others), hosts)))
     if not hodges_lehmann(tested, NAMED_BY_CHANCE).lower > 0.0:
         return None
-    on_host = {hosts[rank] for rank in found} if hosts else set()
-    alone = len(on_host) == 1 and len(found) == hosts.count(*on_host)
-    several = len(set(hosts)) > 1
-    return Group(
-        found,
-        on_host.pop() if alone and several else "",
-        median(_ahead(row, found) for row in rows),
-    )
+    return Group(found, host_of(found, hosts), median(_ahead(row, found) for row in rows))
+
+
+def host_of(ranks: Sequence[int], hosts: Sequence[str]) -> str:
+    """Return the host, one of several, of which these are all ranks; return "" if there is none.
+    hosts: of all ranks; empty if they are not known."""
+    names = {hosts[rank] for rank in ranks} if len(set(hosts)) > 1 else set()
+    name = names.pop() if len(names) == 1 else ""
+    return name if name and len(ranks) == hosts.count(name) else ""
 
 
 def without(ranks: Sequence[int], count: int) -> list[int]:
@@ -79,7 +80,7 @@ def _ahead(row: Sequence[float], ranks: Sequence[int]) -> float:
     return fmean(row[rank] for rank in ranks) - fmean(row[rank] for rank in others)
 
 
-def _highest(figures: Sequence[float], hosts: Sequence[str]) -> tuple[int, ...]:
+def highest(figures: Sequence[float], hosts: Sequence[str]) -> tuple[int, ...]:
     """Return the ranks of the upper of the two classes that separate the figures best; () if all
     figures are the same."""
     order = sorted(range(len(figures)), key=lambda rank: -figures[rank])

@@ -74,12 +74,11 @@ class Growth:
 def computing_known(ours: Side, theirs: Side, pairs: Sequence[tuple[Launch, Launch]]) -> Computing:
     """Return what all of these launches tell of computing. pairs: candidate and reference, one pair
     a round."""
-    # Blocks without exchange take a whole batch, and split ones a part of it.
-    measured = ours.kind is not BlockKind.SPLIT and all(
-        launch.of_kind(BlockKind.LOCAL) for launch, _ in pairs
-    )
-    if not measured:
+    if not all(launch.of_kind(BlockKind.LOCAL) for launch, _ in pairs):
         return Computing.NOTHING
+    # Blocks without exchange take a whole batch, and split ones a part of it.
+    if ours.kind is BlockKind.SPLIT:
+        return Computing.OF_RANKS
     # One replica alone exchanges nothing.
     alone = theirs.arm.world_size == 1
     both = alone or all(launch.of_kind(BlockKind.LOCAL) for _, launch in pairs)
@@ -118,6 +117,9 @@ def terms_of(launch: Launch, side: Side, known: Computing) -> Terms:
     """Return the terms of a side's steps, as far as computing is known."""
     local = bool(launch.of_kind(BlockKind.LOCAL)) and known is not Computing.NOTHING
     ranks = of_steps(launch, side.kind, with_local=local)
+    if local and side.kind is BlockKind.SPLIT:
+        part = 1 / launch.arm.world_size
+        ranks = [_computing_part(rank, part) for rank in ranks]
     if known is Computing.BOTH_SIDES and not local:  # one replica alone
         ranks = [{**rank, Term.COMPUTE: rank[Term.EXCHANGE], Term.EXCHANGE: 0.0} for rank in ranks]
     left = min(rank[Term.EXCHANGE] for rank in ranks)
@@ -151,6 +153,14 @@ def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Ter
             }
         )
     return result
+
+
+def _computing_part(rank: Mapping[Term, float], part: float) -> dict[Term, float]:
+    """Return the terms of a step that computes only this part of what blocks without exchange
+    compute."""
+    less = (1 - part) * rank[Term.COMPUTE]
+    changed = {Term.COMPUTE: rank[Term.COMPUTE] - less, Term.EXCHANGE: rank[Term.EXCHANGE] + less}
+    return {**rank, **changed}
 
 
 def _waiting(block: Block, rank: int) -> float:

@@ -11,11 +11,11 @@ import pytest
 
 from hvdperf.judge import attribution
 from hvdperf.judge.attribution import (
-    Attribution,
     attribute_memory,
     attribute_start,
     attribute_steps,
 )
+from hvdperf.judge.cause import Attribution
 from hvdperf.judge.step_terms import of_steps
 from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import BlockReport

@@ -103,7 +103,7 @@ def without_causes(outcome: Outcome) -> Outcome:
     failed = judgement.verdict is Verdict.FAIL and outcome.failure is None
     if failed or outcome.detection is not None:
         judgement = replace(judgement, reason="")
-    return replace(outcome, judgement=judgement, detection=None)
+    return replace(outcome, judgement=judgement, detection=None, cause=None)
 
 
 @pytest.mark.parametrize(("session", "case"), RECORDED, ids=named)
