@@ -14,6 +14,7 @@ from hvdperf.judge.attribution import attributed
 from hvdperf.judge.cause import told
 from hvdperf.judge.collectives import library_mismatch
 from hvdperf.judge.detection import detect, on_trial
+from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.observations import measures, observed, step_times, training
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
@@ -135,6 +136,8 @@ class Judge:
         found = attributed(comparison, rounds, self._rules.hosts(comparison))
         against = comparison.judged_as is JudgedAs.REGRESSION
         text = str(found) if against else told(found, _reference(comparison))
+        rare = long_steps([measured.of(comparison.candidate.arm) for measured in rounds])
+        text = f"{text}; {rare}" if rare is not None else text
         return replace(outcome, cause=found, judgement=replace(judgement, reason=text))
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
@@ -234,6 +237,11 @@ class Judge:
         found = [problem for launch in launches for problem in validity.invalid_reasons(launch)]
         if outcome.comparison.question.mode is LaunchMode.COLLECTIVES:
             found += self._transport_problems(outcome, at_look)
+        if outcome.comparison.question.mode is LaunchMode.WALL_TIME and not found and at_look:
+            of_arms = (
+                [measured.of(arm) for measured in outcome.rounds] for arm in outcome.comparison.arms
+            )
+            found += filter(None, map(validity.impossible_shares, of_arms))
         if outcome.comparison.tolerance is not None:
             found += self._weight_problems(outcome.comparison)
         return found

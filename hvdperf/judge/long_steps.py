@@ -54,8 +54,8 @@ Steps = Sequence[Sequence[tuple[float, float]]]
 
 
 def long_steps(launches: Sequence[Launch]) -> LongSteps | None:
-    """Return the rare long steps of launches of an arm; None if there are too few to be told. Blocks
-    that other programs disturbed are left out."""
+    """Return the rare long steps of launches of an arm; None if there are too few to be told.
+    Blocks that other programs disturbed are left out."""
     found = [_begun_on(steps) for launch in launches if (steps := _steps(launch, BlockKind.FULL))]
     events = [event for of_launch in found for event in of_launch[0]]
     taken, seconds = sum(each[1] for each in found), sum(each[2] for each in found)
@@ -108,19 +108,12 @@ def _begun_on(ranks: Steps) -> tuple[list[tuple[int | None, float]], int, float]
 def _steps(launch: Launch, kind: BlockKind) -> Steps:
     """Return the steps of a launch, of its run with timestamps if it has one, else of its
     blocks; [] without any."""
-    timestamps = [rank.timestamps for rank in launch.run]
-    if kind is BlockKind.FULL and timestamps and all(map(len, timestamps)):
-        return (
-            [
-                [
-                    (after[3] - last[3], after[1] - last[3])
-                    for last, after in pairwise(own[FIRST_STEPS:])
-                ]
-                for own in timestamps
-            ]
-            if min(map(len, timestamps)) > FIRST_STEPS + 1
-            else []
-        )
+    runs = [rank.timestamps[FIRST_STEPS:] for rank in launch.run]
+    if kind is BlockKind.FULL and runs and all(len(own) > 1 for own in runs):
+        return [
+            [(after[3] - last[3], after[1] - last[3]) for last, after in pairwise(own)]
+            for own in runs
+        ]
     blocks = [block for block in launch.of_kind(kind) if not is_disturbed([block])]
     if not blocks:
         return []

@@ -77,26 +77,51 @@ def straggler(waited: Sequence[Sequence[float]], step_seconds: float) -> Straggl
         median(other for i, other in enumerate(step) if i != rank) - step[rank] for step in steps
     ]
     lag = median(lags)
-    if lag < SHARE_OF_A_STEP * step_seconds or not _lasts(lags):
+    if lag < SHARE_OF_A_STEP * step_seconds or not _lasts(lags, len(waited)):
         return None
     return Straggler(rank, lag, times / len(steps))
 
 
-def _lasts(lags: Sequence[float]) -> bool:
-    """Return whether the lag is above 0 throughout a run, though who is late may drift: a t-test on
-    the medians of STRETCHES, at CHANCE."""
-    from scipy.special import stdtr  # imported here, because the import takes a while
+def _lasts(lags: Sequence[float], ranks: int) -> bool:
+    """Return whether the lag of one of several ranks is above 0 throughout a run, though who is
+    late may drift.
 
+    It is tested twice, each time at CHANCE for all ranks: by the medians of STRETCHES (t-test), and
+    by the mean of all steps, of which so many count as independent as their correlation with the
+    next step leaves (an autoregressive process of the first order).
+    """
     count = min(STRETCHES, len(lags))
     ends = [len(lags) * number // count for number in range(count + 1)]
-    medians = [median(lags[begin:end]) for begin, end in pairwise(ends)]
-    if count < 2:
+    stretches = [median(lags[begin:end]) for begin, end in pairwise(ends)]
+    chance = CHANCE / ranks
+    return _is_above_0(stretches, count, chance) and _is_above_0(lags, _independent(lags), chance)
+
+
+def _independent(values: Sequence[float]) -> float:
+    """Return how many independent values bound the mean as well as these do."""
+    count, mean = len(values), fmean(values)
+    apart = [value - mean for value in values]
+    whole = sum(value * value for value in apart)
+    if count < 3 or whole == 0.0:
+        return count
+    found = sum(a * b for a, b in pairwise(apart)) / whole
+    # The estimate is too low by so much (Kendall 1954).
+    correlated = min(max(found + (1 + 3 * found) / count, 0.0), 1 - 1 / count)
+    return count * (1 - correlated) / (1 + correlated)
+
+
+def _is_above_0(values: Sequence[float], count: float, chance: float) -> bool:
+    """Return whether the mean is above 0, by a t-test of so many independent values."""
+    from scipy.special import stdtr  # imported here, because the import takes a while
+
+    if len(values) < 2:
         return False
-    error = stdev(medians) / math.sqrt(count)
-    mean = fmean(medians)
-    if error <= 1e-9 * abs(mean):
+    mean, deviation = fmean(values), stdev(values)
+    if deviation <= 1e-9 * abs(mean):
         return mean > 0.0
-    return float(stdtr(count - 1, -mean / error)) <= CHANCE
+    if count <= 1.0:
+        return False
+    return float(stdtr(count - 1, -mean * math.sqrt(count) / deviation)) <= chance
 
 
 def beyond_chance(times: int, trials: int, ranks: int) -> bool:

@@ -97,13 +97,14 @@ def without_reason_of_the_session(outcome: Outcome) -> Outcome:
 
 
 def without_causes(outcome: Outcome) -> Outcome:
-    """Return the outcome without the parts that say why it failed. Documents hold them in words
-    that have changed since, and rounding may change their shares."""
+    """Return the outcome without its breakdown and the parts that say why it failed. Documents hold
+    them in words that have changed since, and waiting for a rank that computes longer has become
+    straggler wait."""
     judgement = outcome.judgement
     failed = judgement.verdict is Verdict.FAIL and outcome.failure is None
     if failed or outcome.detection is not None:
         judgement = replace(judgement, reason="")
-    return replace(outcome, judgement=judgement, detection=None, cause=None)
+    return replace(outcome, judgement=judgement, detection=None, cause=None, breakdown=None)
 
 
 @pytest.mark.parametrize(("session", "case"), RECORDED, ids=named)

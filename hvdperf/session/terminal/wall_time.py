@@ -96,7 +96,10 @@ def _unbalanced(breakdown: ScalingBreakdown) -> str:
     if breakdown.slowest is None or breakdown.balance.upper > BALANCED:
         return ""
     longer = 100 * (1 / breakdown.balance.estimate - 1)
-    return f"Rank {breakdown.slowest} is slowest: its steps take {longer:.0f} % longer than a typical rank's."
+    return (
+        f"Rank {breakdown.slowest} is slowest: its steps take {longer:.0f} % longer than those of "
+        "a typical rank."
+    )
 
 
 def _wire(breakdown: ScalingBreakdown) -> str:
