@@ -1,9 +1,8 @@
-"""Attributes the time that a launch takes longer than another launch of the same arm to a term and
-a rank.
+"""Attributes the time that a launch takes longer than another launch to terms and ranks.
 
 Blocks divide every rank's step into the time between steps, the wait for its batch, and the rest.
 Blocks of the same batch without exchange, if there are any, divide the rest into computing (with
-applying) and the exchange, in which the ranks wait for each other. The rank at fault is found by
+applying) and the exchange, in which the ranks wait for each other. The ranks at fault are found by
 the time that each rank spends outside of the exchange: if one rank is late, the others merely wait.
 The names of terms are those of the time breakdown (hvdperf.plan.terms).
 """
@@ -11,167 +10,489 @@ The names of terms are those of the time breakdown (hvdperf.plan.terms).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, median
 
-from hvdperf.json_records import Figures, Number
 from hvdperf.judge import training_runs
-from hvdperf.measure.records import Block, Launch, Round
-from hvdperf.plan.arms import BlockKind
+from hvdperf.judge.cause import Attribution, Cause, attribution_of
+from hvdperf.judge.ranks_apart import Group, group_apart, highest, host_of, without
+from hvdperf.judge.speedup import FIXED, Training, steps_of_each
+from hvdperf.judge.step_terms import Computing, Growth, Terms, computing_known, grown, growth
+from hvdperf.judge.time_breakdown import time_breakdown
+from hvdperf.measure.records import Launch, Round
+from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.question import LaunchMode
-from hvdperf.plan.terms import Term
+from hvdperf.plan.terms import START, Term
 from hvdperf.stats import Interval, hodges_lehmann, shift
 
 # Growth below this share of a step, or of a phase of a start, is not attributed.
 WORTH_A_NAME = 0.02
-# A rank is at fault if its own part is at least this share of the growth of the step. The share is
-# below 1 because what slows a rank's computing slows its part in the exchange, too.
+# Ranks are at fault if their own part is at least this share of the growth of the step. The share
+# is below 1 because what slows a rank's computing slows its part in the exchange, too.
 OWN_SHARE = 1 / 3
+# A further cause is told from this share of the growth on.
+ALSO_SHARE = 1 / 5
+# Without a reference, a rank is slow to start if this share of the phase is its own.
+SLOW_START = 0.1
+# The phases of a start in their order, and those in which the ranks wait for each other.
+BEFORE = tuple(term.value for term in START)
+MEETINGS = (Term.INIT.value, Term.BROADCAST.value)
 # Highest probability that a given rank is named by chance. That either of two ranks is named is
 # twice as probable.
 NAMED_BY_CHANCE = 0.025
 
 
-@dataclass(frozen=True)
-class Attribution(Figures):
-    """An attribution. term: the part that takes longer; "" if it is not known. rank: the rank at
-    fault; None if all ranks take longer alike. share: the extra time / the time of the step, or of
-    that phase of the start; for memory, the growth of ln(resident set)."""
-
-    term: str = ""
-    rank: int | None = None
-    share: Number = 0.0
-
-    def __str__(self) -> str:
-        if not self.term:
-            return "not attributed"
-        whose = "all ranks" if self.rank is None else f"rank {self.rank}"
-        return f"attributed to {self.term} of {whose} (+{100 * self.share:.0f} %)"
-
-
-def attributed(comparison: Comparison, rounds: Sequence[Round]) -> Attribution:
-    """Return the term and the rank that make the candidate slower than the reference, another
-    launch of the same arm; for memory, the rank that grows most."""
+def attributed(
+    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the terms and ranks that make the candidate slower than the reference, or than the
+    reference's share of ideal scaling; for memory, the ranks that grow most. hosts: of the ranks,
+    if they are known."""
     pairs = [
         (measured.of(comparison.candidate.arm), measured.of(comparison.reference.arm))
         for measured in rounds
     ]
-    if comparison.question.mode is LaunchMode.STARTUP:
-        return attribute_start(comparison.question.spec.phase, pairs)
-    if comparison.question.mode is LaunchMode.ENDURANCE:
-        return attribute_memory([faulty for faulty, _ in pairs])
-    return attribute_steps(pairs, comparison.candidate.kind)
+    question = comparison.question
+    if not pairs:
+        return Attribution()
+    if question.mode is LaunchMode.STARTUP and comparison.is_of_one_arm:
+        return attribute_slow_start(question.spec.phase, [launch for launch, _ in pairs], hosts)
+    if question.mode is LaunchMode.STARTUP:
+        return attribute_start(question.spec.phase, pairs, hosts)
+    if question.mode is LaunchMode.ENDURANCE:
+        return attribute_memory([faulty for faulty, _ in pairs], hosts)
+    if question.mode is LaunchMode.WALL_TIME:
+        return attribute_training(comparison, pairs, hosts)
+    if question.mode is LaunchMode.BLOCKS:
+        return attribute_sides(*comparison.sides, pairs, hosts, _ideal(comparison))
+    if question.spec.times_steps:
+        ours = comparison.candidate
+        alone = replace(ours, kind=BlockKind.LOCAL)
+        return attribute_sides(ours, alone, [(launch, launch) for launch, _ in pairs], hosts)
+    return Attribution()
+
+
+def _ideal(comparison: Comparison) -> float:
+    """Return the seconds that a step of the candidate should take, for one second of the
+    reference's: those with which the figure is 1."""
+    ours, theirs = (
+        side.arm.workload.batch * (1 if side.kind is BlockKind.SPLIT else side.arm.world_size)
+        for side in comparison.sides
+    )
+    return ours / theirs / comparison.ideal_ratio
+
+
+def behind_threshold(
+    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the terms and ranks that keep a comparison from its threshold: what the candidate
+    takes longer than the reference for the same work, as far as documents tell it."""
+    mode, spec = comparison.question.mode, comparison.question.spec
+    ours, theirs = comparison.sides
+    if mode is LaunchMode.COLLECTIVES and spec.times_steps:
+        # What a step takes longer than one without exchange.
+        theirs = Side(ours.arm, BlockKind.LOCAL)
+    pairs = [(measured.of(ours.arm), measured.of(theirs.arm)) for measured in rounds]
+    if not pairs:
+        return Attribution()
+    if mode is LaunchMode.BLOCKS or (mode is LaunchMode.COLLECTIVES and spec.times_steps):
+        blocks = [
+            launch.of_kind(side.kind)[0]
+            for launch, side in zip(pairs[0], (ours, theirs), strict=True)
+        ]
+        work = [block.samples / block.steps for block in blocks]
+        ideal = work[0] / work[1] / comparison.ideal_ratio
+        return attribute_sides(ours, theirs, pairs, hosts, ideal)
+    if mode is LaunchMode.WALL_TIME:
+        return _of_training(comparison, pairs, hosts)
+    if mode is LaunchMode.ENDURANCE:
+        return attribute_memory([launch for launch, _ in pairs], hosts)
+    if mode is LaunchMode.STARTUP and spec.phase == Term.TRACE:
+        # In the other phases, ranks wait for each other.
+        return _of_start(spec.phase, [launch for launch, _ in pairs], hosts)
+    return Attribution()
+
+
+def _of_training(
+    comparison: Comparison, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str]
+) -> Attribution:
+    """Return the attribution of trainings with timestamps, whose terms are seconds of the whole
+    training."""
+    n = comparison.world_size
+    parts = n if comparison.question.spec.divides_steps else 1
+    rounds = [grown(_spent(ours, parts), _spent(theirs, 1), 1 / parts) for ours, theirs in pairs]
+    return attribution_of(causes_of(rounds, Term.EXCHANGE, hosts))
+
+
+def _spent(launch: Launch, parts: int) -> Terms:
+    """Return the seconds of a training from its trace on, whose steps are divided into parts."""
+    ranks = time_breakdown(launch).ranks
+    taken = steps_of_each(launch.run[0].steps, parts) / launch.run[0].steps
+    # Ranks that are early wait for the others here.
+    together = {
+        Term(term): min(rank[term] for rank in ranks) for term in (Term.FIRST_STEP, Term.BROADCAST)
+    }
+    own = (Term.BETWEEN, Term.INPUT, Term.COMPUTE, Term.APPLY)
+    return Terms(
+        [
+            {
+                Term.TRACE: rank[Term.TRACE],
+                **together,
+                **{term: taken * max(0.0, rank[term]) for term in own},
+            }
+            for rank in ranks
+        ],
+        taken * max(0.0, min(rank[Term.EXCHANGE] for rank in ranks)),
+    )
+
+
+def _of_start(phase: str, launches: Sequence[Launch], hosts: Sequence[str]) -> Attribution:
+    """Return the ranks whose phase of the start takes longer than that of the others."""
+    rows = [[rank[phase] for rank in launch.startup_seconds] for launch in launches]
+    group = group_apart(rows, hosts)
+    if group is None:
+        return Attribution()
+    own = _mean_of(rows, group.ranks)
+    others = _mean_of(rows, without(group.ranks, len(rows[0])))
+    if group.ahead < OWN_SHARE * others:
+        return Attribution()
+    alone = group.ranks[0] if len(group.ranks) == 1 else None
+    return Attribution(
+        phase,
+        alone,
+        group.ahead / others,
+        group.ranks if alone is None else (),
+        group.host,
+        seconds=own,
+        others_seconds=others,
+    )
+
+
+def in_words(comparison: Comparison, found: Attribution) -> str:
+    """Return the causes with their seconds, such as `input wait of all ranks: 344 of 369 ms a step
+    (np 1: 12 of 40)`; "" without a cause."""
+    return "; ".join(_in_words(comparison, cause) for cause in found.causes)
+
+
+def _in_words(comparison: Comparison, cause: Cause) -> str:
+    if cause.seconds is None:
+        return str(cause)
+    of_steps = cause.step_seconds is not None and (
+        comparison.question.mode is not LaunchMode.WALL_TIME
+    )
+    factor, unit = (1000.0, " ms a step") if of_steps else (1.0, " s")
+    whole = "" if cause.step_seconds is None else f" of {factor * cause.step_seconds:.3g}"
+    text = f"{cause.term} of {cause.whose}: {factor * cause.seconds:.3g}{whole}{unit}"
+    if cause.others_seconds is not None:
+        text += f", {factor * cause.others_seconds:.3g} on the others, which wait for it"
+    if cause.usual_seconds is None or cause.usual_step_seconds is None:
+        return text
+    reference = comparison.reference.arm
+    alone = reference.world_size == 1 < comparison.world_size
+    name = "np 1" if alone else reference.label
+    if comparison.within_a_launch or comparison.question.mode is LaunchMode.COLLECTIVES:
+        name = "without exchange"
+    usual = f"{factor * cause.usual_seconds:.3g} of {factor * cause.usual_step_seconds:.3g}"
+    return f"{text} ({name}: {usual})"
 
 
 def attribute_steps(
-    pairs: Sequence[tuple[Launch, Launch]], kind: BlockKind = BlockKind.FULL
+    pairs: Sequence[tuple[Launch, Launch]],
+    kind: BlockKind = BlockKind.FULL,
+    hosts: Sequence[str] = (),
 ) -> Attribution:
     """Return the attribution of steps in blocks of that kind. pairs: the slow launch and a usual
     one of the same arm, one pair per round."""
     if not pairs:
         return Attribution()
-    # Blocks without exchange take a whole batch, and split ones a part of it.
-    with_local = kind is not BlockKind.SPLIT and all(
-        launch.of_kind(BlockKind.LOCAL) for pair in pairs for launch in pair
-    )
-    rounds = [_grown(slow, usual, kind, with_local) for slow, usual in pairs]
-    # The median over rounds, because a round alone is noisy.
-    grown = [
-        {term: median(each[rank][term] for each in rounds) for term in rounds[0][rank]}
-        for rank in range(len(rounds[0]))
-    ]
-    own = [
-        [sum(share for term, share in rank.items() if term != Term.EXCHANGE) for rank in each]
-        for each in rounds
-    ]
-    rank = _at_fault(own, max(sum(terms.values()) for terms in grown))
-    if rank is not None:
-        ours = {term: share for term, share in grown[rank].items() if term != Term.EXCHANGE}
-        term = max(ours, key=ours.__getitem__)
-        return Attribution(term, rank, ours[term])
-    alike = {term: min(each[term] for each in grown) for term in grown[0]}
-    longest = max(alike, key=alike.__getitem__)
-    if alike[longest] < WORTH_A_NAME:
+    ours, theirs = (Side(launch.arm, kind) for launch in pairs[0])
+    return attribute_sides(ours, theirs, pairs, hosts)
+
+
+def attribute_sides(
+    ours: Side,
+    theirs: Side,
+    pairs: Sequence[tuple[Launch, Launch]],
+    hosts: Sequence[str] = (),
+    ideal: float = 1.0,
+) -> Attribution:
+    """Return the attribution of the steps of one side that take longer than those of the other.
+    pairs: launches of both sides, one pair per round. ideal: seconds that a step should take for a
+    second of the other side's."""
+    known = computing_known(ours, theirs, pairs)
+    rounds = [growth(ours, theirs, pair, known, ideal) for pair in pairs]
+    if median(each.whole for each in rounds) <= 0.0:
         return Attribution()
-    named = Term.INSIDE if longest is Term.EXCHANGE and not with_local else longest
-    return Attribution(named, None, alike[longest])
+    rest = Term.EXCHANGE if known is Computing.BOTH_SIDES else Term.INSIDE
+    found = causes_of(rounds, rest, hosts)
+    if known is Computing.OF_RANKS:
+        found = [
+            replace(cause, usual_seconds=None) if cause.term == Term.COMPUTE else cause
+            for cause in found
+        ]
+    return attribution_of(found)
 
 
-def _at_fault(rounds: Sequence[Sequence[float]], longer: float) -> int | None:
-    """Return the rank that causes the growth. Return None if there is only one rank, or if none
-    stands out with 97.5 % confidence, which takes enough rounds for a finite interval
-    (hvdperf.stats). rounds: the growth of each rank's own time, one row per round. longer: the
-    growth of the whole."""
-    # Compare ranks within each round, because a change that they share there is the machine's.
-    apart = list(zip(*(_apart(own) for own in rounds), strict=True))
-    if len(apart) == 1:
-        return None
-    rank = max(range(len(apart)), key=lambda rank: median(apart[rank]))
-    far = _outweighs(median(apart[rank]), median(own[rank] for own in rounds), longer)
-    return rank if far and hodges_lehmann(apart[rank], NAMED_BY_CHANCE).lower > 0.0 else None
+def causes_of(rounds: Sequence[Growth], rest: Term, hosts: Sequence[str] = ()) -> list[Cause]:
+    """Return the causes of a growth, the larger ones first. rest: name of what is left in the
+    exchange.
+
+    The growth of a rank's computing comes before that of the exchange, which it slows, too.
+    """
+    # The median over rounds, because a round alone is noisy.
+    longer = median(each.whole for each in rounds)
+    own = _of_groups(rounds, longer, hosts)
+    first = [cause for cause in own if cause.share >= max(WORTH_A_NAME, OWN_SHARE * longer)]
+    common = _of_all(rounds, rest)
+    surely = [
+        cause
+        for cause in common
+        if cause.share >= max(WORTH_A_NAME, ALSO_SHARE * longer)
+        and _surely(_in_common(rounds, cause.term))
+    ]
+    if not first:
+        largest = [cause for cause in common if cause.share >= WORTH_A_NAME][:1]
+        others = [cause for cause in surely if cause not in largest]
+        return largest + sorted([*others, *own], key=_size) if largest else []
+    slowed = any(cause.term == Term.COMPUTE for cause in first)
+    after = [cause for cause in surely if slowed and cause.term == rest]
+    return sorted([*own, *(cause for cause in surely if cause not in after)], key=_size) + after
+
+
+def _size(cause: Cause) -> float:
+    return -cause.share
+
+
+def _surely(values: Sequence[float]) -> bool:
+    return hodges_lehmann(values, NAMED_BY_CHANCE).lower > 0.0
+
+
+def _of_groups(rounds: Sequence[Growth], longer: float, hosts: Sequence[str]) -> list[Cause]:
+    """Return the terms that grow on some ranks and not on the others. longer: the growth of the
+    whole step."""
+    totals = [[sum(terms.values()) for terms in each.own] for each in rounds]
+    least = max(WORTH_A_NAME, ALSO_SHARE * longer)
+    found = []
+    for term in rounds[0].own[0]:
+        # Compare ranks within each round, because a change that they share there is the machine's.
+        rows = [[terms[term] for terms in each.own] for each in rounds]
+        group = group_apart(rows, hosts)
+        if group is None:
+            continue
+        share = _mean_of(rows, group.ranks)
+        # A rank that takes longer in one term, and less in another, keeps nobody waiting; and the
+        # others may have become faster.
+        if min(group.ahead, share, _mean_of(totals, group.ranks)) >= least:
+            found.append(_cause(rounds, term, share, group))
+    if found:
+        return found
+    group = group_apart(totals, hosts)
+    least = max(WORTH_A_NAME, OWN_SHARE * longer)
+    if group is None or min(group.ahead, _mean_of(totals, group.ranks)) < least:
+        return []
+    shares = {
+        term: _mean_of([[terms[term] for terms in each.own] for each in rounds], group.ranks)
+        for term in rounds[0].own[0]
+    }
+    largest = max(shares, key=shares.__getitem__)
+    return [_cause(rounds, largest, shares[largest], group)]
+
+
+def _mean_of(rows: Sequence[Sequence[float]], ranks: Sequence[int]) -> float:
+    """Return the mean of these ranks in a typical round."""
+    return median(fmean(row[rank] for rank in ranks) for row in rows)
+
+
+def _in_common(rounds: Sequence[Growth], term: str) -> list[float]:
+    """Return the growth of a term that all ranks have in common, by round."""
+    if term not in rounds[0].own[0]:
+        return [each.exchange for each in rounds]
+    return [min(terms[Term(term)] for terms in each.own) for each in rounds]
+
+
+def _of_all(rounds: Sequence[Growth], rest: Term) -> list[Cause]:
+    """Return every term with the growth that all ranks have in common, the largest first."""
+    shares = {
+        term: min(
+            median(each.own[rank][term] for each in rounds) for rank in range(len(rounds[0].own))
+        )
+        for term in rounds[0].own[0]
+    }
+    shares[rest] = median(each.exchange for each in rounds)
+    found = [_cause(rounds, term, share, None) for term, share in shares.items()]
+    return sorted(found, key=_size)
+
+
+def _cause(rounds: Sequence[Growth], term: Term, share: float, group: Group | None) -> Cause:
+    """Return the growth of a term on a group of ranks, or on all of them, with its seconds in a
+    typical round."""
+    count = len(rounds[0].own)
+    ranks = group.ranks if group is not None else tuple(range(count))
+    others = without(ranks, count)
+    return Cause(
+        term,
+        ranks[0] if group is not None and len(ranks) == 1 else None,
+        share,
+        ranks if group is not None and len(ranks) > 1 else (),
+        group.host if group is not None else "",
+        seconds=median(each.candidate.of(term, ranks) for each in rounds),
+        usual_seconds=median(each.usual.of(term, ranks) for each in rounds),
+        others_seconds=median(each.candidate.of(term, others) for each in rounds)
+        if others
+        else None,
+        step_seconds=median(each.candidate.step for each in rounds),
+        usual_step_seconds=median(each.usual.step for each in rounds),
+    )
 
 
 def _outweighs(ahead: float, own: float, longer: float) -> bool:
-    """Return whether a rank's growth exceeds the others' so far that the rank is at fault. ahead:
-    the excess. own: the rank's own growth; without it, the others became faster. longer: the growth
-    of the whole."""
+    """Return whether ranks' growth exceeds the others' so far that they are at fault. ahead: the
+    excess. own: their own growth; without it, the others became faster. longer: the growth of the
+    whole."""
     return min(ahead, own) >= max(WORTH_A_NAME, OWN_SHARE * longer)
 
 
-def _apart(own: Sequence[float]) -> list[float]:
-    """Return each rank's share minus the largest share of the other ranks."""
-    return [
-        share - max((other for at, other in enumerate(own) if at != rank), default=0.0)
-        for rank, share in enumerate(own)
-    ]
+def _apart(own: Sequence[float], group: Sequence[int]) -> float:
+    """Return the smallest share of these ranks minus the largest share of the others."""
+    others = without(group, len(own))
+    return min(own[rank] for rank in group) - max(own[rank] for rank in others)
 
 
-def _grown(
-    slow: Launch, usual: Launch, kind: BlockKind, with_local: bool
-) -> list[dict[Term, float]]:
-    """Return the growth of each term, by rank, as a share of a usual step."""
-    ours, theirs = (of_steps(launch, kind, with_local) for launch in (slow, usual))
-    whole = median(sum(rank.values()) for rank in theirs)
-    return [
-        {term: (rank[term] - before[term]) / whole for term in rank}
-        for rank, before in zip(ours, theirs, strict=True)
-    ]
-
-
-def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Term, float]]:
-    """Return the seconds of a typical step's terms, by rank, from blocks of that kind. with_local:
-    divide computing from the exchange by blocks without exchange. Without it, Term.EXCHANGE holds
-    both."""
-    blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
-    result = []
-    for rank in range(len(blocks[0].ranks)):
-        computing = median(block.inside_seconds(rank) for block in local) if with_local else 0.0
-        inside = median(block.inside_seconds(rank) for block in blocks)
-        result.append(
-            {
-                Term.BETWEEN: median(_between(block, rank) for block in blocks),
-                Term.INPUT: median(_waiting(block, rank) for block in blocks),
-                Term.COMPUTE: computing,
-                Term.EXCHANGE: inside - computing,
-            }
+def attribute_training(
+    comparison: Comparison, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the attribution of a training that takes longer than the reference's ideal part of it:
+    to the terms of its steps, by the blocks after the run, and to its fixed cost. share: of the
+    ideal time of the training. pairs: as in attribute_sides."""
+    ours, theirs = comparison.sides
+    trainings = [(Training(a.startup_seconds, a.run), b) for a, b in pairs]
+    times = [(own, Training(b.startup_seconds, b.run)) for own, b in trainings]
+    steps = times[0][1].steps
+    divides = comparison.question.spec.divides_steps
+    parts = comparison.world_size if divides else 1
+    taken = steps_of_each(steps, comparison.world_size) if divides else steps
+    ideal = [reference.seconds(steps) / parts for _, reference in times]
+    longer = median(
+        own.seconds(taken) / usual - 1.0 for (own, _), usual in zip(times, ideal, strict=True)
+    )
+    found = []
+    for cause in attribute_sides(ours, theirs, pairs, hosts).causes:
+        of_training = taken * (cause.usual_step_seconds or 0.0) / median(ideal)
+        found.append(replace(cause, share=cause.share * of_training))
+    for phase in FIXED:
+        rows = [
+            [
+                (rank[phase] - fmean(each[phase] for each in b.startup_seconds) / parts) / usual
+                for rank in a.startup_seconds
+            ]
+            for (a, b), usual in zip(pairs, ideal, strict=True)
+        ]
+        found += _of_phase(
+            phase, rows, [(a.startup_seconds, b.startup_seconds) for a, b in pairs], hosts
         )
-    return result
+    least = max(WORTH_A_NAME, ALSO_SHARE * longer)
+    return attribution_of(sorted((each for each in found if each.share >= least), key=_size))
 
 
-def _waiting(block: Block, rank: int) -> float:
-    return sum(block.ranks[rank].input_seconds) / block.steps
+Starts = Sequence[Mapping[str, float]]
 
 
-def _between(block: Block, rank: int) -> float:
-    whole = sum(block.ranks[rank].step_seconds) / block.steps
-    return whole - _waiting(block, rank) - block.inside_seconds(rank)
+def _of_phase(
+    phase: str,
+    rows: Sequence[Sequence[float]],
+    starts: Sequence[tuple[Starts, Starts]],
+    hosts: Sequence[str],
+) -> list[Cause]:
+    """Return the growth of a phase of the start, as a cause of its own for some ranks or for all.
+    rows: the growth by rank, one row a round. starts: seconds by phase and rank, of both sides."""
+    group = group_apart(rows, hosts)
+    count = len(rows[0])
+    share = _mean_of(rows, group.ranks) if group is not None else 0.0
+    if group is None or min(group.ahead, share) < WORTH_A_NAME:
+        common = [min(row) for row in rows]
+        group, share = None, median(common)
+        if share < WORTH_A_NAME or not _surely(common):
+            return []
+    ranks = group.ranks if group is not None else tuple(range(count))
+    others = without(ranks, count)
+    return [
+        Cause(
+            phase,
+            ranks[0] if group is not None and len(ranks) == 1 else None,
+            share,
+            ranks if group is not None and len(ranks) > 1 else (),
+            group.host if group is not None else "",
+            seconds=_typical(phase, [ours for ours, _ in starts], ranks),
+            usual_seconds=_typical(phase, [theirs for _, theirs in starts]),
+            others_seconds=_typical(phase, [ours for ours, _ in starts], others)
+            if others
+            else None,
+        )
+    ]
 
 
-def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attribution:
-    """Return the rank at fault for a phase of the start that takes longer. pairs: as in
-    attribute_steps.
+def _typical(phase: str, starts: Sequence[Starts], ranks: Sequence[int] | None = None) -> float:
+    """Return the seconds of a phase in a typical start: the mean of these ranks, or of all."""
+    return median(
+        fmean(start[rank][phase] for rank in (range(len(start)) if ranks is None else ranks))
+        for start in starts
+    )
+
+
+def attribute_slow_start(
+    phase: str, launches: Sequence[Launch], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the ranks whose phase of the start takes longest, of launches without a reference. If
+    no ranks stand out, return all ranks with a share of 0.
+
+    In a phase in which ranks wait for each other, those are at fault that come to it last; then the
+    term is the earlier phase that takes them longest. share: the extra time / the time of the other
+    ranks.
+    """
+    starts = [launch.startup_seconds for launch in launches]
+    everyone = tuple(range(len(starts[0])))
+    slowest = median(max(rank[phase] for rank in start) for start in starts)
+    if phase in MEETINGS:
+        earlier = [each for each in BEFORE if each in starts[0][0]]
+        earlier = earlier[: earlier.index(phase)] if phase in earlier else earlier
+        rows = [[sum(rank[each] for each in earlier) for rank in start] for start in starts]
+        group = group_apart(rows, hosts)
+        if group is not None and group.ahead >= OWN_SHARE * slowest:
+            others = without(group.ranks, len(everyone))
+            late = {
+                each: _typical(each, starts, group.ranks) - _typical(each, starts, others)
+                for each in earlier
+            }
+            return _slow(max(late, key=late.__getitem__), starts, group)
+    else:
+        group = group_apart([[rank[phase] for rank in start] for start in starts], hosts)
+        if group is not None and group.ahead >= SLOW_START * slowest:
+            return _slow(phase, starts, group)
+    return Attribution(phase, None, 0.0, seconds=_typical(phase, starts))
+
+
+def _slow(phase: str, starts: Sequence[Starts], group: Group) -> Attribution:
+    """Return the attribution of a start to a phase of these ranks."""
+    others = _typical(phase, starts, without(group.ranks, len(starts[0])))
+    seconds = _typical(phase, starts, group.ranks)
+    return Attribution(
+        phase,
+        group.ranks[0] if len(group.ranks) == 1 else None,
+        seconds / others - 1.0 if others > 0 else math.inf,
+        group.ranks if len(group.ranks) > 1 else (),
+        group.host,
+        seconds=seconds,
+        others_seconds=others,
+    )
+
+
+def attribute_start(
+    phase: str, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str] = ()
+) -> Attribution:
+    """Return the ranks at fault for a phase of the start that takes longer. pairs, hosts: as in
+    attribute_sides.
 
     A start has the machine to itself. Two starts of one round are thus as independent as any two,
     so the starts of each arm are a sample of their own. All ranks are named only if each takes
@@ -187,11 +508,15 @@ def attribute_start(phase: str, pairs: Sequence[tuple[Launch, Launch]]) -> Attri
     shares = [math.expm1(of_rank.estimate) for of_rank in grown]
     # Several ranks share the error rate of two (Bonferroni).
     alpha = NAMED_BY_CHANCE * 2 / max(2, len(shares))
-    ahead = _shifts([_apart(own) for own in ours], [_apart(own) for own in theirs], alpha)
-    rank = max(range(len(ahead)), key=lambda rank: ahead[rank].estimate)
-    far = _outweighs(math.expm1(ahead[rank].estimate), shares[rank], max(shares))
-    if len(shares) > 1 and far and ahead[rank].lower > 0.0:
-        return Attribution(phase, rank, shares[rank])
+    group = highest([of_rank.estimate for of_rank in grown], hosts)
+    if group:
+        here, usual = ([_apart(own, group) for own in arm] for arm in (ours, theirs))
+        ahead = shift(here, usual, alpha)
+        share = fmean(shares[rank] for rank in group)
+        if _outweighs(math.expm1(ahead.estimate), share, max(shares)) and ahead.lower > 0.0:
+            alone = group[0] if len(group) == 1 else None
+            several = group if alone is None else ()
+            return Attribution(phase, alone, share, several, host_of(group, hosts))
     all_grown = all(of_rank.lower > 0.0 for of_rank in grown) and min(shares) >= WORTH_A_NAME
     return Attribution(phase, None, min(shares)) if all_grown else Attribution()
 
@@ -205,14 +530,20 @@ def _shifts(
     return [shift(own, usual, alpha) for own, usual in columns]
 
 
-def attribute_memory(launches: Sequence[Launch]) -> Attribution:
-    """Return the rank whose resident set grows most, or all ranks. share: growth of its logarithm
+def attribute_memory(launches: Sequence[Launch], hosts: Sequence[str] = ()) -> Attribution:
+    """Return the ranks whose resident set grows most, or all ranks. share: growth of its logarithm
     in 1,000 steps (training_runs.py)."""
     if not launches:
         return Attribution()
     rounds = [[training_runs.growth(rank.memory) for rank in launch.run] for launch in launches]
     # The median over rounds, because a round alone is noisy.
     shares = [median(of_rank) for of_rank in zip(*rounds, strict=True)]
-    rank = _at_fault(rounds, max(shares))
-    share = min(shares) if rank is None else shares[rank]
-    return Attribution(Term.MEMORY, rank, share) if share >= WORTH_A_NAME else Attribution()
+    group = group_apart(rounds, hosts)
+    if group is not None:
+        share = fmean(shares[rank] for rank in group.ranks)
+        if _outweighs(group.ahead, share, max(shares)) and share >= WORTH_A_NAME:
+            alone = group.ranks[0] if len(group.ranks) == 1 else None
+            several = group.ranks if alone is None else ()
+            return Attribution(Term.MEMORY, alone, share, several, group.host)
+    share = min(shares)
+    return Attribution(Term.MEMORY, None, share) if share >= WORTH_A_NAME else Attribution()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hvdperf.judge.attribution import Attribution, attributed
+from hvdperf.judge.attribution import attributed
+from hvdperf.judge.cause import Attribution
 from hvdperf.measure.records import Round
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import FaultCase
@@ -20,10 +22,17 @@ class Detection:
     attribution: Attribution
 
 
-def detect(comparison: Comparison, reported: Judgement, rounds: tuple[Round, ...]) -> Detection:
-    """Return the reported verdict, and the attribution if it is a FAIL with a figure."""
+def detect(
+    comparison: Comparison,
+    reported: Judgement,
+    rounds: tuple[Round, ...],
+    hosts: Sequence[str] = (),
+) -> Detection:
+    """Return the reported verdict, and the attribution if it is a FAIL with a figure. hosts: of the
+    ranks, if they are known."""
     slower = reported.verdict is Verdict.FAIL and reported.figure is not None
-    return Detection(reported.verdict, attributed(comparison, rounds) if slower else Attribution())
+    found = attributed(comparison, rounds, hosts) if slower else Attribution()
+    return Detection(reported.verdict, found)
 
 
 def on_trial(trial: FaultCase, reported: Judgement, found: Detection) -> Judgement:
@@ -41,7 +50,9 @@ def on_trial(trial: FaultCase, reported: Judgement, found: Detection) -> Judgeme
         reason = f"{said} instead of {trial.verdict.value}{why}"
         return replace(reported, verdict=Verdict.FAIL, reason=reason)
     if reported.verdict is Verdict.FAIL:
-        right = (found.attribution.term, found.attribution.rank) == (trial.term, trial.rank)
+        blamed = found.attribution
+        expected = () if trial.rank is None else (trial.rank,)
+        right = (blamed.term, blamed.at_fault) == (trial.term, expected)
         said = f"{said}, {found.attribution}"
     else:
         right = trial.says in reported.reason

@@ -11,8 +11,10 @@ from typing import Any
 from hvdperf.interim import judge_rounds
 from hvdperf.judge import validity
 from hvdperf.judge.attribution import attributed
+from hvdperf.judge.cause import told
 from hvdperf.judge.collectives import library_mismatch
 from hvdperf.judge.detection import detect, on_trial
+from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.observations import measures, observed, step_times, training
 from hvdperf.judge.outcome import Outcome
 from hvdperf.judge.rules import Rules
@@ -40,6 +42,13 @@ from hvdperf.verdict import (
 NOT_THE_SAME = (
     "A/A test failed: two identical groups differ, so no comparison of this session can be "
     "trusted; find the cause and measure again"
+)
+# The work of launches in which the cause of a FAIL can be found.
+HAVE_CAUSES = (
+    LaunchMode.BLOCKS,
+    LaunchMode.STARTUP,
+    LaunchMode.ENDURANCE,
+    LaunchMode.WALL_TIME,
 )
 
 
@@ -105,14 +114,31 @@ class Judge:
         trial = trial_of(comparison)
         judgement = outcome.judgement
         if trial is not None:
-            found = detect(comparison, judgement, _undisturbed(outcome, judgement))
+            rounds = _undisturbed(outcome, judgement)
+            found = detect(comparison, judgement, rounds, self._rules.hosts(comparison))
             outcome = replace(outcome, detection=found)
             judgement = on_trial(trial, judgement, found)
         elif comparison.judged_as is JudgedAs.AA_PAIR:
             judgement = self._of_identical_groups(judgement)
-        elif comparison.judged_as is JudgedAs.REGRESSION and judgement.verdict is Verdict.FAIL:
-            judgement = replace(judgement, reason=_cause(outcome))
+        elif judgement.verdict is Verdict.FAIL:
+            outcome = self._with_cause(outcome)
+            judgement = outcome.judgement
         return replace(outcome, judgement=judgement)
+
+    def _with_cause(self, outcome: Outcome) -> Outcome:
+        """Return the outcome of a FAIL with its cause, also in words, if its question is about
+        steps, a start or memory."""
+        comparison, judgement = outcome.comparison, outcome.judgement
+        question = comparison.question
+        if question.mode not in HAVE_CAUSES and not question.spec.times_steps:
+            return outcome
+        rounds = _undisturbed(outcome, judgement)
+        found = attributed(comparison, rounds, self._rules.hosts(comparison))
+        against = comparison.judged_as is JudgedAs.REGRESSION
+        text = str(found) if against else told(found, _reference(comparison))
+        rare = long_steps([measured.of(comparison.candidate.arm) for measured in rounds])
+        text = f"{text}; {rare}" if rare is not None else text
+        return replace(outcome, cause=found, judgement=replace(judgement, reason=text))
 
     def _of_identical_groups(self, judgement: Judgement) -> Judgement:
         """Return the judgement of an A/A pair. It is INVALID if the figure is outside of its band
@@ -212,6 +238,11 @@ class Judge:
         found += _overlaps(outcome)
         if outcome.comparison.question.mode is LaunchMode.COLLECTIVES:
             found += self._transport_problems(outcome, at_look)
+        if outcome.comparison.question.mode is LaunchMode.WALL_TIME and not found and at_look:
+            of_arms = (
+                [measured.of(arm) for measured in outcome.rounds] for arm in outcome.comparison.arms
+            )
+            found += filter(None, map(validity.impossible_shares, of_arms))
         if outcome.comparison.tolerance is not None:
             found += self._weight_problems(outcome.comparison)
         return found
@@ -266,6 +297,16 @@ def _of_failure(failure: Failure) -> Verdict:
     return Verdict.INVALID if failure.of_user else Verdict.FAIL
 
 
+def _reference(comparison: Comparison) -> str:
+    """Return the name of the side that a figure compares with."""
+    ours, theirs = comparison.sides
+    if ours.arm == theirs.arm:
+        return "without exchange"
+    if ours.arm.world_size != theirs.arm.world_size:
+        return f"np {theirs.arm.world_size}"
+    return theirs.arm.label
+
+
 def _cannot_be_seen(judgement: Judgement) -> str:
     figure = judgement.figure
     if figure is None or not is_bounded(figure):
@@ -276,15 +317,6 @@ def _cannot_be_seen(judgement: Judgement) -> str:
         f"A/A test: two identical groups differ by {by:+.0f} % ({lower:+.0f} to {upper:+.0f}), "
         f"so this session cannot detect changes below {unseen:.0f} %"
     )
-
-
-def _cause(outcome: Outcome) -> str:
-    """Return the attribution of a FAIL against the other stack, in words; return "" if the question
-    is not about steps or starts."""
-    question = outcome.comparison.question
-    if question.mode is not LaunchMode.BLOCKS and question.mode is not LaunchMode.STARTUP:
-        return ""
-    return str(attributed(outcome.comparison, _undisturbed(outcome, outcome.judgement)))
 
 
 def _overlaps(outcome: Outcome) -> list[str]:
@@ -307,11 +339,8 @@ def _exchanges_elsewhere(outcome: Outcome) -> str:
     comparison = outcome.comparison
     if not (comparison.within_a_launch or comparison.question.spec.times_steps):
         return ""
-    others = max(
-        rank.other_exchanges
-        for measured in outcome.rounds
-        for rank in measured.of(comparison.candidate.arm).metadata
-    )
+    launches = [measured.of(comparison.candidate.arm) for measured in outcome.rounds]
+    others = max((rank.other_exchanges for each in launches for rank in each.metadata), default=0)
     if not others:
         return ""
     return (

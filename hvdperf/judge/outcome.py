@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hvdperf.json_records import Figures, Number
+from hvdperf.judge.cause import Attribution
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.scaling_breakdown import ScalingBreakdown
 from hvdperf.launch.group import Failure
@@ -20,7 +21,7 @@ class Outcome(Figures):
     observations: ln of the figure, one per round. failure: the launch that failed, if one did.
     threshold_line: a line for the file of thresholds, if it has none. breakdown: of a case on wall
     time. detection: reported verdict and attribution of an injected fault. taken_over: whether its
-    rounds were measured before the session was resumed.
+    rounds were measured before the session was resumed. cause: of a FAIL with a figure.
     """
 
     comparison: Comparison
@@ -32,6 +33,7 @@ class Outcome(Figures):
     breakdown: ScalingBreakdown | None = None
     detection: Detection | None = None
     taken_over: bool = False
+    cause: Attribution | None = None
 
     @property
     def passed(self) -> bool:

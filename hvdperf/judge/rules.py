@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hvdperf.machine.placement import Slot, is_oversubscribed, nodes
+from hvdperf.machine.placement import Slot, is_oversubscribed, nodes, place_group
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.profile import Profile
 from hvdperf.plan.question import LaunchMode
@@ -39,6 +39,14 @@ class Rules:
         if comparison.within_a_launch and comparison.workload.model in models:
             return ""
         return "more replicas than cores or devices"
+
+    def hosts(self, comparison: Comparison) -> tuple[str, ...]:
+        """Return the host of each of the candidate's ranks; () if its ranks are not replicas, or if
+        the session has fewer slots than it has."""
+        arm = comparison.candidate.arm
+        if arm.processes != arm.world_size or arm.world_size > len(self.slots):
+            return ()
+        return tuple(slot.host for slot in place_group(self.slots, arm.world_size))
 
     def rule(self, comparison: Comparison) -> Rule | None:
         """Return the rule of the comparison; return None if nobody has set a threshold."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import fmean, median
+from dataclasses import dataclass, field
+from statistics import fmean, median, median_low
 
 from hvdperf.judge import speedup
 from hvdperf.judge.observations import training
@@ -20,9 +20,12 @@ from hvdperf.judge.time_breakdown import TimeBreakdown, time_breakdown
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.comparisons import Comparison
-from hvdperf.plan.terms import TERMS, Term
+from hvdperf.plan.terms import OF_STEPS, TERMS, Term
 from hvdperf.stats import Interval, hodges_lehmann
 from hvdperf.verdict import ALPHA, as_ratio
+
+# Terms that follow from one another's measurements, so that noise can make one of them negative.
+BY_ABLATION = (Term.STRAGGLER, Term.COMPUTE, Term.APPLY, Term.EXCHANGE)
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ class Spent:
 
     wall_seconds: of this training. training_seconds: the same from the trace to the last step.
     terms: seconds of each term (judge/time_breakdown.py) of an average rank of the run, which took
-    steps_of_run. residual: the largest of all rounds, as a share of the wall time. fixed: fixed
-    cost.
+    steps_of_run; none is below 0 (`physical`). residual: the largest of all rounds, as a share of
+    the wall time. fixed: fixed cost. below: of terms that cannot be told from 0, the upper bound,
+    as a share of the steps' time.
     """
 
     steps: int
@@ -42,6 +46,25 @@ class Spent:
     terms: Mapping[str, float]
     residual: float
     fixed: FixedCost
+    below: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Documents of earlier versions hold terms below 0.
+        object.__setattr__(self, "terms", physical(self.terms))
+
+
+def physical(terms: Mapping[str, float]) -> dict[str, float]:
+    """Return the terms with no time below 0: what a part of the steps lacks is taken from the other
+    parts that are measured beside it, in proportion, so that the sum stays."""
+    if min(terms.values(), default=0.0) >= 0.0:
+        return dict(terms)
+    whole = sum(terms.get(term, 0.0) for term in BY_ABLATION)
+    kept = sum(max(0.0, terms.get(term, 0.0)) for term in BY_ABLATION)
+    scale = max(0.0, whole) / kept if kept else 0.0
+    return {
+        term: max(0.0, seconds) * (scale if term in BY_ABLATION else 1.0)
+        for term, seconds in terms.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -139,14 +162,16 @@ def _interval(ratios: Sequence[float]) -> Interval:
 def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]:
     """Return contention, communication and balance, from blocks.
 
-    Their product is (a step at 1) / (a step at n). contention: a step at 1 / the mean rank's step
-    at n without exchange. balance: the mean rank's step without exchange / the slowest one's.
-    communication: the slowest one's / the step with exchange (docs/time_breakdown.md).
+    Their product is (a step at 1) / (a step at n). contention: a step at 1 / the typical rank's
+    step at n without exchange. balance: the typical rank's step without exchange / the slowest
+    one's. communication: the slowest one's / the step with exchange (docs/time_breakdown.md). The
+    typical rank is the median one, and of two the faster one: what slows one rank is no contention.
     """
     alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
     whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))
     ranks = _without_exchange(candidate)
-    return alone / fmean(ranks), max(ranks) / whole, fmean(ranks) / max(ranks)
+    typical = median_low(ranks)
+    return alone / typical, max(ranks) / whole, typical / max(ranks)
 
 
 def _without_exchange(launch: Launch) -> list[float]:
@@ -189,7 +214,20 @@ def _spent(trainings: Sequence[Training], breakdowns: Sequence[TimeBreakdown], s
         fixed=FixedCost(
             fmean(cost.a_seconds for cost in costs), fmean(cost.b_seconds for cost in costs)
         ),
+        below=_below([breakdown.terms for breakdown in breakdowns]),
     )
+
+
+def _below(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the upper bounds of the shares that cannot be told from 0. rounds: terms by round."""
+    found = {}
+    for term in (Term.APPLY, Term.EXCHANGE):
+        share = hodges_lehmann(
+            [terms[term] / sum(terms[each] for each in OF_STEPS) for terms in rounds], ALPHA
+        )
+        if share.lower <= 0.0 and math.isfinite(share.upper):
+            found[term.value] = max(0.0, share.upper)
+    return found
 
 
 def _late(named: Sequence[Straggler | None]) -> Straggler | None:

@@ -12,7 +12,8 @@ messages, and the disagreement of clocks. The terms are measured as follows:
   time breakdown.
 - ready: waiting for the slowest rank's start, and for the order to run.
 - between steps, input wait: by the timestamps of every step (hvdperf.worker.training_run).
-- straggler wait: until the last rank has its batch (hvdperf.judge.straggler).
+- straggler wait: until the last rank has its batch and has computed its gradients
+  (hvdperf.judge.straggler). Waiting for a rank that computes longer is no communication.
 - compute, apply: by ablation. After the run, blocks of whole steps, of steps without exchange, and
   of forward and backward passes alone take turns in the same processes. The medians of their ratios
   in a turn are the parts of a step that compute and that apply; what slows the machine down for a
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
+from hvdperf.judge.long_steps import excess
 from hvdperf.judge.straggler import StepTimestamps, Straggler, straggler, waits
 from hvdperf.launch.timestamps import Timestamps
 from hvdperf.measure.records import Block, Launch
@@ -94,11 +96,15 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
     out_of_order = disorder(launch.timestamps)
     if out_of_order:
         raise ValueError(out_of_order)
-    waited = waits(steps, met=False)
+    parts = [shares(launch.blocks, rank) for rank in range(len(steps))]
+    computing = [
+        computes * _inside(own) / len(own) for own, (computes, _) in zip(steps, parts, strict=True)
+    ]
+    waited = waits(steps, met=False, computing=computing)
     ranks = tuple(
         {
             **_outside_of_steps(launch.timestamps, rank),
-            **_of_steps(steps[rank], sum(waited[rank]), *shares(launch.blocks, rank)),
+            **_of_steps(steps[rank], sum(waited[rank]), *parts[rank]),
         }
         for rank in range(len(steps))
     )
@@ -175,9 +181,10 @@ def clock_set(timestamps: Timestamps) -> str:
 
 def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
     """Return the shares of a step that compute and that apply, on that rank: medians over the
-    turns. Raises ValueError if no turn has every kind of step."""
+    turns, without the extra time of rare long steps. Raises ValueError if no turn has every kind
+    of step."""
     of_kind = {
-        kind: {block.turn: block.inside_seconds(rank) for block in blocks if block.kind is kind}
+        kind: {block.turn: _typical(block, rank) for block in blocks if block.kind is kind}
         for kind in (BlockKind.FULL, BlockKind.LOCAL, BlockKind.COMPUTE)
     }
     full, local, compute = of_kind.values()
@@ -187,6 +194,24 @@ def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
     computes = median(compute[turn] / full[turn] for turn in turns)
     applies = median((local[turn] - compute[turn]) / full[turn] for turn in turns)
     return computes, applies
+
+
+def _typical(block: Block, rank: int) -> float:
+    """Return the mean seconds of a step from its batch on, without the extra time of long steps."""
+    own = block.ranks[rank]
+    waited = excess(own.input_seconds)
+    longer = sum(
+        max(0.0, whole - of_input)
+        for whole, of_input in zip(excess(own.step_seconds), waited, strict=False)
+    )
+    # A step that is long before its batch is not long inside.
+    return max(own.inside_seconds - longer, 0.0) / block.steps or block.inside_seconds(rank)
+
+
+def _inside(timestamps: StepTimestamps) -> float:
+    """Return the seconds of all steps from their batch on, without the extra time of long ones."""
+    seconds = [end - batch for _, batch, _, end in timestamps]
+    return sum(seconds) - sum(excess(seconds))
 
 
 def _outside_of_steps(timestamps: Timestamps, rank: int) -> dict[str, float]:
@@ -205,7 +230,7 @@ def _of_steps(
 ) -> dict[str, float]:
     between = timestamps[0][0] + sum(after[0] - before[3] for before, after in pairwise(timestamps))
     inside = sum(end - batch for _, batch, _, end in timestamps)
-    compute, apply = computes * inside, applies * inside
+    compute, apply = (share * _inside(timestamps) for share in (computes, applies))
     return {
         Term.BETWEEN: between,
         Term.INPUT: sum(batch - begin for begin, batch, _, _ in timestamps),

@@ -10,10 +10,12 @@ from typing import Any
 
 from hvdperf.judge import collectives, training_runs
 from hvdperf.judge.collectives import StepTimes
+from hvdperf.judge.scaling_breakdown import BY_ABLATION
 from hvdperf.judge.time_breakdown import CLOSES_WITHIN, time_breakdown
 from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import Correctness
 from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.terms import Term
 from hvdperf.stats import hodges_lehmann
 
 Array = Any  # a numpy array, or an object that numpy makes one from
@@ -145,24 +147,48 @@ def _odd_ones(digests: Sequence[str]) -> str:
 
 
 def too_fast(arm: str, launches: Sequence[Sequence[StepTimes]]) -> str:
-    """Return an error message if steps take less time than their longer part alone, else "".
+    """Return an error message if steps take less time than one of their parts alone, else "".
 
     launches: the turns of each launch. Steps are too fast if even the upper bound of step time /
-    max(time without exchange, time of the exchange alone) over the launches is below 1 by more than
-    noise.
+    time without exchange, or of step time / time of the exchange alone, over the launches is below
+    1 by more than noise. Each part is compared by itself, because the longer one of two noisy times
+    is longer than either usually is. A step that omits so little of its computing that the exchange
+    hides it (10 to 30 %, say) is not found.
     """
-    observed = [
-        median(math.log(turn.of_all_hidden) for turn in turns) for turns in launches if turns
-    ]
-    if not observed:
-        return ""
-    share = hodges_lehmann(observed, ALPHA_FASTER)
-    if share.upper >= math.log(1 - FASTER_BY_NOISE):
+    found = []
+    for part in ("local", "exchange"):
+        observed = [
+            median(math.log(turn.full / getattr(turn, part)) for turn in turns)
+            for turns in launches
+            if turns
+        ]
+        if observed:
+            share = hodges_lehmann(observed, ALPHA_FASTER)
+            if share.upper < math.log(1 - FASTER_BY_NOISE):
+                found.append(share.estimate)
+    if not found:
         return ""
     return (
-        f"{arm}: a step takes only {math.exp(share.estimate):.3f} times as long as the longer "
+        f"{arm}: a step takes only {math.exp(min(found)):.3f} times as long as the longer "
         "of its parts (computation, exchange) measured alone: the step omits work, or its time "
         "is wrong"
+    )
+
+
+def impossible_shares(launches: Sequence[Launch]) -> str:
+    """Return an error message if the parts of a step add up to more than the step, beyond noise,
+    else "". launches: with timestamps, of one arm."""
+    observed = []
+    for launch in launches:
+        terms = time_breakdown(launch).terms
+        inside = sum(terms[term] for term in BY_ABLATION)
+        observed.append(-terms[Term.EXCHANGE] / inside)
+    if not observed or hodges_lehmann(observed, ALPHA_FASTER).lower <= FASTER_BY_NOISE:
+        return ""
+    over = 100 * (1 + median(observed))
+    return (
+        f"{launches[0].arm.name}: the parts of a step, measured alone, take {over:.0f} % of its "
+        "time; look for rare long steps and for other programs, and measure again"
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from hvdperf.judge.attribution import Attribution, attributed
+from hvdperf.judge.attribution import attributed
+from hvdperf.judge.cause import Attribution
 from hvdperf.judge.detection import Detection, detect, on_trial
 from hvdperf.plan import questions
 from hvdperf.plan.arms import AA, Arm

@@ -58,6 +58,35 @@ def test_a_rank_that_is_late_now_and_then_is_not_the_typical_one():
     assert straggler(waits(rows, met=False), step_seconds=0.02) is None
 
 
+def drifting(seed: int, ar: float, lag: float = 0.0, steps: int = 200, ranks: int = 2):
+    """Return waits of ranks whose lateness drifts: an autoregressive process of the first order,
+    with a standard deviation of 3 ms. lag: of rank 0 in every step."""
+    noise = random.Random(seed)
+    ready = []
+    for rank in range(ranks):
+        own = noise.gauss(0.0, 1.0)
+        row = []
+        for _ in range(steps):
+            row.append(0.003 * own + (lag if rank == 0 else 0.0))
+            own = ar * own + math.sqrt(1 - ar * ar) * noise.gauss(0.0, 1.0)
+        ready.append(row)
+    last = [max(step) for step in zip(*ready, strict=True)]
+    return [[b - a for a, b in zip(row, last, strict=True)] for row in ready]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ar", [0.0, 0.5, 0.95])
+def test_who_is_late_now_one_and_then_another_is_not_named(ar, ranks):
+    named = [straggler(drifting(seed, ar, ranks=ranks), step_seconds=0.02) for seed in range(200)]
+    assert sum(each is not None for each in named) <= 3
+
+
+@pytest.mark.parametrize("ar", [0.0, 0.5])
+def test_who_is_late_throughout_is_named_though_all_drift(ar):
+    named = [straggler(drifting(seed, ar, lag=0.006), step_seconds=0.02) for seed in range(100)]
+    assert sum(each is not None and each.rank == 0 for each in named) >= 95
+
+
 @pytest.mark.parametrize("trials", [1, 12, 144, 1000])
 @pytest.mark.parametrize("ranks", [2, 3, 256])
 def test_chance_is_the_exact_binomial_tail(trials, ranks):

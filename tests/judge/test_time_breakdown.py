@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from hvdperf.judge.time_breakdown import (
 )
 from hvdperf.launch.timestamps import Timestamps
 from hvdperf.measure.records import Launch
+from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS
 from hvdperf.worker.protocol import STARTUP, Phase
 from tests.support.rounds import HOROVOD_1, HOROVOD_2
@@ -79,6 +81,54 @@ def test_waiting_for_a_late_rank_is_neither_computing_nor_communicating():
         assert named is not None
         assert named.rank == 1
         assert named.lag_seconds == pytest.approx(0.05)
+
+
+def computing_longer(extra: Sequence[float], earlier: Sequence[float] = (0.0, 0.0)) -> Launch:
+    """Return a launch whose ranks compute so many seconds a step longer, and have their batches so
+    many seconds earlier."""
+    launch = with_timestamps(HOROVOD_2, late=[-own for own in earlier])
+    ready = [late + own for late, own in zip((-e for e in earlier), extra, strict=True)]
+    inside = [max(ready) + early + COMPUTE + APPLY for early in earlier]
+    longer = {BlockKind.FULL: inside}
+    longer[BlockKind.LOCAL] = [COMPUTE + APPLY + own for own in extra]
+    longer[BlockKind.COMPUTE] = [COMPUTE + own for own in extra]
+    launch.blocks = [
+        replace(
+            block,
+            ranks=[
+                replace(
+                    rank,
+                    inside_seconds=block.steps * own,
+                    step_seconds=[BETWEEN + INPUT + own] * block.steps,
+                )
+                for rank, own in zip(block.ranks, longer[block.kind], strict=True)
+            ],
+        )
+        for block in launch.blocks
+    ]
+    began, rows = 0.0, ([], [])
+    for _ in range(40):
+        batches = [began + BETWEEN + INPUT + 0.01 - early for early in earlier]
+        end = began + BETWEEN + INPUT + 0.01 + max(ready) + COMPUTE + APPLY
+        for row, batch in zip(rows, batches, strict=True):
+            row.append([batch - INPUT, batch, batch, end])
+        began = end
+    launch.run = [replace(own, timestamps=row) for own, row in zip(launch.run, rows, strict=True)]
+    return launch
+
+
+def test_waiting_for_a_rank_that_computes_longer_is_no_communication():
+    waits, slow = time_breakdown(computing_longer([0.0, 0.016])).ranks
+    assert waits["straggler wait"] == pytest.approx(40 * 0.016)
+    assert slow["straggler wait"] == pytest.approx(0.0, abs=1e-9)
+    for rank in (waits, slow):
+        assert rank["exposed communication"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_rank_that_begins_earlier_and_computes_longer_waits_for_nobody():
+    for rank in time_breakdown(computing_longer([0.002, 0.0], [0.002, 0.0])).ranks:
+        assert rank["straggler wait"] == pytest.approx(0.0, abs=1e-9)
+        assert rank["exposed communication"] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_seconds_without_a_term_are_noticed():

@@ -1,4 +1,5 @@
 import math
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -6,8 +7,14 @@ import numpy as np
 import pytest
 
 from hvdperf.judge.collectives import StepTimes
-from hvdperf.judge.validity import expected_samples, invalid_reasons, too_fast, weights_differ
-from hvdperf.measure.records import Series
+from hvdperf.judge.validity import (
+    expected_samples,
+    impossible_shares,
+    invalid_reasons,
+    too_fast,
+    weights_differ,
+)
+from hvdperf.measure.records import Launch, Series
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
@@ -22,6 +29,7 @@ from tests.support.rounds import (
     series,
     series_report,
 )
+from tests.support.with_timestamps import with_timestamps
 
 HOROVOD_4 = Arm(WORKLOAD, Strategy.HOROVOD, 4)
 SPEEDS = {BlockKind.FULL: 1000.0}
@@ -291,3 +299,43 @@ def test_steps_that_are_faster_than_their_longer_part_are_noticed():
 )
 def test_steps_that_may_be_possible_are_believed(launches):
     assert too_fast("resnet_50_s horovod@2", launches) == ""
+
+
+def test_of_two_noisy_parts_the_longer_one_is_not_taken_for_true():
+    """Steps that hide all of their exchange, whose parts take as long as each other."""
+    noise = random.Random(1)
+
+    def timed(sd: float) -> StepTimes:
+        return StepTimes(*(noise.lognormvariate(0.0, sd) for _ in range(3)))
+
+    for sd in (0.09, 0.13):
+        wrong = [
+            too_fast("resnet_50_s horovod@2", [[timed(sd) for _ in range(3)] for _ in range(8)])
+            for _ in range(200)
+        ]
+        assert sum(map(bool, wrong)) <= 2
+
+
+def test_parts_that_add_up_to_more_than_their_step_are_noticed():
+    def made(longer: float) -> Launch:
+        launch = with_timestamps(HOROVOD_2)
+        launch.blocks = [
+            replace(
+                block,
+                ranks=[
+                    replace(rank, inside_seconds=longer * rank.inside_seconds)
+                    for rank in block.ranks
+                ],
+            )
+            if block.kind is not BlockKind.FULL
+            else block
+            for block in launch.blocks
+        ]
+        return launch
+
+    assert impossible_shares([made(1.0)] * 6) == ""
+    # Within the noise of parts that are measured one after the other.
+    assert impossible_shares([made(1.04)] * 6) == ""
+    assert impossible_shares([made(1.2)] * 6)
+    # In fewer launches, it could be chance.
+    assert impossible_shares([made(1.2)] * 5) == ""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench.trust import LOG
 from bench.trust_page import PAGE, page, share
 from hvdperf.errors import UserError
-from hvdperf.judge.attribution import Attribution
+from hvdperf.judge.cause import Attribution
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan import questions

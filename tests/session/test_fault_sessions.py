@@ -14,7 +14,7 @@ import pytest
 from bench import trust
 from hvdperf.errors import UserError
 from hvdperf.history.measure import NO_SESSION
-from hvdperf.judge.attribution import Attribution
+from hvdperf.judge.cause import Attribution
 from hvdperf.judge.detection import Detection
 from hvdperf.judge.outcome import Outcome
 from hvdperf.paths import ROOT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.straggler import beyond_chance
 from hvdperf.measure.records import Block
 from hvdperf.plan.arms import BlockKind, Workload
@@ -111,7 +112,7 @@ def _ranks(model: str, label: str, world_size: int, group: Sequence[Started]) ->
     return Figure(
         name=slug("steps", "ranks", label, f"np{world_size}"),
         title=f"{label}, Horovod on {plural(world_size, 'replica')}: step times by rank",
-        says=_said_of_ranks(rows, len(blocks), len(group)),
+        says=_said_of_ranks(rows, len(blocks), len(group)) + _rare(group),
         table=Table(_OF_A_RANK, tuple(rows)),
         plot=_boxes(_OF_A_RANK, len(rows), y, medians, named_ranks),
         tags={"model": model, "world_size": str(world_size)},
@@ -142,6 +143,12 @@ def _said_of_ranks(rows: Sequence[Row], blocks: int, started: int) -> str:
         return said + "No rank is the slowest in more blocks than chance explains."
     several = ", ".join(f"rank {row['rank']} in {number(row['slowest']):.0f} %" for row in named)
     return f"{said}Slowest in more blocks than chance explains: {several}."
+
+
+def _rare(group: Sequence[Started]) -> str:
+    """Return a sentence on rare long steps; "" if there are none."""
+    rare = long_steps([started.launch for started in group])
+    return "" if rare is None else f" Rare long steps: {rare}."
 
 
 def _between(low: float, high: float) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from hvdperf.columns import Columns, interval, listed, number, wrapped
+from hvdperf.judge.long_steps import long_steps
 from hvdperf.judge.outcome import Outcome
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.session.terminal import wall_time
@@ -163,6 +164,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
             notes.setdefault((verdict, reason), {})[outcome.comparison.name] = None
     for (verdict, reason), names in notes.items():
         lines += wrapped(f"{verdict.value} {', '.join(names)}: {reason}")
+    lines += _long_steps(outcomes)
     lines += _breakdowns(outcomes)
     unjudged = (o for o in outcomes if o.judgement.verdict is Verdict.NOT_JUDGED)
     for reason in dict.fromkeys(outcome.judgement.reason for outcome in unjudged):
@@ -170,6 +172,20 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
     if any(outcome.taken_over for outcome in outcomes):
         lines.append("*: measured before the session was resumed")
     return lines
+
+
+def _long_steps(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return lines on the rare long steps of cases whose reason does not tell them, one for each
+    arm."""
+    found: dict[str, str] = {}
+    for outcome in outcomes:
+        arm = outcome.comparison.candidate.arm
+        if outcome.judgement.verdict is Verdict.FAIL or arm.injected:
+            continue
+        rare = long_steps([each.of(arm) for each in outcome.rounds if each.has(arm)])
+        if rare is not None:
+            found.setdefault(arm.name, f"Rare long steps of {arm.name}: {rare}")
+    return [line for text in found.values() for line in wrapped(text)]
 
 
 def detectable_effects(outcomes: Sequence[Outcome]) -> list[str]:

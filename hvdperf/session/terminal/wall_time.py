@@ -66,9 +66,11 @@ def steps_part(spent: Spent) -> str:
     of_steps = {term: spent.terms[term] for term in OF_STEPS}
     total = sum(of_steps.values())
     shares = ", ".join(
-        f"{term} {100 * seconds / total:.1f}"
+        f"{term} below {100 * spent.below[term]:.1f}"
+        if term in spent.below
+        else f"{term} {100 * seconds / total:.1f}"
         for term, seconds in of_steps.items()
-        if abs(seconds) >= WORTH_A_WORD * total
+        if max(seconds / total, spent.below.get(term, 0.0)) >= WORTH_A_WORD
     )
     return f"Shares of its steps' time in %: {shares}."
 
@@ -95,7 +97,8 @@ def _unbalanced(breakdown: ScalingBreakdown) -> str:
         return ""
     longer = 100 * (1 / breakdown.balance.estimate - 1)
     return (
-        f"Rank {breakdown.slowest} is slowest: its steps take {longer:.0f} % longer than the mean."
+        f"Rank {breakdown.slowest} is slowest: its steps take {longer:.0f} % longer than those of "
+        "a typical rank."
     )
 
 
@@ -109,11 +112,11 @@ def _wire(breakdown: ScalingBreakdown) -> str:
 
 
 def _sum(seconds: Mapping[str, float]) -> str:
-    total = sum(abs(value) for value in seconds.values())
+    total = sum(max(0.0, value) for value in seconds.values())
     return ", ".join(
         f"{term} {value:.1f}"
         for term, value in seconds.items()
-        if abs(value) >= max(0.05, WORTH_A_WORD * total)
+        if value >= max(0.05, WORTH_A_WORD * total)
     )
 
 

@@ -1,0 +1,136 @@
+"""Finds rare long steps, which a median hides: how often, how much longer, and on which rank they
+begin.
+
+Plain arithmetic on what was measured. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from hvdperf.measure.records import Launch, is_disturbed
+from hvdperf.plan.arms import BlockKind
+from hvdperf.stats import spread
+
+# A step is long if it takes this many times the median, and lies this many standard deviations
+# above it.
+FACTOR = 2.0
+DEVIATIONS = 8.0
+# Long steps are told from this number on, and from this share of the time on.
+FEWEST = 3
+WORTH_A_WORD = 0.02
+# The first steps of a run may be long without being rare (the fixed cost shows them).
+FIRST_STEPS = 5
+# A rank is named if this share of the long steps begins on it.
+MOSTLY = 0.8
+
+
+@dataclass(frozen=True)
+class LongSteps:
+    """Rare long steps. rank: on which they begin; None if that cannot be told. count: number of
+    long steps; steps: of all steps. extra_seconds: by which the median long step is longer. share:
+    their extra time / the time of all steps."""
+
+    rank: int | None
+    count: int
+    steps: int
+    extra_seconds: float
+    share: float
+
+    def __str__(self) -> str:
+        whose = "a step" if self.rank is None else f"a step of rank {self.rank}"
+        return (
+            f"{whose} in {self.steps / self.count:.0f} takes {self.extra_seconds:.2g} s longer "
+            f"({100 * self.share:.0f} % of the time)"
+        )
+
+
+# Steps of a launch by rank: of each step its seconds, and those of it that the rank spends before
+# it meets the others.
+Steps = Sequence[Sequence[tuple[float, float]]]
+
+
+def long_steps(launches: Sequence[Launch]) -> LongSteps | None:
+    """Return the rare long steps of launches of an arm; None if there are too few to be told.
+    Blocks that other programs disturbed are left out."""
+    found = [_begun_on(steps) for launch in launches if (steps := _steps(launch, BlockKind.FULL))]
+    events = [event for of_launch in found for event in of_launch[0]]
+    taken, seconds = sum(each[1] for each in found), sum(each[2] for each in found)
+    extra = [event[1] for event in events]
+    if len(events) < FEWEST or sum(extra) < WORTH_A_WORD * seconds:
+        return None
+    # In a single one of several launches, it is what happened to that launch.
+    if len(found) > 1 and sum(bool(each[0]) for each in found) < 2:
+        return None
+    rank = _mostly(event[0] for event in events)
+    if rank is None:
+        # In steps without exchange, no rank waits for another one.
+        rank = _mostly(
+            rank
+            for launch in launches
+            for rank, own in enumerate(_steps(launch, BlockKind.LOCAL))
+            for extra_seconds in excess([seconds for seconds, _ in own])
+            if extra_seconds > 0
+        )
+    return LongSteps(rank, len(events), taken, median(extra), sum(extra) / seconds)
+
+
+def excess(seconds: Sequence[float]) -> list[float]:
+    """Return for each step by how many seconds it exceeds the median if it is long, and else 0."""
+    if not seconds:
+        return []
+    middle = median(seconds)
+    limit = max(FACTOR * middle, middle + DEVIATIONS * spread(seconds))
+    return [own - middle if own > limit else 0.0 for own in seconds]
+
+
+def _begun_on(ranks: Steps) -> tuple[list[tuple[int | None, float]], int, float]:
+    """Return the long steps, the number of all steps, and their seconds. Of each long step: the
+    rank on which it begins, and its extra seconds."""
+    longer = [excess([seconds for seconds, _ in own]) for own in ranks]
+    usual = [median(before for _, before in own) for own in ranks]
+    events: list[tuple[int | None, float]] = []
+    for number in range(len(ranks[0])):
+        extra = max(own[number] for own in longer)
+        if extra <= 0.0:
+            continue
+        before = [own[number][1] - usually for own, usually in zip(ranks, usual, strict=True)]
+        first = before.index(max(before))
+        alone = len(ranks) == 1 or before[first] >= extra / 2
+        events.append((first if alone else None, extra))
+    slowest = max(sum(seconds for seconds, _ in own) for own in ranks)
+    return events, len(ranks[0]), slowest
+
+
+def _steps(launch: Launch, kind: BlockKind) -> Steps:
+    """Return the steps of a launch, of its run with timestamps if it has one, else of its
+    blocks; [] without any."""
+    runs = [rank.timestamps[FIRST_STEPS:] for rank in launch.run]
+    if kind is BlockKind.FULL and runs and all(len(own) > 1 for own in runs):
+        return [
+            [(after[3] - last[3], after[1] - last[3]) for last, after in pairwise(own)]
+            for own in runs
+        ]
+    blocks = [block for block in launch.of_kind(kind) if not is_disturbed([block])]
+    if not blocks:
+        return []
+    return [
+        [
+            pair
+            for block in blocks
+            for pair in zip(
+                block.ranks[rank].step_seconds, block.ranks[rank].input_seconds, strict=False
+            )
+        ]
+        for rank in range(len(blocks[0].ranks))
+    ]
+
+
+def _mostly(ranks: Iterable[int | None]) -> int | None:
+    """Return the rank of most of the long steps, or None."""
+    found = list(ranks)
+    most = max(found, key=found.count, default=None)
+    return most if found and found.count(most) >= MOSTLY * len(found) else None

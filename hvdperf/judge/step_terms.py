@@ -1,0 +1,172 @@
+"""The terms of a step of a launch, from its timed blocks, and their growth from another launch.
+
+A rank's step has three parts: the time between steps, the wait for its batch, and the rest, which
+holds its computing, the wait for the other ranks, and the exchange. Blocks without exchange, if
+there are any, measure each rank's computing. A rank that is done early waits in the exchange, so
+the exchange itself is what the slowest rank has left. Plain arithmetic on what was measured. No
+I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from statistics import fmean, median
+
+from hvdperf.measure.records import Block, Launch
+from hvdperf.plan.arms import BlockKind, Side
+from hvdperf.plan.terms import Term
+
+# The parts of a step in which a rank does not depend on the others.
+OWN = (Term.BETWEEN, Term.INPUT, Term.COMPUTE)
+
+
+class Computing(Enum):
+    """What is known of the computing of both sides.
+
+    BOTH_SIDES: its seconds. OF_RANKS: only by how much the candidate's ranks differ. NOTHING: it
+    cannot be told from the exchange.
+    """
+
+    BOTH_SIDES = "both sides"
+    OF_RANKS = "of ranks"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The seconds of the terms of one side's step. own: of each rank's own terms, by rank.
+    exchange: what the slowest rank has left for the exchange; with Computing.NOTHING it holds the
+    computing, too. in_common: seconds of computing that all ranks have in common, and that
+    `exchange` holds, because the other side's are not known (Computing.OF_RANKS)."""
+
+    own: Sequence[Mapping[Term, float]]
+    exchange: float
+    in_common: float = 0.0
+
+    @property
+    def step(self) -> float:
+        """Seconds of the step: of the slowest rank's own terms, and the exchange."""
+        return max(sum(rank.values()) for rank in self.own) + self.exchange
+
+    def of(self, term: Term, ranks: Sequence[int]) -> float:
+        """Return the seconds of a term, of an average of these ranks."""
+        if term not in self.own[0]:
+            return self.exchange
+        mean = fmean(self.own[rank][term] for rank in ranks)
+        return mean + self.in_common if term is Term.COMPUTE else mean
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The growth of the terms from a reference to a candidate in one round, as shares of the
+    reference's time for the same work. own: of each rank's own terms, by rank. exchange: of the
+    exchange. whole: of the step. usual: the reference's terms, by the candidate's ranks."""
+
+    own: Sequence[Mapping[Term, float]]
+    exchange: float
+    whole: float
+    candidate: Terms
+    usual: Terms
+
+
+def computing_known(ours: Side, theirs: Side, pairs: Sequence[tuple[Launch, Launch]]) -> Computing:
+    """Return what all of these launches tell of computing. pairs: candidate and reference, one pair
+    a round."""
+    if not all(launch.of_kind(BlockKind.LOCAL) for launch, _ in pairs):
+        return Computing.NOTHING
+    # Blocks without exchange take a whole batch, and split ones a part of it.
+    if ours.kind is BlockKind.SPLIT:
+        return Computing.OF_RANKS
+    # One replica alone exchanges nothing.
+    alone = theirs.arm.world_size == 1
+    both = alone or all(launch.of_kind(BlockKind.LOCAL) for _, launch in pairs)
+    return Computing.BOTH_SIDES if both else Computing.OF_RANKS
+
+
+def growth(
+    ours: Side, theirs: Side, pair: tuple[Launch, Launch], known: Computing, ideal: float = 1.0
+) -> Growth:
+    """Return the growth in a round. ideal: seconds that a step of the candidate should take, for
+    one second of the reference's."""
+    candidate = terms_of(pair[0], ours, known)
+    usual = terms_of(pair[1], theirs, known)
+    return grown(candidate, usual, ideal)
+
+
+def grown(candidate: Terms, usual: Terms, ideal: float = 1.0) -> Growth:
+    """Return the growth from one side's terms to the other's. ideal: as in `growth`."""
+    whole = usual.step * ideal
+    if len(usual.own) != len(candidate.own):
+        mean = {term: fmean(rank[term] for rank in usual.own) for term in usual.own[0]}
+        usual = Terms([mean] * len(candidate.own), usual.step - sum(mean.values()))
+    return Growth(
+        own=[
+            {term: (rank[term] - ideal * before[term]) / whole for term in rank}
+            for rank, before in zip(candidate.own, usual.own, strict=True)
+        ],
+        exchange=(candidate.exchange - ideal * usual.exchange) / whole,
+        whole=candidate.step / whole - 1.0,
+        candidate=candidate,
+        usual=usual,
+    )
+
+
+def terms_of(launch: Launch, side: Side, known: Computing) -> Terms:
+    """Return the terms of a side's steps, as far as computing is known."""
+    local = bool(launch.of_kind(BlockKind.LOCAL)) and known is not Computing.NOTHING
+    ranks = of_steps(launch, side.kind, with_local=local)
+    if local and side.kind is BlockKind.SPLIT:
+        part = 1 / launch.arm.world_size
+        ranks = [_computing_part(rank, part) for rank in ranks]
+    if known is Computing.BOTH_SIDES and not local:  # one replica alone
+        ranks = [{**rank, Term.COMPUTE: rank[Term.EXCHANGE], Term.EXCHANGE: 0.0} for rank in ranks]
+    left = min(rank[Term.EXCHANGE] for rank in ranks)
+    of_ranks = known is Computing.OF_RANKS
+    in_common = min(rank[Term.COMPUTE] for rank in ranks) if of_ranks else 0.0
+    return Terms(
+        [
+            {term: rank[term] - (in_common if term is Term.COMPUTE else 0.0) for term in OWN}
+            for rank in ranks
+        ],
+        left + in_common,
+        in_common,
+    )
+
+
+def of_steps(launch: Launch, kind: BlockKind, with_local: bool) -> list[dict[Term, float]]:
+    """Return the seconds of a typical step's terms, by rank, from blocks of that kind. with_local:
+    divide computing from the exchange by blocks without exchange. Without it, Term.EXCHANGE holds
+    both. Term.EXCHANGE holds the wait for the other ranks."""
+    blocks, local = launch.of_kind(kind), launch.of_kind(BlockKind.LOCAL)
+    result = []
+    for rank in range(len(blocks[0].ranks)):
+        computing = median(block.inside_seconds(rank) for block in local) if with_local else 0.0
+        inside = median(block.inside_seconds(rank) for block in blocks)
+        result.append(
+            {
+                Term.BETWEEN: median(_between(block, rank) for block in blocks),
+                Term.INPUT: median(_waiting(block, rank) for block in blocks),
+                Term.COMPUTE: computing,
+                Term.EXCHANGE: inside - computing,
+            }
+        )
+    return result
+
+
+def _computing_part(rank: Mapping[Term, float], part: float) -> dict[Term, float]:
+    """Return the terms of a step that computes only this part of what blocks without exchange
+    compute."""
+    less = (1 - part) * rank[Term.COMPUTE]
+    changed = {Term.COMPUTE: rank[Term.COMPUTE] - less, Term.EXCHANGE: rank[Term.EXCHANGE] + less}
+    return {**rank, **changed}
+
+
+def _waiting(block: Block, rank: int) -> float:
+    return sum(block.ranks[rank].input_seconds) / block.steps
+
+
+def _between(block: Block, rank: int) -> float:
+    whole = sum(block.ranks[rank].step_seconds) / block.steps
+    return whole - _waiting(block, rank) - block.inside_seconds(rank)

@@ -1,0 +1,123 @@
+"""Rare long steps are told with the rank on which they begin; noise is not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from hvdperf.judge.long_steps import LongSteps, long_steps
+from hvdperf.judge.time_breakdown import time_breakdown
+from hvdperf.measure.records import Block, Launch
+from hvdperf.plan.arms import BlockKind
+from hvdperf.plan.terms import Term
+from tests.support.rounds import HOROVOD_2, launch, rank_report, usage
+from tests.support.with_timestamps import with_timestamps
+
+STEPS = 20
+STEP, INPUT = 0.03, 0.002
+
+
+def launched(
+    noise: random.Random,
+    sd: float = 0.05,
+    extra: float = 0.0,
+    where: str = "input",
+    kinds: Sequence[BlockKind] = (BlockKind.FULL,),
+    foreign: float = 0.0,
+) -> Launch:
+    """Return a launch in which every 40th step of rank 0 takes `extra` seconds longer: in its
+    input, or in its computing, for which rank 1 waits inside of its step."""
+    made: Launch = launch(HOROVOD_2, {})
+    begun = dict.fromkeys(kinds, 0)
+    for turn in range(6):
+        for kind in kinds:
+            rows: list[list[float]] = [[], []]
+            inputs: list[list[float]] = [[], []]
+            for _ in range(STEPS):
+                begun[kind] += 1
+                long = extra if begun[kind] % 40 == 7 else 0.0
+                common = STEP * noise.lognormvariate(0.0, sd)
+                for rank in range(2):
+                    waits = rank == 1 and kind is not BlockKind.FULL
+                    rows[rank].append(common + (0.0 if waits else long))
+                    begins = rank == 0 and where == "input"
+                    inputs[rank].append(INPUT + (long if begins else 0.0))
+            ranks = [
+                rank_report(
+                    sum(own),
+                    32 * STEPS,
+                    STEPS,
+                    step_seconds=own,
+                    input_seconds=of_input,
+                    inside_seconds=sum(own) - sum(of_input),
+                )
+                for own, of_input in zip(rows, inputs, strict=True)
+            ]
+            made.blocks.append(Block(kind, turn, STEPS, ranks, usage=usage(foreign)))
+    return made
+
+
+def found(seed: int, **how: object) -> LongSteps | None:
+    noise = random.Random(seed)
+    return long_steps([launched(noise, **how) for _ in range(8)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("where", ["input", "computing"])
+def test_a_second_every_forty_steps_is_told(where):
+    kinds = (BlockKind.FULL, BlockKind.LOCAL)
+    for seed in range(20):
+        told = found(seed, sd=0.13, extra=1.0, where=where, kinds=kinds)
+        assert told is not None
+        assert told.rank == 0
+        assert told.extra_seconds == pytest.approx(1.0, rel=0.05)
+        often = told.count / told.steps
+        assert often == pytest.approx(1 / 40)
+        assert told.share == pytest.approx(often / (often + STEP), rel=0.1)
+
+
+def test_without_blocks_that_tell_the_rank_none_is_named():
+    told = found(1, extra=1.0, where="computing")
+    assert told is not None
+    assert told.rank is None
+
+
+@pytest.mark.parametrize("sd", [0.03, 0.13])
+def test_noise_is_no_long_step(sd):
+    assert [seed for seed in range(20) if found(seed, sd=sd) is not None] == []
+
+
+def test_what_other_programs_did_is_not_told():
+    assert found(1, extra=1.0, foreign=0.5) is None
+
+
+def test_what_happened_in_one_launch_is_not_told():
+    noise = random.Random(1)
+    launches = [launched(noise, extra=1.0), *(launched(noise) for _ in range(7))]
+    assert long_steps(launches) is None
+
+
+def test_long_steps_leave_the_breakdown_of_a_step_possible():
+    launch = with_timestamps(HOROVOD_2, exchange=0.003)
+    usual = time_breakdown(launch).terms
+    # One step in ten of the blocks without exchange takes a second longer.
+    launch.blocks = [
+        replace(
+            block,
+            ranks=[
+                replace(
+                    rank,
+                    step_seconds=[rank.step_seconds[0] + 1.0, *rank.step_seconds[1:]],
+                    inside_seconds=rank.inside_seconds + 1.0,
+                )
+                for rank in block.ranks
+            ],
+        )
+        if block.kind is BlockKind.LOCAL
+        else block
+        for block in launch.blocks
+    ]
+    terms = time_breakdown(launch).terms
+    assert terms[Term.EXCHANGE] == pytest.approx(usual[Term.EXCHANGE], rel=0.01)
