@@ -17,10 +17,10 @@ from hvdperf.launch.guard import guarded
 from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import LaunchError, Order, SlotGone
 from hvdperf.launch.processes import (
-    TAIL_LINES,
     TERM_S,
     killed_by,
     lines_of,
+    shown_of,
     signal_processes,
     start_process,
     tail_of,
@@ -186,7 +186,7 @@ class MpirunJob:
 
     def tail(self, rank: int) -> list[str]:
         # If the rank has written nothing, mpirun may have.
-        return self._written(rank)[-TAIL_LINES:] or tail_of(self._stderr)
+        return shown_of(self._written(rank)) or tail_of(self._stderr)
 
     def _written(self, rank: int) -> list[str]:
         """Return the lines that the rank has written. mpirun tags every piece that it reads, even
