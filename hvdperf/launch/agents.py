@@ -110,6 +110,11 @@ class LocalAgent:
             self.end(launch)
 
 
+def how_launched() -> str:
+    """Return how agents start ranks, in words."""
+    return "each slot starts its own, Horovod over Gloo"
+
+
 def rendezvous_plan(slots: Sequence[Slot]) -> list[dict[str, Any]]:
     """Return the fields of Horovod's SlotInfo for every rank.
 

@@ -70,6 +70,21 @@ def threads(strategy: Strategy, slots: Sequence[Slot]) -> Threads:
     return Threads(1 if share == 1 else replicas * share, replicas)
 
 
+def pinned_and_pooled(slots: Sequence[Slot]) -> str:
+    """Return on which cores a rank of Horovod runs, and with how many threads TensorFlow computes
+    in it, in words."""
+    cores = sorted({len(slot.cores) for slot in slots})
+    pools = list(dict.fromkeys(threads(Strategy.HOROVOD, [slot]) for slot in slots))
+    sizes = " or ".join(f"{pool.intra_op} intra-op and {pool.inter_op} inter-op" for pool in pools)
+    if pools == [Threads(0, 0)]:
+        sizes = "as many as TensorFlow chooses"
+    each = "core" if cores == [1] else "cores"
+    return (
+        f"each rank pinned to the {' or '.join(map(str, cores))} {each} of its slot; TensorFlow's "
+        f"threads: {sizes}"
+    )
+
+
 @dataclass(frozen=True)
 class Pace:
     """The seconds of a start and of a step of a network, alone on the machine."""

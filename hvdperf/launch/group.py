@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from hvdperf.json_records import Unreadable, convert
+from hvdperf.launch.diagnosis import Stall, mismatch_in, stall_in
 from hvdperf.launch.fork_server import ForkServer
 from hvdperf.launch.hub import SEND_S, Hub
 from hvdperf.launch.job import Job, Launcher, LaunchError, Order, SlotGone
@@ -409,6 +410,11 @@ class Group:
             return None
         error = self.ranks[first].error
         if error is not None:
+            stall = self._stall() if self._echoes(first) else None
+            if stall is not None:
+                return self._failure(stall.rank_at_fault(len(self.ranks)), str(stall))
+            if mismatch := mismatch_in(error["message"]):
+                return self._failure(first, f"{error['kind']}: {mismatch}", error["phase"])
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
             if error["of_user"]:
                 at = f"step {error['step']}: " if error["step"] else ""
@@ -421,6 +427,9 @@ class Group:
             return self._failure(None, f"it ended: {lost_slot}")
         fate = self._job.fate(first) if self._job is not None else ""
         cause = f"the process ended without a report {fate}".rstrip()
+        stall = self._stall()
+        if stall is not None and first in stall.tensors:
+            cause += f"; {stall}"
         return self._failure(first, self._with_fate_of_server(cause))
 
     def _with_fate_of_server(self, cause: str) -> str:
@@ -466,6 +475,11 @@ class Group:
             return failed  # a rank has failed since
         # Find the rank before the signal, which kills a rank that does not handle it yet.
         awaited, cause = self._awaited_rank()
+        stall = self._stall()
+        if stall is not None:
+            cause = f": {stall}{cause}"
+            if awaited not in stall.tensors:
+                awaited = stall.rank_at_fault(len(self.ranks))
         importing = self.server is not None and self.server.is_importing
         self._signal(signal.SIGUSR1)  # stacks of all threads go to stderr
         if self.server is not None:
@@ -488,6 +502,14 @@ class Group:
         form = "rank {}: {phase}, step {steps_begun}, in {where}"
         lines = [form.format(i, **(rank.standing or {})) for i, rank in enumerate(self.ranks)]
         return alone, f" ({'; '.join(lines)}); {self._remedy()}"
+
+    def _stall(self) -> Stall | None:
+        """Return what Horovod's stall inspector reported last; None if it reported nothing. Rank 0
+        reports for all, and of each process set its first rank."""
+        if self._job is None:
+            return None
+        found = (stall_in(self._job.tail(rank)) for rank in range(len(self.ranks)))
+        return next(filter(None, found), None)
 
     def _remedy(self) -> str:
         """Return advice for a rank that is only slow, which looks like one that hangs."""

@@ -53,7 +53,8 @@ class Job(Protocol):
         """Kill what is left of the launch, wait for it, and remove what it left behind."""
 
     def tail(self, rank: int) -> list[str]:
-        """Return the last lines that the rank wrote to its stderr."""
+        """Return the last lines that the rank wrote to its stderr, after those before them in which
+        Horovod says which rank is missing."""
 
 
 class Launcher(Protocol):

@@ -17,10 +17,10 @@ from hvdperf.launch.guard import guarded
 from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import LaunchError, Order, SlotGone
 from hvdperf.launch.processes import (
-    TAIL_LINES,
     TERM_S,
     killed_by,
     lines_of,
+    shown_of,
     signal_processes,
     start_process,
     tail_of,
@@ -30,13 +30,24 @@ from hvdperf.launch.slots import Slots
 from hvdperf.machine.placement import Slot
 from hvdperf.worker.protocol import Connection, Message
 
+# The binding of ranks by mpirun: none, because each rank pins itself to the cores of its slot.
+BINDING = "none"
+# Settings of every launch. A rank that waits in MPI lets other threads have its core.
+SETTINGS = {"mpi_yield_when_idle": "1"}
+
+
+def how_launched() -> str:
+    """Return how mpirun starts ranks, in words."""
+    settings = " ".join(f"--mca {name} {value}" for name, value in SETTINGS.items())
+    return f"mpirun --bind-to {BINDING} {settings} (a rank that waits yields its core)"
+
 
 def command(order: Order, mpirun: str, network: str) -> list[str]:
     """Return the inner mpirun's command line. network: the one between hosts."""
-    tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", "none"]
+    tokens = [mpirun, "-np", str(order.processes), "--tag-output", "--bind-to", BINDING]
     # The suite itself reports more ranks than cores, so mpirun must not refuse them.
     tokens += ["--map-by", "slot", "--oversubscribe"]
-    settings = {"mpi_yield_when_idle": "1"}
+    settings = dict(SETTINGS)
     per_host = Counter(slot.host for slot in order.slots[: order.processes])
     if len(per_host) > 1:
         tokens += ["--host", ",".join(f"{host}:{n}" for host, n in per_host.items())]
@@ -175,7 +186,7 @@ class MpirunJob:
 
     def tail(self, rank: int) -> list[str]:
         # If the rank has written nothing, mpirun may have.
-        return self._written(rank)[-TAIL_LINES:] or tail_of(self._stderr)
+        return shown_of(self._written(rank)) or tail_of(self._stderr)
 
     def _written(self, rank: int) -> list[str]:
         """Return the lines that the rank has written. mpirun tags every piece that it reads, even

@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from hvdperf.launch.diagnosis import diagnosis_lines
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import ROOT
 
-# Lines of a process's stderr that a failure shows.
+# Lines at the end of a process's stderr that a failure shows.
 TAIL_LINES = 20
+# Lines of Horovod's diagnosis before them that it shows, too.
+DIAGNOSIS_LINES = 10
 # Seconds that processes have to end after a signal.
 TERM_S = 5.0
 
@@ -56,8 +59,16 @@ def lines_of(output: Path) -> list[str]:
 
 
 def tail_of(output: Path) -> list[str]:
-    """Return the last lines of a process's output that are not empty."""
-    return [line.rstrip() for line in lines_of(output) if line.strip()][-TAIL_LINES:]
+    """Return the lines of a process's output that a failure shows."""
+    return shown_of([line.rstrip() for line in lines_of(output) if line.strip()])
+
+
+def shown_of(lines: Sequence[str]) -> list[str]:
+    """Return the last lines, after those before them in which Horovod says which rank is
+    missing."""
+    end = max(0, len(lines) - TAIL_LINES)
+    earlier = [i for i in diagnosis_lines(lines) if i < end][-DIAGNOSIS_LINES:]
+    return [*(lines[i] for i in earlier), *lines[end:]]
 
 
 def fate_of(status: int) -> str:

@@ -5,27 +5,36 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from hvdperf.errors import UserError
+from hvdperf.launch import agents, mpirun
 from hvdperf.launch.agents import Agent, AgentsLauncher, LocalAgent
-from hvdperf.launch.arm_launcher import ArmLauncher, Installed
+from hvdperf.launch.arm_launcher import ArmLauncher, Installed, pinned_and_pooled
 from hvdperf.launch.hub import Hub
 from hvdperf.launch.interfaces import interface_settings
 from hvdperf.launch.job import Launcher
 from hvdperf.launch.mpirun import MpirunLauncher
 from hvdperf.launch.slots import RemoteAgent, Slots
+from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
 from hvdperf.plan.session_plan import SessionPlan
 
 
+def how_launched(launcher: str, slots: Sequence[Slot]) -> str:
+    """Return how the ranks of a session are started, in words: by what, with which binding and
+    polling, on which cores and with how many threads. launcher: its name."""
+    by = {"mpirun": mpirun.how_launched, "agents": agents.how_launched}[launcher]()
+    return f"{by}; {pinned_and_pooled(slots)}"
+
+
 def make_launcher(
-    name: str, mpirun: str, processes: int, scratch: Path, slots: Slots | None
+    name: str, executable: str, processes: int, scratch: Path, slots: Slots | None
 ) -> Launcher:
-    """Return the launcher with this name (plan.options.LAUNCHERS). mpirun: the executable of the
-    stack. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
+    """Return the launcher with this name (plan.options.LAUNCHERS). executable: the stack's
+    mpirun. processes: the most ranks of a launch. slots: the ranks of an outer mpirun, or None."""
 
     def agent(rank: int) -> Agent:
         if rank == 0 or slots is None:
@@ -34,7 +43,7 @@ def make_launcher(
         return RemoteAgent(slots, rank)
 
     makers: Mapping[str, Callable[[], Launcher]] = {
-        "mpirun": lambda: MpirunLauncher(mpirun, slots),
+        "mpirun": lambda: MpirunLauncher(executable, slots),
         "agents": lambda: AgentsLauncher([agent(rank) for rank in range(processes)]),
     }
     return makers[name]()

@@ -18,7 +18,6 @@ from hvdperf.errors import UserError
 from hvdperf.files import write_whole
 from hvdperf.machine.rank_environment import rank_environment
 from hvdperf.paths import CHECKOUT, ROOT
-from hvdperf.worker.probe import SETTINGS
 
 # The environments that the Makefile builds: .venv, .venv-gpu, .venv-tf2.15.1-hvd0.28.0.
 _OWN = re.compile(r"\.venv(-gpu|-tf(?P<tf>[\d.]+)(-hvd(?P<horovod>[\d.]+))?)?")
@@ -27,8 +26,12 @@ _PROBE = "hvdperf.worker.probe"
 _DEADLINE_S = 120.0
 _MPIRUN_DEADLINE_S = 20.0
 
-# Variables that decide which packages and libraries a probe finds: a change requires a new probe.
-_SEARCH_VARIABLES = ("PYTHONPATH", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH")
+# Variables that decide which packages and libraries a probe finds, and whether TensorFlow computes
+# in TF32: a change requires a new probe.
+_PROBED_VARIABLES = (
+    *("PYTHONPATH", "PYTHONNOUSERSITE", "LD_LIBRARY_PATH"),
+    *("TF_USE_LEGACY_KERAS", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,9 @@ class Stack:
     """One installed stack, as the probe (hvdperf.worker.probe) and mpirun report it.
 
     horovod_flags: the features that Horovod was built with, among mpi, gloo, nccl, cuda, rocm, ddl
-    and ccl. mpi_library: the library that Horovod loads, which mpirun should match. settings:
-    TensorFlow's environment settings, None for one that is not set. packages: the sorted
-    name==version lines. packages_sha256: the hash of these lines. horovod_compiler: the compiler
-    that Horovod's library names.
+    and ccl. mpi_library: the library that Horovod loads, which mpirun should match. packages: the
+    sorted name==version lines. packages_sha256: the hash of these lines. horovod_compiler: the
+    compiler that Horovod's library names.
     """
 
     interpreter: str
@@ -53,7 +55,6 @@ class Stack:
     horovod: str
     horovod_flags: tuple[str, ...]
     packages_sha256: str
-    settings: Mapping[str, str | None]
     mpi_library: str | None = None
     nccl: str | None = None
     cuda: str | None = None
@@ -236,8 +237,8 @@ def _refuse(interpreter: Path, facts: Mapping[str, Any]) -> None:
 def _key(interpreter: Path, mpirun: Path, environment: Mapping[str, str]) -> str:
     """Return a hash of all that the probe's answer depends on, except the installed files."""
     probe_source = (ROOT / "hvdperf/worker/probe.py").read_text()
-    names = (*SETTINGS, *_SEARCH_VARIABLES)
-    inputs = [str(interpreter), str(mpirun), probe_source, [environment.get(n) for n in names]]
+    variables = [environment.get(name) for name in _PROBED_VARIABLES]
+    inputs = [str(interpreter), str(mpirun), probe_source, variables]
     return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:16]
 
 

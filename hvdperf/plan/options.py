@@ -61,6 +61,7 @@ class Options:
     inject: str = ""
     stack: str = ""
     against: str = ""
+    allow_setting: tuple[str, ...] = ()
 
 
 def from_command_line(given: Mapping[str, Any]) -> Options:
@@ -77,6 +78,7 @@ def from_command_line(given: Mapping[str, Any]) -> Options:
         **{
             **{name: value for name, value in given.items() if value is not None},
             "workloads": tuple(given["workloads"]),
+            "allow_setting": tuple(given["allow_setting"]),
             "models": ",".join(given["models"]),
             "inject": faults[0] if faults else "",
         }

@@ -32,6 +32,7 @@ from hvdperf.plan.options import LAUNCHERS, Options, known_model, parse_fault, r
 from hvdperf.plan.profile import Profile, default_world_sizes
 from hvdperf.plan.question import LaunchMode, Question
 from hvdperf.plan.questions import against
+from hvdperf.plan.settings import refuse
 from hvdperf.plan.thresholds import Thresholds, load_thresholds, select
 from hvdperf.worker.protocol import Phase
 
@@ -229,6 +230,7 @@ class SessionPlan:
 
 def plan_session(options: Options, machine: Machine, offers: Sequence[Offer]) -> SessionPlan:
     """Check all input and return the plan. Raises UserError, with one line."""
+    refuse(options.allow_setting)
     profile = resolve_profile(options)
     slots = place(offers, options.placement)
     sizes = profile.world_sizes or default_world_sizes(len(slots))

@@ -107,6 +107,8 @@ def _software(archive: Archive) -> Iterator[str]:
         f"{known['horovod_cycle_time_ms']} ms{also}."
     )
     session = archive.session
+    if session is not None and session.launched:
+        yield f"Ranks were started as follows: {session.launched}."
     if session is not None and session.against is not None:
         differs = "; ".join(session.changed) or "none"
         yield (

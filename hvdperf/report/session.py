@@ -27,6 +27,7 @@ from hvdperf.report.sections import (
 )
 from hvdperf.report.sources import Sources
 from hvdperf.report.words import plural
+from hvdperf.results import told_settings
 from hvdperf.results.documents import SessionDocument
 from hvdperf.verdict import Verdict, worst
 
@@ -103,6 +104,8 @@ def _facts(sources: Sources) -> dict[str, str]:
             facts["host" if len(session.hosts) == 1 else "hosts"] = ", ".join(session.hosts)
     facts |= {"machine": f"{gpus}{cpu}", "stack": ", ".join(stack)}
     if session is not None:
+        if session.launched:
+            facts["ranks"] = session.launched
         facts["world sizes"] = ", ".join(map(str, session.world_sizes))
         timed = session.timed_seconds / max(session.elapsed_seconds, 1e-9)
         minutes = session.elapsed_seconds / 60
@@ -152,6 +155,8 @@ def _warnings(sources: Sources) -> list[str]:
                 "efficiencies are shown, but not judged."
             )
         warnings += [f"Unfit to measure: {line}." for line in session.unfit]
-        if session.resumed_at:
-            warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.")
+    told = told_settings.head(archive.fingerprint, (case.comparison for case in archive.cases))
+    warnings += [f"Setting: {line}." for line in told]
+    if session is not None and session.resumed_at:
+        warnings.append(f"Resumed at {', '.join(map(str, session.resumed_at))}.")
     return warnings

@@ -120,8 +120,9 @@ class SessionDocument:
     part that counts for the budget. resumed_at: when each later part began. taken_over: cases
     decided before the last part. suite: version and commit of the suite (hvdperf.version). command:
     that started the session, as it can be pasted into a shell. label: a text by which programs find
-    the session (HVDPERF_LABEL). compiler: of Horovod, if it is known. hosts: names, in the order of
-    slots. unfit: why the host was not fit to measure when a part began, one line each
+    the session (HVDPERF_LABEL). compiler: of Horovod, if it is known. launched: how ranks were
+    started, in words; "" in documents that do not say it. hosts: names, in the order of slots.
+    unfit: why the host was not fit to measure when a part began, one line each
     (hvdperf/machine/fitness.py). verdicts: of all cases so far. disturbances: by other programs,
     one a round.
     """
@@ -149,6 +150,7 @@ class SessionDocument:
     command: str = ""
     label: str = ""
     compiler: str | None = None
+    launched: str = ""
     hosts: tuple[str, ...] = ()
     unfit: tuple[str, ...] = ()
     verdicts: Mapping[str, Verdict] | None = None

@@ -1,7 +1,7 @@
 """Records the machine, stack and settings of a session, which make figures comparable.
 
 A fingerprint does not say who measured or where. It holds no user or host names, no addresses and
-no paths, and of the environment only the settings listed below.
+no paths, and of the environment only the settings of hvdperf/plan/settings.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hvdperf.json_records import convert
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
+from hvdperf.plan.settings import FIELDS, Setting, from_text, settings_in
 
 Fields = dict[str, str | int | float | list[str] | None]
 # A name with a text, and a rank with its cores: `cifar10: 6 files`, `0: 0-3,8`.
@@ -97,64 +98,6 @@ _DEFAULTS_SINCE = (0, 21)
 _OLDER_DEFAULTS = (64 * 1024 * 1024, 5.0)
 _CACHE_CAPACITY = 1024
 
-_HOROVOD = (
-    "HOROVOD_ADASUM_MPI_CHUNK_SIZE",
-    "HOROVOD_AUTOTUNE",
-    "HOROVOD_BATCH_D2D_MEMCOPIES",
-    "HOROVOD_CONTROLLER",
-    "HOROVOD_CPU_OPERATIONS",
-    "HOROVOD_DISABLE_GROUP_FUSION",
-    "HOROVOD_DYNAMIC_PROCESS_SETS",
-    "HOROVOD_ELASTIC",
-    "HOROVOD_ENABLE_ASYNC_COMPLETION",
-    "HOROVOD_ENABLE_XLA_OPS",
-    "HOROVOD_GLOO_IFACE",
-    "HOROVOD_HIERARCHICAL_ALLGATHER",
-    "HOROVOD_HIERARCHICAL_ALLREDUCE",
-    "HOROVOD_MPI_THREADS_DISABLE",
-    "HOROVOD_NUM_NCCL_STREAMS",
-    "HOROVOD_STALL_CHECK_DISABLE",
-    "HOROVOD_THREAD_AFFINITY",
-    "HOROVOD_TORUS_ALLREDUCE",
-)
-_THREADS = (
-    "OMP_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "OMP_PLACES",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-)
-# The frameworks of Open MPI that move data or place ranks. The others show where a job runs.
-_MCA = "OMPI_MCA_"
-# mpi_oversubscribe is left out below: mpirun sets it for its children, and the user does not.
-_MCA_FRAMEWORKS = ("btl", "pml", "mtl", "coll", "osc", "opal", "mpi", "hwloc", "rmaps")
-_NCCL = (
-    "NCCL_ALGO",
-    "NCCL_BUFFSIZE",
-    "NCCL_COLLNET_ENABLE",
-    "NCCL_CROSS_NIC",
-    "NCCL_IB_DISABLE",
-    "NCCL_IB_HCA",
-    "NCCL_MAX_NCHANNELS",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_NET",
-    "NCCL_NET_GDR_LEVEL",
-    "NCCL_NSOCKS_PERTHREAD",
-    "NCCL_NTHREADS",
-    "NCCL_NVLS_ENABLE",
-    "NCCL_P2P_DISABLE",
-    "NCCL_P2P_LEVEL",
-    "NCCL_PROTO",
-    "NCCL_SHM_DISABLE",
-    "NCCL_SOCKET_IFNAME",
-    "NCCL_SOCKET_NTHREADS",
-    "NCCL_TOPO_FILE",
-)
-# Settings of UCX, through which Open MPI may move data.
-_UCX = ("UCX_NET_DEVICES", "UCX_PROTO_ENABLE", "UCX_RNDV_SCHEME", "UCX_TLS")
-
 
 def fingerprint(
     machine: Machine,
@@ -195,10 +138,7 @@ def fingerprint(
         "horovod_built_with": list(stack.horovod_flags),
         "mpirun": stack.mpirun_version,
         **_horovod_fields(stack.horovod, environment),
-        "mca_settings": _mca_settings(environment),
-        "nccl_settings": _set(_NCCL, environment),
-        "thread_settings": _set(_THREADS, environment),
-        "tensorflow_settings": _set(stack.settings, stack.settings),
+        **_settings(environment),
         "data_sets": [f"{name}: {text}" for name, text in (data_sets or {}).items()],
         "rank_cores": [f"{slot.rank}: {_ranges(slot.cores)}" for slot in slots],
     }
@@ -206,6 +146,23 @@ def fingerprint(
         fields["own_networks"] = [f"{name}: {text}" for name, text in own_networks.items()]
     names = [name for name in Fingerprint.__annotations__ if name in fields]
     return convert({name: fields[name] for name in names}, Fingerprint)
+
+
+def settings_of(known: Fingerprint) -> list[Setting]:
+    """Return the settings that a fingerprint records, without those that are Horovod's own
+    defaults, by name."""
+    fusion_bytes, cycle_ms = _defaults_of(known["horovod"])
+    numbers = (
+        ("HOROVOD_FUSION_THRESHOLD", known["horovod_fusion_threshold_bytes"], fusion_bytes),
+        ("HOROVOD_CYCLE_TIME", known["horovod_cycle_time_ms"], cycle_ms),
+        ("HOROVOD_CACHE_CAPACITY", known["horovod_cache_capacity"], _CACHE_CAPACITY),
+    )
+    found = [Setting(name, str(value)) for name, value, default in numbers if value != default]
+    if known["horovod_timeline"] == "on":
+        found.append(Setting("HOROVOD_TIMELINE", "on"))
+    lists: dict[str, list[str]] = {field: known[field] for field in FIELDS}  # type: ignore[literal-required]
+    found += [from_text(field, text) for field, texts in lists.items() for text in texts]
+    return sorted(found, key=lambda setting: setting.name)
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
@@ -243,9 +200,9 @@ def _horovod_fields(version: str, environment: Mapping[str, str]) -> Fields:
         "horovod_cache_capacity": _effective(
             environment.get("HOROVOD_CACHE_CAPACITY"), _CACHE_CAPACITY
         ),
-        # A timeline costs time; where it is written does not matter.
-        "horovod_timeline": "on" if environment.get("HOROVOD_TIMELINE") else "off",
-        "horovod_settings": _set(_HOROVOD, environment),
+        # Where a timeline is written does not matter. Horovod's thread for it runs even if the
+        # variable is empty.
+        "horovod_timeline": "on" if "HOROVOD_TIMELINE" in environment else "off",
     }
 
 
@@ -268,28 +225,13 @@ def _effective(setting: str | None, default: float) -> float | str:
     return int(number) if number.is_integer() else number
 
 
-def _mca_settings(environment: Mapping[str, str]) -> list[str]:
-    chosen = [
-        name
-        for name in environment
-        if name.startswith(_MCA)
-        and name.removeprefix(_MCA).partition("_")[0] in _MCA_FRAMEWORKS
-        and name != "OMPI_MCA_mpi_oversubscribe"
-    ]
-    return [setting.removeprefix(_MCA) for setting in _set([*chosen, *_UCX], environment)]
-
-
-def _set(names: Iterable[str], environment: Mapping[str, str | None]) -> list[str]:
-    """Return the settings that are set, as name=value, sorted.
-
-    A value with a slash is a path or an address: only the fact that it is set is recorded.
-    """
-    values = {name: environment.get(name) for name in names}
-    return sorted(
-        f"{name}={'(set)' if '/' in value else value}"
-        for name, value in values.items()
-        if value is not None
-    )
+def _settings(environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the lists of settings, by field, in the order of the variables' names."""
+    found = settings_in(environment)
+    return {
+        field: [setting.recorded for setting in found if setting.row.field == field]
+        for field in FIELDS
+    }
 
 
 def _ranges(cores: Iterable[int]) -> str:

@@ -241,6 +241,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
             f"hosts: {', '.join(suite.session_plan.slots_of_hosts())}; network "
             f"{interface.network} ({interface.name} on {suite.machine.host})"
         )
+    lines += suite.how_launched_and_set()
     if config.option.collectonly:
         lines.append(f"arms: {', '.join(arms)}")
         if missing := suite.without_threshold():
@@ -363,12 +364,12 @@ def _summarize(terminalreporter: Any, config: pytest.Config) -> None:
     decided = suite.decided
     verdict = worst([outcome.judgement.verdict for outcome in decided])
     terminalreporter.section(f"hvdperf: {cases.counts(decided)}", **cases.MARKUP[verdict])
-    for text in cases.against(suite.options.against, suite.changed):
+    for text in [*suite.settings(), *cases.against(suite.options.against, suite.changed)]:
         terminalreporter.write_line(text)
     lines_of_networks = networks.table(decided)
     tables = [
         *([*lines_of_networks, ""] if lines_of_networks else []),
-        *cases.table(decided),
+        *cases.table(decided, suite.settings_of),
         *bandwidths.table(decided),
         *cases.detectable_effects(decided),
     ]

@@ -12,6 +12,7 @@ from hvdperf.machine.placement import PACKED, PLACEMENTS
 from hvdperf.models.inputs import INPUTS
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.options import LAUNCHERS, Options
+from hvdperf.plan.settings import ALLOW, REFUSED
 from hvdperf.plan.variants import PRECISIONS
 
 # The environment variable that gives the default of --data-dir.
@@ -41,8 +42,10 @@ class _Group:
     def text(self, name: str, metavar: str, help: str, default: str | None = None) -> None:
         self.add(name, default=default, metavar=metavar, type=_filled(name), help=help)
 
-    def several(self, name: str, metavar: str, help: str) -> None:
-        kind = _filled(name)
+    def several(
+        self, name: str, metavar: str, help: str, known: tuple[str, ...] | None = None
+    ) -> None:
+        kind = _filled(name) if known is None else _known(name, known)
         self.add(name, action="append", default=[], metavar=metavar, type=kind, help=help)
 
     def number(self, name: str, kind: type[int] | type[float], metavar: str, help: str) -> None:
@@ -156,6 +159,13 @@ def _add_where(parser: pytest.Parser) -> None:
         "--require-fit",
         "Measure only if `hvdperf doctor` finds this machine fit; otherwise exit with status 9. "
         "Default: measure, and show what makes it unfit.",
+    )
+    group.several(
+        ALLOW,
+        "NAME",
+        "Measure although this variable makes every launch measure something else "
+        f"({', '.join(REFUSED)}). The option may be repeated. Default: refuse to.",
+        REFUSED,
     )
     group.several(
         "--inject",

@@ -20,7 +20,7 @@ from hvdperf.judge.rules import Rules
 from hvdperf.launch.arm_launcher import ArmLauncher
 from hvdperf.launch.interfaces import check_network
 from hvdperf.launch.outer import words_before_pytest
-from hvdperf.launch.resources import dispose, make_arm_launcher
+from hvdperf.launch.resources import dispose, how_launched, make_arm_launcher
 from hvdperf.launch.slots import Slots
 from hvdperf.machine.cpu_usage import make_meter
 from hvdperf.machine.disturbance import together
@@ -37,8 +37,10 @@ from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
+from hvdperf.plan.settings import places_of, precisions, settings_in
+from hvdperf.results import told_settings
 from hvdperf.results.archive import read_session
-from hvdperf.results.fingerprint import fingerprint
+from hvdperf.results.fingerprint import Fingerprint, fingerprint
 from hvdperf.session import next_steps, own_network
 from hvdperf.session.next_steps import CommandLine
 from hvdperf.session.own_network import Trial
@@ -90,6 +92,8 @@ class Suite:
         self.unfit: tuple[str, ...] = ()
         # Whether nothing is measured for that reason.
         self.is_refused = False
+        # Of this session, once the stack has been probed.
+        self.fingerprint: Fingerprint | None = None
         # Under --against: what differs in the session's own stack, one line each.
         self.changed: list[str] = []
         self.began = time.monotonic()
@@ -193,7 +197,7 @@ class Suite:
         trials = own_network.try_all(self.selected, arm_launcher, stacks, self._progress.say)
         self._refuse_broken(trials)
         arm_launcher.paces.update({name: trial.pace for name, trial in trials.items()})
-        facts = fingerprint(
+        self.fingerprint = facts = fingerprint(
             self.machine,
             stacks[""],
             self.options.launcher,
@@ -226,6 +230,7 @@ class Suite:
             self.unfit,
             str(self.command),
             stacks[""].horovod_compiler,
+            how_launched(self.options.launcher, self.session_plan.slots),
         )
         # A budget that is given by --budget counts from now.
         own_budget = self.options.budget_minutes is not None
@@ -352,6 +357,25 @@ class Suite:
             self._record.add(self._results_writer.directory.name, self._session.launch_variances())
         except OSError as error:
             self._progress.say(f"NOT WRITTEN {self._record.path}: {error.strerror}")
+
+    def how_launched_and_set(self) -> list[str]:
+        """Return lines on how ranks will be started, and on the settings of the environment."""
+        plan = self.session_plan
+        places = places_of(self.options.launcher, len(self.machine.gpus))
+        found = [*settings_in(), *precisions(self.selected, places)]
+        told = [f"setting {each.told(places)}" for each in found]
+        return [f"ranks: {how_launched(self.options.launcher, plan.slots)}", *told]
+
+    def settings(self) -> list[str]:
+        """Return lines on the settings that change this session's figures, for the summary."""
+        if self.fingerprint is None:
+            return []
+        told = told_settings.head(self.fingerprint, self.selected)
+        return [line for text in told for line in wrapped(f"Setting: {text}")]
+
+    def settings_of(self, comparison: Comparison) -> str:
+        """Return the settings that touch the figure of a comparison, in words; "" if none does."""
+        return told_settings.beside(self.fingerprint, comparison) if self.fingerprint else ""
 
     def lines(self) -> list[str]:
         """Return the end of the summary: the comparison with --baseline, the time spent, and the

@@ -21,20 +21,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# The environment settings that change what TensorFlow computes, or with how many threads.
-SETTINGS = (
-    "TF_ENABLE_ONEDNN_OPTS",
-    "TF_XLA_FLAGS",
-    "XLA_FLAGS",
-    "NVIDIA_TF32_OVERRIDE",
-    "TF_ENABLE_AUTO_MIXED_PRECISION",
-    "TF_DETERMINISTIC_OPS",
-    "TF_GPU_THREAD_MODE",
-    "TF_GPU_THREAD_COUNT",
-    "TF_USE_LEGACY_KERAS",
-    "KERAS_BACKEND",
-)
-
 ERRORS = ("tensorflow", "horovod", "built for another tensorflow", "horovod library")
 
 _FLAGS = ("mpi", "gloo", "nccl", "cuda", "rocm", "ddl", "ccl")
@@ -59,12 +45,11 @@ def _stdout_kept_clean() -> Iterator[Any]:
 
 
 def probe() -> dict[str, Any]:
-    """Return the facts as JSON values: versions, build flags, settings, packages and their hash,
-    search path."""
+    """Return the facts as JSON values: versions, build flags, packages and their hash, search
+    path."""
     installed = packages()
     facts: dict[str, Any] = {
         "python": platform.python_version(),
-        "settings": {name: os.environ.get(name) for name in SETTINGS},
         "packages": installed,
         "packages_sha256": hashlib.sha256("\n".join(installed).encode()).hexdigest(),
         "searched": [os.path.abspath(entry) for entry in sys.path if os.path.isdir(entry)],

@@ -6,14 +6,22 @@ The module uses nothing newer than Python 3.9, because the ranks may run in an o
 import os
 from collections.abc import Mapping
 
-PREFIXES = ("HOROVOD_", "NCCL_", "TF_", "OMP_", "XLA_")
+PREFIXES = (
+    *("HOROVOD_", "NCCL_", "TF_", "XLA_", "KERAS_", "ONEDNN_", "DNNL_"),
+    *("OMP_", "KMP_", "MKL_"),
+)
 # Those that say where a rank is, and so differ between ranks.
-_OF_A_RANK = {
+OF_A_RANK = {
     *(f"HOROVOD_{kind}{what}" for kind in ("", "LOCAL_", "CROSS_") for what in ("RANK", "SIZE")),
-    *("HOROVOD_HOSTNAME", "NCCL_SOCKET_IFNAME", "TF_CONFIG"),
+    *("HOROVOD_HOSTNAME", "TF_CONFIG"),
 }
-# The rendezvous of one launch.
-_OF_A_LAUNCH = "HOROVOD_GLOO_"
+# Variables of Terraform, which has the same prefix and keeps passwords there.
+OF_OTHERS = (
+    *("TF_VAR_", "TF_TOKEN_", "TF_CLI_", "TF_HTTP_", "TF_CLOUD_", "TF_REGISTRY_", "TF_LOG"),
+    *("TF_WORKSPACE", "TF_INPUT", "TF_PLUGIN_", "TF_IN_AUTOMATION", "TF_DATA_DIR", "TF_IGNORE"),
+)
+# The rendezvous of one launch, and the interface of a host.
+_OF_A_LAUNCH = ("HOROVOD_GLOO_", "NCCL_SOCKET_IFNAME")
 
 
 def settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -22,6 +30,6 @@ def settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         name: value
         for name, value in sorted(environment.items())
         if name.startswith(PREFIXES)
-        and not name.startswith(_OF_A_LAUNCH)
-        and name not in _OF_A_RANK
+        and not name.startswith((*_OF_A_LAUNCH, *OF_OTHERS))
+        and name not in OF_A_RANK
     }

@@ -33,6 +33,8 @@ class FakeJob:
         self.lost: SlotGone | None = None
         self.signals: list[tuple[int, dict[int, int]]] = []
         self.ends = 0
+        # What Horovod's stall inspector has written, by rank.
+        self.reports: dict[int, list[str]] = {}
 
     def ended(self) -> str | None:
         return self.status
@@ -50,7 +52,7 @@ class FakeJob:
         self.ends += 1
 
     def tail(self, rank: int) -> list[str]:
-        return [f"last words of {rank}"]
+        return [*self.reports.get(rank, []), f"last words of {rank}"]
 
 
 class FakeLauncher:
@@ -552,6 +554,25 @@ def test_a_hang_that_horovod_gave_up_on_names_who_hangs(start):
     failed = failure_of(group)
     assert failed.rank == 1
     assert "rank 1: block, step 3, in faults.py:22 _hang" in failed.cause
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_the_rank_that_horovod_misses_is_at_fault(start, launcher, behind):
+    launcher.job.reports = {0: ["Missing ranks:", "1: [grad_0, grad_1]"]}
+    answers = [stands(standing("block", 7, waits=True))] * 2
+    answers[behind] = stands(standing("block", 6))
+    group, _ = start(*answers)
+    failed = failure_of(group, deadline_s=0.2)
+    assert failed.rank == 1
+    assert "grad_0, grad_1" in failed.cause
+
+
+def test_if_all_ranks_gave_up_the_one_that_horovod_missed_is_at_fault(start, launcher):
+    launcher.job.reports = {0: ["Missing ranks:", "1!: [grad_0]"]}
+    group, _ = start(fails(SHUT_DOWN), fails(SHUT_DOWN))
+    failed = failure_of(group)
+    assert failed.rank == 1
+    assert "grad_0" in failed.cause
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,40 @@ import pytest
 from hvdperf.errors import UserError
 from hvdperf.launch import resources
 from hvdperf.launch.agents import AgentsLauncher
+from hvdperf.launch.arm_launcher import threads
 from hvdperf.launch.hub import Hub
-from hvdperf.launch.mpirun import MpirunLauncher
-from hvdperf.launch.resources import make_arm_launcher, make_launcher
-from hvdperf.machine.placement import Offer, place
+from hvdperf.launch.job import Order
+from hvdperf.launch.mpirun import SETTINGS, MpirunLauncher, command
+from hvdperf.launch.resources import how_launched, make_arm_launcher, make_launcher
+from hvdperf.machine.placement import Offer, Slot, place
 from hvdperf.plan.options import LAUNCHERS, Options
 from hvdperf.plan.profile import Sampling
 from hvdperf.worker.protocol import address_towards
+from hvdperf.worker.strategies.table import Strategy
 
 SLOTS = place([Offer(0, "first", (0, 1))])
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_how_ranks_are_launched_is_told_as_they_are_launched(tmp_path, launcher):
+    slots = place([Offer(0, "first", (0, 1)), Offer(1, "second", (0, 1))])
+    told = how_launched(launcher, slots)
+    pools = threads(Strategy.HOROVOD, slots[:1])
+    assert f"{pools.intra_op} intra-op and {pools.inter_op} inter-op" in told
+    assert f"the {len(slots[0].cores)} cores" in told
+    tokens = command(Order(1, slots, "python", {}, tmp_path, 1.0), "mpirun", "")
+    used = ["--bind-to " + tokens[tokens.index("--bind-to") + 1]]
+    used += [f"--mca {name} {value}" for name, value in SETTINGS.items()]
+    assert all((each in told) is (launcher == "mpirun") for each in used)
+    # What is told is on every command line.
+    assert all(each in " ".join(tokens) for each in used)
+
+
+def test_each_number_of_cores_is_told():
+    gpus = place([Offer(0, "first", (0, 1, 2), ("GPU-0", "GPU-1"))])
+    assert "TensorFlow chooses" in how_launched("agents", gpus)
+    unlike = [Slot(0, "first", (0,)), Slot(1, "first", (1, 2))]
+    assert "1 or 2 cores" in how_launched("agents", unlike)
 
 
 def test_this_host_reaches_itself_by_loopback():

@@ -18,7 +18,6 @@ from hvdperf.errors import UserError
 from hvdperf.machine.stack import Stack, find_mpirun, probe, stack_differences
 from hvdperf.worker.probe import (
     ERRORS,
-    SETTINGS,
     built_for_tensorflow,
     compiler_of,
     main,
@@ -31,7 +30,6 @@ INTERPRETER = Path(sys.executable)
 SITE_PACKAGES = Path(sysconfig.get_paths()["purelib"])
 FACTS = {
     "python": "3.11.7",
-    "settings": dict.fromkeys(SETTINGS),
     "packages": ["horovod==0.28.1", "numpy==1.26.4"],
     "packages_sha256": "12ab",
     "tensorflow": "2.18.1",
@@ -191,7 +189,7 @@ class TestCache:
 
     def test_a_changed_setting_asks_for_a_new_probe(self, installed, cache, environment, runs):
         probe(installed, cache, environment)
-        probe(installed, cache, {**environment, "TF_ENABLE_ONEDNN_OPTS": "0"})
+        probe(installed, cache, {**environment, "TF_USE_LEGACY_KERAS": "1"})
         assert runs() == 2
 
     @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from hvdperf.machine.gpus import Gpu
 from hvdperf.machine.host import Machine
 from hvdperf.machine.placement import Slot
 from hvdperf.machine.stack import Stack
-from hvdperf.results.fingerprint import METHOD, differences, fingerprint
-from hvdperf.worker.probe import SETTINGS
+from hvdperf.plan.settings import Setting
+from hvdperf.results.fingerprint import METHOD, differences, fingerprint, settings_of
 
 V100 = Gpu("GPU-0d5f", "Tesla V100-SXM2-16GB", 0, 16160, "418.87.01", 300.0, 1530, 877)
 MACHINE = Machine(
@@ -37,7 +37,6 @@ STACK = Stack(
     horovod="0.28.1",
     horovod_flags=("mpi", "gloo"),
     packages_sha256="34cd",
-    settings={"TF_ENABLE_ONEDNN_OPTS": "0", "XLA_FLAGS": None},
     mpi_library="Open MPI v4.1.8",
     tf32=True,
 )
@@ -77,7 +76,6 @@ def test_the_machine_and_the_stack_are_in_it():
         "mpi_library": "Open MPI v4.1.8",
         "packages_sha256": "34cd",
         "tf32": "on",
-        "tensorflow_settings": ["TF_ENABLE_ONEDNN_OPTS=0"],
     }
     assert {name: facts[name] for name in expected} == expected
 
@@ -159,28 +157,31 @@ RECORDED = {
         HOROVOD_CONTROLLER HOROVOD_CPU_OPERATIONS HOROVOD_DISABLE_GROUP_FUSION
         HOROVOD_DYNAMIC_PROCESS_SETS HOROVOD_ELASTIC HOROVOD_ENABLE_ASYNC_COMPLETION
         HOROVOD_ENABLE_XLA_OPS HOROVOD_GLOO_IFACE HOROVOD_HIERARCHICAL_ALLGATHER
-        HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_MPI_THREADS_DISABLE HOROVOD_NUM_NCCL_STREAMS
-        HOROVOD_STALL_CHECK_DISABLE HOROVOD_THREAD_AFFINITY HOROVOD_TORUS_ALLREDUCE""",
+        HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_LOG_LEVEL HOROVOD_MPI_THREADS_DISABLE
+        HOROVOD_NUM_NCCL_STREAMS HOROVOD_OF_ANOTHER_RELEASE HOROVOD_STALL_CHECK_DISABLE
+        HOROVOD_STALL_CHECK_TIME_SECONDS HOROVOD_THREAD_AFFINITY HOROVOD_TORUS_ALLREDUCE""",
     "thread_settings": """
-        KMP_AFFINITY KMP_BLOCKTIME OMP_NUM_THREADS OMP_PLACES OMP_PROC_BIND
+        KMP_AFFINITY KMP_BLOCKTIME MKL_NUM_THREADS OMP_NUM_THREADS OMP_PLACES OMP_PROC_BIND
         TF_NUM_INTEROP_THREADS TF_NUM_INTRAOP_THREADS""",
     "nccl_settings": """
         NCCL_ALGO NCCL_BUFFSIZE NCCL_COLLNET_ENABLE NCCL_CROSS_NIC NCCL_IB_DISABLE NCCL_IB_HCA
         NCCL_MAX_NCHANNELS NCCL_MIN_NCHANNELS NCCL_NET NCCL_NET_GDR_LEVEL NCCL_NSOCKS_PERTHREAD
-        NCCL_NTHREADS NCCL_NVLS_ENABLE NCCL_P2P_DISABLE NCCL_P2P_LEVEL NCCL_PROTO NCCL_SHM_DISABLE
-        NCCL_SOCKET_IFNAME NCCL_SOCKET_NTHREADS NCCL_TOPO_FILE""",
+        NCCL_NTHREADS NCCL_NVLS_ENABLE NCCL_OF_ANOTHER_RELEASE NCCL_P2P_DISABLE NCCL_P2P_LEVEL
+        NCCL_PROTO NCCL_SHM_DISABLE NCCL_SOCKET_IFNAME NCCL_SOCKET_NTHREADS NCCL_TOPO_FILE""",
     "mca_settings": """
         btl_vader_single_copy_mechanism coll_tuned_use_dynamic_rules hwloc_base_binding_policy
         mpi_leave_pinned mtl opal_cuda_support osc pml rmaps_base_mapping_policy
         UCX_NET_DEVICES UCX_PROTO_ENABLE UCX_RNDV_SCHEME UCX_TLS""",
     "tensorflow_settings": """
-        KERAS_BACKEND NVIDIA_TF32_OVERRIDE TF_DETERMINISTIC_OPS TF_ENABLE_AUTO_MIXED_PRECISION
-        TF_ENABLE_ONEDNN_OPTS TF_GPU_THREAD_COUNT TF_GPU_THREAD_MODE TF_USE_LEGACY_KERAS
-        TF_XLA_FLAGS XLA_FLAGS""",
+        KERAS_BACKEND NVIDIA_TF32_OVERRIDE ONEDNN_MAX_CPU_ISA TF_CPP_MAX_VLOG_LEVEL
+        TF_DETERMINISTIC_OPS TF_ENABLE_AUTO_MIXED_PRECISION TF_ENABLE_ONEDNN_OPTS
+        TF_GPU_THREAD_COUNT TF_GPU_THREAD_MODE TF_OF_ANOTHER_RELEASE TF_USE_LEGACY_KERAS
+        TF_XLA_FLAGS XLA_FLAGS XLA_OF_ANOTHER_RELEASE""",
 }
 # What only shows where a job runs, who started it, or what it writes down.
 LEFT_OUT = """
-    HOROVOD_HOSTNAME HOROVOD_RANK HOROVOD_LOG_LEVEL HOROVOD_AUTOTUNE_LOG NCCL_DEBUG
+    HOROVOD_HOSTNAME HOROVOD_RANK HOROVOD_AUTOTUNE_LOG HOROVOD_TIMELINE_MARK_CYCLES NCCL_DEBUG
+    HOROVOD_GPU_OPERATIONS HOROVOD_WITH_MPI HOROVOD_NCCL_HOME TF_CONFIG TF_VAR_password
     OMPI_MCA_orte_tmpdir_base OMPI_MCA_plm_rsh_agent OMPI_MCA_mpirun_path OMPI_MCA_ess_base
     OMPI_COMM_WORLD_RANK mpi_home UCX_LOG_LEVEL TF_CPP_MIN_LOG_LEVEL CUDA_VISIBLE_DEVICES PATH
 """
@@ -196,15 +197,35 @@ def variable(field: str, setting: str) -> str:
 def test_every_setting_that_makes_figures_differ_is_recorded_in_its_field_alone(field, names):
     settings = names.split()
     environment = {variable(field, name): "1" for name in settings}
-    # The ranks report those of TensorFlow.
-    stack = replace(STACK, settings={name: environment.get(name) for name in SETTINGS})
-    facts, usual = (taken(stack=stack, **environment), taken(stack=replace(STACK, settings={})))
+    facts, usual = taken(**environment), taken()
     assert facts[field] == [f"{name}=1" for name in settings]
     assert [name for name in facts if facts[name] != usual[name]] == [field]
 
 
 def test_what_says_nothing_of_a_figure_is_not_recorded():
-    assert taken(**dict.fromkeys(LEFT_OUT.split(), "1"), HOROVOD_TIMELINE="") == taken()
+    assert taken(**dict.fromkeys(LEFT_OUT.split(), "1")) == taken()
+
+
+def test_a_switch_that_is_off_is_not_recorded():
+    assert taken(HOROVOD_AUTOTUNE="0", HOROVOD_ELASTIC="false") == taken()
+
+
+def test_an_empty_name_of_a_timeline_switches_it_on():
+    assert taken(HOROVOD_TIMELINE="")["horovod_timeline"] == "on"
+
+
+def test_the_settings_of_a_fingerprint_are_those_of_the_environment():
+    environment = {
+        "HOROVOD_CYCLE_TIME": "100",
+        "HOROVOD_FUSION_THRESHOLD": str(128 << 20),  # the default
+        "HOROVOD_LOG_LEVEL": "debug",
+        "NCCL_ALGO": "Ring",
+        "OMPI_MCA_btl": "self,tcp",
+        "TF_XLA_FLAGS": "--tf_xla_auto_jit=2",
+        "UCX_TLS": "tcp",
+    }
+    wanted = [Setting(*item) for item in environment.items() if "FUSION" not in item[0]]
+    assert settings_of(taken(**environment)) == wanted
 
 
 def test_the_cores_of_every_rank():
@@ -237,11 +258,15 @@ def test_nobody_is_told_who_ran_it_or_where():
             OMPI_MCA_initial_wdir="/home/somebody",
             OMPI_MCA_mpi_oversubscribe="0",
             OMPI_MCA_btl_tcp_if_include="10.1.2.0/24",
+            OMPI_MCA_btl_tcp_if_exclude="10.1.2.3",
+            NCCL_TOPO_FILE="~somebody",
+            TF_SOME_TOKEN="hush",
         )
     )
     for secret in ("somebody", "hush", "10.1.2", "node17", "oversubscribe"):
         assert secret not in text
-    assert "btl_tcp_if_include=(set)" in text
+    for name in ("btl_tcp_if_include", "btl_tcp_if_exclude", "NCCL_TOPO_FILE", "TF_SOME_TOKEN"):
+        assert f"{name}=(set)" in text
 
 
 def test_the_same_twice_is_no_difference():

@@ -40,9 +40,9 @@ def says(line: str, told: str) -> bool:
     return re.search(".*".join(map(re.escape, told.split("..."))), line) is not None
 
 
-def refused(plan: Run, tmp_path: Path, told: str, *arguments: str) -> None:
+def refused(plan: Run, tmp_path: Path, told: str, *arguments: str, **environment: str) -> None:
     """Check that a dry run ends with the status of bad input and says this in one line."""
-    done = plan("--dry-run", *arguments)
+    done = plan("--dry-run", *arguments, **environment)
     assert done.returncode == 4, done.stdout
     (line,) = (text for text in done.stderr.splitlines() if text.startswith("ERROR"))
     assert says(line, told), line
@@ -64,6 +64,19 @@ def test_the_tables_were_read() -> None:
 @pytest.mark.parametrize(("words", "told"), OPTIONS)
 def test_an_option(plan: Run, tmp_path: Path, words: str, told: str) -> None:
     refused(plan, tmp_path, told, *words.split())
+
+
+@pytest.mark.parametrize(("variable", "told"), list(rows("in the environment")))
+def test_a_variable(plan: Run, tmp_path: Path, variable: str, told: str) -> None:
+    name, _, value = variable.partition("=")
+    refused(plan, tmp_path, told, **{name: value})
+    allowed = plan("--dry-run", f"--allow-setting={name}", **{name: value})
+    assert allowed.returncode == 0, allowed.stderr
+    assert f"setting {name}=" in allowed.stdout
+
+
+def test_a_variable_that_switches_tuning_off_is_not_refused(plan: Run) -> None:
+    assert plan("--dry-run", HOROVOD_AUTOTUNE="0").returncode == 0
 
 
 def refused_plan(told: str, **options: Any) -> None:

@@ -41,7 +41,6 @@ STACK = Stack(
     horovod="0.28.1",
     horovod_flags=("mpi", "gloo"),
     packages_sha256="0072b31e",
-    settings={},
 )
 
 

@@ -8,6 +8,7 @@ from hvdperf.report import plots
 from hvdperf.report.content import CaseNote, Column, Figure, Plot, Row, Table
 from hvdperf.report.numbers import cells_of, confidence_of
 from hvdperf.report.words import limits, plural, question_of, shown
+from hvdperf.results import told_settings
 from hvdperf.results.documents import Case
 from hvdperf.stats import Interval
 from hvdperf.verdict import Band, Ceiling, Floor, Rule, Verdict, is_bounded
@@ -40,6 +41,8 @@ COLUMNS = (
     Column("minimum_detectable_effect", "minimum detectable effect", "%", digits=1),
     Column("nodes", "nodes", hidden=True),
 )
+# Only shown if a setting touches a case.
+_SETTINGS = Column("settings", "settings")
 
 
 def ranked(cases: Iterable[Case]) -> list[Case]:
@@ -57,7 +60,9 @@ def board(cases: Sequence[Case]) -> Figure:
         name="board",
         title="Verdicts",
         says=_says(judged),
-        table=Table(COLUMNS, rows),
+        table=Table(
+            (*COLUMNS, _SETTINGS) if any(row["settings"] for row in rows) else COLUMNS, rows
+        ),
         plot=_plot(min(len(near), ROWS)) if near else None,
     )
 
@@ -131,6 +136,7 @@ def _row(case: Case) -> Row:
         "minimum_detectable_effect": None if effect is None else 100 * effect,
         "nodes": len(case.replicas_per_node),
         "case": case.name,
+        "settings": told_settings.beside(case.fingerprint, case.comparison),
     }
 
 

@@ -151,12 +151,19 @@ def against(interpreter: str, changed: Sequence[str]) -> list[str]:
     return listed(heading, changed or ["none: both are the same stack"])
 
 
-def table(outcomes: Sequence[Outcome]) -> list[str]:
+def table(
+    outcomes: Sequence[Outcome], settings: Callable[[Comparison], str] = lambda _: ""
+) -> list[str]:
     """Return the whole table, then each reason for verdicts that the figure does not explain, and
-    the time breakdowns of trainings."""
+    the time breakdowns of trainings. settings: returns those that touch the figure of a comparison,
+    in words; "" if there are none."""
     lines = [_TABLE.header]
     for question, group in by_question(outcomes, lambda outcome: outcome.comparison).items():
-        lines += [question, *map(line, group)]
+        lines.append(question)
+        for outcome in group:
+            lines.append(line(outcome))
+            if touched := settings(outcome.comparison):
+                lines += wrapped(touched, "    ", "      ")
     notes: dict[tuple[Verdict, str], dict[str, None]] = {}
     for outcome in outcomes:
         verdict, reason = outcome.judgement.verdict, outcome.judgement.reason

@@ -1,0 +1,447 @@
+"""The settings in a user's environment that change figures: what each changes, which figures it
+touches, and whether the suite overrides it.
+
+ROWS is the only table of them. The fingerprint records by it, the terminal and the page tell by it,
+and a session is refused by it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from hvdperf.errors import UserError
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.worker.settings import OF_A_RANK, OF_OTHERS
+
+ALLOW = "--allow-setting"
+# Stands for a value that may be a path, an address or a secret.
+HIDDEN = "(set)"
+_MCA = "OMPI_MCA_"
+# Values that a document must not hold: a path, an address, and anything under such a name.
+_PRIVATE_VALUE = re.compile(r"[/\\~@]|\b\d+\.\d+\.\d+\.\d+\b|:\d+$")
+_PRIVATE_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
+
+
+class Touches(Enum):
+    """The figures that a setting touches, in words. UNKNOWN: the suite does not know the
+    setting."""
+
+    ALL = "all figures"
+    EXCHANGE = "figures of two or more replicas"
+    ITS_CASES = "the cases that train with it"
+    NOTHING = "no figure"
+    UNKNOWN = ""
+
+    def touches(self, comparison: Comparison) -> bool:
+        """Return whether the setting is known to touch the figure of a comparison."""
+        if self is Touches.EXCHANGE:
+            return any(arm.world_size > 1 for arm in comparison.arms)
+        return self in (Touches.ALL, Touches.ITS_CASES)
+
+
+# Where a session runs: the name of its launcher, and "gpu" or "cpu".
+Places = Collection[str]
+
+
+def _never(value: str) -> bool:
+    return False
+
+
+def _is_off(value: str) -> bool:
+    """Return whether Horovod takes the value of a switch for "off". It reads the number at the
+    beginning, and takes a text without one for 0."""
+    found = re.match(r"\s*[+-]?\d+", value)
+    return found is None or int(found[0]) <= 0
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of some variables.
+
+    variables: a regular expression for their whole names. field: of the fingerprint, which records
+    them. changes: what they change, in words; "" if that is not known. touches: which figures.
+    overridden: why they have no effect; "" if they have one. unless: the place in which they have
+    one nevertheless. is_default: returns whether a value changes nothing, so that it is neither
+    recorded nor told. refused: why no session is measured under them; "" if one is.
+    """
+
+    variables: str
+    field: str
+    changes: str
+    touches: Touches
+    overridden: str = ""
+    unless: str = ""
+    is_default: Callable[[str], bool] = _never
+    refused: str = ""
+
+
+_HOROVOD, _NCCL, _MPI, _THREADS, _TENSORFLOW = (
+    *("horovod_settings", "nccl_settings", "mca_settings", "thread_settings"),
+    "tensorflow_settings",
+)
+# The fields of the fingerprint that list settings.
+FIELDS = (_HOROVOD, _MPI, _NCCL, _THREADS, _TENSORFLOW)
+# Not variables, but names of precision policies of Keras, on a CPU.
+PRECISION = "precision"
+_POOLS = "the suite sizes TensorFlow's thread pools itself"
+_OWN_MPIRUN = "the suite's own mpirun sets it"
+_GLOO = "Horovod communicates over Gloo"
+_NO_GPU = "there is no GPU"
+
+# Neither recorded nor told: where a rank is, how a launch finds its ranks, how Horovod was built,
+# and what is only written down.
+_LEFT_OUT = re.compile(
+    "|".join(
+        (
+            *map(re.escape, sorted(OF_A_RANK)),
+            r"HOROVOD_GLOO_(RENDEZVOUS_.*|TIMEOUT_SECONDS)|NCCL_(COMM_ID|HOSTID)",
+            r"HOROVOD_(WITH|WITHOUT|BUILD)_.*|HOROVOD_GPU(_.*)?|HOROVOD_.*_(HOME|LINK|INCLUDE|LIB)",
+            r"HOROVOD_(MPICXX_SHOW|ALLOW_MIXED_GPU_IMPL|CMAKE|VERSION)",
+            r"HOROVOD_(AUTOTUNE_LOG|LOG_HIDE_TIME|TIMELINE_MARK_CYCLES|DISABLE_NVTX_RANGES)",
+            r"NCCL_(DEBUG(_.*)?|VERSION)|TF_CPP_MIN_LOG_LEVEL|UCX_LOG_.*|KERAS_HOME",
+        )
+    )
+)
+
+# The first row whose expression matches counts.
+ROWS = (
+    # Horovod
+    Row(
+        "HOROVOD_TIMELINE",
+        "horovod_timeline",
+        "Horovod records a timeline, by a thread of rank 0 that never sleeps",
+        Touches.EXCHANGE,
+        refused="every launch would record a timeline, by a thread that takes most of a core",
+    ),
+    Row(
+        "HOROVOD_AUTOTUNE",
+        _HOROVOD,
+        "Horovod tries other settings of its own while it trains",
+        Touches.EXCHANGE,
+        is_default=_is_off,
+        refused="every launch would end while Horovod still tries out its settings",
+    ),
+    Row(
+        "HOROVOD_AUTOTUNE_.+",
+        _HOROVOD,
+        "how long Horovod tries other settings, under HOROVOD_AUTOTUNE",
+        Touches.NOTHING,
+    ),
+    Row(
+        "HOROVOD_CYCLE_TIME",
+        "horovod_cycle_time_ms",
+        "for how many ms Horovod collects tensors before it exchanges them",
+        Touches.EXCHANGE,
+    ),
+    Row(
+        "HOROVOD_FUSION_THRESHOLD",
+        "horovod_fusion_threshold_bytes",
+        "how many bytes Horovod exchanges at once",
+        Touches.EXCHANGE,
+    ),
+    Row(
+        "HOROVOD_CACHE_CAPACITY",
+        "horovod_cache_capacity",
+        "of how many tensors Horovod's ranks remember that they are the same on all ranks",
+        Touches.EXCHANGE,
+    ),
+    Row(
+        "HOROVOD_(HIERARCHICAL_ALLREDUCE|HIERARCHICAL_ALLGATHER|TORUS_ALLREDUCE)",
+        _HOROVOD,
+        "by which steps data moves within hosts and between them",
+        Touches.EXCHANGE,
+        is_default=_is_off,
+    ),
+    Row(
+        "HOROVOD_BATCH_D2D_MEMCOPIES",
+        _HOROVOD,
+        "how tensors are copied into the buffer of a GPU",
+        Touches.EXCHANGE,
+        overridden=_NO_GPU,
+        unless="gpu",
+    ),
+    Row(
+        "HOROVOD_DISABLE_GROUP_FUSION",
+        _HOROVOD,
+        "which tensors Horovod exchanges at once",
+        Touches.EXCHANGE,
+        is_default=_is_off,
+    ),
+    Row(
+        "HOROVOD_(CONTROLLER|CPU_OPERATIONS)",
+        _HOROVOD,
+        "through which library Horovod communicates",
+        Touches.EXCHANGE,
+        overridden="the launcher agents sets it",
+        unless="mpirun",
+    ),
+    Row(
+        "HOROVOD_(GLOO_IFACE|ADASUM_MPI_CHUNK_SIZE|NUM_NCCL_STREAMS|CCL_.+)",
+        _HOROVOD,
+        "how Horovod's libraries move data",
+        Touches.EXCHANGE,
+    ),
+    Row(
+        "HOROVOD_THREAD_AFFINITY",
+        _HOROVOD,
+        "the core of Horovod's thread",
+        Touches.EXCHANGE,
+        overridden="the suite pins all threads of a rank",
+    ),
+    Row(
+        "HOROVOD_ENABLE_XLA_OPS",
+        _HOROVOD,
+        "XLA compiles Horovod's operations, and the cycle time is 0",
+        Touches.EXCHANGE,
+        is_default=_is_off,
+    ),
+    Row(
+        "HOROVOD_(ENABLE_ASYNC_COMPLETION|MPI_THREADS_DISABLE|DYNAMIC_PROCESS_SETS|ELASTIC)",
+        _HOROVOD,
+        "how Horovod's ranks agree on what they exchange",
+        Touches.EXCHANGE,
+        is_default=_is_off,
+    ),
+    Row(
+        "HOROVOD_LOG_LEVEL",
+        _HOROVOD,
+        "how much Horovod writes; `debug` and `trace` write for every tensor",
+        Touches.EXCHANGE,
+    ),
+    Row(
+        "HOROVOD_STALL_CHECK_DISABLE",
+        _HOROVOD,
+        "Horovod does not report which rank is missing when others wait",
+        Touches.NOTHING,
+        is_default=_is_off,
+    ),
+    Row(
+        "HOROVOD_STALL_(CHECK|SHUTDOWN)_TIME_SECONDS",
+        _HOROVOD,
+        "when Horovod reports that a rank is missing, and when it gives up",
+        Touches.NOTHING,
+    ),
+    # TensorFlow and what computes for it
+    Row(
+        "XLA_FLAGS",
+        _TENSORFLOW,
+        "how XLA compiles, and what it writes down",
+        Touches.ALL,
+    ),
+    Row(
+        "TF_XLA_FLAGS",
+        _TENSORFLOW,
+        "which parts of a step XLA compiles",
+        Touches.ALL,
+    ),
+    Row(
+        "TF_ENABLE_ONEDNN_OPTS|ONEDNN_.+|DNNL_.+",
+        _TENSORFLOW,
+        "which kernels compute on a CPU",
+        Touches.ALL,
+    ),
+    Row(
+        "TF_ENABLE_AUTO_MIXED_PRECISION.*|NVIDIA_TF32_OVERRIDE",
+        _TENSORFLOW,
+        "with how many digits a step computes",
+        Touches.ALL,
+    ),
+    Row(
+        "TF_(CUDNN_)?DETERMINISTIC(_OPS)?|TF_CUDNN_USE_AUTOTUNE",
+        _TENSORFLOW,
+        "which kernels compute, so that results can be repeated",
+        Touches.ALL,
+    ),
+    Row(
+        "TF_USE_LEGACY_KERAS|KERAS_BACKEND",
+        _TENSORFLOW,
+        "which Keras builds and trains the networks",
+        Touches.ALL,
+    ),
+    Row(
+        "TF_GPU_THREAD_(MODE|COUNT)",
+        _TENSORFLOW,
+        "which threads start the work of a GPU",
+        Touches.ALL,
+        overridden=_NO_GPU,
+        unless="gpu",
+    ),
+    Row(
+        "TF_CPP_(MAX_VLOG_LEVEL|MIN_VLOG_LEVEL|VMODULE)",
+        _TENSORFLOW,
+        "how much TensorFlow writes while it computes",
+        Touches.ALL,
+    ),
+    # Threads
+    Row(
+        "TF_NUM_(INTRAOP|INTEROP)_THREADS",
+        _THREADS,
+        "how many threads compute",
+        Touches.ALL,
+        overridden=_POOLS,
+        unless="gpu",
+    ),
+    Row(
+        "(OMP|KMP|MKL)_.+",
+        _THREADS,
+        "the threads of OpenMP and MKL",
+        Touches.ALL,
+        overridden=_POOLS,
+        unless="gpu",
+    ),
+    # Transports
+    Row(
+        "NCCL_(ALGO|BUFFSIZE|COLLNET_ENABLE|CROSS_NIC|IB_.+|(MAX|MIN)_NCHANNELS|NET|NET_GDR_LEVEL|"
+        "NSOCKS_PERTHREAD|NTHREADS|NVLS_ENABLE|P2P_.+|PROTO|SHM_DISABLE|SOCKET_.+|TOPO_FILE)",
+        _NCCL,
+        "how NCCL moves data between GPUs",
+        Touches.EXCHANGE,
+        overridden=_NO_GPU,
+        unless="gpu",
+    ),
+    Row(
+        f"{_MCA}(mpi_yield_when_idle|hwloc_base_binding_policy|rmaps_base_mapping_policy|"
+        "rmaps_base_oversubscribe|btl_vader_backing_directory)",
+        _MPI,
+        "how Open MPI's ranks wait and where they run",
+        Touches.EXCHANGE,
+        overridden=_OWN_MPIRUN,
+    ),
+    Row(
+        # The frameworks of Open MPI that move data or place ranks. The others show where a job
+        # runs. mpirun sets mpi_oversubscribe for its children, and the user does not.
+        f"{_MCA}(?!mpi_oversubscribe)(allocator|bml|btl|coll|common|hwloc|mpi|mpool|mtl|op|opal|"
+        "osc|part|pml|rcache|rmaps|smsc|threads|vprotocol)(_.+)?",
+        _MPI,
+        "how Open MPI moves data or places ranks",
+        Touches.EXCHANGE,
+        overridden=_GLOO,
+        unless="mpirun",
+    ),
+    Row(
+        "UCX_.+",
+        _MPI,
+        "how UCX moves data, if Open MPI uses it",
+        Touches.EXCHANGE,
+        overridden=_GLOO,
+        unless="mpirun",
+    ),
+    # Precision
+    Row(
+        "mixed_float16",
+        PRECISION,
+        "float16 takes 30 to 60 times as long as float32 on a CPU, and slower steps scale better",
+        Touches.ITS_CASES,
+    ),
+    Row(
+        "mixed_bfloat16",
+        PRECISION,
+        "bfloat16 is slower than float32 on a CPU without instructions for it, and slower steps "
+        "scale better",
+        Touches.ITS_CASES,
+    ),
+    # What the suite does not know
+    Row("HOROVOD_.+", _HOROVOD, "", Touches.UNKNOWN),
+    Row("NCCL_.+", _NCCL, "", Touches.UNKNOWN),
+    Row("(TF|XLA|KERAS)_.+", _TENSORFLOW, "", Touches.UNKNOWN),
+)
+# The variables under which no session is measured unless --allow-setting names them.
+REFUSED = tuple(row.variables for row in ROWS if row.refused)
+
+
+def row_of(name: str) -> Row | None:
+    """Return the row of a variable; None for one that is neither recorded nor told."""
+    if _LEFT_OUT.fullmatch(name) or name.startswith(OF_OTHERS):
+        return None
+    return next((row for row in ROWS if re.fullmatch(row.variables, name)), None)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A variable that is set, or a precision policy without a value."""
+
+    name: str
+    value: str = ""
+
+    @property
+    def row(self) -> Row:
+        """The setting's row. Raises LookupError if it has none."""
+        if (row := row_of(self.name)) is None:
+            raise LookupError(self.name)
+        return row
+
+    def __str__(self) -> str:
+        """Return name=value. Of a value that may be private, only the fact that it is set is
+        told."""
+        if self.row.field == PRECISION:
+            return self.name
+        private = _PRIVATE_VALUE.search(self.value) or _PRIVATE_NAME.search(self.name)
+        return f"{self.name}={HIDDEN if private else self.value}"
+
+    @property
+    def recorded(self) -> str:
+        """The text in the fingerprint, which has settings of Open MPI without their prefix."""
+        return str(self).removeprefix(_MCA)
+
+    def has_effect(self, places: Places) -> bool:
+        return not self.row.overridden or self.row.unless in places
+
+    def told(self, places: Places) -> str:
+        """Return a line on what the setting changes, or why it changes nothing here."""
+        row = self.row
+        if not row.changes:
+            return f"{self}: is set; the suite does not know what it changes"
+        if not self.has_effect(places):
+            return f"{self}: {row.changes}; has no effect, because {row.overridden}"
+        return f"{self}: {row.changes}; touches {row.touches.value}"
+
+    def touches(self, comparison: Comparison, places: Places) -> bool:
+        """Return whether the setting is known to touch the figure of a comparison."""
+        return self.has_effect(places) and self.row.touches.touches(comparison)
+
+
+def from_text(field: str, text: str) -> Setting:
+    """Return the setting that a field of the fingerprint records as this text."""
+    name, _, value = text.partition("=")
+    is_mca = field == _MPI and not name.startswith("UCX_")
+    return Setting(_MCA * is_mca + name, value)
+
+
+def settings_in(environment: Mapping[str, str] = os.environ) -> list[Setting]:
+    """Return the settings of an environment that change figures, and those that the suite does not
+    know, by name."""
+    return [
+        Setting(name, value)
+        for name, value in sorted(environment.items())
+        if (row := row_of(name)) is not None
+        and row.field != PRECISION
+        and not row.is_default(value)
+    ]
+
+
+def precisions(comparisons: Iterable[Comparison], places: Places) -> list[Setting]:
+    """Return the precision policies of comparisons that a CPU has to compute otherwise."""
+    if "gpu" in places:
+        return []
+    used = dict.fromkeys(arm.workload.precision for c in comparisons for arm in c.arms)
+    return [Setting(name) for name in used if row_of(name) is not None]
+
+
+def places_of(launcher: str, gpus: int) -> Places:
+    """Return where a session runs. gpus: their number."""
+    return launcher, "gpu" if gpus else "cpu"
+
+
+def refuse(allowed: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+    """Raise UserError if a setting makes every launch measure something else than training, and is
+    not allowed."""
+    for setting in settings_in(environment):
+        if setting.row.refused and setting.name not in allowed:
+            raise UserError(
+                f"{setting.name} is set: {setting.row.refused}; unset it, or give {ALLOW} "
+                f"{setting.name}"
+            )

@@ -1,0 +1,148 @@
+"""Settings of the environment: which are told, of which figures, and which are refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from hvdperf.errors import UserError
+from hvdperf.launch.job import Order
+from hvdperf.launch.mpirun import command
+from hvdperf.machine.placement import Offer, place
+from hvdperf.plan.questions import horovod_overhead, recipes, weak_scaling
+from hvdperf.plan.settings import (
+    REFUSED,
+    ROWS,
+    Setting,
+    Touches,
+    places_of,
+    precisions,
+    refuse,
+    row_of,
+    settings_in,
+)
+from hvdperf.results.fingerprint import Fingerprint
+from tests.support.rounds import WORKLOAD
+
+CPU, GPU, AGENTS = places_of("mpirun", 0), places_of("mpirun", 2), places_of("agents", 0)
+ALONE, TOGETHER = horovod_overhead(WORKLOAD, 1), weak_scaling(WORKLOAD, 2)
+
+
+def test_every_row_has_its_field_in_the_fingerprint():
+    fields = {row.field for row in ROWS} - {"precision"}
+    assert fields <= set(Fingerprint.__annotations__)
+    for row in ROWS:
+        re.compile(row.variables)
+        assert bool(row.changes) == (row.touches is not Touches.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "alone", "together"),
+    [
+        ("HOROVOD_CYCLE_TIME", CPU, False, True),
+        ("HOROVOD_STALL_CHECK_TIME_SECONDS", CPU, False, False),
+        ("HOROVOD_THREAD_AFFINITY", CPU, False, False),
+        ("HOROVOD_CONTROLLER", CPU, False, True),
+        ("HOROVOD_CONTROLLER", AGENTS, False, False),
+        ("HOROVOD_OF_ANOTHER_RELEASE", CPU, False, False),
+        ("XLA_FLAGS", CPU, True, True),
+        ("TF_ENABLE_ONEDNN_OPTS", CPU, True, True),
+        ("OMP_NUM_THREADS", CPU, False, False),
+        ("TF_NUM_INTRAOP_THREADS", CPU, False, False),
+        ("TF_NUM_INTRAOP_THREADS", GPU, True, True),
+        ("NCCL_ALGO", CPU, False, False),
+        ("NCCL_ALGO", GPU, False, True),
+        ("OMPI_MCA_btl", CPU, False, True),
+        ("OMPI_MCA_btl", AGENTS, False, False),
+        ("OMPI_MCA_mpi_yield_when_idle", CPU, False, False),
+    ],
+)
+def test_a_setting_touches_the_figures_that_it_can_change(name, places, alone, together):
+    setting = Setting(name, "1")
+    assert setting.touches(ALONE, places) is alone
+    assert setting.touches(TOGETHER, places) is together
+    assert setting.told(places).startswith(f"{name}=1: ")
+
+
+def test_what_the_suites_own_mpirun_sets_is_told_as_overridden(tmp_path: Path):
+    order = Order(2, place([Offer(0, "here", (0, 1))]), "python", {}, tmp_path, 1.0)
+    tokens = command(order, "mpirun", "")
+    named = [after for word, after in pairwise(tokens) if word == "--mca"]
+    options = {"--bind-to": "hwloc_base_binding_policy", "--map-by": "rmaps_base_mapping_policy"}
+    named += [name for option, name in options.items() if option in tokens]
+    for name in named:
+        row = row_of(f"OMPI_MCA_{name}")
+        assert row is None or (row.overridden and not row.unless), name
+
+
+@pytest.mark.parametrize("value", ["0", "", "-1", "false", "off", " 0"])
+def test_a_switch_that_horovod_reads_as_off_is_not_told(value):
+    assert settings_in({"HOROVOD_AUTOTUNE": value}) == []
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HOROVOD_TIMELINE": "timeline.json"},
+        {"HOROVOD_TIMELINE": ""},
+        {"HOROVOD_TIMELINE": "DYNAMIC"},
+        {"HOROVOD_AUTOTUNE": "1"},
+        {"HOROVOD_AUTOTUNE": " 2 or so"},
+    ],
+)
+def test_what_makes_every_launch_measure_something_else_is_refused_unless_allowed(environment):
+    (name,) = environment
+    with pytest.raises(UserError, match=f"give --allow-setting {name}"):
+        refuse((), environment)
+    refuse((name,), environment)
+    (other,) = set(REFUSED) - {name}
+    with pytest.raises(UserError, match=name):
+        refuse((other,), environment)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"HOROVOD_AUTOTUNE": "0"},
+        {"HOROVOD_AUTOTUNE_LOG": "tuned.csv"},
+        {"HOROVOD_TIMELINE_MARK_CYCLES": "1"},
+        {"HOROVOD_CYCLE_TIME": "100"},
+    ],
+)
+def test_everything_else_is_measured(environment):
+    refuse((), environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HOROVOD_GLOO_IFACE", "host:4000"),
+        ("NCCL_TOPO_FILE", "/home/somebody/topology.xml"),
+        ("NCCL_TOPO_FILE", "~somebody"),
+        ("OMPI_MCA_btl_tcp_if_include", "10.1.2.3"),
+        ("TF_SOME_SECRET", "hush"),
+    ],
+)
+def test_a_path_an_address_or_a_secret_is_not_told(name, value):
+    assert str(Setting(name, value)) == f"{name}=(set)"
+    assert value not in Setting(name, value).told(CPU)
+
+
+def test_of_variables_of_other_programs_nothing_is_told():
+    assert settings_in({"TF_VAR_password": "hush", "TF_TOKEN_example_com": "hush"}) == []
+
+
+def test_half_precision_is_told_on_a_cpu_of_the_cases_that_train_with_it():
+    half = weak_scaling(replace(WORKLOAD, precision="mixed_float16"), 2)
+    assert precisions([TOGETHER], CPU) == []
+    assert precisions([TOGETHER, half], GPU) == []
+    (setting,) = precisions([TOGETHER, half], CPU)
+    assert str(setting) == "mixed_float16"
+    assert setting.touches(half, CPU)
+    told = [each for c in recipes(WORKLOAD, 2) for each in precisions([c], CPU)]
+    assert {str(each) for each in told} == {"mixed_float16", "mixed_bfloat16"}
