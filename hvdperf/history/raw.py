@@ -142,7 +142,7 @@ def read_raw(path: Path) -> RawResult:
     """Read one raw result. Raises Refused if it is broken or incomplete, holds a series twice, or
     is of another machine or session than its path, of another method, or of an unknown release."""
     try:
-        result = read_document(path, RawResult, FORMAT)
+        result = read_document(path, RawResult, FORMAT, steps=())
     except Unreadable as error:
         raise Refused(str(error)) from None
     if result.fingerprint["method"] != METHOD:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from hvdperf.interim import judge_rounds
-from hvdperf.judge import validity
+from hvdperf.judge import training_runs, validity
 from hvdperf.judge.attribution import attributed
 from hvdperf.judge.cause import told
 from hvdperf.judge.collectives import library_mismatch
@@ -190,7 +190,11 @@ class Judge:
         if refusal:
             return self._with(outcome, Verdict.INCONCLUSIVE, rule, refusal)
         noise = self._noise(comparison)
-        return replace(outcome, judgement=judge_rounds(rows, rule, looks, noise, forced=final))
+        judgement = judge_rounds(rows, rule, looks, noise, forced=final)
+        if comparison.question.mode is LaunchMode.ENDURANCE:
+            runs = [measured.of(comparison.candidate.arm).run for measured in outcome.rounds]
+            judgement = training_runs.explained(judgement, comparison.workload, runs)
+        return replace(outcome, judgement=judgement)
 
     def _disturbed(self, outcome: Outcome, rule: Rule | None) -> Outcome:
         """Return INCONCLUSIVE with the figure of the disturbed rounds, but without observations."""

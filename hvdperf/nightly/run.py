@@ -30,7 +30,7 @@ from hvdperf.nightly.night import (
     write_night,
 )
 from hvdperf.paths import cases, shown
-from hvdperf.results.archive import Archive, read_document, read_session
+from hvdperf.results.archive import Archive, has_this_format, read_document, read_session
 from hvdperf.results.documents import SESSION_FILE, SessionDocument, now
 from hvdperf.session.doctor import pair_check
 from hvdperf.session.preflight import local_preflight
@@ -187,7 +187,8 @@ def _measured(plan: NightPlan, night: Night, gate: bool, say: Callable[[str], No
     label = _label(night, gate)
     begun = _session_of(plan, label)
     if begun is None or not part_of(begun, gate).has_ended:
-        resume = [f"--resume={begun.directory}"] if begun is not None else []
+        goes_on = begun if begun is not None and has_this_format(begun.directory) else None
+        resume = [f"--resume={goes_on.directory}"] if goes_on is not None else []
         say("the reference stack" if gate else "the session")
         options = [*plan.session(gate), f"--results={plan.results}", *resume]
         status = _pytest(plan.launch, options, label)

@@ -87,7 +87,7 @@ def _earlier(archive: Archive) -> tuple[SessionDocument | None, list[str]]:
                 continue
             document = read_document(path, SessionDocument)
         except OfEarlierFormat:
-            break  # all earlier sessions have an earlier format, too
+            break  # all earlier sessions have such a format, too
         except (Unreadable, OSError) as error:
             unreadable.append(f"{shown(path)}: left out: {' '.join(str(error).split())[:160]}")
             continue

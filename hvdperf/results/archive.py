@@ -1,4 +1,5 @@
-"""Reads sessions back from disk: the documents that documents.py defines, if they are whole.
+"""Reads sessions back from disk: the documents that documents.py defines, if they are whole. Those
+of an earlier format are upgraded in memory (upgrades.py).
 
 A file that is broken, half written or of another session is named in one line and left out; the
 other files are read.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import stat
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from hvdperf.errors import UserError
-from hvdperf.json_records import Positive, Unreadable, decode
+from hvdperf.json_records import Positive, Unreadable, convert, decode
 from hvdperf.paths import shown
 from hvdperf.results.documents import (
     FORMAT,
@@ -26,6 +28,7 @@ from hvdperf.results.documents import (
     file_name,
 )
 from hvdperf.results.fingerprint import Fingerprint
+from hvdperf.results.upgrades import STEPS, Step, upgraded
 
 Document = TypeVar("Document")
 _LONGEST_REASON = 160
@@ -71,14 +74,14 @@ class Archive:
 
 
 class OfEarlierFormat(Unreadable):
-    """A document that an earlier version of the suite wrote."""
+    """A document of a format that this version no longer reads."""
 
 
 def read_session(directory: Path) -> Archive:
     """Read every document of a session. directory: results/runs/<session>.
 
-    Raises UserError if the directory cannot be listed, or if an earlier version of the suite wrote
-    the session.
+    Raises UserError if the directory cannot be listed, or if the session has a format that this
+    version no longer reads.
     """
     try:
         # The summary repeats what the other documents say.
@@ -116,26 +119,49 @@ def read_session(directory: Path) -> Archive:
     )
 
 
-def read_document(path: Path, kind: type[Document], reads: int = FORMAT) -> Document:
-    """Read one document. reads: the format that this version reads. Raises Unreadable,
-    OfEarlierFormat for a document of an earlier version."""
+def read_document(
+    path: Path, kind: type[Document], reads: int = FORMAT, steps: Sequence[Step] = STEPS
+) -> Document:
+    """Read one document. reads: the newest format that this version reads. steps: lead to it from
+    the earlier formats that this version reads, too. Raises Unreadable, OfEarlierFormat for a
+    document of a format before these."""
+    text = _text(path)
+    made = decode(text, _Header).format
+    if made == reads:
+        return decode(text, kind)
+    earliest = reads - len(steps)
+    if not earliest <= made < reads:
+        who, refused = ("an earlier", OfEarlierFormat) if made < reads else ("a later", Unreadable)
+        formats = f"formats {earliest} to {reads}" if steps else f"format {reads}"
+        raise refused(
+            f"of format {made}, which {who} version of the suite wrote; this version reads "
+            f"{formats}"
+        )
+    try:
+        document = upgraded(decode(text, dict), made, reads, steps)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise Unreadable(f"format {made} is not as it was written: {error!r}") from None
+    return convert(document, kind)
+
+
+def has_this_format(session: Path) -> bool:
+    """Return whether a session was written in the format that this version writes, and can be
+    continued: all rounds of a case must be recorded and judged alike. session: its directory.
+    Raises Unreadable without a document of the session."""
+    return decode(_text(session / SESSION_FILE), _Header).format == FORMAT
+
+
+def _text(path: Path) -> bytes:
+    """Return the content of a document's file. Raises Unreadable for other files."""
     if path.suffix == ".partial":
         raise Unreadable("half-written: the session ended while it wrote this")
     try:
         # Reading a pipe could wait for ever.
         if path.suffix != ".json" or not stat.S_ISREG(path.stat().st_mode):
             raise Unreadable("no document of a session")
-        text = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read: {error.strerror}") from None
-    made = decode(text, _Header).format
-    if made != reads:
-        who, refused = ("an earlier", OfEarlierFormat) if made < reads else ("a later", Unreadable)
-        raise refused(
-            f"of format {made}, which {who} version of the suite wrote; this version reads format "
-            f"{reads}"
-        )
-    return decode(text, kind)
 
 
 class _Header(msgspec.Struct):

@@ -81,6 +81,8 @@ class Fingerprint(TypedDict):
     tensorflow_settings: list[str]
     data_sets: list[Named]
     rank_cores: list[RankCores]
+    # Nights and raw results of the history hold fingerprints, too, and are read as they are. So
+    # what is added here is NotRequired.
     own_networks: NotRequired[list[Named]]
 
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from hvdperf.judge.observations import observation
-from hvdperf.judge.training_runs import growth, invalid_reasons, samples
+from hvdperf.judge.training_runs import (
+    ended_at,
+    explained,
+    growth,
+    has_left_a_pass,
+    invalid_reasons,
+    samples,
+)
 from hvdperf.measure.records import Launch, Round
+from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import Schedule
 from hvdperf.plan.questions import fixed_epochs, fixed_time, memory
+from hvdperf.verdict import Ceiling, Judgement, Verdict, judge
+from tests.report.cases import recorded
 from tests.support.rounds import HOROVOD_2, WORKLOAD, run_report
 
 EPOCHS = {comparison.variant: comparison for comparison in fixed_epochs(WORKLOAD, 2)}
@@ -125,3 +137,105 @@ def test_a_loss_that_is_not_finite_is_a_problem():
     assert invalid_reasons(HOROVOD_2, ranks) == [
         "resnet_50_s horovod@2: rank 1 ended with a loss that is not finite"
     ]
+
+
+# Growth that ends ------------------------------------------------------------------------------
+
+MIB = 1024 * 1024
+# Readings of runs that were really measured, of which the resident set is settled.
+HEALTHY = [
+    rank.memory
+    for measured in recorded("memory-resnet_50_s-np2")[0].rounds
+    for rank in measured.launches[0].run
+]
+STEPS = HEALTHY[0][-1][0]
+
+
+def shapes(name: str) -> Callable[[float], float]:
+    """Return a growth in MiB by the share of the run that is over."""
+    kind, *numbers = name.split()
+    size, at = map(float, (*numbers, "1", "1")[:2])
+    return {
+        "nothing": lambda share: 0.0,
+        "leak": lambda share: size * share,
+        "pieces": lambda share: size / at * math.floor(share * at),
+        "later": lambda share: size * max(0.0, share - at) / (1 - at),
+        "cache": lambda share: size * min(1.0, share / at),
+        "saturating": lambda share: size * (1 - math.exp(-share / at)),
+        "cache_and_leak": lambda share: size * min(1.0, share / 0.5) + at * share,
+    }[kind]
+
+
+def run_with(memory: Sequence[Sequence[float]], name: str) -> RunReport:
+    """Return a run whose resident set also grows by a shape."""
+    grows = shapes(name)
+    rows = [[int(step), int(size + MIB * grows(step / STEPS))] for step, size in memory]
+    return replace(run_report(steps=STEPS, samples=32 * STEPS), memory=rows)
+
+
+def judged(shape: str, other: str = "", own_data: bool = False) -> Judgement:
+    """Return the judgement of eight rounds on two ranks. other: the shape of rank 0; "" for the
+    same."""
+    asked = replace(WORKLOAD, dataset=WORKLOAD.model if own_data else "cifar10")
+    rounds = [
+        [
+            run_with(HEALTHY[(number + rank) % len(HEALTHY)], shape if rank else other or shape)
+            for rank in range(2)
+        ]
+        for number in range(8)
+    ]
+    values = [max(growth(rank.memory) for rank in ranks) for ranks in rounds]
+    return explained(judge(values, Ceiling(1.02)), asked, rounds)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    ["leak 1000", "leak 40", "leak 18", "pieces 200 20", "pieces 200 5", "later 100 0.5"],
+)
+def test_a_leak_fails(shape):
+    assert judged(shape).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_cache_that_is_full_passes_with_the_reason(share):
+    judgement = judged(f"cache 800 {share}")
+    assert judgement.verdict is Verdict.PASS
+    assert judgement.reason
+
+
+def test_a_run_without_growth_needs_no_reason():
+    judgement = judged("nothing")
+    assert (judgement.verdict, judgement.reason) == (Verdict.PASS, "")
+
+
+@pytest.mark.parametrize("shape", ["cache 800 0.9", "saturating 300 0.3", "cache_and_leak 300 25"])
+def test_growth_that_slows_down_is_open(shape):
+    judgement = judged(shape)
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert "run longer" in judgement.reason
+
+
+def test_growth_after_a_cache_is_full_is_a_leak():
+    memory = run_with(HEALTHY[0], "cache_and_leak 1500 120").memory
+    end = ended_at(memory)
+    assert end == pytest.approx(STEPS / 2, rel=0.15)
+    assert math.exp(growth(memory)) > 1.02
+
+
+@pytest.mark.parametrize(
+    ("shape", "other", "verdict"),
+    [
+        ("leak 800", "", Verdict.INCONCLUSIVE),  # perhaps of a cache that is not full
+        ("leak 800", "nothing", Verdict.FAIL),  # a cache would grow on all ranks
+        ("later 100 0.5", "", Verdict.FAIL),  # a cache would grow from the beginning on
+    ],
+)
+def test_own_data_may_be_cached_until_a_pass_is_over(shape, other, verdict):
+    assert judged(shape, other, own_data=True).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("samples_of_a_pass", "left"), [(None, False), (32_000, False), (28_000, False), (16_000, True)]
+)
+def test_a_pass_is_left_when_its_end_would_have_been_seen(samples_of_a_pass, left):
+    assert has_left_a_pass(run_report(samples=32_000), samples_of_a_pass) is left

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,13 @@ def test_without_readings_it_is_told_how_to_get_them():
         found = section(cases)
         assert_told(found)
         assert found.missing.endswith("pytest perf/test_memory.py")
+
+
+def test_the_limit_begins_where_a_growth_ended():
+    measured = outcome(memory(WORKLOAD, 1), [1.0], Ceiling(1.02))
+    (launch,) = measured.rounds[0].launches
+    full = [[step, 500 * MIB + min(step, 700) * MIB] for step in range(25, 1001, 25)]
+    launch.run = [replace(run_report(steps=1000), memory=full)]
+    rows = only(case_with(measured)).table.rows
+    assert {row["growth"] for row in rows} == {0.0}
+    assert {row["steps"] for row in rows if row["allowed_mib"] is None} == set(range(25, 675, 25))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
-from hvdperf.judge.training_runs import SETTLING_SHARE, STEPS_OF_GROWTH, growth
+from hvdperf.judge.training_runs import STEPS_OF_GROWTH, ended_at, growth, settled_at
 from hvdperf.plan.comparisons import JudgedAs
 from hvdperf.plan.question import Question
 from hvdperf.report import plots
@@ -45,7 +45,7 @@ def section(cases: Sequence[Case]) -> Section:
         "Memory",
         "Resident set of each rank during training, medians over the rounds. The limit grows "
         "by the ceiling's factor in 1,000 steps. It begins after the first third of the run, "
-        "in which caches and queues fill up.",
+        "in which caches and queues fill up, or where a growth ended after that.",
         figures,
         "Memory was not measured; to measure: pytest perf/test_memory.py",
     )
@@ -73,7 +73,7 @@ def _of_case(case: Case, label: str) -> list[Figure]:
         Figure(
             name=slug("memory", label, f"np{n}"),
             title=f"{label} on {plural(n, 'replica')}: resident set of each rank",
-            says=_said(case, rows, by_growth[0], len(ranks)),
+            says=_said(case, rows, by_growth[0], ranks),
             table=Table(_COLUMNS, tuple(rows)),
             plot=_plot(by_growth[0], shown),
             tags=tags_of(case),
@@ -106,8 +106,8 @@ def _growth(readings: Readings) -> float | None:
 def _rows(
     rank: int, readings: Readings, grown: float | None, at_most: float | None, rounds: int
 ) -> list[Row]:
-    last = readings[-1][0]
-    begins, base = next(each for each in readings if each[0] >= SETTLING_SHARE * last)
+    settled = settled_at(readings)
+    begins, base = next(each for each in readings if each[0] >= settled)
 
     def allowed(steps: int) -> Value:
         if at_most is None or steps < begins:
@@ -127,17 +127,20 @@ def _rows(
     ]
 
 
-def _said(case: Case, rows: Sequence[Row], worst: int, ranks: int) -> str:
+def _said(case: Case, rows: Sequence[Row], worst: int, ranks: Mapping[int, Readings]) -> str:
     own = [row for row in rows if row["rank"] == worst]
     first, last = number(own[0]["resident_mib"]), number(own[-1]["resident_mib"])
     grown = own[-1]["growth"]
-    often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps once settled"
+    end = ended_at(ranks[worst])
+    since = "once settled" if end is None else f"since its growth ended at step {end}"
+    often = "" if grown is None else f", by {number(grown):.2f} % in 1,000 steps {since}"
     rule = (
         f"; the line is the limit of the case, a factor {case.rule}"
         if isinstance(case.rule, Ceiling)
         else ""
     )
-    some = f" The {SHOWN} of {ranks} ranks that grow most are shown." if ranks > SHOWN else ""
+    many = len(ranks)
+    some = f" The {SHOWN} of {many} ranks that grow most are shown." if many > SHOWN else ""
     return (
         f"Rank {worst} grows most: from {first:.0f} to {last:.0f} MiB in {own[-1]['steps']} "
         f"steps{often}{rule}.{some}"
