@@ -199,13 +199,11 @@ def _is_like_a_cache(ranks: Reports) -> bool:
     return alike and proportional and not any(map(has_left_a_pass, ranks))
 
 
-def has_left_a_pass(rank: RunReport, samples_of_a_pass: int | None = None) -> bool:
-    """Return whether the run went on so long after a first pass over the data that `ended_at` would
-    have seen the end of a cache's growth. samples_of_a_pass: those that a pass yields to the rank;
-    None if no pass has ended."""
-    if samples_of_a_pass is None:
-        return False
-    return samples_of_a_pass <= (1 - FLAT_SHARE) * rank.samples
+def has_left_a_pass(rank: RunReport) -> bool:
+    """Return whether the run went on so long after a first pass over the user's own data that
+    `ended_at` would have seen the end of a cache's growth."""
+    pass_ = rank.samples_of_a_pass
+    return pass_ is not None and pass_ <= (1 - FLAT_SHARE) * rank.samples
 
 
 def _longest_rest(memory: Readings, rate: float) -> float:

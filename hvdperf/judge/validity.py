@@ -241,7 +241,7 @@ class Parted(Enum):
     )
     AT_THE_FIRST_UPDATE = (
         "their first losses agree, and the first update differs: the optimizer does not do the "
-        "same with both, as when it clips or scales gradients before they are exchanged in one, and "
+        "same with both, as when it clips or scales gradients before the exchange in one, and "
         "after it in the other"
     )
 

@@ -50,8 +50,8 @@ DEADLINES = {
 class Failure:
     """A launch that failed. rank: None if no single rank can be named. host: the rank's; "" if it
     is that of the session. tail: the end of its stderr, by lines. started: False if a slot was
-    gone, so that nothing was started; this is no fault of the stack. of_user: whether the user's own
-    network or data raised the error, which is no fault of the stack either."""
+    gone, so that nothing was started; this is no fault of the stack. of_user: whether the user's
+    own network or data raised the error, which is no fault of the stack either."""
 
     arm: str
     rank: int | None

@@ -46,7 +46,7 @@ class Trial:
     doubt: str = ""
     differs: str = ""
     sparse: int = 0
-    pace: Pace = Pace()
+    pace: Pace = field(default_factory=Pace)
     identity: str = ""
 
     def judgement(self, comparison: Comparison) -> Judgement | None:
@@ -65,8 +65,8 @@ class Trial:
         if self.differs and comparison.tolerance is not None:
             return (
                 "its trainings cannot be compared, because its data differ at each opening "
-                f"({self.differs}): give its shuffle and its random operations a seed, and map with "
-                "deterministic=True; its speeds are measured"
+                f"({self.differs}): give its shuffle and its random operations a seed, and "
+                "map with deterministic=True; its speeds are measured"
             ), Verdict.INVALID
         arms = comparison.arms
         if any(arm.exchange == "dense" for arm in arms) and not self.sparse:

@@ -176,7 +176,6 @@ class Suite:
             return self._prepared()
 
     def _prepared(self) -> Session:
-        profile = self.session_plan.profile
         self._preflight()
         self._progress.say("probe the installed stack")
         stacks = self._stacks()

@@ -123,8 +123,9 @@ def open_train(
 
     shard: (index, count). symmetric: scale pixels to -1..1, as a generator's are, instead of
     standardising them by channel. classes: size of the vocabulary, or number of synthetic labels if
-    not 0. augment and shuffle have no effect on the synthetic input, which repeats one batch, nor on
-    a network's own data, which are as its `data` function yields them; augment has none on words.
+    not 0. augment and shuffle have no effect on the synthetic input, which repeats one batch, and
+    on a network's own data, which are as its `data` function yields them; augment has none on
+    words.
     Raises UnknownInput, and DataError if the files are not usable.
     """
     source = find(name)
