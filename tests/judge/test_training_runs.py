@@ -133,10 +133,11 @@ def test_a_rank_that_did_not_report_is_a_problem():
 
 
 def test_a_loss_that_is_not_finite_is_a_problem():
-    ranks = [run_report(), run_report(loss=math.nan)]
-    assert invalid_reasons(HOROVOD_2, ranks) == [
-        "resnet_50_s horovod@2: rank 1 ended with a loss that is not finite"
-    ]
+    curve = [[20, 0.5, 1e-3], [40, math.nan, 1e-3], [60, math.nan, 1e-3]]
+    ranks = [run_report(), replace(run_report(loss=math.nan), curve=curve)]
+    (said,) = invalid_reasons(HOROVOD_2, ranks)
+    assert "rank 1" in said
+    assert "step 40" in said
 
 
 # Growth that ends ------------------------------------------------------------------------------
@@ -238,4 +239,5 @@ def test_own_data_may_be_cached_until_a_pass_is_over(shape, other, verdict):
     ("samples_of_a_pass", "left"), [(None, False), (32_000, False), (28_000, False), (16_000, True)]
 )
 def test_a_pass_is_left_when_its_end_would_have_been_seen(samples_of_a_pass, left):
-    assert has_left_a_pass(run_report(samples=32_000), samples_of_a_pass) is left
+    report = replace(run_report(samples=32_000), samples_of_a_pass=samples_of_a_pass)
+    assert has_left_a_pass(report) is left

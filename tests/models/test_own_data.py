@@ -1,0 +1,156 @@
+"""Data of one's own: each replica prepares its own samples and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from hvdperf.models import inputs, registry
+from hvdperf.models.inputs import own
+from hvdperf.models.registry import Network, Shard
+
+SAMPLES = 4096
+BATCH = 32
+# What the suite's own buffer holds: two batches, and the one that it is filling.
+BUFFERED = 3 * BATCH
+prepared: list[int] = []
+
+
+def _prepare(number: Any) -> Any:
+    prepared.append(int(number))
+    return np.float32(number)
+
+
+def _one(number: Any) -> Any:
+    return tf.ensure_shape(tf.numpy_function(_prepare, [number], tf.float32), []), number
+
+
+def with_shard(size: int, shard: Shard) -> Any:
+    return tf.data.Dataset.range(SAMPLES).shard(shard.count, shard.index).map(_one)
+
+
+def by_keyword(size: int, shard: Shard | None = None) -> Any:
+    assert shard is not None
+    return with_shard(size, shard)
+
+
+def without_shard(size: int) -> Any:
+    return tf.data.Dataset.range(SAMPLES).map(_one, num_parallel_calls=2).prefetch(4)
+
+
+def zipped(size: int) -> Any:
+    numbers = tf.data.Dataset.range(SAMPLES).map(lambda i: _one(i)[0])
+    return tf.data.Dataset.zip((numbers, tf.data.Dataset.range(SAMPLES)))
+
+
+def shuffled(size: int) -> Any:
+    return tf.data.Dataset.range(SAMPLES).shuffle(64).map(_one)
+
+
+def from_generator(size: int) -> Any:
+    signature = tf.TensorSpec([], tf.int64)
+    made = tf.data.Dataset.from_generator(lambda: iter(range(9)), output_signature=signature)
+    return made.map(_one)
+
+
+def batched(size: int) -> Any:
+    return without_shard(size).batch(2).map(lambda x, y: (x, y))
+
+
+def three_parts(size: int) -> Any:
+    return tf.data.Dataset.range(9).map(lambda i: (i, i, i))
+
+
+def listed(size: int) -> Any:
+    return [1, 2]
+
+
+def ragged(size: int) -> Any:
+    rows = tf.ragged.constant([[1], [2, 3]])
+    return tf.data.Dataset.from_tensor_slices((rows, [1, 2]))
+
+
+def unknown(size: int) -> Any:
+    return tf.data.Dataset.range(9).map(lambda i: (tf.numpy_function(int, [i], tf.int64), i))
+
+
+def needs_more(size: int, shard: Shard, path: str) -> Any:
+    return with_shard(size, shard)
+
+
+@pytest.fixture
+def of() -> Iterator[Callable[[Callable[..., Any]], str]]:
+    """Return a function that makes a network with that function as its data, and returns its
+    name."""
+    known, sources = dict(registry.NETWORKS), dict(inputs.INPUTS)
+
+    def made(function: Callable[..., Any]) -> str:
+        data = f"{__name__}:{function.__name__}"
+        registry.NETWORKS["mine"] = Network("mine", f"{__name__}:_one", 8, data=data)
+        return "mine"
+
+    yield made
+    registry.NETWORKS.clear()
+    registry.NETWORKS.update(known)
+    inputs.INPUTS.clear()
+    inputs.INPUTS.update(sources)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+@pytest.mark.parametrize("data", [with_shard, by_keyword, without_shard, zipped])
+def test_a_replica_prepares_what_it_trains_on(of: Any, data: Any, count: int) -> None:
+    name, wanted = of(data), 640
+    seen: list[int] = []
+    for index in sorted({0, count - 1}):
+        prepared.clear()
+        shard = (index, count)
+        batches = own.train_dataset(name, 8, shard=shard, batch=BATCH, seed=1)
+        mine = [int(n) for _, labels in batches.take(wanted // BATCH) for n in labels]
+        assert wanted <= len(prepared) <= wanted + BUFFERED
+        assert {number % count for number in mine[: SAMPLES // count]} == {index}
+        seen += mine[: SAMPLES // count]
+    assert len(set(seen)) == len(seen), "no sample belongs to two shards"
+
+
+def test_the_suite_adds_no_shuffle(of: Any) -> None:
+    batches = own.train_dataset(of(with_shard), 8, shard=(0, 1), batch=BATCH, seed=1)
+    (_, labels) = next(iter(batches))
+    assert list(labels) == list(range(BATCH))
+
+
+def test_a_shuffle_without_a_seed_is_the_same_for_every_strategy(of: Any) -> None:
+    name = of(shuffled)
+    orders = [
+        [int(label) for _, label in own.samples(name, 8, Shard(index, 2), seed=3).take(20)]
+        for index in (0, 1, 0)
+    ]
+    assert orders[0] == orders[2]
+    assert orders[0] != sorted(orders[0])
+    assert not set(orders[0]) & set(orders[1])
+
+
+def test_numbers_of_samples_begin_anew_with_each_pass(of: Any) -> None:
+    name, shard = of(with_shard), (1, 64)  # 64 samples
+    numbered = own.train_dataset(name, 8, shard=shard, batch=BATCH, seed=1, numbered=True)
+    firsts = [int(numbers[0]) for numbers, _ in numbered.take(4)]
+    assert firsts == [0, 32, 0, 32]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [from_generator, batched, three_parts, listed, ragged, unknown, needs_more],
+    ids=lambda function: function.__name__,
+)
+def test_data_that_cannot_be_divided_or_trained_on_are_refused(of: Any, data: Any) -> None:
+    with pytest.raises(own.BadData) as refused:
+        own.samples(of(data), 8, Shard(0, 2), seed=1)
+    assert "\n" not in str(refused.value)
+
+
+def test_one_replica_reads_data_that_cannot_be_divided(of: Any) -> None:
+    dataset = own.samples(of(from_generator), 8, Shard(0, 1), seed=1)
+    assert len(list(dataset)) == 9
