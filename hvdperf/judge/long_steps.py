@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 
 from hvdperf.measure.records import Block, Launch, is_disturbed
+from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.stats import spread
 
@@ -121,15 +122,20 @@ def _steps(launch: Launch, kind: BlockKind) -> Steps:
     if not blocks:
         return []
     return [
-        [
-            pair
-            for block in blocks
-            for pair in zip(
-                block.ranks[rank].step_seconds, block.ranks[rank].input_seconds, strict=False
-            )
-        ]
+        [step for block in blocks for step in _of_block(block.ranks[rank])]
         for rank in range(min(len(block.ranks) for block in blocks))
     ]
+
+
+def _of_block(report: BlockReport) -> list[tuple[float, float]]:
+    """Return a rank's steps of a block. The time between its steps is only known of all of them
+    together; it counts to the longest step, where it matters if that step is long."""
+    steps = list(zip(report.step_seconds, report.input_seconds, strict=True))
+    between = sum(report.step_seconds) - sum(report.input_seconds) - report.inside_seconds
+    longest = max(range(len(steps)), key=lambda number: steps[number][0])
+    seconds, waited = steps[longest]
+    steps[longest] = seconds, min(seconds, waited + max(0.0, between))
+    return steps
 
 
 def _is_whole(block: Block) -> bool:
