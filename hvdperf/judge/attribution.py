@@ -18,8 +18,7 @@ from hvdperf.judge import training_runs
 from hvdperf.judge.cause import Attribution, Cause, attribution_of
 from hvdperf.judge.ranks_apart import Group, group_apart, highest, host_of, without
 from hvdperf.judge.speedup import FIXED, Training, steps_of_each
-from hvdperf.judge.step_terms import Computing, Growth, Terms, computing_known, grown, growth
-from hvdperf.judge.time_breakdown import time_breakdown
+from hvdperf.judge.step_terms import OWN, Computing, Growth, computing_known, growth
 from hvdperf.measure.records import Launch, Round
 from hvdperf.plan.arms import BlockKind, Side
 from hvdperf.plan.comparisons import Comparison
@@ -84,120 +83,6 @@ def _ideal(comparison: Comparison) -> float:
     return ours / theirs / comparison.ideal_ratio
 
 
-def behind_threshold(
-    comparison: Comparison, rounds: Sequence[Round], hosts: Sequence[str] = ()
-) -> Attribution:
-    """Return the terms and ranks that keep a comparison from its threshold: what the candidate
-    takes longer than the reference for the same work, as far as documents tell it."""
-    mode, spec = comparison.question.mode, comparison.question.spec
-    ours, theirs = comparison.sides
-    if mode is LaunchMode.COLLECTIVES and spec.times_steps:
-        # What a step takes longer than one without exchange.
-        theirs = Side(ours.arm, BlockKind.LOCAL)
-    pairs = [(measured.of(ours.arm), measured.of(theirs.arm)) for measured in rounds]
-    if not pairs:
-        return Attribution()
-    if mode is LaunchMode.BLOCKS or (mode is LaunchMode.COLLECTIVES and spec.times_steps):
-        blocks = [
-            launch.of_kind(side.kind)[0]
-            for launch, side in zip(pairs[0], (ours, theirs), strict=True)
-        ]
-        work = [block.samples / block.steps for block in blocks]
-        ideal = work[0] / work[1] / comparison.ideal_ratio
-        return attribute_sides(ours, theirs, pairs, hosts, ideal)
-    if mode is LaunchMode.WALL_TIME:
-        return _of_training(comparison, pairs, hosts)
-    if mode is LaunchMode.ENDURANCE:
-        return attribute_memory([launch for launch, _ in pairs], hosts)
-    if mode is LaunchMode.STARTUP and spec.phase == Term.TRACE:
-        # In the other phases, ranks wait for each other.
-        return _of_start(spec.phase, [launch for launch, _ in pairs], hosts)
-    return Attribution()
-
-
-def _of_training(
-    comparison: Comparison, pairs: Sequence[tuple[Launch, Launch]], hosts: Sequence[str]
-) -> Attribution:
-    """Return the attribution of trainings with timestamps, whose terms are seconds of the whole
-    training."""
-    n = comparison.world_size
-    parts = n if comparison.question.spec.divides_steps else 1
-    rounds = [grown(_spent(ours, parts), _spent(theirs, 1), 1 / parts) for ours, theirs in pairs]
-    return attribution_of(causes_of(rounds, Term.EXCHANGE, hosts))
-
-
-def _spent(launch: Launch, parts: int) -> Terms:
-    """Return the seconds of a training from its trace on, whose steps are divided into parts."""
-    ranks = time_breakdown(launch).ranks
-    taken = steps_of_each(launch.run[0].steps, parts) / launch.run[0].steps
-    # Ranks that are early wait for the others here.
-    together = {
-        Term(term): min(rank[term] for rank in ranks) for term in (Term.FIRST_STEP, Term.BROADCAST)
-    }
-    own = (Term.BETWEEN, Term.INPUT, Term.COMPUTE, Term.APPLY)
-    return Terms(
-        [
-            {
-                Term.TRACE: rank[Term.TRACE],
-                **together,
-                **{term: taken * max(0.0, rank[term]) for term in own},
-            }
-            for rank in ranks
-        ],
-        taken * max(0.0, min(rank[Term.EXCHANGE] for rank in ranks)),
-    )
-
-
-def _of_start(phase: str, launches: Sequence[Launch], hosts: Sequence[str]) -> Attribution:
-    """Return the ranks whose phase of the start takes longer than that of the others."""
-    rows = [[rank[phase] for rank in launch.startup_seconds] for launch in launches]
-    group = group_apart(rows, hosts)
-    if group is None:
-        return Attribution()
-    own = _mean_of(rows, group.ranks)
-    others = _mean_of(rows, without(group.ranks, len(rows[0])))
-    if group.ahead < OWN_SHARE * others:
-        return Attribution()
-    alone = group.ranks[0] if len(group.ranks) == 1 else None
-    return Attribution(
-        phase,
-        alone,
-        group.ahead / others,
-        group.ranks if alone is None else (),
-        group.host,
-        seconds=own,
-        others_seconds=others,
-    )
-
-
-def in_words(comparison: Comparison, found: Attribution) -> str:
-    """Return the causes with their seconds, such as `input wait of all ranks: 344 of 369 ms a step
-    (np 1: 12 of 40)`; "" without a cause."""
-    return "; ".join(_in_words(comparison, cause) for cause in found.causes)
-
-
-def _in_words(comparison: Comparison, cause: Cause) -> str:
-    if cause.seconds is None:
-        return str(cause)
-    of_steps = cause.step_seconds is not None and (
-        comparison.question.mode is not LaunchMode.WALL_TIME
-    )
-    factor, unit = (1000.0, " ms a step") if of_steps else (1.0, " s")
-    whole = "" if cause.step_seconds is None else f" of {factor * cause.step_seconds:.3g}"
-    text = f"{cause.term} of {cause.whose}: {factor * cause.seconds:.3g}{whole}{unit}"
-    if cause.others_seconds is not None:
-        text += f", {factor * cause.others_seconds:.3g} on the others, which wait for it"
-    if cause.usual_seconds is None or cause.usual_step_seconds is None:
-        return text
-    reference = comparison.reference.arm
-    alone = reference.world_size == 1 < comparison.world_size
-    name = "np 1" if alone else reference.label
-    if comparison.within_a_launch or comparison.question.mode is LaunchMode.COLLECTIVES:
-        name = "without exchange"
-    usual = f"{factor * cause.usual_seconds:.3g} of {factor * cause.usual_step_seconds:.3g}"
-    return f"{text} ({name}: {usual})"
-
-
 def attribute_steps(
     pairs: Sequence[tuple[Launch, Launch]],
     kind: BlockKind = BlockKind.FULL,
@@ -245,20 +130,17 @@ def causes_of(rounds: Sequence[Growth], rest: Term, hosts: Sequence[str] = ()) -
     longer = median(each.whole for each in rounds)
     own = _of_groups(rounds, longer, hosts)
     first = [cause for cause in own if cause.share >= max(WORTH_A_NAME, OWN_SHARE * longer)]
-    common = _of_all(rounds, rest)
-    surely = [
-        cause
-        for cause in common
-        if cause.share >= max(WORTH_A_NAME, ALSO_SHARE * longer)
-        and _surely(_in_common(rounds, cause.term))
-    ]
+    surely = [cause for cause in _of_all(rounds, rest) if _surely(_mean_growth(rounds, cause.term))]
+    least = max(WORTH_A_NAME, ALSO_SHARE * longer)
     if not first:
-        largest = [cause for cause in common if cause.share >= WORTH_A_NAME][:1]
-        others = [cause for cause in surely if cause not in largest]
+        # The largest one explains more than any of the ranks' own, however little it is.
+        largest = [cause for cause in surely if cause.share >= WORTH_A_NAME][:1]
+        others = [cause for cause in surely if cause.share >= least and cause not in largest]
         return largest + sorted([*others, *own], key=_size) if largest else []
+    common = [cause for cause in surely if cause.share >= least]
     slowed = any(cause.term == Term.COMPUTE for cause in first)
-    after = [cause for cause in surely if slowed and cause.term == rest]
-    return sorted([*own, *(cause for cause in surely if cause not in after)], key=_size) + after
+    after = [cause for cause in common if slowed and cause.term == rest]
+    return sorted([*own, *(cause for cause in common if cause not in after)], key=_size) + after
 
 
 def _size(cause: Cause) -> float:
@@ -305,11 +187,11 @@ def _mean_of(rows: Sequence[Sequence[float]], ranks: Sequence[int]) -> float:
     return median(fmean(row[rank] for rank in ranks) for row in rows)
 
 
-def _in_common(rounds: Sequence[Growth], term: str) -> list[float]:
-    """Return the growth of a term that all ranks have in common, by round."""
-    if term not in rounds[0].own[0]:
+def _mean_growth(rounds: Sequence[Growth], term: str) -> list[float]:
+    """Return the growth of a term of an average rank, by round."""
+    if term not in OWN:
         return [each.exchange for each in rounds]
-    return [min(terms[Term(term)] for terms in each.own) for each in rounds]
+    return [fmean(terms[Term(term)] for terms in each.own) for each in rounds]
 
 
 def _of_all(rounds: Sequence[Growth], rest: Term) -> list[Cause]:

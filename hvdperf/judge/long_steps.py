@@ -6,12 +6,14 @@ Plain arithmetic on what was measured. No I/O.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from hvdperf.measure.records import Launch, is_disturbed
+from hvdperf.measure.records import Block, Launch, is_disturbed
+from hvdperf.measure.reports import BlockReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.stats import spread
 
@@ -114,19 +116,35 @@ def _steps(launch: Launch, kind: BlockKind) -> Steps:
             [(after[3] - last[3], after[1] - last[3]) for last, after in pairwise(own)]
             for own in runs
         ]
-    blocks = [block for block in launch.of_kind(kind) if not is_disturbed([block])]
+    blocks = [
+        block for block in launch.of_kind(kind) if _is_whole(block) and not is_disturbed([block])
+    ]
     if not blocks:
         return []
     return [
-        [
-            pair
-            for block in blocks
-            for pair in zip(
-                block.ranks[rank].step_seconds, block.ranks[rank].input_seconds, strict=False
-            )
-        ]
-        for rank in range(len(blocks[0].ranks))
+        [step for block in blocks for step in _of_block(block.ranks[rank])]
+        for rank in range(min(len(block.ranks) for block in blocks))
     ]
+
+
+def _of_block(report: BlockReport) -> list[tuple[float, float]]:
+    """Return a rank's steps of a block. The time between its steps is only known of all of them
+    together; it counts to the longest step, where it matters if that step is long."""
+    steps = list(zip(report.step_seconds, report.input_seconds, strict=True))
+    between = sum(report.step_seconds) - sum(report.input_seconds) - report.inside_seconds
+    longest = max(range(len(steps)), key=lambda number: steps[number][0])
+    seconds, waited = steps[longest]
+    steps[longest] = seconds, min(seconds, waited + max(0.0, between))
+    return steps
+
+
+def _is_whole(block: Block) -> bool:
+    """Return whether every rank reported a finite time of every step, and of its input."""
+    return all(
+        len(rank.step_seconds) == len(rank.input_seconds) == block.steps
+        and all(map(math.isfinite, (*rank.step_seconds, *rank.input_seconds)))
+        for rank in block.ranks
+    )
 
 
 def _mostly(ranks: Iterable[int | None]) -> int | None:

@@ -166,11 +166,13 @@ def _factors(candidate: Launch, reference: Launch) -> tuple[float, float, float]
     step at n without exchange. balance: the typical rank's step without exchange / the slowest
     one's. communication: the slowest one's / the step with exchange (docs/time_breakdown.md). The
     typical rank is the median one, and of two the faster one: what slows one rank is no contention.
+    If it takes less time than one replica alone, because another rank has a part of its work, the
+    mean of all ranks counts, up to the time of one replica alone.
     """
     alone = median(block.seconds / block.steps for block in reference.of_kind(BlockKind.FULL))
     whole = median(block.seconds / block.steps for block in candidate.of_kind(BlockKind.FULL))
     ranks = _without_exchange(candidate)
-    typical = median_low(ranks)
+    typical = max(median_low(ranks), min(fmean(ranks), alone))
     return alone / typical, max(ranks) / whole, typical / max(ranks)
 
 

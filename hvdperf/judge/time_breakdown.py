@@ -26,21 +26,32 @@ and is neither in wall nor in a term.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
 from hvdperf.judge.long_steps import excess
-from hvdperf.judge.straggler import StepTimestamps, Straggler, straggler, waits
+from hvdperf.judge.straggler import (
+    SHARE_OF_A_STEP,
+    StepTimestamps,
+    Straggler,
+    straggler,
+    waits,
+)
 from hvdperf.launch.timestamps import Timestamps
 from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
+from hvdperf.stats import spread
 
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02
+# Ranks compute for unequal times if the fastest and the slowest differ by so many standard errors.
+# Turns are few, so the error is uncertain.
+SURE = 4.0
 # Seconds by which the time of day may move against the monotonic clock, because a process may be
 # interrupted between reading the two.
 CLOCKS_AGREE_WITHIN_S = 0.05
@@ -97,9 +108,7 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
     if out_of_order:
         raise ValueError(out_of_order)
     parts = [shares(launch.blocks, rank) for rank in range(len(steps))]
-    computing = [
-        computes * _inside(own) / len(own) for own, (computes, _) in zip(steps, parts, strict=True)
-    ]
+    computing = _computing(launch.blocks, steps, [computes for computes, _ in parts])
     waited = waits(steps, met=False, computing=computing)
     ranks = tuple(
         {
@@ -112,20 +121,20 @@ def time_breakdown(launch: Launch) -> TimeBreakdown:
         wall_seconds(launch.timestamps),
         ranks,
         len(steps[0]),
-        late(launch.run),
+        late(launch.run, computing),
         late(launch.met_run),
     )
 
 
-def late(ranks: Sequence[RunReport]) -> Straggler | None:
+def late(ranks: Sequence[RunReport], computing: Sequence[float] = ()) -> Straggler | None:
     """Return the straggler of a run with timestamps (worker/training_run.py). Return None without a
-    straggler or without a run."""
+    straggler or without a run. computing: as in `straggler.waits`."""
     steps = [rank.timestamps for rank in ranks]
     if not steps:
         return None
     step_seconds = max(timestamps[-1][3] for timestamps in steps) / len(steps[0])
     met = any(timestamp[2] > timestamp[1] for timestamps in steps for timestamp in timestamps)
-    return straggler(waits(steps, met), step_seconds)
+    return straggler(waits(steps, met, computing), step_seconds)
 
 
 def wall_seconds(timestamps: Timestamps) -> float:
@@ -194,6 +203,34 @@ def shares(blocks: Sequence[Block], rank: int) -> tuple[float, float]:
     computes = median(compute[turn] / full[turn] for turn in turns)
     applies = median((local[turn] - compute[turn]) / full[turn] for turn in turns)
     return computes, applies
+
+
+def _computing(
+    blocks: Sequence[Block], steps: Sequence[StepTimestamps], computes: Sequence[float]
+) -> list[float]:
+    """Return the seconds that each rank computes in a step of the run before it exchanges; the same
+    for all ranks if they differ by no more than noise, of which the last rank would otherwise seem
+    to keep the others waiting.
+
+    computes: the share of a step that each rank computes. Noise is that of the turns: SURE standard
+    errors of the difference between the fastest and the slowest rank.
+    """
+    found = [share * _inside(own) / len(own) for share, own in zip(computes, steps, strict=True)]
+    fastest, slowest = (found.index(end) for end in (min(found), max(found)))
+    turns = [
+        _typical(block, slowest) - _typical(block, fastest)
+        for block in blocks
+        if block.kind is BlockKind.COMPUTE
+    ]
+    error = spread(turns) / math.sqrt(len(turns)) if turns else 0.0
+    apart = found[slowest] - found[fastest]
+    if apart > max(SURE * error, SHARE_OF_A_STEP * fmean(map(_step_seconds, steps))):
+        return found
+    return [fmean(found)] * len(found)
+
+
+def _step_seconds(timestamps: StepTimestamps) -> float:
+    return timestamps[-1][3] / len(timestamps)
 
 
 def _typical(block: Block, rank: int) -> float:

@@ -1,0 +1,334 @@
+"""The cause of made-up rounds, of which the truth is known, at the noise of real machines."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from hvdperf.judge.attribution import attributed
+from hvdperf.judge.cause import Attribution
+from hvdperf.measure.records import Block, Launch, Round
+from hvdperf.measure.reports import BlockReport
+from hvdperf.plan.arms import Arm, BlockKind, Schedule
+from hvdperf.plan.comparisons import Comparison
+from hvdperf.plan.questions import (
+    against,
+    communication,
+    parity,
+    strong_scaling,
+    weak_scaling,
+)
+from hvdperf.plan.terms import Term
+from tests.support.rounds import WORKLOAD, launch, samples_per_step
+
+DRAWS = 20
+RIGHT = 19
+ROUNDS = 8
+TURNS = 2
+# Seconds of a step.
+BETWEEN, INPUT, COMPUTE, EXCHANGE = 0.0002, 0.0008, 0.015, 0.004
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What a step of an arm takes: extra seconds by term, of all ranks or by rank; and the relative
+    noise of a block, of a launch, and of a rank in a launch, as standard deviations."""
+
+    all: Mapping[Term, float] = field(default_factory=dict)
+    ranks: Mapping[int, Mapping[Term, float]] = field(default_factory=dict)
+    noise: float = 0.04
+
+    def seconds(self, rank: int, term: Term) -> float:
+        return self.all.get(term, 0.0) + self.ranks.get(rank, {}).get(term, 0.0)
+
+
+def made(
+    arm: Arm, kinds: Sequence[BlockKind], stack: Stack, noise: random.Random, number: int
+) -> Launch:
+    """Return a launch whose ranks wait for the slowest of them in every exchange."""
+    count, sd = arm.processes, stack.noise
+    of_ranks = [noise.lognormvariate(0.0, sd / 2) for _ in range(count)]
+    result: Launch = launch(arm, {}, number)
+    for turn in range(TURNS):
+        for kind in kinds:
+            part = 1 / count if kind is BlockKind.SPLIT else 1.0
+            of_block = noise.lognormvariate(0.0, sd)
+            own = [
+                {
+                    Term.BETWEEN: BETWEEN + stack.seconds(rank, Term.BETWEEN),
+                    Term.INPUT: INPUT + stack.seconds(rank, Term.INPUT),
+                    Term.COMPUTE: (COMPUTE + stack.seconds(rank, Term.COMPUTE))
+                    * part
+                    * of_ranks[rank]
+                    * of_block
+                    * noise.lognormvariate(0.0, sd / 2),
+                }
+                for rank in range(count)
+            ]
+            ready = [sum(terms.values()) for terms in own]
+            exchange = (EXCHANGE + stack.all.get(Term.EXCHANGE, 0.0)) * noise.lognormvariate(0, sd)
+            alone = kind is BlockKind.LOCAL or arm.world_size == 1
+            steps = ready if alone else [max(ready) + exchange] * count
+            reports = [
+                BlockReport(
+                    seconds=step,
+                    step_seconds=[step],
+                    input_seconds=[terms[Term.INPUT]],
+                    inside_seconds=step - terms[Term.BETWEEN] - terms[Term.INPUT],
+                    samples=samples_per_step(arm, kind) // count,
+                    cpu_seconds=step,
+                    loss=1.5,
+                )
+                for step, terms in zip(steps, own, strict=True)
+            ]
+            result.blocks.append(Block(kind, turn, 1, reports))
+    return result
+
+
+def rounds(
+    comparison: Comparison,
+    candidate: Stack,
+    noise: random.Random,
+    local: bool,
+    reference: Stack | None = None,
+) -> list[Round]:
+    """Return rounds of a comparison. local: whether the candidate's blocks without exchange were
+    measured, and those of the reference if it has several ranks."""
+    found = []
+    for number in range(ROUNDS):
+        kinds: dict[Arm, dict[BlockKind, None]] = {}
+        for side in comparison.sides:
+            kinds.setdefault(side.arm, {})[side.kind] = None
+            if local and side.arm.strategy.spec.horovod and side.arm.world_size > 1:
+                kinds[side.arm][BlockKind.LOCAL] = None
+        launches = [
+            made(
+                arm,
+                list(of_arm),
+                candidate
+                if arm == comparison.candidate.arm
+                else reference or Stack(noise=candidate.noise),
+                noise,
+                number,
+            )
+            for arm, of_arm in kinds.items()
+        ]
+        found.append(Round(number, Schedule.ALTERNATE, launches))
+    return found
+
+
+# The terms and ranks of the expected causes, the larger ones first. No ranks stand for all ranks.
+Causes = Sequence[tuple[str, tuple[int, ...]]]
+ALL: tuple[int, ...] = ()
+LONGER = 0.004  # seconds, a fifth of a step
+
+
+def of(term: Term, *ranks: int, seconds: float = LONGER) -> dict[int, dict[Term, float]]:
+    return {rank: {term: seconds} for rank in ranks}
+
+
+def told(
+    comparison: Comparison,
+    stack: Stack,
+    local: bool = True,
+    hosts: Sequence[str] = (),
+    draws: int = DRAWS,
+) -> list[Attribution]:
+    """Return the attribution of each draw."""
+    return [
+        attributed(comparison, rounds(comparison, stack, random.Random(seed), local), hosts)
+        for seed in range(draws)
+    ]
+
+
+def times(found: Sequence[Attribution], expected: Causes) -> int:
+    """Return how often exactly these causes were told."""
+    return [[(cause.term, cause.at_fault) for cause in each.causes] for each in found].count(
+        list(expected)
+    )
+
+
+def slower_stack(n: int) -> Comparison:
+    """Return the comparison of two stacks by n replicas."""
+    asked = against(weak_scaling(WORKLOAD, n))
+    assert asked is not None
+    return asked
+
+
+WAITS, COMPUTES, PAUSES = Term.INPUT.value, Term.COMPUTE.value, Term.BETWEEN.value
+EXCHANGES = Term.EXCHANGE.value
+
+OF_TWO_STACKS: Mapping[str, tuple[int, Stack, Causes]] = {
+    "1 of 2 computes": (2, Stack(ranks=of(Term.COMPUTE, 1)), [(COMPUTES, (1,))]),
+    "1 of 2 waits": (2, Stack(ranks=of(Term.INPUT, 0)), [(WAITS, (0,))]),
+    "1 of 2 pauses": (2, Stack(ranks=of(Term.BETWEEN, 0)), [(PAUSES, (0,))]),
+    "1 of 8 computes": (8, Stack(ranks=of(Term.COMPUTE, 5)), [(COMPUTES, (5,))]),
+    "1 of 8 waits": (8, Stack(ranks=of(Term.INPUT, 7)), [(WAITS, (7,))]),
+    "2 of 4 compute": (4, Stack(ranks=of(Term.COMPUTE, 2, 3)), [(COMPUTES, (2, 3))]),
+    "2 of 4 wait": (4, Stack(ranks=of(Term.INPUT, 0, 3)), [(WAITS, (0, 3))]),
+    "4 of 8 compute": (8, Stack(ranks=of(Term.COMPUTE, 0, 2, 5, 6)), [(COMPUTES, (0, 2, 5, 6))]),
+    "7 of 8 compute": (
+        8,
+        Stack(ranks=of(Term.COMPUTE, *range(1, 8))),
+        [(COMPUTES, tuple(range(1, 8)))],
+    ),
+    "7 of 8 wait": (8, Stack(ranks=of(Term.INPUT, *range(7))), [(WAITS, tuple(range(7)))]),
+    "all compute": (4, Stack(all={Term.COMPUTE: LONGER}), [(COMPUTES, ALL)]),
+    "all wait": (4, Stack(all={Term.INPUT: LONGER}), [(WAITS, ALL)]),
+    "all exchange": (4, Stack(all={Term.EXCHANGE: LONGER}), [(EXCHANGES, ALL)]),
+    "1 waits, all compute": (
+        2,
+        Stack(all={Term.COMPUTE: 0.004}, ranks=of(Term.INPUT, 1, seconds=0.008)),
+        [(WAITS, (1,)), (COMPUTES, ALL)],
+    ),
+    "all compute, 1 waits": (
+        4,
+        Stack(all={Term.COMPUTE: 0.008}, ranks=of(Term.INPUT, 1, seconds=0.004)),
+        [(COMPUTES, ALL), (WAITS, (1,))],
+    ),
+    "0 computes, 1 waits": (
+        2,
+        Stack(ranks={0: {Term.COMPUTE: 0.008}, 1: {Term.INPUT: 0.005}}),
+        [(COMPUTES, (0,)), (WAITS, (1,))],
+    ),
+    "0 waits, 5 and 6 compute": (
+        8,
+        Stack(ranks={0: {Term.INPUT: 0.008}, **of(Term.COMPUTE, 5, 6, seconds=0.005)}),
+        [(WAITS, (0,)), (COMPUTES, (5, 6))],
+    ),
+    "all exchange and wait": (
+        4,
+        Stack(all={Term.EXCHANGE: 0.008, Term.INPUT: 0.004}),
+        [(EXCHANGES, ALL), (WAITS, ALL)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_TWO_STACKS)
+def test_what_makes_a_stack_slower_is_told(name: str) -> None:
+    n, stack, expected = OF_TWO_STACKS[name]
+    assert times(told(slower_stack(n), stack), expected) >= RIGHT
+
+
+@pytest.mark.parametrize("n", [2, 8])
+def test_of_a_stack_that_is_not_slower_nothing_is_told(n: int) -> None:
+    assert times(told(slower_stack(n), Stack()), []) >= RIGHT
+
+
+HOSTS = ("node1",) * 4 + ("node2",) * 4
+
+
+def test_a_slow_host_is_told() -> None:
+    found = told(slower_stack(8), Stack(ranks=of(Term.COMPUTE, 4, 5, 6, 7)), hosts=HOSTS)
+    assert times(found, [(COMPUTES, (4, 5, 6, 7))]) >= RIGHT
+    assert [each.host for each in found].count("node2") >= RIGHT
+    # As many ranks of both are not a host.
+    (mixed,) = told(
+        slower_stack(8), Stack(ranks=of(Term.COMPUTE, 2, 3, 4, 5)), hosts=HOSTS, draws=1
+    )
+    assert (mixed.at_fault, mixed.host) == ((2, 3, 4, 5), "")
+
+
+# Weak scaling always has the exchange, which takes 20 % of a step, as a cause: one replica alone
+# exchanges nothing.
+BEHIND_ONE_REPLICA: Mapping[str, tuple[int, Stack, bool, Causes]] = {
+    "all wait": (
+        2,
+        Stack(all={Term.INPUT: 0.02}),
+        True,
+        [(WAITS, ALL)],
+    ),
+    "all wait, no blocks without exchange": (
+        2,
+        Stack(all={Term.INPUT: 0.05}),
+        False,
+        [(WAITS, ALL)],
+    ),
+    "1 of 2 waits, no blocks without exchange": (
+        2,
+        Stack(ranks=of(Term.INPUT, 1, seconds=0.05)),
+        False,
+        [(WAITS, (1,))],
+    ),
+    "1 of 2 computes": (
+        2,
+        Stack(ranks=of(Term.COMPUTE, 1, seconds=0.03)),
+        True,
+        [(COMPUTES, (1,))],
+    ),
+    "4 of 8 compute": (
+        8,
+        Stack(ranks=of(Term.COMPUTE, 4, 5, 6, 7, seconds=0.03)),
+        True,
+        [(COMPUTES, (4, 5, 6, 7))],
+    ),
+    "all compute": (4, Stack(all={Term.COMPUTE: 0.03}), True, [(COMPUTES, ALL)]),
+    "all exchange": (4, Stack(all={Term.EXCHANGE: 0.03}), True, [(EXCHANGES, ALL)]),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_ONE_REPLICA)
+def test_what_keeps_weak_scaling_from_its_threshold_is_told(name: str) -> None:
+    n, stack, local, expected = BEHIND_ONE_REPLICA[name]
+    found = told(weak_scaling(WORKLOAD, n), stack, local)
+    assert times(found, expected) >= RIGHT
+    (some, *_) = found
+    assert some.seconds is not None
+    assert some.step_seconds is not None
+    assert some.usual_step_seconds is not None
+    assert some.seconds < some.step_seconds
+
+
+def test_the_seconds_of_both_sides_are_told() -> None:
+    found, *_ = told(weak_scaling(WORKLOAD, 2), Stack(all={Term.INPUT: 0.344}, noise=0.0))
+    assert found.seconds == pytest.approx(0.344 + INPUT)
+    assert found.step_seconds == pytest.approx(0.344 + BETWEEN + INPUT + COMPUTE + EXCHANGE)
+    assert found.usual_seconds == pytest.approx(INPUT)
+    assert found.usual_step_seconds == pytest.approx(BETWEEN + INPUT + COMPUTE)
+    found, *_ = told(
+        weak_scaling(WORKLOAD, 2), Stack(ranks=of(Term.COMPUTE, 1, seconds=COMPUTE), noise=0.0)
+    )
+    assert (found.term, found.rank) == (COMPUTES, 1)
+    assert found.seconds == pytest.approx(2 * COMPUTE)
+    assert found.others_seconds == pytest.approx(COMPUTE)
+
+
+OTHER_QUESTIONS: Mapping[str, tuple[Comparison, Stack, Causes]] = {
+    "strong scaling": (
+        strong_scaling(WORKLOAD, 2),
+        Stack(ranks=of(Term.INPUT, 1, seconds=0.03)),
+        [(WAITS, (1,))],
+    ),
+    "strong scaling, a rank that computes": (
+        strong_scaling(WORKLOAD, 2),
+        Stack(ranks=of(Term.COMPUTE, 1, seconds=0.08)),
+        [(COMPUTES, (1,))],
+    ),
+    "parity": (
+        parity(WORKLOAD, 2),
+        Stack(ranks=of(Term.COMPUTE, 1, seconds=0.015)),
+        [(COMPUTES, (1,))],
+    ),
+    "communication": (
+        communication(WORKLOAD, 2),
+        Stack(all={Term.EXCHANGE: 0.02}),
+        [(EXCHANGES, ALL)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_QUESTIONS)
+def test_what_keeps_other_questions_from_their_thresholds_is_told(name: str) -> None:
+    comparison, stack, expected = OTHER_QUESTIONS[name]
+    assert times(told(comparison, stack), expected) >= RIGHT
+
+
+def test_who_has_its_batch_earlier_and_computes_longer_keeps_nobody_waiting() -> None:
+    stack = Stack(
+        ranks={0: {Term.COMPUTE: 0.002}, 1: {Term.INPUT: 0.002}}, all={Term.EXCHANGE: 0.02}
+    )
+    for found in told(slower_stack(2), stack):
+        assert (found.term, found.at_fault) == (EXCHANGES, ALL)
