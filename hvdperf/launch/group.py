@@ -414,7 +414,8 @@ class Group:
             if stall is not None:
                 return self._failure(stall.rank_at_fault(len(self.ranks)), str(stall))
             if mismatch := mismatch_in(error["message"]):
-                return self._failure(first, f"{error['kind']}: {mismatch}", error["phase"])
+                # Horovod gives every rank this error, and does not say which rank differs.
+                return self._failure(None, f"{error['kind']}: {mismatch}", error["phase"])
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
             if error["of_user"]:
                 at = f"step {error['step']}: " if error["step"] else ""
@@ -504,12 +505,12 @@ class Group:
         return alone, f" ({'; '.join(lines)}); {self._remedy()}"
 
     def _stall(self) -> Stall | None:
-        """Return what Horovod's stall inspector reported last; None if it reported nothing. Rank 0
-        reports for all, and of each process set its first rank."""
+        """Return the stall that Horovod's inspector reported last and that lasts; None if there is
+        none. Rank 0 reports for all, and of each process set its first rank."""
         if self._job is None:
             return None
         found = (stall_in(self._job.tail(rank)) for rank in range(len(self.ranks)))
-        return next(filter(None, found), None)
+        return next((stall for stall in found if stall is not None and stall.lasts), None)
 
     def _remedy(self) -> str:
         """Return advice for a rank that is only slow, which looks like one that hangs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ MISMATCH = (
         (["0: [a]"], 2, 0),
         (["2!: [a]", "3!: [a]"], 4, 2),
         (["0: [a]", "1: [b]"], 2, None),
+        (["0: [barrier]", "1: [a]", "2: [barrier]", "3: [barrier]"], 4, 1),
         (["1: [a, b, c, d, e ...]"], 2, 1),
     ],
 )
@@ -51,6 +53,7 @@ def test_the_missing_rank_is_at_fault(missing, ranks, fault):
         map(str, stall.tensors)
     )
     assert all(str(rank) in str(stall) for rank in stall.tensors)
+    assert stall.gave_up is ("!" in missing[0])
     assert "x" not in next(iter(stall.tensors.values()))
 
 
@@ -58,6 +61,24 @@ def test_the_last_report_counts():
     stall = stall_in([WARNING, "Missing ranks:", "0: [old]", *STALLED])
     assert stall is not None
     assert stall.tensors == {1: ("HorovodAllreduce",)}
+
+
+def test_a_stall_is_over_if_no_report_follows():
+    def report(at: datetime, mark: str = "") -> list[str]:
+        warning = WARNING.replace("2026-11-25 12:42:32", f"{at:%Y-%m-%d %H:%M:%S}")
+        return [warning, "Missing ranks:", f"1{mark}: [a]"]
+
+    now, before = datetime.now(), datetime.now() - timedelta(minutes=1)
+    assert [
+        stall is not None and stall.lasts
+        for stall in (
+            stall_in(report(now)),
+            stall_in(report(before)),
+            stall_in(report(before, "!")),
+            stall_in([*report(before), *report(now)]),
+            stall_in(["Missing ranks:", "1: [a]"]),  # HOROVOD_LOG_HIDE_TIME
+        )
+    ] == [True, False, True, True, True]
 
 
 def test_without_a_report_nobody_is_at_fault():

@@ -567,6 +567,31 @@ def test_the_rank_that_horovod_misses_is_at_fault(start, launcher, behind):
     assert "grad_0, grad_1" in failed.cause
 
 
+def test_a_report_of_a_stall_that_is_over_blames_nobody(start, launcher):
+    old = "[2026-01-31 23:59:59.000001: W x.cc:107] submitted to be reduced, gathered or "
+    old += "broadcasted by subset of ranks for more than 10 seconds."
+    launcher.job.reports = {0: [old, "Missing ranks:", "0: [grad_0]"]}
+    group, _ = start(
+        stands(standing("block", 7, waits=True)), stands(standing("block", 6, waits=False))
+    )
+    failed = failure_of(group, deadline_s=0.2)
+    assert failed.rank == 1
+    assert "grad_0" not in failed.cause
+
+
+def test_ranks_that_disagree_on_a_tensor_name_it_and_not_the_first_to_report(start):
+    error = {
+        "kind": "FailedPreconditionError",
+        "message": "x" * 400 + " Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of "
+        "shape [4], but another rank sent a tensor of shape [5].\n\t [[{{node grads/w_0}}]]",
+    }
+    group, _ = start(fails(error), fails(error))
+    failed = failure_of(group)
+    assert failed.rank is None
+    assert "grads/w_0" in failed.cause
+    assert "shape [5]" in failed.cause
+
+
 def test_if_all_ranks_gave_up_the_one_that_horovod_missed_is_at_fault(start, launcher):
     launcher.job.reports = {0: ["Missing ranks:", "1!: [grad_0]"]}
     group, _ = start(fails(SHUT_DOWN), fails(SHUT_DOWN))
