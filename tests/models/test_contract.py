@@ -20,7 +20,7 @@ class Task:
         return tf.TensorSpec([None, 4], tf.float32), tf.TensorSpec([None], tf.int32)
 
 
-class Subclassed(keras.Model):
+class Subclassed(tf.keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.dense = keras.layers.Dense(3)
