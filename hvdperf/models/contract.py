@@ -7,14 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from hvdperf.models.own_networks import BadNetwork
+
 # Methods of a model that the suite does not call: it trains by its own loop.
 _NOT_CALLED = ("train_step", "compute_loss")
 _KERAS = ("keras", "tf_keras", "tensorflow")
-
-
-class BadNetwork(ValueError):
-    """A network cannot be trained as it is. The message follows the name of the network, and says
-    what to change."""
 
 
 def built(models: Any, task: Any) -> Sequence[Any]:

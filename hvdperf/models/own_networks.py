@@ -29,6 +29,11 @@ class BadWorkloads(ValueError):
     """A file or module of networks cannot be used; the message says why, and names it."""
 
 
+class BadNetwork(ValueError):
+    """A network cannot be trained as it is. The message follows the name of the network, and says
+    what to change."""
+
+
 def load(origin: str) -> tuple[Network, ...]:
     """Add the networks of a file *.py or of an importable module, and return them. Raises
     BadWorkloads."""

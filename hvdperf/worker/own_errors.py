@@ -6,7 +6,7 @@ import re
 import traceback
 from typing import Any
 
-from hvdperf.models import contract, own_networks
+from hvdperf.models import own_networks
 from hvdperf.models.inputs.errors import DataError
 from hvdperf.worker.session_link import message_of
 
@@ -20,7 +20,7 @@ _LABEL = re.compile(
 def in_words(error: BaseException) -> str:
     """Return the kind and the message of an error in one line; of one that was raised to explain
     something to the user, the message alone."""
-    if isinstance(error, (contract.BadNetwork, DataError)):
+    if isinstance(error, (own_networks.BadNetwork, DataError)):
         return str(error)
     if isinstance(error, StopIteration):
         return "its data have ended; yield at least one sample for every rank"
@@ -42,7 +42,7 @@ def is_of_user(error: BaseException, config: dict[str, Any]) -> bool:
     origin = config["own_network"]
     if not origin:
         return False
-    if isinstance(error, (contract.BadNetwork, DataError, StopIteration)):
+    if isinstance(error, (own_networks.BadNetwork, DataError, StopIteration)):
         return True
     source = own_networks.source(origin)
     # Code within a graph is not in the traceback, but in the message.

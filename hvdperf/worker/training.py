@@ -11,7 +11,7 @@ from typing import Any, Callable
 import numpy as np
 import tensorflow as tf
 
-from hvdperf.models import contract, inputs, registry, tasks
+from hvdperf.models import contract, inputs, own_networks, registry, tasks
 from hvdperf.models.inputs import own
 from hvdperf.worker.learning_rate import Adaptive, Constant, Scheduled, can_be_set
 
@@ -62,7 +62,7 @@ def find_task(config: Config) -> tasks.Step:
 
 def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
     """Build the workload's models, whose initial weights are the same if the seed is the same.
-    Raises contract.BadNetwork if a network of one's own is not what the suite can train."""
+    Raises own_networks.BadNetwork if a network of one's own is not what the suite can train."""
     tf.keras.mixed_precision.set_global_policy(config["precision"])
     tf.keras.utils.set_random_seed(config["seed"])
     models = contract.built(task.build(config["model"]), task)
@@ -76,12 +76,13 @@ def build_parts(config: Config, task: tasks.Step, optimizer: str) -> list[Part]:
 def make_learning_rate(
     config: Config, parts: Sequence[Part], mean_loss: Callable[[float], float]
 ) -> Constant:
-    """Return the workload's learning rate. mean_loss: as in Adaptive. Raises contract.BadNetwork if
-    the rate is to be adapted, and an optimizer has a schedule of its own."""
+    """Return the workload's learning rate. mean_loss: as in Adaptive. Raises
+    own_networks.BadNetwork if the rate is to be adapted, and an optimizer has a schedule of its
+    own."""
     optimizers = [part.optimizer for part in parts]
     if not all(can_be_set(optimizer.learning_rate) for optimizer in optimizers):
         if config["learning_rate"] == "adaptive":
-            raise contract.BadNetwork(
+            raise own_networks.BadNetwork(
                 "its optimizer has a schedule of the learning rate, which this recipe would replace"
             )
         return Scheduled(optimizers[0])

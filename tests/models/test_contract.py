@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from hvdperf.models import contract
+from hvdperf.models.own_networks import BadNetwork
 from hvdperf.worker import training
 
 keras = tf.keras
@@ -47,25 +48,25 @@ def test_what_cannot_be_trained_is_refused() -> None:
     frozen = sequential()
     frozen.trainable = False
     for model in (frozen, tf.Module(), None):
-        with pytest.raises(contract.BadNetwork):
+        with pytest.raises(BadNetwork):
             contract.built([model], Task())
 
 
 def test_a_training_of_the_models_own_is_refused() -> None:
-    with pytest.raises(contract.BadNetwork, match="train_step"):
+    with pytest.raises(BadNetwork, match="train_step"):
         contract.check_methods(OwnStep(), has_loss=False, has_optimizer=False)
     contract.check_methods(Subclassed(), has_loss=False, has_optimizer=False)
     contract.check_methods(sequential(), has_loss=False, has_optimizer=False)
     compiled = sequential()
     compiled.compile("sgd", "mse")
-    with pytest.raises(contract.BadNetwork, match="compile"):
+    with pytest.raises(BadNetwork, match="compile"):
         contract.check_methods(compiled, has_loss=False, has_optimizer=False)
     contract.check_methods(compiled, has_loss=True, has_optimizer=True)
 
 
 @pytest.mark.parametrize("loss", [0.5, [[0.5]], [1]])
 def test_a_loss_is_one_figure_a_sample(loss: Any) -> None:
-    with pytest.raises(contract.BadNetwork):
+    with pytest.raises(BadNetwork):
         contract.check_loss(tf.constant(loss))
     contract.check_loss(tf.constant([0.5]))
 
@@ -83,7 +84,7 @@ def test_the_suites_own_loss_takes_logits_and_numbers_of_classes(
     outputs: Any, labels: Any, classes: int
 ) -> None:
     made = outputs if isinstance(outputs, dict) else tf.constant(outputs)
-    with pytest.raises(contract.BadNetwork):
+    with pytest.raises(BadNetwork):
         contract.check_logits(made, tf.constant(labels), classes)
     contract.check_logits(tf.zeros([2, 3]), tf.zeros([2], tf.int32), 3)
     contract.check_logits(tf.zeros([2, 5, 3]), tf.zeros([2, 5], tf.int32), 0)

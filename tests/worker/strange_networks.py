@@ -1,0 +1,225 @@
+"""Networks as users bring them, each with a property that real ones have. Small, to be quick."""
+
+import itertools
+
+from hvdperf.models import Network
+
+_HERE = "strange_networks:"
+_DATA = {"loss": _HERE + "error", "data": _HERE + "numbers"}
+
+NETWORKS = (
+    Network("dicts", _HERE + "two_inputs", 4, loss=_HERE + "error", data=_HERE + "pairs"),
+    Network("subclassed", _HERE + "subclassed", 8),
+    Network("scheduled", _HERE + "dense", 8, optimizer=_HERE + "schedule"),
+    Network("nested_dropout", _HERE + "nested", 8),
+    Network("table", _HERE + "table", 4, loss=_HERE + "error", data=_HERE + "words"),
+    Network("averaged", _HERE + "dense", 8, optimizer=_HERE + "averaging"),
+    Network("scalar", _HERE + "dense", 8, loss=_HERE + "mean"),
+    Network("own_step", _HERE + "own_step", 8),
+    Network("raises", _HERE + "raising", 8),
+    Network("module", _HERE + "module", 8),
+    Network("wrapped", _HERE + "dense", 8, optimizer=_HERE + "distributed"),
+    Network("explodes", _HERE + "dense", 8, optimizer=_HERE + "huge_steps"),
+    Network("one_sample", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "single"),
+    Network("lengths", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "of_any_length"),
+    Network("labels", _HERE + "classes", 4, data=_HERE + "thirteen", classes=10),
+    Network("overlapping", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "all_for_each"),
+    Network("unlike", _HERE + "line", 4, loss=_HERE + "error", data=_HERE + "drawn"),
+)
+
+
+def dense(size, classes):
+    import keras
+
+    layers = keras.layers
+    return keras.Sequential(
+        [keras.Input((size, size, 3)), layers.Flatten(), layers.Dense(8), layers.Dense(classes)]
+    )
+
+
+def line(size, classes):
+    import keras
+
+    return keras.Sequential([keras.Input((size,)), keras.layers.Dense(1)])
+
+
+def classes(size, classes):
+    import keras
+
+    return keras.Sequential([keras.Input((size,)), keras.layers.Dense(classes)])
+
+
+def two_inputs(size, classes):
+    import keras
+
+    a, b = keras.Input((size,), name="a"), keras.Input((size,), name="b")
+    both = keras.layers.Concatenate()([a, b])
+    return keras.Model({"a": a, "b": b}, keras.layers.Dense(1)(both))
+
+
+def subclassed(size, classes):
+    import keras
+
+    class Net(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.flat, self.dense = keras.layers.Flatten(), keras.layers.Dense(8)
+            self.last = keras.layers.Dense(classes)
+
+        def call(self, x, training=False):
+            return self.last(self.dense(self.flat(x)))
+
+    return Net()
+
+
+def nested(size, classes):
+    import keras
+
+    layers = keras.layers
+    inner = keras.Sequential([keras.Input((8,)), layers.Dense(8), layers.Dropout(0.5)])
+    return keras.Sequential(
+        [
+            keras.Input((size, size, 3)),
+            layers.Flatten(),
+            layers.Dense(8),
+            inner,
+            layers.Dense(classes),
+        ]
+    )
+
+
+def table(size, classes):
+    import keras
+
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((size,), dtype="int32"),
+            layers.Embedding(1000, 4),
+            layers.Flatten(),
+            layers.Dense(1),
+        ]
+    )
+
+
+def own_step(size, classes):
+    import keras
+
+    class Net(keras.Model):
+        def train_step(self, data):
+            raise AssertionError
+
+    x = keras.Input((size, size, 3))
+    return Net(x, keras.layers.Dense(classes)(keras.layers.Flatten()(x)))
+
+
+def raising(size, classes):
+    import keras
+
+    class Said(keras.regularizers.Regularizer):
+        def __call__(self, x):
+            raise RuntimeError("the regularizer was run")
+
+    layers = keras.layers
+    last = layers.Dense(classes, kernel_regularizer=Said())
+    return keras.Sequential([keras.Input((size, size, 3)), layers.Flatten(), last])
+
+
+def module(size, classes):
+    import tensorflow as tf
+
+    return tf.Module()
+
+
+def error(labels, outputs):
+    import tensorflow as tf
+
+    return tf.abs(labels - outputs[:, 0])
+
+
+def mean(labels, outputs):
+    import tensorflow as tf
+
+    return tf.reduce_mean(outputs)
+
+
+def schedule():
+    import keras
+
+    return keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.01, 1000, 0.9))
+
+
+def averaging():
+    import keras
+
+    return keras.optimizers.SGD(1e-2, use_ema=True, ema_overwrite_frequency=10)
+
+
+def distributed():
+    import horovod.tensorflow as hvd
+    import keras
+
+    return hvd.DistributedOptimizer(keras.optimizers.SGD(1e-2))
+
+
+def huge_steps():
+    import keras
+
+    return keras.optimizers.SGD(1e30)
+
+
+def _rows(count, size):
+    import tensorflow as tf
+
+    return tf.random.stateless_normal([count, size], seed=[1, 2])
+
+
+def numbers(size, shard):
+    import tensorflow as tf
+
+    rows = tf.data.Dataset.from_tensor_slices(_rows(64, size))
+    return rows.shard(shard.count, shard.index).map(lambda x: (x, x[0]))
+
+
+def pairs(size, shard):
+    return numbers(size, shard).map(lambda x, y: ({"a": x, "b": x}, y))
+
+
+def words(size):
+    import tensorflow as tf
+
+    ids = tf.random.stateless_uniform([64, size], [1, 2], 0, 1000, tf.int32)
+    return tf.data.Dataset.from_tensor_slices((ids, tf.ones([64])))
+
+
+def single(size):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((_rows(1, size), [1.0]))
+
+
+def of_any_length(size):
+    import tensorflow as tf
+
+    return tf.data.Dataset.range(64).map(lambda i: (tf.ones([2 + i % 5]), 1.0))
+
+
+def thirteen(size):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((_rows(26, size), tf.range(26) % 13))
+
+
+def all_for_each(size, shard):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices((_rows(64, size), tf.ones([64])))
+
+
+_openings = itertools.count()
+
+
+def drawn(size, shard):
+    """Samples that differ at each opening, whatever the seed."""
+    added = float(next(_openings))
+    return numbers(size, shard).map(lambda x, y: (x + added, y))
