@@ -45,13 +45,11 @@ from hvdperf.measure.records import Block, Launch
 from hvdperf.measure.reports import RunReport
 from hvdperf.plan.arms import BlockKind
 from hvdperf.plan.terms import START, TERMS, Term
-from hvdperf.stats import spread
 
 # A launch is INVALID if its time breakdown leaves more than this share of the time unexplained.
 CLOSES_WITHIN = 0.02
 # Ranks compute for unequal times if the fastest and the slowest differ by so many standard errors.
-# Turns are few, so the error is uncertain.
-SURE = 4.0
+SURE = 2.5
 # Seconds by which the time of day may move against the monotonic clock, because a process may be
 # interrupted between reading the two.
 CLOCKS_AGREE_WITHIN_S = 0.05
@@ -212,21 +210,34 @@ def _computing(
     for all ranks if they differ by no more than noise, of which the last rank would otherwise seem
     to keep the others waiting.
 
-    computes: the share of a step that each rank computes. Noise is that of the turns: SURE standard
-    errors of the difference between the fastest and the slowest rank.
+    computes: the share of a step that each rank computes. Noise is that of the ranks beside each
+    other, in turns of blocks without exchange, of which SURE standard errors count.
     """
     found = [share * _inside(own) / len(own) for share, own in zip(computes, steps, strict=True)]
-    fastest, slowest = (found.index(end) for end in (min(found), max(found)))
-    turns = [
-        _typical(block, slowest) - _typical(block, fastest)
-        for block in blocks
-        if block.kind is BlockKind.COMPUTE
-    ]
-    error = spread(turns) / math.sqrt(len(turns)) if turns else 0.0
-    apart = found[slowest] - found[fastest]
-    if apart > max(SURE * error, SHARE_OF_A_STEP * fmean(map(_step_seconds, steps))):
+    typical, apart = fmean(found), max(found) - min(found)
+    least = SHARE_OF_A_STEP * fmean(map(_step_seconds, steps))
+    if apart > max(SURE * typical * _error_of_ranks(blocks), least):
         return found
-    return [fmean(found)] * len(found)
+    return [typical] * len(found)
+
+
+def _error_of_ranks(blocks: Sequence[Block]) -> float:
+    """Return the standard error of the difference of two ranks' computing, as a share of it."""
+    squares, freedom, turns = 0.0, 0, 1
+    for kind in (BlockKind.LOCAL, BlockKind.COMPUTE):
+        of_kind = [block for block in blocks if block.kind is kind]
+        turns = len(of_kind)
+        rows = [
+            [math.log(_typical(block, rank)) for rank in range(len(block.ranks))]
+            for block in of_kind
+        ]
+        beside = [[own - fmean(row) for own in row] for row in rows]
+        for of_rank in zip(*beside, strict=True):
+            middle = fmean(of_rank)
+            squares += sum((own - middle) ** 2 for own in of_rank)
+        freedom += (turns - 1) * (len(rows[0]) - 1)
+    # Of two ranks, each with a ratio of two times, each of which is a median.
+    return 1.25 * math.sqrt(4 * squares / freedom / turns) if freedom else 0.0
 
 
 def _step_seconds(timestamps: StepTimestamps) -> float:

@@ -121,3 +121,25 @@ def test_long_steps_leave_the_breakdown_of_a_step_possible():
     ]
     terms = time_breakdown(launch).terms
     assert terms[Term.EXCHANGE] == pytest.approx(usual[Term.EXCHANGE], rel=0.01)
+
+
+def test_a_step_that_is_long_between_steps_names_its_rank():
+    launches = [launched(random.Random(seed), extra=1.0) for seed in range(8)]
+    for made in launches:
+        made.blocks = [
+            replace(
+                block,
+                ranks=[
+                    replace(
+                        rank,
+                        input_seconds=[min(own, 2 * INPUT) for own in rank.input_seconds],
+                        inside_seconds=sum(rank.step_seconds) - sum(rank.input_seconds),
+                    )
+                    for rank in block.ranks
+                ],
+            )
+            for block in made.blocks
+        ]
+    told = long_steps(launches)
+    assert told is not None
+    assert told.rank == 0

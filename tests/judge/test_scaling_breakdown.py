@@ -164,3 +164,23 @@ def test_rounds_too_few_to_bound_a_factor_say_so():
     found = scaling_breakdown(WEAK, rounds(WEAK, count=2, exchange=0.003))
     assert "contention 1.000 [-, -]" in words(WEAK, found)
     assert "inf" not in words(WEAK, found)
+
+
+def test_work_that_a_rank_has_instead_of_another_is_no_contention():
+    measured = rounds(WEAK)
+    for each in measured:
+        launch = each.of(WEAK.candidate.arm)
+        # Rank 0 has a tenth of the work, and rank 1 the rest.
+        launch.blocks = [
+            replace(
+                block,
+                ranks=[
+                    replace(rank, seconds=share * rank.seconds)
+                    for rank, share in zip(block.ranks, (0.1, 1.9), strict=True)
+                ],
+            )
+            for block in launch.blocks
+        ]
+    found = scaling_breakdown(WEAK, measured)
+    assert found.contention.estimate == pytest.approx(1.0)
+    assert found.balance.estimate == pytest.approx(1 / 1.9)

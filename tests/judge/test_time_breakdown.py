@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -127,9 +129,43 @@ def test_waiting_for_a_rank_that_computes_longer_is_no_communication():
 
 
 def test_a_rank_that_begins_earlier_and_computes_longer_waits_for_nobody():
-    for rank in time_breakdown(computing_longer([0.002, 0.0], [0.002, 0.0])).ranks:
+    book = time_breakdown(computing_longer([0.002, 0.0], [0.002, 0.0]))
+    assert book.late is None
+    for rank in book.ranks:
         assert rank["straggler wait"] == pytest.approx(0.0, abs=1e-9)
         assert rank["exposed communication"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_rank_that_computes_longer_is_the_straggler():
+    late = time_breakdown(computing_longer([0.0, 0.016])).late
+    assert late is not None
+    assert late.rank == 1
+    assert late.lag_seconds == pytest.approx(0.016)
+
+
+def test_ranks_that_compute_alike_but_for_noise_keep_nobody_waiting():
+    noise = random.Random(1)
+    named, waited = 0, []
+    for _ in range(20):
+        launch = computing_longer([0.0, 0.0])
+        launch.blocks = [
+            replace(
+                block,
+                ranks=[
+                    replace(
+                        rank, inside_seconds=rank.inside_seconds * noise.lognormvariate(0.0, 0.05)
+                    )
+                    for rank in block.ranks
+                ],
+            )
+            for block in launch.blocks
+        ]
+        book = time_breakdown(launch)
+        named += book.late is not None
+        waited.append(book.terms["straggler wait"] / 40)
+    # A case names a straggler that most of its rounds name (scaling_breakdown).
+    assert named <= 3
+    assert median(waited) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_seconds_without_a_term_are_noticed():
