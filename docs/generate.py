@@ -33,6 +33,7 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.plan.faults import TRIALS, Fault
 from hvdperf.plan.profile import PROFILES, Profile, Runs, Sampling, load_profile
 from hvdperf.plan.question import Question
+from hvdperf.plan.settings import PRECISION, ROWS, Row
 from hvdperf.session import plugin
 from hvdperf.toml_file import read_toml
 from hvdperf.verdict import Band, Ceiling, Floor
@@ -364,16 +365,38 @@ OTHERS = {
 def environment() -> str:
     return page(
         "Environment variables",
-        "Variables that begin with " + codes(PREFIXES) + " are passed to all ranks on all hosts. "
-        "Those that are known to change figures are part of the "
-        "[fingerprint](../glossary.md#fingerprint).",
+        "Variables that begin with " + codes(PREFIXES) + " are passed to all ranks on all hosts.",
+        "## The suite's own",
         table(
             ("variable", "set by", "meaning"),
             [(code(name), *row) for name, row in VARIABLES.items()],
         ),
         "These are read, too:",
         table(("variable", "meaning"), [(codes(n.split(", ")), m) for n, m in OTHERS.items()]),
+        "## Settings that change figures",
+        "Their values are part of the [fingerprint](../glossary.md#fingerprint). A session tells "
+        "them at its head, and beside the verdicts that they touch "
+        "([more](../figures.md#settings-of-the-environment)). Other variables with these "
+        "beginnings are recorded and told as set: " + codes(_unknown()) + ". Those that only say "
+        "where a rank is, how Horovod was built, or what is written down are left out.",
+        table(
+            ("variables", "what they change", "touches", "has no effect, because"),
+            [
+                (code(row.variables), row.changes, row.touches.value, _overridden(row))
+                for row in ROWS
+                if row.changes and row.field != PRECISION
+            ],
+        ),
     )
+
+
+def _unknown() -> list[str]:
+    return [row.variables for row in ROWS if not row.changes]
+
+
+def _overridden(row: Row) -> str:
+    where = {"gpu": " (on CPUs)", "mpirun": " (under `--launcher agents`)"}.get(row.unless, "")
+    return row.overridden + where if row.overridden else ""
 
 
 def faults() -> str:

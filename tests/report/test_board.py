@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -51,6 +52,16 @@ def test_of_a_band_the_nearer_edge_counts_and_its_middle_is_the_most():
     # At the place that is as far from one edge as from the other.
     place = 2 * 0.8 * 1.25 / 2.05
     assert most == pytest.approx(place / 0.8 - 1) == pytest.approx(1 - place / 1.25)
+
+
+def test_settings_stand_in_the_rows_that_they_touch(tmp_path):
+    (plain,) = cases_of(tmp_path, outcome(WEAK, [0.9] * 6))
+    assert "settings" not in [column.key for column in board.board([plain]).table.columns]
+    slow = replace(plain, fingerprint={**plain.fingerprint, "horovod_cycle_time_ms": 100})
+    figure = board.board([slow])
+    assert "settings" in [column.key for column in figure.table.columns]
+    assert "HOROVOD_CYCLE_TIME=100" in str(figure.table.rows[0]["settings"])
+    assert_sound(Section("board", "Board", "", (figure,)))
 
 
 def test_the_worst_verdicts_come_first(tmp_path):

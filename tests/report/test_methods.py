@@ -69,6 +69,11 @@ def test_machine_and_software_are_those_of_the_fingerprint(tmp_path):
     assert "other settings: HOROVOD_AUTOTUNE=1" in text
 
 
+def test_how_ranks_were_launched_is_that_of_the_document(tmp_path):
+    text = said(archive_with(tmp_path, launched="mpirun --bind-to none"))
+    assert "mpirun --bind-to none" in text
+
+
 def test_rounds_launches_and_blocks_are_counted(tmp_path):
     archive = archive_with(tmp_path)
     (case,) = archive.cases

@@ -14,6 +14,7 @@ import pytest
 
 from hvdperf.errors import UserError
 from hvdperf.plan.questions import parity, weak_scaling
+from hvdperf.report.formats.markdown import markdown
 from hvdperf.report.session import session_report
 from hvdperf.report.sources import newest_session, read_sources
 from hvdperf.verdict import Band, Verdict
@@ -56,6 +57,24 @@ def test_facts_tell_when_where_and_how_a_session_was_measured(tmp_path):
     assert facts["host"] == "node7"
     assert facts["thresholds"] == "cpu-unknown.toml, hash 863b84ae"
     assert facts["command"] == "pytest perf/ -k 'weak or strong'"
+
+
+def test_the_head_tells_settings_and_how_ranks_were_launched(tmp_path):
+    directory = session_of(tmp_path, GOOD)
+    for path in directory.glob("*.json"):
+        document = json.loads(path.read_text())
+        document["fingerprint"]["horovod_cycle_time_ms"] = 100
+        document["fingerprint"]["thread_settings"] = ["OMP_NUM_THREADS=1"]
+        if path.name == "session.json":
+            document["launched"] = "mpirun --bind-to none"
+        path.write_text(json.dumps(document))
+    report = report_of(directory, tmp_path)
+    assert report.facts["ranks"] == "mpirun --bind-to none"
+    for name in ("HOROVOD_CYCLE_TIME=100", "OMP_NUM_THREADS=1"):
+        assert sum(name in warning for warning in report.warnings) == 1
+    text = markdown(report)
+    assert "HOROVOD_CYCLE_TIME=100" in text.partition("##")[0]
+    assert "mpirun --bind-to none" in text.partition("##")[0]
 
 
 def test_facts_tell_machine_and_stack(tmp_path):

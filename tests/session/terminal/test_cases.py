@@ -75,6 +75,16 @@ def test_the_worst_verdict_decides_the_exit_status(verdicts, status):
         assert exit_status(order) == status
 
 
+def test_settings_stand_below_the_cases_that_they_touch():
+    other = replace(WEAK, candidate=WEAK.reference)
+    lines = table(
+        [outcome(WEAK, RATIOS), outcome(other, RATIOS)],
+        lambda comparison: "with HOROVOD_CYCLE_TIME=100" if comparison is WEAK else "",
+    )
+    (at,) = (i for i, text in enumerate(lines) if "HOROVOD_CYCLE_TIME" in text)
+    assert lines[at - 1] == line(outcome(WEAK, RATIOS))
+
+
 def test_every_verdict_has_its_own_exit_status():
     statuses = [exit_status([verdict]) for verdict in Verdict]
     assert len(set(statuses)) == len(Verdict)
