@@ -105,7 +105,8 @@ def _try_one(
     stacks: Mapping[str, Stack],
     say: Callable[[str], None],
 ) -> Trial:
-    """Try one network. The ways are tried with the arms of most replicas, the plain one first."""
+    """Try one network. The ways are tried with the arms of most replicas, the plain one first. A
+    network that no way of the session's own stack can train is at fault itself."""
     ways: dict[object, list[Arm]] = {}
     for arm in sorted(arms, key=lambda arm: (len(arm.variants), -arm.world_size)):
         ways.setdefault(_way(arm), []).append(arm)
@@ -127,7 +128,11 @@ def _try_one(
         answers = _answers(requests, own, stack, lambda: say(f"try {own.name}, from {where}"))
         if len(answers) > len(of_stack):
             _take_reading(found, own, answers.pop())
-        _take_ways(found, own, of_stack, answers)
+        _take_ways(found, of_stack, answers)
+        problems = [_problem(answer) for answer in answers]
+        if stack_name == "" and problems and all(problems) and not found.error:
+            found.error = f"{_named(own)}{problems[0]}"
+            found.late = all("late" in answer for answer in answers)
     return found
 
 
@@ -155,18 +160,11 @@ def _take_reading(found: Trial, own: Network, answer: Mapping[str, Any]) -> None
 
 
 def _take_ways(
-    found: Trial,
-    own: Network,
-    ways: Sequence[Sequence[Arm]],
-    answers: Sequence[Mapping[str, Any]],
+    found: Trial, ways: Sequence[Sequence[Arm]], answers: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Add the answers of one stack. A network that no way can train is at fault itself."""
-    problems = [_problem(answer) for answer in answers]
-    if problems and all(problems) and not found.error:
-        found.error = f"{_named(own)}{problems[0]}"
-        found.late = all("late" in answer for answer in answers)
-    for arms, answer, problem in zip(ways, answers, problems, strict=True):
-        if problem:
+    """Add the answers of one stack."""
+    for arms, answer in zip(ways, answers, strict=True):
+        if problem := _problem(answer):
             found.refused.update(dict.fromkeys(arms, problem.lstrip(": ")))
             continue
         found.sparse = max(found.sparse, answer["sparse"])

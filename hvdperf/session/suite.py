@@ -186,7 +186,7 @@ class Suite:
         arm_launcher = make_arm_launcher(self.session_plan, stacks, self.slots)
         try:
             return self._opened(stacks, arm_launcher)
-        except UserError:
+        except BaseException:  # Ctrl-C, too, must leave no files
             dispose(arm_launcher)
             raise
 
