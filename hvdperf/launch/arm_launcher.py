@@ -186,7 +186,7 @@ class ArmLauncher:
 
     def config_of_trial(self, arm: Arm) -> dict[str, Any]:
         """Return the config by which one process, without others, does what a rank of the arm does
-        (worker/strategies/trial.py)."""
+        (worker/own/trial.py)."""
         slots = self.slots[: arm.world_size]
         strategy = arm.strategy.spec
         config = {

@@ -22,12 +22,12 @@ from hvdperf.paths import CACHE, ROOT, shown
 from hvdperf.plan.arms import Arm
 from hvdperf.plan.comparisons import Comparison
 from hvdperf.verdict import Judgement, Verdict
-from hvdperf.worker.strategies.trial import APART_AT_MOST
+from hvdperf.worker.own.trial import APART_AT_MOST
 
 # Seconds that one way of training, or reading the data, may take.
 DEADLINE_S = 600.0
 # Changes with what a trial does, so that what was remembered of earlier ones is not taken.
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass
@@ -245,7 +245,7 @@ def _carried_out(requests: Sequence[Mapping[str, Any]], stack: Stack) -> list[di
     while len(answers) < len(requests):
         left = requests[len(answers) :]
         done = subprocess.run(
-            guarded([stack.interpreter, "-m", "hvdperf.worker.strategies.trial"]),
+            guarded([stack.interpreter, "-m", "hvdperf.worker.own.trial"]),
             cwd=ROOT,
             env=rank_environment(stack.interpreter),
             input=json.dumps(left),

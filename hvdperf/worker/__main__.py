@@ -15,7 +15,7 @@ from hvdperf.models import inputs, own_networks
 from hvdperf.worker import process, rendezvous
 from hvdperf.worker.dataset_id import dataset_id
 from hvdperf.worker.faults import Fault
-from hvdperf.worker.own_errors import in_words, is_of_user
+from hvdperf.worker.own.errors import in_words, is_of_user
 from hvdperf.worker.protocol import Message, Phase
 from hvdperf.worker.session_link import Driver, message_of
 from hvdperf.worker.settings import settings

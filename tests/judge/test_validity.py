@@ -8,13 +8,17 @@ import pytest
 
 from hvdperf.judge.collectives import StepTimes
 from hvdperf.judge.validity import (
+    Parted,
     expected_samples,
     impossible_shares,
     invalid_reasons,
+    overlap_of_shards,
+    parted,
     too_fast,
     weights_differ,
 )
 from hvdperf.measure.records import Launch, Series
+from hvdperf.measure.reports import Correctness
 from hvdperf.plan.arms import Arm, BlockKind
 from hvdperf.worker.strategies.table import Strategy
 from tests.support.rounds import (
@@ -339,3 +343,47 @@ def test_parts_that_add_up_to_more_than_their_step_are_noticed():
     assert impossible_shares([made(1.2)] * 6)
     # In fewer launches, it could be chance.
     assert impossible_shares([made(1.2)] * 5) == ""
+
+
+def trained(loss=0.5, samples=("a", "b")):
+    return [Correctness(loss, ["digest"], [digest]) for digest in samples]
+
+
+BOTH = {"begun0": np.ones(3), "trained0": np.zeros(3)}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "weights", "where"),
+    [
+        (trained(), {**BOTH, "begun0": np.zeros(3)}, Parted.AT_THE_START),
+        (trained(samples=("a", "c")), BOTH, Parted.IN_THE_DATA),
+        (trained(loss=0.6), BOTH, Parted.AT_THE_FIRST_LOSS),
+        (trained(), BOTH, Parted.AT_THE_FIRST_UPDATE),
+    ],
+)
+def test_two_trainings_part_where_they_first_differ(theirs, weights, where):
+    assert parted(trained(), theirs, BOTH, weights) is where
+
+
+@pytest.mark.parametrize(
+    ("of_ranks", "alone", "overlap"),
+    [
+        ((64, 64), 128, False),
+        ((60, 60), 128, False),  # the rest of a batch is dropped
+        ((128, 128), 128, True),
+        ((128, None), 128, False),  # a pass is not over
+        ((128, 128), None, False),
+    ],
+)
+def test_shards_that_have_more_samples_than_the_data_overlap(of_ranks, alone, overlap):
+    both, one = launch(HOROVOD_2, SPEEDS), launch(HOROVOD_1, SPEEDS)
+    both.evidence = [replace(evidence_report(), samples_of_a_pass=count) for count in of_ranks]
+    one.evidence = [replace(evidence_report(), samples_of_a_pass=alone)]
+    assert bool(overlap_of_shards(both, one)) is overlap
+
+
+def test_the_step_at_which_a_loss_ceases_to_be_a_number_is_named():
+    found = invalid_reasons(changed(launch(HOROVOD_2, SPEEDS), 1, loss=math.nan, not_finite_at=17))
+    (said,) = found
+    assert "rank 1" in said
+    assert "step 17" in said

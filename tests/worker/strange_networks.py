@@ -14,6 +14,7 @@ NETWORKS = (
     Network("nested_dropout", _HERE + "nested", 8),
     Network("table", _HERE + "table", 4, loss=_HERE + "error", data=_HERE + "words"),
     Network("averaged", _HERE + "dense", 8, optimizer=_HERE + "averaging"),
+    Network("synchronised", _HERE + "synchronised", 8),
     Network("scalar", _HERE + "dense", 8, loss=_HERE + "mean"),
     Network("own_step", _HERE + "own_step", 8),
     Network("raises", _HERE + "raising", 8),
@@ -100,6 +101,19 @@ def table(size, classes):
             layers.Dense(1),
         ]
     )
+
+
+def synchronised(size, classes):
+    import horovod.tensorflow as hvd
+    import keras
+
+    class Centred(keras.layers.Layer):
+        def call(self, x, training=False):
+            return x - hvd.allreduce(keras.ops.mean(x, axis=0), op=hvd.Average)
+
+    layers = keras.layers
+    last = layers.Dense(classes)
+    return keras.Sequential([keras.Input((size, size, 3)), layers.Flatten(), Centred(), last])
 
 
 def own_step(size, classes):

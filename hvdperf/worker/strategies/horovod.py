@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from hvdperf.worker import horovod_timeline, training
 from hvdperf.worker.collectives import Buffers, Exchange
-from hvdperf.worker.exchanges import Exchanges
 from hvdperf.worker.faults import injected
 from hvdperf.worker.strategies.base import Facts
+from hvdperf.worker.strategies.exchanges import Exchanges
 from hvdperf.worker.strategies.replica import ReplicaTrainer
 
 

@@ -1,14 +1,14 @@
 """Tries networks of a user's own: does in one process what ranks will do, before anything is timed.
 
-The session runs `python -m hvdperf.worker.strategies.trial` with the interpreter of a stack, and
+The session runs `python -m hvdperf.worker.own.trial` with the interpreter of a stack, and
 writes a JSON list of requests to its standard input. Every request is carried out by a process of
 its own and answered by a line of JSON, in their order. A request has `config`, as a rank gets it,
 `replicas`, the largest number of them, and `work`:
 
 - train: start up as a rank of that strategy does, and train some steps on the first and on the last
-  shard. Answers start_seconds, step_seconds, sparse (number of gradients of single rows) and
-  apart (the largest relative difference between the gradients of two equal steps; null if not
-  `compare`).
+  shard. Answers start_seconds, step_seconds, sparse (number of gradients of single rows),
+  other_exchanges (number of Horovod's operations that do not reduce gradients) and apart (the
+  largest relative difference between the gradients of two equal steps; null if not `compare`).
 - read: read samples of the network's own data. Answers identity (a text that tells the data from
   others), and differs (how the data differ at each opening, in words; "" if they do not).
 
@@ -38,7 +38,7 @@ from hvdperf.models import own_networks, registry
 from hvdperf.models.registry import Shard
 from hvdperf.worker import process
 from hvdperf.worker.fork_server import import_all
-from hvdperf.worker.own_errors import in_words
+from hvdperf.worker.own.errors import in_words
 
 # What a session could not measure apart: the steps of one process differ by rounding at most.
 APART_AT_MOST = 1e-3
@@ -79,8 +79,7 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
     apart = _apart(config, replicas, np) if request["compare"] else None
     for part in trainer.parts:
         contract.check_methods(part.model, bool(network.loss), bool(network.optimizer))
-    trainer.trace()
-    facts = trainer.first_step() or {}
+    facts = {**(trainer.trace() or {}), **(trainer.first_step() or {})}
     trainer.broadcast()
     start_seconds = time.monotonic() - began
     seconds = _steps(trainer, STEPS)
@@ -92,6 +91,7 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
         "start_seconds": start_seconds,
         "step_seconds": seconds,
         "sparse": facts.get("sparse_tensors", 0),
+        "other_exchanges": facts.get("other_exchanges", 0),
         "apart": apart,
     }
 

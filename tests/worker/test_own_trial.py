@@ -72,6 +72,7 @@ TRIED = (
     ("scheduled", "train", "horovod", ""),
     ("nested_dropout", "train", "horovod", ""),
     ("table", "train", "horovod", ""),
+    ("synchronised", "train", "horovod", ""),
     ("averaged", "train", "horovod", ""),
     ("averaged", "train", "mirrored", "optimizer"),
     ("scalar", "train", "horovod", "scalar"),
@@ -92,7 +93,7 @@ TRIED = (
 @pytest.fixture(scope="module")
 def answers() -> dict[tuple[str, str, str], Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "hvdperf.worker.strategies.trial"],
+        [sys.executable, "-m", "hvdperf.worker.own.trial"],
         cwd=ROOT,
         env=rank_environment(sys.executable),
         input=json.dumps([request(*each[:3]) for each in TRIED]),
@@ -120,6 +121,9 @@ def test_the_trial_knows_the_pace_and_what_is_sparse(answers: Any) -> None:
     table = answers["table", "train", "horovod"]
     assert table["sparse"] == 1
     assert answers["dicts", "train", "horovod"]["sparse"] == 0
+    # The mean of the forward pass.
+    assert answers["synchronised", "train", "horovod"]["other_exchanges"] == 1
+    assert table["other_exchanges"] == 0
     assert 0 < table["step_seconds"] < table["start_seconds"]
     assert table["apart"] == 0.0
     assert list(table["files"]) == [str(FILE)]
