@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from hvdperf.launch.arm_launcher import SEED
+from hvdperf.launch.arm_launcher import Pace
 from hvdperf.launch.group import Failure, GroupFailed
 from hvdperf.launch.job import LaunchError, SlotGone
 from hvdperf.launch.timestamps import Timestamps
@@ -21,7 +22,7 @@ from hvdperf.machine.disturbance import Disturbance, Usage, total
 from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers, place
 from hvdperf.measure.interleaving import Pair
-from hvdperf.measure.mode import RoundRequest, RoundSettings
+from hvdperf.measure.mode import LONGEST_BLOCK_S, RoundRequest, RoundSettings
 from hvdperf.measure.records import Block, Round, back_to_back, is_disturbed
 from hvdperf.measure.reports import Correctness, Metadata, TimelineReport
 from hvdperf.measure.round_runner import CORRECTNESS_STEPS, MODES, RoundRunner
@@ -66,6 +67,7 @@ class Stage:
     clock: float = 0.0
     collective_seconds: float = 0.02
     run_seconds: float = 2.0
+    pace: Pace = field(default_factory=Pace)
     forks: bool = False
     forked: list[bool] = field(default_factory=list)
 
@@ -238,6 +240,8 @@ def make_runner(
         slots=place(local_offers(local_machine(), 2, oversubscribe=True)),
         epoch_steps=lambda arm: 78 // arm.world_size // arm.passes * arm.passes,
         scratch=Path("scratch"),
+        startup_deadline=lambda arm: Sampling().startup_deadline_s,
+        pace=lambda arm: stage.pace,
     )
     common: dict[str, Any] = {
         name: changes.pop(name)
@@ -510,7 +514,7 @@ def test_the_kinds_of_a_launch_share_the_steps_of_its_warm_up(stage):
     assert steps == {HOROVOD_1: [5] * 3, HOROVOD_2: [3] * 9}
 
 
-@pytest.mark.parametrize(("step_seconds", "deadline_s"), [(0.2, 60), (2.0, 60), (7.0, 210)])
+@pytest.mark.parametrize(("step_seconds", "deadline_s"), [(0.2, 60), (2.0, 60), (3.0, 90)])
 def test_a_launch_that_is_known_to_be_slow_does_not_hang(stage, step_seconds, deadline_s):
     stage.step_seconds = {HOROVOD_1: step_seconds}
     make_runner(stage, kinds={HOROVOD_1: {FULL, LOCAL}}).take(0, [HOROVOD_1])
@@ -525,7 +529,7 @@ def test_what_a_run_tells_of_the_pace_counts_for_steps_that_are_taken_apart(stag
         0, [HOROVOD_2]
     )
     first, *_, last = [each for each in stage.deadlines if each[0] in ("block", "timeline")]
-    assert first == ("block", 10, pytest.approx(3 * 10 * 9))
+    assert first == ("block", int(LONGEST_BLOCK_S / 9), pytest.approx(3 * 3 * 9))
     assert last == ("timeline", TIMELINE_STEPS, pytest.approx(3 * TIMELINE_STEPS * 8))
 
 
@@ -871,3 +875,12 @@ def test_evidence_is_taken_after_the_last_block(stage):
     make_runner(stage).take(0, [HOROVOD_1])
     assert sequence(stage, HOROVOD_1)[-2:] == ["evidence", "close"]
     assert sequence(stage, HOROVOD_1)[-3] == "block"
+
+
+def test_slow_steps_have_later_deadlines_and_shorter_blocks(stage):
+    slow = 20.0
+    stage.pace = Pace(start_seconds=40.0, step_seconds=slow)
+    stage.step_seconds = dict.fromkeys(ARMS, slow)
+    (first, *_) = make_runner(stage, turns=1).take(0, [HOROVOD_1]).launches
+    assert {block.steps for block in first.warm_up + first.blocks} == {1}
+    assert min(wait for op, _, wait in stage.deadlines if op == "block") > slow
