@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hvdperf.launch.arm_launcher import SEED
-from hvdperf.launch.arm_launcher import Pace
+from hvdperf.launch.arm_launcher import SEED, Pace
 from hvdperf.launch.group import Failure, GroupFailed
 from hvdperf.launch.job import LaunchError, SlotGone
 from hvdperf.launch.timestamps import Timestamps
