@@ -108,7 +108,8 @@ def computing_longer(extra: Sequence[float], earlier: Sequence[float] = (0.0, 0.
         )
         for block in launch.blocks
     ]
-    began, rows = 0.0, ([], [])
+    began = 0.0
+    rows: tuple[list[list[float]], list[list[float]]] = ([], [])
     for _ in range(40):
         batches = [began + BETWEEN + INPUT + 0.01 - early for early in earlier]
         end = began + BETWEEN + INPUT + 0.01 + max(ready) + COMPUTE + APPLY
