@@ -654,3 +654,18 @@ def test_a_fail_rests_on_the_rounds_that_nobody_disturbed():
     judgement = judged(asked, [*sound, *others]).judgement
     assert (judgement.verdict, judgement.rounds) == (Verdict.FAIL, FIRST_LOOK)
     assert judgement.reason == "attributed to between steps of rank 1 (+10 %)"
+
+
+def test_a_fail_against_a_threshold_has_its_cause_and_a_pass_has_none():
+    rounds = [one_round(WEAK, 0.3, number) for number in range(FIRST_LOOK)]
+    for each in rounds:
+        between_steps_of_rank_1(each.of(WEAK.candidate.arm))
+    failed = judged(WEAK, rounds)
+    assert failed.judgement.verdict is Verdict.FAIL
+    assert failed.cause is not None
+    assert failed.cause.causes
+    assert failed.cause.seconds is not None
+    assert failed.cause.usual_step_seconds is not None
+    assert failed.judgement.reason
+    passed = judged(WEAK, [one_round(WEAK, 1.0, number) for number in range(FIRST_LOOK)])
+    assert (passed.judgement.verdict, passed.cause) == (Verdict.PASS, None)
