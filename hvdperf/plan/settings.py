@@ -18,6 +18,8 @@ from hvdperf.plan.comparisons import Comparison
 from hvdperf.worker.settings import OF_A_RANK, OF_OTHERS
 
 ALLOW = "--allow-setting"
+# The beginning of a line on a setting at the head of a session.
+SETTING = "setting "
 # Stands for a value that may be a path, an address or a secret.
 HIDDEN = "(set)"
 _MCA = "OMPI_MCA_"
@@ -114,7 +116,7 @@ ROWS = (
         "HOROVOD_TIMELINE",
         "horovod_timeline",
         "Horovod records a timeline, by a thread of rank 0 that never sleeps",
-        Touches.EXCHANGE,
+        Touches.ALL,
         refused="every launch would record a timeline, by a thread that takes most of a core",
     ),
     Row(

@@ -19,6 +19,7 @@ from hvdperf.machine.host import local_machine
 from hvdperf.machine.placement import local_offers
 from hvdperf.machine.stack import probe
 from hvdperf.paths import CACHE, RESULTS, ROOT, cases
+from hvdperf.plan.settings import SETTING
 from hvdperf.plan.thresholds import WITHOUT_THRESHOLD
 from hvdperf.results.archive import read_session
 from hvdperf.session.commands import dry_run, given
@@ -135,6 +136,8 @@ def _planned(arguments: argparse.Namespace) -> Iterator[Check]:
     more = f" and {len(missing) - _NAMED} more" * (len(missing) > _NAMED)
     profile, *_ = texts
     yield Check("profile, data", f"{profile.removeprefix('profile ')}: {texts[profile]}")
+    settings = [name.removeprefix(SETTING) for name in texts if name.startswith(SETTING)]
+    yield Check("settings", ", ".join(settings) or "none that changes figures")
     yield judged(
         "thresholds",
         texts["thresholds"],

@@ -37,7 +37,7 @@ from hvdperf.plan.arms import AGAINST, Workload
 from hvdperf.plan.comparisons import Comparison, JudgedAs
 from hvdperf.plan.options import Options, from_command_line
 from hvdperf.plan.session_plan import plan_session
-from hvdperf.plan.settings import places_of, precisions, settings_in
+from hvdperf.plan.settings import SETTING, places_of, precisions, settings_in
 from hvdperf.results import told_settings
 from hvdperf.results.archive import read_session
 from hvdperf.results.fingerprint import Fingerprint, fingerprint
@@ -362,7 +362,7 @@ class Suite:
         plan = self.session_plan
         places = places_of(self.options.launcher, len(self.machine.gpus))
         found = [*settings_in(), *precisions(self.selected, places)]
-        told = [f"setting {each.told(places)}" for each in found]
+        told = [f"{SETTING}{each.told(places)}" for each in found]
         return [f"ranks: {how_launched(self.options.launcher, plan.slots)}", *told]
 
     def settings(self) -> list[str]:

@@ -6,6 +6,8 @@ import resource
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.whole_sessions import (
     BIN,
     command,
@@ -26,7 +28,10 @@ def limited(words: list[str]) -> subprocess.CompletedProcess[str]:
     return completed(words, preexec_fn=limit)
 
 
-def test_doctor_says_what_is_wrong_and_what_mends_it(tmp_path: Path) -> None:
+def test_doctor_says_what_is_wrong_and_what_mends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_CYCLE_TIME", "3")
     thresholds = tmp_path / "few.toml"
     thresholds.write_text(
         'label = "few"\n[match]\ndevice = "cpu"\n[thresholds]\n"weak_scaling/*/np*/*" = 0.5\n'
@@ -38,6 +43,7 @@ def test_doctor_says_what_is_wrong_and_what_mends_it(tmp_path: Path) -> None:
     assert "mend: ulimit -n 4096" in told
     assert "ok stack TensorFlow " in told
     assert "ok profile, data default: vgg_16_s, resnet_50_s, googlenet_s; cifar10" in told
+    assert "ok settings HOROVOD_CYCLE_TIME=3" in told
     assert "UNFIT thresholds few.toml: few wrong: no limit for parity[vgg_16_s-np1], " in told
     last = done.stdout.splitlines()[-1]
     assert last.startswith("unfit: ")
