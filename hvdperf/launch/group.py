@@ -192,8 +192,7 @@ class Group:
         state.left, state.connection = True, None
         state.lost_at = min(state.lost_at, time.monotonic())
         if reason and state.error is None:
-            lost = {"kind": "ConnectionError", "message": reason, "of_user": False}
-            state.fail({"phase": state.phase, **lost})
+            state.fail({"phase": state.phase, "kind": "ConnectionError", "message": reason})
 
     def _ask_time(self, rank: int) -> None:
         self.ranks[rank].time_asked.append(time.time())
@@ -417,8 +416,8 @@ class Group:
                 # Horovod gives every rank this error, and does not say which rank differs.
                 return self._failure(None, f"{error['kind']}: {mismatch}", error["phase"])
             message = " ".join(error["message"].split())[:MESSAGE_CHARACTERS]
-            if error["of_user"]:
-                at = f"step {error['step']}: " if error["step"] else ""
+            if error.get("of_user") is True:
+                at = f"step {step}: " if (step := error.get("step")) else ""
                 failed = self._failure(first, f"{at}{message}", error["phase"])
                 return GroupFailed(replace(failed.failure, of_user=True))
             return self._failure(first, f"{error['kind']}: {message}", error["phase"])

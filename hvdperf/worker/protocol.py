@@ -74,9 +74,7 @@ _CHECKS: dict[str, Callable[[Message], bool]] = {
         and isinstance(message.get("metadata", {}), dict)
     ),
     "reply": lambda message: isinstance(message["reply"], dict),
-    "error": lambda message: _is(
-        message["error"], phase=str, kind=str, message=str, step=int, of_user=bool
-    ),
+    "error": lambda message: _is(message["error"], phase=str, kind=str, message=str),
     "status": lambda message: (
         _is(message["status"], phase=str, steps_begun=int, where=str, waits=bool)
         and message["status"]["phase"] in _PHASES

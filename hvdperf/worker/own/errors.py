@@ -12,6 +12,12 @@ from hvdperf.worker.session_link import message_of
 
 # Keras writes the names of layers in bold.
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+# What TensorFlow says of the place in its graph.
+_PLACES = re.compile(
+    r"\[\[\{\{.*?\}\}\]\]|\{\{function_node .*?\}\}|\[Op:\w+\]( name:)?|"
+    r"Error in user-defined function passed to \S+ transformation with iterator: \S+:(?= )|"
+    r"Traceback \(most recent call last\).*"
+)
 _LABEL = re.compile(
     r"Received a label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)"
 )
@@ -25,6 +31,7 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, StopIteration):
         return "its data have ended; yield at least one sample for every rank"
     text = " ".join(_ESCAPES.sub("", message_of(error)).split())
+    text = " ".join(_PLACES.sub("", text).split())
     if "merge_call" in text:
         return (
             "its optimizer lets replicas meet within a condition, as moving averages and the "
